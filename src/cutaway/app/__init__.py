@@ -1,0 +1,1 @@
+"""The web app: widgets around report figures, nothing computed here."""

@@ -1,0 +1,5 @@
+"""The command line: verbs built from the specs."""
+
+
+def main() -> None:
+    """Run the command line."""

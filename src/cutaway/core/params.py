@@ -1,0 +1,31 @@
+"""Parameters travel by name, never by place."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from cutaway.core.errors import Mismatch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Params = Mapping[str, Tensor]
+
+
+def same_names(anchor: "Params", **others: "Params") -> None:
+    """Mismatch unless every mapping has the anchor's names with the anchor's shapes."""
+    for label, other in others.items():
+        _same_keys(anchor, other, label)
+        for name, tensor in anchor.items():
+            if tensor.shape != other[name].shape:
+                raise Mismatch(
+                    f"{label}[{name!r}] has shape {tuple(other[name].shape)}, "
+                    f"expected {tuple(tensor.shape)}: these are not the same architecture."
+                )
+
+
+def _same_keys(anchor: "Params", other: "Params", label: str) -> None:
+    missing, extra = sorted(set(anchor) - set(other)), sorted(set(other) - set(anchor))
+    if missing or extra:
+        said = [f"{label} lacks {missing[:3]!r}"] if missing else []
+        said += [f"{label} has {extra[:3]!r} besides"] if extra else []
+        raise Mismatch(f"Parameter names differ: {'; '.join(said)} (first three shown).")

@@ -1,0 +1,89 @@
+"""Specs: frozen, strict, and the name of their result.
+
+A spec is a pydantic model with a docstring under each field, which is also the help of the
+command line. It is built from flags, from TOML or from keyword arguments: the same fields,
+the same refusals.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from cutaway.core.digest import digest_json
+from cutaway.core.errors import BadSpec
+from cutaway.core.lookup import suggestion
+
+SpecT = TypeVar("SpecT", bound="Spec")
+
+# How the run goes, never what comes out: these fields stay out of the address.
+HOW_NOT_WHAT = frozenset(
+    {"runs", "engine", "device", "offline", "quiet", "json_out", "dry_run", "print_spec", "out"}
+)
+
+
+class Spec(BaseModel):
+    """The root of all specs: frozen, unknown keys refused, field docstrings kept as help."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, arbitrary_types_allowed=True
+    )
+
+
+def build(cls: type[SpecT], values: Mapping[str, Any]) -> SpecT:
+    """A spec from plain values; BadSpec says which field is wrong and what is allowed."""
+    known = list(cls.model_fields)
+    for key in values:
+        if key not in known:
+            hint = suggestion(key, known)
+            raise BadSpec(
+                f"{cls.__name__} has no field {key!r}. {hint}Known: {', '.join(known)}."
+            )
+    try:
+        return cls(**values)
+    except ValidationError as error:
+        raise BadSpec(_explain(cls, error)) from None
+
+
+def from_toml(cls: type[SpecT], text: str) -> SpecT:
+    """A spec from TOML text."""
+    return build(cls, parse_toml(text))
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The table in a TOML text; BadSpec names the line that can't be read."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadSpec(f"This is not valid TOML: {error}.") from None
+
+
+def plain(spec: Spec) -> dict[str, Any]:
+    """The spec as JSON-ready values."""
+    return spec.model_dump(mode="json")
+
+
+def address(spec: Spec, **identity: Any) -> str:
+    """The name of the spec's result: 16 hex digits over what decides the number.
+
+    `identity` holds the digests that the spec only names: model weights, data rows.
+    """
+    decisive = {k: v for k, v in plain(spec).items() if k not in HOW_NOT_WHAT}
+    key = {"kind": type(spec).__name__, "spec": decisive, "identity": identity}
+    return digest_json(key)[:16]
+
+
+def _explain(cls: type[Spec], error: ValidationError) -> str:
+    """One readable line per wrong field."""
+    lines = []
+    for item in error.errors():
+        where = ".".join(str(part) for part in item["loc"]) or cls.__name__
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "missing":
+            lines.append(f"{where} is needed and was not given.")
+        elif item["type"] in ("value_error", "assertion_error"):
+            lines.append(message if message.endswith(".") else f"{message}.")
+        else:
+            lines.append(f"{where}: {message}, got {item['input']!r}.")
+    return " ".join(lines)

@@ -1,0 +1,1 @@
+"""Where many independent pieces run."""

@@ -1,0 +1,1 @@
+"""What a number means: metrics, splits, thresholds, baselines, intervals, calibration."""

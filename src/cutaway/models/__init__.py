@@ -1,0 +1,1 @@
+"""A checkpoint in: anatomy, load, check, read, swap, loss, the bundled model."""

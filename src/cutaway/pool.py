@@ -1,0 +1,1 @@
+"""Many token vectors in, one out."""

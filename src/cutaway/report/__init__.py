@@ -1,0 +1,1 @@
+"""Results become tables, figures and one-file HTML; needs no torch."""

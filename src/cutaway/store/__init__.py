@@ -1,0 +1,1 @@
+"""What is kept: results, artefacts, activations; whole or not at all."""
