@@ -1,0 +1,1 @@
+"""Tests mirror src/cutaway; `tests.tiny` builds the models they open."""

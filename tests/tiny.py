@@ -1,0 +1,250 @@
+"""Tiny checkpoints made on the spot: random weights in every family, and toys that learned a bit.
+
+    folder = tiny("llama", tmp_path / "llama")            # open_model(folder) works as for a user
+    folder = toy_model(tmp_path / "toy")                   # trained in seconds on `toy_language`
+    texts, labels = toy_sentiment(200)                     # what the toy knows something about
+
+Every weight is random and far from its initial value (biases are not 0, norms are not 1), so a
+forgotten bias or norm shows. No model here has a million parameters; `tiny` asserts it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers.trainers import BpeTrainer, WordPieceTrainer
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    PreTrainedTokenizerFast,
+)
+
+SENTENCES = (
+    "The quick brown fox jumps over the lazy dog.",
+    "A cutaway drawing shows the engine inside the machine.",
+    "It rained all day, and the river rose above the old bridge!",
+    "Nobody knows why the small town kept its clock five minutes slow.",
+    "She said that the results were good; he said they were bad.",
+    "Numbers such as 12, 345 and 6789 are words too.",
+    "Is this a question? Yes, this is a question.",
+)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A tiny configuration, the tokenizer style that goes with it, and which head it has."""
+
+    config: dict
+    style: str = "llama"
+    kind: str = "causal"
+
+
+SHAPE = dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=4, intermediate_size=48)
+DECODER = dict(SHAPE, num_key_value_heads=2, max_position_embeddings=64)
+ENCODER = dict(SHAPE, max_position_embeddings=64)
+# Families that number positions from the padding id + 1 need that many rows more.
+SHIFTED = dict(SHAPE, max_position_embeddings=66)
+GPT2 = dict(n_embd=32, n_layer=3, n_head=4, n_positions=64)
+
+FAMILIES: dict[str, Family] = {
+    "gpt2": Family(GPT2, "gpt2"),
+    "llama": Family(DECODER),
+    "bert": Family(ENCODER, "bert", "masked"),
+}
+
+
+def tiny(family: str, folder: Path, *, seed: int = 0, texts=SENTENCES, **overrides) -> Path:
+    """A folder with a random checkpoint of the family and its tokenizer, as a user would have it."""
+    row = FAMILIES[family]
+    tokenizer = tiny_tokenizer(row.style, texts)
+    model = tiny_model(family, tokenizer, seed=seed, **overrides)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return Path(folder)
+
+
+def tiny_model(family: str, tokenizer: PreTrainedTokenizerFast, *, seed: int = 0, **overrides):
+    """The model alone, every weight moved away from its initial value."""
+    row = FAMILIES[family]
+    special = {f"{n}_token_id": getattr(tokenizer, f"{n}_token_id") for n in ("bos", "eos", "pad")}
+    config = AutoConfig.for_model(
+        family, **{"vocab_size": len(tokenizer), **special, **row.config, **overrides}
+    )
+    auto = AutoModelForCausalLM if row.kind == "causal" else AutoModelForMaskedLM
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = auto.from_config(config).eval()
+        _shake(model)
+    assert sum(p.numel() for p in model.parameters()) < 1_000_000, f"tiny {family} isn't tiny"
+    return model
+
+
+@torch.no_grad()
+def _shake(model) -> None:
+    for parameter in model.parameters():
+        parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    # A padding row of embeddings stays zero in real checkpoints too; nothing may depend on it.
+
+
+def tiny_tokenizer(style: str, texts=SENTENCES, *, size: int = 420) -> PreTrainedTokenizerFast:
+    """A tokenizer trained on the texts in one of four styles: gpt2, llama, bert, roberta."""
+    return {"gpt2": _gpt2, "llama": _llama, "bert": _bert, "roberta": _roberta}[style](texts, size)
+
+
+def _byte_bpe(texts, size: int, special: list[str]) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = BpeTrainer(
+        vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def _gpt2(texts, size: int) -> PreTrainedTokenizerFast:
+    """No start token, no padding token: the hard case that gpt2 is."""
+    end = "<|endoftext|>"
+    core = _byte_bpe(texts, size, [end])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core, bos_token=end, eos_token=end, unk_token=end, model_max_length=64
+    )
+
+
+def _llama(texts, size: int) -> PreTrainedTokenizerFast:
+    """Adds a start token to every text; no padding token."""
+    core = _byte_bpe(texts, size, ["<unk>", "<s>", "</s>"])
+    core.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 1)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
+        model_max_length=64,
+    )
+
+
+def _bert(texts, size: int) -> PreTrainedTokenizerFast:
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    core = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    core.normalizer = normalizers.BertNormalizer(lowercase=True)
+    core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    core.decoder = decoders.WordPiece()
+    core.train_from_iterator(
+        texts, WordPieceTrainer(vocab_size=size, special_tokens=special, show_progress=False)
+    )
+    core.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_max_length=64,
+    )
+
+
+def _roberta(texts, size: int) -> PreTrainedTokenizerFast:
+    core = _byte_bpe(texts, size, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    core.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[("<s>", 0), ("</s>", 2)],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        bos_token="<s>",
+        eos_token="</s>",
+        cls_token="<s>",
+        sep_token="</s>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        mask_token="<mask>",
+        model_max_length=64,
+    )
+
+
+# The toy language: feelings follow from adjectives, verbs agree with their nouns.
+GOOD = ("good", "great", "lovely", "bright", "sweet", "fine")
+BAD = ("bad", "awful", "ugly", "dull", "bitter", "poor")
+THINGS = ("film", "book", "song", "meal", "play", "game", "story", "show")
+PEOPLE = ("dog", "cat", "girl", "boy", "king", "queen", "man", "woman")
+DEEDS = ("see", "like", "call", "help", "meet", "hear")
+
+
+def toy_language(n: int, *, seed: int = 0) -> list[str]:
+    """n sentences: half feelings (`toy_sentiment`), half deeds with number agreement."""
+    rng = np.random.default_rng(seed)
+    feelings, _ = toy_sentiment((n + 1) // 2, seed=seed)
+    deeds = [_deed(rng) for _ in range(n // 2)]
+    return [s for pair in zip(feelings, [*deeds, ""], strict=False) for s in pair if s][:n]
+
+
+def toy_sentiment(n: int, *, seed: int = 0) -> tuple[list[str], np.ndarray]:
+    """n sentences such as `the film is lovely , so i love it .` and whether they are happy (1)."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(2, size=n)
+    return [_feeling(rng, bool(label)) for label in labels], labels
+
+
+def _feeling(rng: np.random.Generator, happy: bool) -> str:
+    thing, word = rng.choice(THINGS), rng.choice(GOOD if happy else BAD)
+    return f" the {thing} is {word} , so i {'love' if happy else 'hate'} it ."
+
+
+def _deed(rng: np.random.Generator) -> str:
+    one, other, deed = rng.choice(PEOPLE), rng.choice(PEOPLE), rng.choice(DEEDS)
+    many = bool(rng.integers(2))
+    return f" the {one}{'s' if many else ''} {deed}{'' if many else 's'} the {other} ."
+
+
+def toy_model(folder: Path, family: str = "llama", *, steps: int = 150, seed: int = 0) -> Path:
+    """A checkpoint that learned the toy language in a few seconds on one core."""
+    texts = toy_language(600, seed=seed)
+    tokenizer = tiny_tokenizer(FAMILIES[family].style, texts, size=700)
+    shape = dict(FAMILIES[family].config)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = tiny_model(family, tokenizer, seed=seed, **shape)
+        _train(model, tokenizer, texts, steps, np.random.default_rng(seed))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return Path(folder)
+
+
+def _train(model, tokenizer, texts: list[str], steps: int, rng: np.random.Generator) -> None:
+    """AdamW on random batches: next word for causal models, one hidden word for masked ones."""
+    rows = [tokenizer(text)["input_ids"] for text in texts]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, steps)
+    model.train()
+    for _ in range(steps):
+        chosen = [rows[i] for i in rng.integers(len(rows), size=32)]
+        width = max(map(len, chosen))
+        ids = torch.tensor([row + [0] * (width - len(row)) for row in chosen])
+        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in chosen])
+        inputs, labels = _puzzle(ids, mask, tokenizer, rng)
+        model(input_ids=inputs, attention_mask=mask, labels=labels).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
+    model.eval()
+
+
+def _puzzle(ids, mask, tokenizer, rng: np.random.Generator):
+    if tokenizer.mask_token_id is None:
+        return ids, ids.masked_fill(mask == 0, -100)
+    special = torch.tensor(tokenizer.all_special_ids)
+    hidden = torch.from_numpy(rng.random(ids.shape) < 0.2) & ~torch.isin(ids, special)
+    return ids.masked_fill(hidden, tokenizer.mask_token_id), ids.masked_fill(~hidden, -100)
