@@ -43,7 +43,7 @@ def build(cls: type[SpecT], values: Mapping[str, Any]) -> SpecT:
     try:
         return cls(**values)
     except ValidationError as error:
-        raise BadSpec(_explain(cls, error)) from None
+        raise BadSpec(explain(error)) from None
 
 
 def from_toml(cls: type[SpecT], text: str) -> SpecT:
@@ -74,11 +74,11 @@ def address(spec: Spec, **identity: Any) -> str:
     return digest_json(key)[:16]
 
 
-def _explain(cls: type[Spec], error: ValidationError) -> str:
+def explain(error: ValidationError) -> str:
     """One readable line per wrong field."""
     lines = []
     for item in error.errors():
-        where = ".".join(str(part) for part in item["loc"]) or cls.__name__
+        where = ".".join(str(part) for part in item["loc"]) or error.title
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "missing":
             lines.append(f"{where} is needed and was not given.")

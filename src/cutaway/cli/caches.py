@@ -1,0 +1,85 @@
+"""`cache ls|size|prune|verify`: the activation cache."""
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from cutaway.cli.talk import put, put_json
+
+Json = Annotated[bool, Parameter(help="As JSON on stdout.")]
+
+
+def register(app: App) -> None:
+    """Add the `cache` group."""
+    group = App(name="cache", help="The activation cache (its folder: CUTAWAY_HOME).")
+    for command in (ls, size, prune, verify):
+        group.command(command)
+    app.command(group)
+
+
+def ls(*, json: Json = False) -> None:
+    """What is kept: model, texts, columns, size, last use."""
+    from cutaway.store.cache import entries
+
+    found = entries()
+    if json:
+        put_json([entry.plain() for entry in found])
+    else:
+        put("\n".join(entry.line() for entry in found) or "The cache is empty.")
+
+
+def size(*, json: Json = False) -> None:
+    """How much disk the cache takes."""
+    from cutaway.store.cache import size as cache_size
+    from cutaway.store.home import home
+
+    total = cache_size()
+    put_json({"bytes": total, "folder": str(home())}) if json else put(f"{total / 2**20:,.1f} MB in {home()}")
+
+
+def prune(
+    *, max_gb: float | None = None, older_than_days: float | None = None, digest: str | None = None,
+    everything: Annotated[bool, Parameter(name="--all")] = False, json: Json = False,
+) -> None:  # fmt: skip
+    """Remove what was not used for longest, until the wish is met.
+
+    Parameters
+    ----------
+    max_gb
+        Keep at most this much.
+    older_than_days
+        Remove what was not used for so many days.
+    digest
+        Remove this entry (first letters are enough).
+    everything
+        Remove all entries.
+    """
+    from cutaway.store.cache import prune as prune_cache
+
+    limit = 0 if everything else None if max_gb is None else int(max_gb * 2**30)
+    gone = prune_cache(max_bytes=limit, older_than_days=older_than_days, digest=digest)
+    if json:
+        put_json([entry.plain() for entry in gone])
+    else:
+        put(f"{len(gone)} entries removed, {sum(e.bytes for e in gone) / 2**20:,.1f} MB freed.")
+
+
+def verify(*, repair: bool = False, json: Json = False) -> None:
+    """Read everything back against its checksums.
+
+    Parameters
+    ----------
+    repair
+        Drop what is damaged, so that it is computed again when next needed.
+    """
+    from cutaway.core.errors import Corrupt
+    from cutaway.store.cache import verify as verify_cache
+
+    problems = verify_cache(repair=repair)
+    if json:
+        put_json([{"path": str(p.path), "reason": p.reason} for p in problems])
+    elif not problems:
+        put("Everything is as it was written.")
+    if problems and not repair:
+        said = "; ".join(f"{p.path}: {p.reason}" for p in problems)
+        raise Corrupt(f"{len(problems)} damaged files: {said}. Mend with: cutaway cache verify --repair")

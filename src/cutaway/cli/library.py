@@ -1,0 +1,136 @@
+"""`ls`, `show`, `query`, `report`, `import`: everything about finished runs."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from cutaway.cli.talk import complain, put, put_json
+
+Runs = Annotated[Path, Parameter(help="Folder with the results.")]
+Json = Annotated[bool, Parameter(help="As JSON on stdout.")]
+
+
+def register(app: App) -> None:
+    """Add these commands."""
+    for command, name in ((ls, "ls"), (show, "show"), (query, "query"), (report, "report")):
+        app.command(command, name=name)
+    app.command(import_logs, name="import")
+
+
+def ls(*, runs: Runs = Path("runs"), method: str | None = None, json: Json = False) -> None:
+    """List the runs, newest first.
+
+    Parameters
+    ----------
+    method
+        Only this method's runs.
+    """
+    from cutaway.report.terminal import print_runs
+    from cutaway.store.results import results
+
+    found = results(runs)
+    chosen = [record for record in found if method in (None, record.method)]
+    for path, reason in found.broken:
+        complain(f"cutaway: {path} can't be read: {reason}")
+    if json:
+        put_json([record.brief() for record in chosen])
+    else:
+        print_runs(chosen)
+
+
+def show(address: str, /, *, runs: Runs = Path("runs"), json: Json = False) -> None:
+    """Print one run: verdict, table, provenance, the command that repeats it.
+
+    Parameters
+    ----------
+    address
+        The run's address, or the first letters of it.
+    """
+    from cutaway.report.terminal import print_record
+    from cutaway.store.results import results
+
+    record = results(runs).get(address)
+    if json:
+        put_json(record.plain())
+    else:
+        print_record(record)
+
+
+def query(
+    sql: str, /, *, runs: Runs = Path("runs"), json: Json = False,
+    format: Literal["table", "csv", "markdown", "latex"] = "table",
+) -> None:  # fmt: skip
+    """Ask all runs with SQL: tables `runs` and `rows`.
+
+    Parameters
+    ----------
+    sql
+        One SELECT, e.g. "select layers, avg(value) from rows group by 1".
+    format
+        How the answer is printed.
+    """
+    from cutaway.report.tables import TABLES
+    from cutaway.store.results import results
+
+    frame = results(runs).query(sql)
+    if json:
+        put_json(frame.to_dicts())
+    else:
+        put(TABLES[format](frame))
+
+
+def report(
+    address: Annotated[list[str] | None, Parameter(negative=())] = None,
+    /,
+    *,
+    runs: Runs = Path("runs"),
+    html: Path | None = None,
+    table: Literal["markdown", "csv", "latex"] | None = None,
+    figures: Literal["png", "svg", "pdf"] | None = None,
+    out: Path = Path("figures"),
+    title: str = "Cutaway report",
+) -> None:
+    """One self-contained HTML page, tables, or picture files, of all runs or of those named.
+
+    Parameters
+    ----------
+    address
+        Runs by address (or its first letters); all when none is given.
+    html
+        Write one HTML file here.
+    table
+        Print the results as a table in this format.
+    figures
+        Write every figure as a file of this kind into --out.
+    out
+        Folder for --figures.
+    title
+        Title of the page.
+    """
+    from cutaway.report.write import write_report
+    from cutaway.store.results import results
+
+    found = results(runs)
+    records = [found.get(one) for one in address] if address else list(found)
+    for line in write_report(
+        records, html=html, table=table, figures=figures, out=out, title=title
+    ):
+        put(line)
+
+
+def import_logs(path: Path, /, *, runs: Runs = Path("runs"), json: Json = False) -> None:
+    """Bring in experiment logs of the probing reference, beside own runs.
+
+    Parameters
+    ----------
+    path
+        A log file, or a folder of them.
+    """
+    from cutaway.run.imports import import_experiments
+
+    addresses = import_experiments(path, runs)
+    if json:
+        put_json({"imported": addresses})
+    else:
+        put(f"{len(addresses)} experiment sets imported into {runs}: {', '.join(addresses)}")

@@ -1,0 +1,67 @@
+"""Where every command starts and where every error becomes one clear message."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError, Parameter
+from pydantic import ValidationError
+
+from cutaway import __version__
+from cutaway.cli import caches, library, recipes, sources, tools
+from cutaway.cli.talk import complain
+from cutaway.core.errors import CutawayError
+from cutaway.core.spec import explain
+
+WRONG, FAILED, INTERRUPTED = 2, 1, 130
+
+app = App(
+    name="cutaway",
+    version=__version__,
+    help="Open a transformer language model the way a cutaway drawing opens an engine.",
+    default_parameter=Parameter(negative_iterable=(), consume_multiple=True),
+    result_action="return_value",
+)
+for room in (recipes, tools, sources, library, caches):
+    room.register(app)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run one command and leave with its exit status."""
+    sys.exit(run(sys.argv[1:] if words is None else words))
+
+
+def run(words: Sequence[str]) -> int:
+    """The exit status of one command: 0 done, 2 wrong request, 1 failed, 130 interrupted."""
+    try:
+        app(list(words), exit_on_error=False, print_error=False)
+        return 0
+    except CycloptsError as error:
+        return _refuse(_readable(error))
+    except ValidationError as error:
+        return _refuse(explain(error))
+    except CutawayError as error:
+        complain(f"cutaway: {error}")
+        return error.exit_status
+    except KeyboardInterrupt:
+        complain("cutaway: interrupted. What is finished is kept; the same command goes on from there.")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _refuse(f"{error.strerror or error}: {error.filename or 'no file named'}.")
+
+
+def _refuse(message: str) -> int:
+    complain(f"cutaway: {message}")
+    return WRONG
+
+
+def _readable(error: CycloptsError) -> str:
+    """The parser's message; a wrong value in a spec is told in our own words."""
+    cause = error.__cause__ or error.__context__
+    if isinstance(cause, ValidationError):
+        return explain(cause)
+    return f"{' '.join(str(error).split())} See: cutaway --help"

@@ -1,0 +1,117 @@
+"""Verbs that run a recipe: one row each, everything else comes from the spec.
+
+What a recipe imports (torch above all) is loaded only when its verb is used.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, get_origin
+
+from cyclopts import App, Parameter
+
+from cutaway.cli.talk import Talk, put, put_json
+from cutaway.core.errors import BadSpec, Missing
+from cutaway.core.lookup import lookup
+from cutaway.core.spec import Spec, build, parse_toml, plain
+from cutaway.run.specs import SPECS
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A recipe's words on the command line, and the module that carries it out."""
+
+    words: str
+    module: str
+    help: str
+
+    @property
+    def spec(self) -> type[Spec]:
+        """The spec of the same name."""
+        return SPECS[self.words]
+
+
+VERBS: dict[str, Verb] = {
+    "probe": Verb("probe", "cutaway.run.probe", "What can be read off the hidden layers?"),
+}
+
+
+def register(app: App) -> None:
+    """Add every recipe, and `run`, which starts any of them from a file."""
+    for verb in VERBS.values():
+        app.command(_command(verb), name=verb.words)
+    app.command(run_file, name="run")
+
+
+def _command(verb: Verb) -> Callable[..., None]:
+    """The command function of a verb; cyclopts reads its annotations."""
+
+    def command(*, spec: Any, talk: Any = None) -> None:
+        carry_out(verb, spec, talk or Talk())
+
+    command.__doc__ = verb.help
+    command.__annotations__ = {
+        "spec": Annotated[verb.spec, Parameter(name="*")],
+        "talk": Annotated[Talk | None, Parameter(name="*")],
+        "return": None,
+    }
+    return command
+
+
+def carry_out(verb: Verb, spec: Spec, talk: Talk) -> None:
+    """Run a recipe, or only print its spec or its estimate."""
+    if talk.print_spec:
+        put_json(plain(spec))
+        return
+    from cutaway.run.screen import Screen
+
+    recipe, screen = import_module(verb.module), Screen(quiet=talk.quiet)
+    if talk.dry_run:
+        _show_estimates(recipe.estimate(spec, screen=screen), talk)
+        return
+    result = recipe.run(spec, screen=screen)
+    if talk.json:
+        put_json({**result.summary, "address": result.record.address, "path": str(result.path)})
+    else:
+        from cutaway.report.terminal import print_record
+
+        print_record(result.record)
+
+
+def _show_estimates(estimates: list[Any], talk: Talk) -> None:
+    if talk.json:
+        put_json([estimate.plain() for estimate in estimates])
+    else:
+        put("\n".join(estimate.sentence() for estimate in estimates))
+
+
+def run_file(spec: Path, /, *, talk: Annotated[Talk | None, Parameter(name="*")] = None) -> None:
+    """Run what a TOML file says: `verb = "probe"` and its fields; a list in a field makes a grid.
+
+    Parameters
+    ----------
+    spec
+        The TOML file.
+    """
+    if not spec.is_file():
+        raise Missing(f"No spec file {str(spec)!r}. examples/ has one for each method.")
+    values = parse_toml(spec.read_text(encoding="utf-8", errors="replace"))
+    if "verb" not in values:
+        raise BadSpec(f"{str(spec)!r} needs a line such as verb = \"probe\". Known: {', '.join(VERBS)}.")
+    verb = lookup(VERBS, str(values.pop("verb")), kind="verb")
+    for one in list(grid(verb.spec, values)):
+        carry_out(verb, one, talk or Talk())
+
+
+def grid(cls: type[Spec], values: Mapping[str, Any]) -> Iterator[Spec]:
+    """One spec per combination: a list in a field that takes one value makes a grid."""
+    lists = {k: v for k, v in values.items() if isinstance(v, list) and not _takes_many(cls, k)}
+    for choice in product(*lists.values()):
+        yield build(cls, {**values, **dict(zip(lists, choice, strict=True))})
+
+
+def _takes_many(cls: type[Spec], name: str) -> bool:
+    info = cls.model_fields.get(name)
+    return info is not None and get_origin(info.annotation) is tuple

@@ -1,0 +1,154 @@
+"""`check`, `models`, `tasks`, `app`, `tour`: what helps before and after a run."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from cutaway.cli.talk import put, put_json
+
+Device = Literal["auto", "cpu", "cuda"]
+Dtype = Literal["float32", "float16", "bfloat16"]
+
+
+def register(app: App) -> None:
+    """Add these commands."""
+    for command in (check, models, tasks, launch_app, tour):
+        app.command(command, name=NAMES[command.__name__])
+
+
+NAMES = {"check": "check", "models": "models", "tasks": "tasks", "launch_app": "app", "tour": "tour"}
+
+
+def check(
+    model: str,
+    /,
+    *,
+    revision: str | None = None,
+    device: Device = "auto",
+    dtype: Dtype = "float32",
+    attention: Literal["sdpa", "eager"] = "sdpa",
+    offline: bool = False,
+    trust_remote_code: bool = False,
+    json: bool = False,
+) -> None:
+    """Trust report before any work: is what we read off this model what the model computes?
+
+    Parameters
+    ----------
+    model
+        A bundled name, a hub id, a folder, or base+adapter.
+    revision
+        Branch, tag or commit of a hub model.
+    device
+        Where the model runs.
+    dtype
+        Precision of the weights.
+    attention
+        Attention kernel.
+    offline
+        Never ask the network.
+    trust_remote_code
+        Run code that comes with the checkpoint. Off unless asked for.
+    json
+        The report as JSON on stdout.
+    """
+    from cutaway.models.check import check as check_model
+    from cutaway.models.load import open_model
+
+    lm = open_model(
+        model, revision=revision, device=device, dtype=dtype, attention=attention,
+        offline=offline, trust_remote_code=trust_remote_code, check=False,
+    )  # fmt: skip
+    report = check_model(lm)
+    if json:
+        put_json(report.plain())
+    else:
+        from cutaway.report.terminal import print_check
+
+        print_check(report.plain())
+    report.need_passed()
+
+
+def models(*, json: bool = False) -> None:
+    """Models that are bundled, and the families that are known.
+
+    Parameters
+    ----------
+    json
+        As JSON on stdout.
+    """
+    from cutaway.models.anatomy import ANATOMIES
+    from cutaway.models.bundled import BUNDLED
+
+    bundled = {name: row.description for name, row in BUNDLED.items()}
+    families = {name: row.kind for name, row in ANATOMIES.items()}
+    if json:
+        put_json({"bundled": bundled, "families": families})
+        return
+    put("Bundled:\n" + "\n".join(f"  {name:16} {text}" for name, text in bundled.items()))
+    for kind in ("causal", "masked"):
+        put(f"{kind} families: " + ", ".join(n for n, k in families.items() if k == kind))
+    put("Any other hub id or folder: cutaway check MODEL")
+
+
+def tasks(*, json: bool = False) -> None:
+    """Tasks with prompts, templates and word lists, and the generated sets.
+
+    Parameters
+    ----------
+    json
+        As JSON on stdout.
+    """
+    from cutaway.data.generate import GENERATORS
+    from cutaway.data.tasks import known_tasks
+
+    known = {name: task.description for name, task in sorted(known_tasks().items())}
+    made = {f"gen:{name}": row.description for name, row in GENERATORS.items()}
+    if json:
+        put_json({"tasks": known, "generated": made, "text": ["docs"]})
+        return
+    for title, rows in (("Tasks", known), ("Generated", made)):
+        put(f"{title}:\n" + "\n".join(f"  {name:30} {text}" for name, text in rows.items()))
+    put("Text:\n  docs                           English prose from Python's own documentation")
+
+
+def launch_app(
+    *, runs: Path = Path("runs"), port: int = 8501, open_browser: Annotated[bool, Parameter(name="--open")] = True
+) -> None:
+    """Open the web app on this machine (127.0.0.1 only).
+
+    Parameters
+    ----------
+    runs
+        Folder with the results to show.
+    port
+        Port to listen on.
+    open_browser
+        Open a browser window.
+    """
+    from cutaway.app.launch import launch
+
+    launch(runs, port=port, open_browser=open_browser)
+
+
+def tour(
+    *, out: Path = Path("tour"), model: str = "smollm2-135m", quick: bool = False, quiet: bool = False
+) -> None:
+    """The main job on the bundled model and data; writes OUT/report.html.
+
+    Parameters
+    ----------
+    out
+        Folder for the report and the runs behind it.
+    model
+        The model to open.
+    quick
+        Smaller sets, for a first look on a slow machine.
+    quiet
+        No progress and no messages.
+    """
+    from cutaway.run.screen import Screen
+    from cutaway.run.tour import tour as take_tour
+
+    put(take_tour(out, model=model, quick=quick, screen=Screen(quiet=quiet)))

@@ -1,0 +1,105 @@
+"""Which rows go through the model together: sorted by length, cut by a token budget.
+
+Padding is work for nothing, so a batch holds rows of nearly equal length; too many tokens at
+once fall out of the processor's cache, so the budget is found by trying a few while the real
+work is being done (nothing is computed twice to find it).
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Tokens per batch worth trying, smallest first.
+BUDGETS = (256, 512, 1024, 2048, 4096)
+# A row joins a batch while it wastes at most this share of the batch on padding.
+SLACK = 0.05
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Row numbers that go through the model together, and the longest row's tokens."""
+
+    rows: NDArray[np.int64]
+    width: int
+    tokens: int
+    """Real tokens, padding not counted."""
+
+
+@dataclass
+class Budget:
+    """The token budget: fixed when given, otherwise the fastest of those tried on the way."""
+
+    fixed: int | None = None
+    tries: int = 2
+    speeds: dict[int, list[float]] = field(default_factory=dict)
+
+    def current(self) -> int:
+        """The budget for the next batch."""
+        if self.fixed is not None:
+            return self.fixed
+        for budget in BUDGETS:
+            if len(self.speeds.get(budget, [])) < self.tries and self._worth_trying(budget):
+                return budget
+        return self.best()
+
+    def best(self) -> int:
+        """The fastest budget so far; the middle one before anything was measured."""
+        if not self.speeds:
+            return BUDGETS[len(BUDGETS) // 2]
+        return max(self.speeds, key=lambda b: max(self.speeds[b]))
+
+    def learn(self, budget: int, tokens: int, seconds: float) -> None:
+        """Remember how fast a batch of this budget went."""
+        self.speeds.setdefault(budget, []).append(tokens / max(seconds, 1e-9))
+
+    def _worth_trying(self, budget: int) -> bool:
+        """Larger budgets only while they keep getting faster."""
+        smaller = [b for b in BUDGETS if b < budget and b in self.speeds]
+        if len(smaller) < 2:
+            return True
+        last, before = max(self.speeds[smaller[-1]]), max(self.speeds[smaller[-2]])
+        return last > 0.95 * before
+
+
+def by_length(lengths: Sequence[int], budget: Budget) -> Iterator[tuple[Batch, int]]:
+    """All rows, longest first, each once, in batches within the budget (with that budget).
+
+    Longest first: memory peaks at the start, where running out of it costs nothing.
+    """
+    order = np.argsort(-np.asarray(lengths), kind="stable")
+    start = 0
+    while start < len(order):
+        allowed = budget.current()
+        end = _end(lengths, order, start, allowed)
+        rows = order[start:end]
+        real = int(sum(lengths[i] for i in rows))
+        yield Batch(rows, int(lengths[order[start]]), real), allowed
+        start = end
+
+
+def _end(lengths: Sequence[int], order: NDArray[np.int64], start: int, allowed: int) -> int:
+    """One past the last row of the batch that starts at `start`."""
+    width = max(int(lengths[order[start]]), 1)
+    end, real = start + 1, width
+    while end < len(order) and (end - start + 1) * width <= allowed:
+        real += int(lengths[order[end]])
+        if real < (1 - SLACK) * (end - start + 1) * width:
+            break
+        end += 1
+    return end
+
+
+class Stopwatch:
+    """Seconds since it was last asked."""
+
+    def __init__(self) -> None:
+        self.last = time.perf_counter()
+
+    def lap(self) -> float:
+        """Seconds since the last lap."""
+        now = time.perf_counter()
+        passed, self.last = now - self.last, now
+        return passed

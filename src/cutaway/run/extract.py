@@ -1,0 +1,96 @@
+"""Activations of texts: one pass for everything asked, kept, and never computed twice."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cutaway.core.textset import TextSet
+from cutaway.models.lm import LM
+from cutaway.run.ask import Ask
+from cutaway.run.batches import Budget
+from cutaway.run.estimate import refuse_when_full
+from cutaway.run.feed import Fed, feed
+from cutaway.run.screen import Screen
+from cutaway.run.sweep import Swept, sweep
+from cutaway.run.visitors import Pools, Visitor
+from cutaway.run.windows import Windowed, need_combinable
+from cutaway.store.activations import Shelf, open_shelf
+
+RAGGED = ("all", "marks")
+
+
+@dataclass(frozen=True)
+class Features:
+    """Stored activations of a text set: read a column when it is needed, never all at once."""
+
+    shelf: Shelf
+    rows: int
+    cut: NDArray[np.int64]
+    """Tokens cut off, per text."""
+    swept: Swept | None
+    """What the pass cost; None when everything was in the cache."""
+
+    def column(self, layer: int | str, pool: str = "last") -> Tensor:
+        """The (n, d) states of one layer (or head) and pooler, in the order of the texts."""
+        return self.shelf.read(f"{layer}/{pool}")
+
+    def tokens(self, layer: int | str, pool: str = "all") -> tuple[Tensor, Tensor]:
+        """All token vectors of a layer, (tokens, d), with the offsets of each text."""
+        return self.shelf.read_ragged(f"{layer}/{pool}")
+
+    @cached_property
+    def shortened(self) -> int:
+        """How many texts were cut."""
+        return int((self.cut > 0).sum())
+
+
+def extract(
+    lm: LM,
+    texts: TextSet,
+    ask: Ask,
+    *,
+    screen: Screen | None = None,
+    visitors: Sequence[Visitor] = (),
+    budget: Budget | None = None,
+) -> Features:
+    """Everything `ask` wants of these texts: from the cache where it is there, else computed.
+
+    `visitors` watch the same pass (they see every text, so with visitors the pass always runs).
+    """
+    screen = screen or Screen(quiet=True)
+    if ask.window:
+        need_combinable(ask.pools)
+    fed = feed(lm, texts, ask)
+    shelf = open_shelf(ask.key(lm, texts), len(texts))
+    missing = {n: c for n, c in ask.columns().items() if n not in shelf.columns()}
+    if not missing and not visitors:
+        return Features(shelf, len(texts), fed.cut, None)
+    todo = _todo(shelf, list(missing), fed, everything=bool(visitors))
+    refuse_when_full(lm, ask, len(texts), fed, len(missing), shelf.folder)
+    swept = _pass(lm, ask, fed, shelf, missing, todo, screen, visitors, budget)
+    return Features(shelf, len(texts), fed.cut, swept)
+
+
+def _todo(shelf: Shelf, missing: list[str], fed: Fed, *, everything: bool) -> NDArray[np.int64]:
+    """The rows that still have to go through the model: a killed pass is taken up again."""
+    if everything:
+        return np.arange(len(fed.rows))
+    covered = shelf.covered(missing)
+    return np.flatnonzero(~covered[fed.owner])
+
+
+def _pass(
+    lm: LM, ask: Ask, fed: Fed, shelf: Shelf, missing: dict[str, tuple[str, str]],
+    todo: NDArray[np.int64], screen: Screen, visitors: Sequence[Visitor], budget: Budget | None,
+) -> Swept:  # fmt: skip
+    with shelf.writer() as writer:
+        sink = Windowed(fed, writer.append) if ask.window else writer.append
+        pools = [Pools(lm, ask, missing, sink, writer.append_ragged)] if missing else []
+        return sweep(
+            lm, fed, [*pools, *visitors], screen=screen, todo=todo, budget=budget,
+            title=f"reading {lm.name}",
+        )  # fmt: skip

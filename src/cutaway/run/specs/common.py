@@ -1,0 +1,54 @@
+"""What every spec shares: where runs go, on what they run, which seed."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from cutaway.core.spec import Spec
+
+
+def _names(value: Any) -> Any:
+    """Names from `a,b`, from a list, or from one object; blanks dropped."""
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    said = [piece for part in parts for piece in (part.split(",") if _is_list(part) else [part])]
+    return tuple(p.strip() if isinstance(p, str) else p for p in said if p != "")
+
+
+def _is_list(part: Any) -> bool:
+    """Whether a string is a comma list; generator options (`gen:x?n=1,m=2`) are one name."""
+    return isinstance(part, str) and "?" not in part
+
+
+def _numbers(value: Any) -> Any:
+    """Numbers from `100,1000`, from a list, or from one number."""
+    return tuple(float(p) if "." in str(p) or "e" in str(p) else int(p) for p in _names(value))
+
+
+def _mixes(value: Any) -> Any:
+    """Layer choices: a list is one choice per entry; numbers are single layers."""
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    return tuple(str(p).strip() for p in parts if str(p).strip() != "")
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+Mixes = Annotated[tuple[str, ...], BeforeValidator(_mixes)]
+Sizes = Annotated[tuple[int | float, ...], BeforeValidator(_numbers)]
+
+
+class Common(Spec):
+    """The options of every recipe."""
+
+    runs: str = "runs"
+    """Folder that keeps the results."""
+    engine: str = "local"
+    """Where the pieces run: local."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the model runs; auto takes a GPU when there is one."""
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    """Precision of the model's weights and activations."""
+    seed: int = Field(default=0, ge=0)
+    """Decides every split, start and sample."""
+    offline: bool = False
+    """Never ask the network; use what is on this machine."""
+
+

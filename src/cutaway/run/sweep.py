@@ -1,0 +1,96 @@
+"""One pass of the model over all rows, with any number of visitors watching."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cutaway.models.lm import LM
+from cutaway.models.read import watch
+from cutaway.models.tokens import pad
+from cutaway.run.batches import Batch, Budget, Stopwatch, by_length
+from cutaway.run.feed import Fed
+from cutaway.run.screen import Screen
+from cutaway.run.visitors import Seen, Visitor, layers_of
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a pass did: rows, real tokens, tokens with padding, seconds, the budget it found."""
+
+    rows: int
+    tokens: int
+    padded: int
+    seconds: float
+    budget: int
+
+    @property
+    def speed(self) -> float:
+        """Real tokens per second."""
+        return self.tokens / max(self.seconds, 1e-9)
+
+
+def sweep(
+    lm: LM,
+    fed: Fed,
+    visitors: Sequence[Visitor],
+    *,
+    screen: Screen,
+    todo: NDArray[np.int64] | None = None,
+    budget: Budget | None = None,
+    title: str = "reading",
+) -> Swept:
+    """Show every wanted layer of every row in `todo` to the visitors, once."""
+    rows = np.arange(len(fed.rows)) if todo is None else todo
+    lengths = [len(fed.rows[i]) for i in rows]
+    budget = budget or Budget()
+    layers, attention = layers_of(visitors), any(v.attention for v in visitors)
+    clock, padded, seconds = Stopwatch(), 0, 0.0
+    with screen.progress(title, sum(lengths)) as advance, torch.inference_mode():
+        for batch, allowed in by_length(lengths, budget):
+            _forward(lm, fed, rows[batch.rows], batch, visitors, layers, attention)
+            lap = clock.lap()
+            budget.learn(allowed, batch.tokens, lap)
+            seconds, padded = seconds + lap, padded + batch.width * len(batch.rows)
+            advance(batch.tokens, note=f"{batch.tokens / max(lap, 1e-9):,.0f} tokens/s")
+    return Swept(len(rows), sum(lengths), padded, seconds, budget.best())
+
+
+def _forward(
+    lm: LM, fed: Fed, rows: NDArray[np.int64], batch: Batch, visitors: Sequence[Visitor],
+    layers: tuple[int, ...], attention: bool,
+) -> None:  # fmt: skip
+    """One batch through the model, each layer shown as it appears."""
+    ids, real = pad([fed.rows[i] for i in rows], lm.tokenizer.pad_token_id)
+    ids, real = ids.to(lm.device), real.to(lm.device)
+    seen = Seen(rows, _fresh(real, fed.fresh[rows]), _marks(fed, rows, real))
+
+    def visit(layer: int, hidden: Tensor, weights: Tensor | None) -> None:
+        for visitor in visitors:
+            if layer in visitor.layers:
+                visitor.visit(layer, hidden, weights, seen)
+
+    watch(lm, ids, real, layers, visit, attention=attention)
+    for visitor in visitors:
+        visitor.end(seen)
+
+
+def _fresh(real: Tensor, start: NDArray[np.int64]) -> Tensor:
+    """The real tokens that count: those not yet counted in an earlier window."""
+    if not start.any():
+        return real
+    place = torch.arange(real.shape[1], device=real.device)
+    return real & (place >= torch.as_tensor(start, device=real.device)[:, None])
+
+
+def _marks(fed: Fed, rows: NDArray[np.int64], real: Tensor) -> Tensor | None:
+    """1.0 at the marked positions; None when nothing is marked."""
+    if not any(len(fed.marks[i]) for i in rows):
+        return None
+    marks = torch.zeros(real.shape, dtype=torch.float32)
+    for place, row in enumerate(rows):
+        marks[place, torch.as_tensor(fed.marks[row])] = 1.0
+    return marks.to(real.device)
