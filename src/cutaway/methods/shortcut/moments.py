@@ -1,0 +1,207 @@
+"""Cross-products of layers in one streaming pass: all a linear fit needs to know about its rows.
+
+Numbers. The Gram matrix of a source layer, which a fit inverts, is summed in float64. Products
+between two layers are only ever multiplied, so they may be taken in float32, chunk by chunk:
+each chunk is centred by its own mean first, the product is added up in float64, and the means
+are put back in float64. A coordinate with a huge mean or a huge scale then costs no digits of
+the others, and rounding errors of the chunks average out instead of piling up.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cutaway.core.errors import BadData, Corrupt, Mismatch
+
+Site = int | str
+"""A layer number, or the name of a point inside a block such as `3.attn.out`."""
+
+Pair = tuple[Site, Site]
+
+# Rows per product: long enough for the matrix product to run at full speed.
+CHUNK = 2048
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Counts, sums, squares and cross-products over rows; two of them add up to the whole."""
+
+    rows: int
+    sums: dict[Site, Tensor]
+    squares: dict[Site, Tensor]
+    grams: dict[Pair, Tensor]
+
+    def __add__(self, other: "Moments") -> "Moments":
+        """The moments of both sets of rows together."""
+        if self.grams.keys() != other.grams.keys() or self.sums.keys() != other.sums.keys():
+            raise Mismatch(
+                f"Moments over the pairs {sorted(map(str, self.grams))[:3]!r} and "
+                f"{sorted(map(str, other.grams))[:3]!r} (first three) don't add up: "
+                "both must come from the same layers."
+            )
+        return Moments(
+            self.rows + other.rows,
+            {site: value + other.sums[site] for site, value in self.sums.items()},
+            {site: value + other.squares[site] for site, value in self.squares.items()},
+            {pair: value + other.grams[pair] for pair, value in self.grams.items()},
+        )
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """The (source, target) pairs, a source with itself left out."""
+        return [(source, target) for source, target in self.grams if source != target]
+
+    def state(self) -> dict[str, Tensor]:
+        """Plain named tensors, to be stored and read back by `from_state`."""
+        named = {"rows": torch.tensor(self.rows)}
+        named |= {f"sum/{site}": value for site, value in self.sums.items()}
+        named |= {f"square/{site}": value for site, value in self.squares.items()}
+        return named | {f"gram/{s}/{t}": value for (s, t), value in self.grams.items()}
+
+
+def from_state(state: Mapping[str, Tensor]) -> Moments:
+    """The moments that `state` was made of."""
+    if "rows" not in state:
+        raise Corrupt("Stored moments without their row count: the file is cut short; delete it.")
+    read: dict[str, dict] = {"sum": {}, "square": {}, "gram": {}}
+    for name, tensor in state.items():
+        kind, *sites = name.split("/")
+        if sites:
+            key = tuple(_site(site) for site in sites)
+            read[kind][key if kind == "gram" else key[0]] = tensor
+    return Moments(int(state["rows"]), read["sum"], read["square"], read["gram"])
+
+
+def _site(name: str) -> Site:
+    return int(name) if name.isdigit() else name
+
+
+def layer_pairs(layers: int, *, to_final: bool = False) -> list[Pair]:
+    """Every pair i < j of the layers 0..L, or only those that end in L."""
+    return [(i, j) for i in range(layers) for j in range(layers if to_final else i + 1, layers + 1)]
+
+
+def moments_bytes(pairs: Iterable[Pair], width: int, *, chunk: int = CHUNK) -> int:
+    """What a pass over these pairs holds at its peak: all products, and one chunk of rows."""
+    pairs = list(pairs)
+    sources, sites = {s for s, _ in pairs}, {site for pair in pairs for site in pair}
+    products = (len(pairs) + len(sources)) * width * width * 8
+    buffer = chunk * width * (4 * len(sites) + 8)
+    return products + buffer + 2 * width * width * 8 + 2 * len(sites) * width * 8
+
+
+@dataclass
+class Gatherer:
+    """Takes rows of all sites batch by batch; `moments()` gives what has come in so far.
+
+    `cross` is the precision of products between two different sites. Rows wait in a buffer
+    until a chunk is full, so small batches cost no more than large ones.
+    """
+
+    pairs: list[Pair]
+    cross: torch.dtype = torch.float32
+    chunk: int = CHUNK
+    start: Moments | None = None
+    _total: Moments | None = field(default=None, init=False)
+    _buffer: dict[Site, Tensor] = field(default_factory=dict, init=False)
+    _waiting: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        """Begin from `start` when the pass goes on after an interruption."""
+        self._total = self.start
+
+    def add(self, batch: Mapping[Site, Float[Tensor, "m _"]]) -> None:
+        """Take a batch: the same rows, in the same order, at every site."""
+        rows = _same_length(batch, self._sites())
+        if not self._buffer:
+            self._make_room(batch)
+        done = 0
+        while done < rows:
+            step = min(rows - done, self.chunk - self._waiting)
+            for site, kept in self._buffer.items():
+                kept[self._waiting : self._waiting + step] = batch[site][done : done + step]
+            done, self._waiting = done + step, self._waiting + step
+            if self._waiting == self.chunk:
+                self._flush()
+
+    def moments(self) -> Moments:
+        """The moments of every row taken so far."""
+        self._flush()
+        if self._total is None:
+            raise BadData("No rows to fit on: the pass over the texts gave none.")
+        return self._total
+
+    def _sites(self) -> list[Site]:
+        return list(dict.fromkeys(site for pair in self.pairs for site in pair))
+
+    def _make_room(self, batch: Mapping[Site, Tensor]) -> None:
+        self._buffer = {
+            site: torch.empty(self.chunk, batch[site].shape[1], device=batch[site].device)
+            for site in self._sites()
+        }
+        if self._total is None:
+            self._total = _nothing(self.pairs, self._buffer)
+
+    def _flush(self) -> None:
+        if self._waiting and self._total is not None:
+            rows = {site: kept[: self._waiting] for site, kept in self._buffer.items()}
+            self._total = _absorb(self._total, rows, self.cross)
+            self._waiting = 0
+
+
+def _same_length(batch: Mapping[Site, Tensor], sites: Iterable[Site]) -> int:
+    missing = [site for site in sites if site not in batch]
+    if missing:
+        raise Mismatch(f"The batch lacks the layers {missing[:5]!r} that the fit needs.")
+    lengths = {site: len(batch[site]) for site in sites}
+    if len(set(lengths.values())) != 1:
+        raise Mismatch(f"Layers of one batch must have the same rows, got counts {lengths!r}.")
+    return next(iter(lengths.values()))
+
+
+def _nothing(pairs: list[Pair], like: Mapping[Site, Tensor]) -> Moments:
+    """The moments of no rows."""
+
+    def zeros(*shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=torch.float64, device=next(iter(like.values())).device)
+
+    blocks = [(s, s) for s in dict.fromkeys(s for s, _ in pairs)] + pairs
+    return Moments(
+        0,
+        {site: zeros(rows.shape[1]) for site, rows in like.items()},
+        {site: zeros(rows.shape[1]) for site, rows in like.items()},
+        {(s, t): zeros(like[s].shape[1], like[t].shape[1]) for s, t in blocks},
+    )
+
+
+def _absorb(total: Moments, rows: Mapping[Site, Tensor], cross: torch.dtype) -> Moments:
+    """Add one chunk, in place: the products of 13 layers of 768 are 430 MB, too much to copy."""
+    sums = {site: value.sum(dim=0, dtype=torch.float64) for site, value in rows.items()}
+    for (source, target), gram in total.grams.items():
+        if source == target or cross == torch.float64:
+            gram.addmm_(rows[source].double().T, rows[target].double())
+    count = len(next(iter(rows.values())))
+    means = {site: (value / count).to(cross).double() for site, value in sums.items()}
+    if cross != torch.float64:
+        centred = {site: value - means[site].to(value.dtype) for site, value in rows.items()}
+        for (source, target), gram in total.grams.items():
+            if source != target:
+                gram += centred[source].T @ centred[target]
+                _put_back(gram, means, sums, count, (source, target))
+    for site, value in rows.items():
+        total.sums[site].add_(sums[site])
+        total.squares[site].add_(value.double().square_().sum(dim=0))
+    return Moments(total.rows + count, total.sums, total.squares, total.grams)
+
+
+def _put_back(
+    gram: Tensor, means: Mapping[Site, Tensor], sums: Mapping[Site, Tensor], count: int, pair: Pair
+) -> None:
+    """Turn a sum of centred products into the plain one: s Σy' + (Σx - n s) t', in float64."""
+    (source, target), left = pair, sums[pair[0]] - count * means[pair[0]]
+    gram.addmm_(
+        torch.stack([means[source], left], dim=1), torch.stack([sums[target], means[target]])
+    )
