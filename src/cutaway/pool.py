@@ -1,1 +1,191 @@
-"""Many token vectors in, one out."""
+"""Many token vectors in, one out.
+
+A pooler takes the hidden states of a batch, the mask of its real tokens and, where it `needs`
+them, marks or attention weights per token. Its promise: the same vector for left and right
+padding, a batch of one or many, any order; what stands in padded positions, NaN included,
+never gets out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from cutaway.core.errors import BadData, BadSpec, Mismatch, UnknownName
+from cutaway.core.lookup import suggestion
+
+Hidden = Float[Tensor, "batch seq d"]
+Mask = Bool[Tensor, "batch seq"]
+Extra = Float[Tensor, "batch seq"] | None
+Pooled = Float[Tensor, "batch d"]
+
+
+@dataclass(frozen=True)
+class Pooler:
+    """A rule that makes one vector of a row's token vectors."""
+
+    name: str
+    function: Callable[[Tensor, Tensor, Tensor | None], Tensor]
+    """(hidden, mask, extra) -> pooled; may rely on every row having a real token."""
+    needs: Literal["marks", "attention"] | None = None
+    """What `extra` is: 1.0 at marked tokens, or one attention weight per token."""
+    head: int | None = None
+    """For `needs='attention'`: the head to take the weights from; None is their mean."""
+
+    def __call__(
+        self,
+        hidden: Hidden,
+        mask: Bool[Tensor, "batch seq"] | Int[Tensor, "batch seq"],
+        extra: Extra = None,
+    ) -> Pooled:
+        """One vector per row; BadData where a row has no real token."""
+        if hidden.shape[:2] != mask.shape:
+            raise Mismatch(
+                f"The mask has shape {tuple(mask.shape)}, the hidden states of pooler "
+                f"{self.name!r} {tuple(hidden.shape)}: expected {tuple(hidden.shape[:2])}."
+            )
+        if self.needs is not None and extra is None:
+            raise BadSpec(f"Pooler {self.name!r} needs {self.needs} per token as `extra`.")
+        real = mask.bool()
+        _no_empty_rows(real.any(dim=1), "real token; drop empty texts first")
+        return self.function(hidden, real, extra)
+
+
+def pooler(name: str | Pooler) -> Pooler:
+    """The pooler called `name`: a row of POOLERS, `q0.4` for a quantile, `attn:3` for a head."""
+    if isinstance(name, Pooler):
+        return name
+    if name in POOLERS:
+        return POOLERS[name]
+    if name.startswith("attn:"):
+        return _attention_head(name)
+    if name[:1] == "q" and (q := _number(name[1:])) is not None:
+        return _quantile(name, q)
+    raise UnknownName(
+        f"Unknown pooler {name!r}. {suggestion(name, POOLERS)}Known: {', '.join(sorted(POOLERS))}, "
+        "a quantile from q0 to q1 (as q0.4), one attention head (as attn:3)."
+    )
+
+
+def _first(hidden: Hidden, mask: Mask, _: Extra) -> Pooled:
+    """The first real token."""
+    # argmax gives the first of equal values; it isn't defined for bool on every device.
+    return _at(hidden, mask.to(torch.uint8).argmax(dim=1))
+
+
+def _last(hidden: Hidden, mask: Mask, _: Extra) -> Pooled:
+    """The last real token."""
+    return _at(hidden, mask.shape[1] - 1 - mask.flip(1).to(torch.uint8).argmax(dim=1))
+
+
+def _at_quantile(hidden: Hidden, mask: Mask, _: Extra, *, q: float) -> Pooled:
+    """Real token number round(q * (length - 1)), a half rounded to the even number."""
+    number = mask.cumsum(dim=1)
+    # Python's round and torch.round agree on halves only in double precision.
+    wanted = torch.round(q * (number[:, -1:] - 1).double()).long() + 1
+    return _at(hidden, ((number == wanted) & mask).to(torch.uint8).argmax(dim=1))
+
+
+def _mean(hidden: Hidden, mask: Mask, _: Extra) -> Pooled:
+    """The mean over real tokens."""
+    return _weighted(hidden, mask, mask.float())
+
+
+def _mean_of_marks(hidden: Hidden, mask: Mask, extra: Extra) -> Pooled:
+    """The mean over marked real tokens; BadData where a row has none."""
+    assert extra is not None
+    marked = (extra > 0) & mask
+    _no_empty_rows(marked.any(dim=1), "marked token; the prompt must hold one in every text")
+    return _weighted(hidden, marked, marked.float())
+
+
+def _attention(hidden: Hidden, mask: Mask, extra: Extra) -> Pooled:
+    """The mean over real tokens, weighted by the attention they get."""
+    assert extra is not None
+    weights = extra.masked_fill(~mask, 0.0)
+    _no_empty_rows(weights.sum(dim=1) > 0, "token with a positive attention weight")
+    return _weighted(hidden, mask, weights)
+
+
+def _max(hidden: Hidden, mask: Mask, _: Extra) -> Pooled:
+    """The largest value of each dimension over real tokens."""
+    highest = torch.minimum(hidden, _bound(mask, hidden, -torch.inf)).amax(dim=1)
+    # Bounding is three times as fast as filling, but lets NaN through, so NaN is looked for.
+    if bool(highest.isnan().any()):
+        highest = hidden.masked_fill(~mask[:, :, None], -torch.inf).amax(dim=1)
+    return highest
+
+
+def _min(hidden: Hidden, mask: Mask, _: Extra) -> Pooled:
+    """The smallest value of each dimension over real tokens."""
+    lowest = torch.maximum(hidden, _bound(mask, hidden, torch.inf)).amin(dim=1)
+    if bool(lowest.isnan().any()):
+        lowest = hidden.masked_fill(~mask[:, :, None], torch.inf).amin(dim=1)
+    return lowest
+
+
+POOLERS: dict[str, Pooler] = {
+    "first": Pooler("first", _first),
+    "last": Pooler("last", _last),
+    "mean": Pooler("mean", _mean),
+    "max": Pooler("max", _max),
+    "min": Pooler("min", _min),
+    # The sentence token of encoders is their first; the name says what the user means.
+    "cls": Pooler("cls", _first),
+    "mask": Pooler("mask", _mean_of_marks, needs="marks"),
+    "attn": Pooler("attn", _attention, needs="attention"),
+}
+
+
+def _at(hidden: Hidden, index: Int[Tensor, " batch"]) -> Pooled:
+    """The token vector at `index` of each row."""
+    return hidden[torch.arange(len(hidden), device=hidden.device), index]
+
+
+def _bound(mask: Mask, like: Hidden, padding: float) -> Float[Tensor, "batch seq 1"]:
+    """What takes padded positions to `padding` and leaves real ones free."""
+    return torch.where(mask, -padding, padding).to(like.dtype)[:, :, None]
+
+
+def _weighted(hidden: Hidden, keep: Mask, weights: Float[Tensor, "batch seq"]) -> Pooled:
+    """The weighted mean of the kept tokens, summed in at least single precision."""
+    wide = torch.promote_types(hidden.dtype, torch.float32)
+    values, rows = hidden.to(wide), weights.to(wide)[:, None, :]
+    total = torch.bmm(rows, values)
+    # 0 * NaN is NaN: a finite product proves that nothing leaked, and the copy of the whole
+    # batch that keeps padding out is made only when there is something to keep out.
+    if not bool(total.isfinite().all()):
+        total = torch.bmm(rows, values.masked_fill(~keep[:, :, None], 0.0))
+    return (total / rows.sum(dim=2, keepdim=True))[:, 0].to(hidden.dtype)
+
+
+def _no_empty_rows(filled: Bool[Tensor, " batch"], lack: str) -> None:
+    if not bool(filled.all()):
+        empty = torch.nonzero(~filled)[:, 0].tolist()
+        raise BadData(f"{len(empty)} of {len(filled)} rows (first: row {empty[0]}) have no {lack}.")
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _quantile(name: str, q: float) -> Pooler:
+    if not 0.0 <= q <= 1.0:
+        raise BadSpec(
+            f"Pooler {name!r}: a quantile lies from 0 (first token) to 1 (last), got {q}."
+        )
+    return Pooler(name, partial(_at_quantile, q=q))
+
+
+def _attention_head(name: str) -> Pooler:
+    head = name.removeprefix("attn:")
+    if not head.isdecimal():
+        raise BadSpec(f"Pooler {name!r}: a head is a number from 0, as in 'attn:3', got {head!r}.")
+    return replace(POOLERS["attn"], name=name, head=int(head))
