@@ -42,22 +42,90 @@ class Family:
     kind: str = "causal"
 
 
-SHAPE = dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=4, intermediate_size=48)
-DECODER = dict(SHAPE, num_key_value_heads=2, max_position_embeddings=64)
-ENCODER = dict(SHAPE, max_position_embeddings=64)
-# Families that number positions from the padding id + 1 need that many rows more.
-SHIFTED = dict(SHAPE, max_position_embeddings=66)
-GPT2 = dict(n_embd=32, n_layer=3, n_head=4, n_positions=64)
+SHAPE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+}
+ENCODER = SHAPE | {"max_position_embeddings": 64}
+DECODER = ENCODER | {"num_key_value_heads": 2}
+HEADED = DECODER | {"head_dim": 8}
+# Families that number positions from the padding id on need two rows more.
+SHIFTED = SHAPE | {"max_position_embeddings": 66}
+SMALL_TABLE = ENCODER | {"embedding_size": 16}
+GPT2 = {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64}
+ROTARY = GPT2 | {"rotary_dim": 4}
+NEO = {
+    "hidden_size": 32,
+    "num_layers": 4,
+    "num_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 64,
+    "attention_types": [[["global", "local"], 2]],
+    "window_size": 4,
+}
+OPT = ENCODER | {"ffn_dim": 48, "word_embed_proj_dim": 32}
+DISTILBERT = {
+    "dim": 32,
+    "n_layers": 3,
+    "n_heads": 4,
+    "hidden_dim": 48,
+    "max_position_embeddings": 64,
+}
+# Windows shorter than the test sentences, so that local attention shows.
+LOCAL = HEADED | {"sliding_window": 4}
+DEBERTA = ENCODER | {
+    "relative_attention": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_buckets": 16,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+}
 
 FAMILIES: dict[str, Family] = {
-    "gpt2": Family(GPT2, "gpt2"),
-    "llama": Family(DECODER),
+    "albert": Family(SMALL_TABLE, "bert", "masked"),
     "bert": Family(ENCODER, "bert", "masked"),
+    "bloom": Family({"hidden_size": 32, "n_layer": 3, "n_head": 4}),
+    "camembert": Family(SHIFTED, "roberta", "masked"),
+    "codegen": Family(ROTARY, "gpt2"),
+    "cohere": Family(DECODER),
+    "deberta-v2": Family(DEBERTA, "bert", "masked"),
+    "distilbert": Family(DISTILBERT, "bert", "masked"),
+    "electra": Family(SMALL_TABLE, "bert", "masked"),
+    "ernie": Family(ENCODER, "bert", "masked"),
+    "falcon": Family(SHAPE, "gpt2"),
+    "gemma": Family(HEADED),
+    "gemma2": Family(LOCAL),
+    "gemma3_text": Family(LOCAL),
+    "glm4": Family(HEADED),
+    "gpt2": Family(GPT2, "gpt2"),
+    "gpt_bigcode": Family(GPT2, "gpt2"),
+    "gpt_neo": Family(NEO, "gpt2"),
+    "gpt_neox": Family(ENCODER, "gpt2"),
+    "gptj": Family(ROTARY, "gpt2"),
+    "llama": Family(DECODER),
+    "mistral": Family(LOCAL),
+    "modernbert": Family(ENCODER | {"local_attention": 8}, "bert", "masked"),
+    "mpnet": Family(SHIFTED, "roberta", "masked"),
+    "olmo": Family(DECODER),
+    "olmo2": Family(DECODER),
+    "olmo3": Family(DECODER | {"sliding_window": 4}),
+    "opt": Family(OPT, "opt"),
+    "phi": Family(DECODER, "gpt2"),
+    "phi3": Family(DECODER),
+    "qwen2": Family(DECODER, "gpt2"),
+    "qwen3": Family(HEADED, "gpt2"),
+    "roberta": Family(SHIFTED, "roberta", "masked"),
+    "smollm3": Family(DECODER, "gpt2"),
+    "stablelm": Family(DECODER, "gpt2"),
+    "starcoder2": Family(DECODER, "gpt2"),
+    "xlm-roberta": Family(SHIFTED, "roberta", "masked"),
 }
 
 
 def tiny(family: str, folder: Path, *, seed: int = 0, texts=SENTENCES, **overrides) -> Path:
-    """A folder with a random checkpoint of the family and its tokenizer, as a user would have it."""
+    """A folder with a random checkpoint of the family and its tokenizer, as users have them."""
     row = FAMILIES[family]
     tokenizer = tiny_tokenizer(row.style, texts)
     model = tiny_model(family, tokenizer, seed=seed, **overrides)
@@ -90,8 +158,8 @@ def _shake(model) -> None:
 
 
 def tiny_tokenizer(style: str, texts=SENTENCES, *, size: int = 420) -> PreTrainedTokenizerFast:
-    """A tokenizer trained on the texts in one of four styles: gpt2, llama, bert, roberta."""
-    return {"gpt2": _gpt2, "llama": _llama, "bert": _bert, "roberta": _roberta}[style](texts, size)
+    """A tokenizer trained on the texts in one of the styles."""
+    return STYLES[style](texts, size)
 
 
 def _byte_bpe(texts, size: int, special: list[str]) -> Tokenizer:
@@ -155,12 +223,10 @@ def _bert(texts, size: int) -> PreTrainedTokenizerFast:
     )
 
 
-def _roberta(texts, size: int) -> PreTrainedTokenizerFast:
+def _roberta(texts, size: int, *, single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>"):
     core = _byte_bpe(texts, size, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
     core.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>",
-        pair="<s> $A </s> </s> $B </s>",
-        special_tokens=[("<s>", 0), ("</s>", 2)],
+        single=single, pair=pair, special_tokens=[("<s>", 0), ("</s>", 2)]
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=core,
@@ -173,6 +239,16 @@ def _roberta(texts, size: int) -> PreTrainedTokenizerFast:
         mask_token="<mask>",
         model_max_length=64,
     )
+
+
+def _opt(texts, size: int) -> PreTrainedTokenizerFast:
+    """roberta's words behind `</s>`, as opt has them."""
+    tokenizer = _roberta(texts, size, single="</s> $A", pair="</s> $A </s> $B")
+    tokenizer.mask_token = None
+    return tokenizer
+
+
+STYLES = {"gpt2": _gpt2, "llama": _llama, "bert": _bert, "roberta": _roberta, "opt": _opt}
 
 
 # The toy language: feelings follow from adjectives, verbs agree with their nouns.

@@ -1,0 +1,283 @@
+"""Where each model family keeps its parts: one row per family, dotted names, no code.
+
+A new family is a new row; the tests over the whole table hold it to every law. How to write one:
+docs/howto/add-a-model-family.md.
+
+**Layers.** Layer 0 is what enters the first block (after position embeddings, scaling, norm,
+projection: whatever the family does first), layer l what leaves block l, layer L what leaves the
+last block, *before* the final norm. So no embedding module has to be named: the blocks' own
+inputs are watched.
+
+**Parts of a block** are `norm1`, `attn`, `norm2`, `mlp`. A part is one module (`"attn"`) or a
+stretch `"fc1:fc2"`, from the input of the first module to the output of the second. The layout
+says how they meet, with x the block's input and y its output:
+
+    pre       r = x + attn(norm1(x))       y = r + mlp(norm2(r))
+    parallel  y = x + attn(norm1(x)) + mlp(norm2(x))      norm2 None: the mlp reads norm1(x)
+    post      r = norm1(x + attn(x))       y = norm2(r + mlp(r))
+    inner     r = x + norm1(attn(x))       y = r + norm2(mlp(r))
+
+Families with a second norm behind attention and mlp (gemma2, glm4) are `pre` with parts that
+stretch over that norm: attn and mlp always end with what is added to the stream.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+Kind = Literal["causal", "masked"]
+Layout = Literal["pre", "parallel", "post", "inner"]
+Part = Literal["block", "norm1", "attn", "norm2", "mlp"]
+PARTS: tuple[Part, ...] = ("block", "norm1", "attn", "norm2", "mlp")
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """Where a family keeps its parts, as dotted names. A name ending in `?` may be absent."""
+
+    kind: Kind
+    embeddings: str
+    """The table of token embeddings."""
+    blocks: str
+    """The list of blocks; names of parts are relative to one block."""
+    norm1: str | None
+    attn: str | None
+    norm2: str | None
+    mlp: str | None
+    final: tuple[str, ...]
+    """What the body does between the last block and the head, in order: `final_norm`."""
+    head: tuple[str, ...]
+    """What turns that into logits, in order; the whole masked-LM head for masked models."""
+    decoder: str
+    """The linear map of the head whose weight is the output embedding."""
+    layout: Layout = "pre"
+    after: tuple[tuple[str, str], ...] = ()
+    """What happens to the logits behind the decoder: (operation, field of the config)."""
+    positions: Literal["count", "own"] = "count"
+    """count: padded batches need position ids counted over real tokens; own: the family counts
+    real tokens itself, from the mask or from the padding id."""
+    first_position: int = 0
+    """Rows of the position table that no token uses (2 for roberta: padding id + 1)."""
+    asks_weights: bool = False
+    """Attention weights only come when `output_attentions` is passed."""
+    proposed: bool = False
+    """Found by inspecting the modules, not written by hand."""
+
+
+LLAMA = Anatomy(
+    kind="causal",
+    embeddings="model.embed_tokens",
+    blocks="model.layers",
+    norm1="input_layernorm",
+    attn="self_attn",
+    norm2="post_attention_layernorm",
+    mlp="mlp",
+    final=("model.norm",),
+    head=("lm_head",),
+    decoder="lm_head",
+)
+SANDWICH = replace(
+    LLAMA,
+    attn="self_attn:post_attention_layernorm",
+    norm2="pre_feedforward_layernorm",
+    mlp="mlp:post_feedforward_layernorm",
+    after=(("softcap", "final_logit_softcapping"),),
+)
+INNER = replace(
+    LLAMA, norm1="post_attention_layernorm", norm2="post_feedforward_layernorm", layout="inner"
+)
+GPT2 = Anatomy(
+    kind="causal",
+    embeddings="transformer.wte",
+    blocks="transformer.h",
+    norm1="ln_1",
+    attn="attn",
+    norm2="ln_2",
+    mlp="mlp",
+    final=("transformer.ln_f",),
+    head=("lm_head",),
+    decoder="lm_head",
+)
+GPTJ = replace(GPT2, norm2=None, layout="parallel")
+OPT = replace(
+    LLAMA,
+    embeddings="model.decoder.embed_tokens",
+    blocks="model.decoder.layers",
+    norm1="self_attn_layer_norm",
+    norm2="final_layer_norm",
+    mlp="fc1:fc2",
+    final=("model.decoder.final_layer_norm?", "model.decoder.project_out?"),
+    positions="own",
+)
+BLOOM = Anatomy(
+    kind="causal",
+    embeddings="transformer.word_embeddings",
+    blocks="transformer.h",
+    norm1="input_layernorm",
+    attn="self_attention:self_attention.dense",
+    norm2="post_attention_layernorm",
+    mlp="mlp:mlp.dense_4h_to_h",
+    final=("transformer.ln_f",),
+    head=("lm_head",),
+    decoder="lm_head",
+    positions="own",
+)
+FALCON = replace(
+    BLOOM, attn="self_attention", mlp="mlp", norm2=None, layout="parallel", positions="count"
+)
+BERT = Anatomy(
+    kind="masked",
+    embeddings="bert.embeddings.word_embeddings",
+    blocks="bert.encoder.layer",
+    norm1="attention.output.LayerNorm",
+    attn="attention:attention.output.dense",
+    norm2="output.LayerNorm",
+    mlp="intermediate:output.dense",
+    final=(),
+    head=("cls",),
+    decoder="cls.predictions.decoder",
+    layout="post",
+)
+ROBERTA = replace(
+    BERT,
+    embeddings="roberta.embeddings.word_embeddings",
+    blocks="roberta.encoder.layer",
+    head=("lm_head",),
+    decoder="lm_head.decoder",
+    positions="own",
+    first_position=2,
+)
+
+ANATOMIES: dict[str, Anatomy] = {
+    "albert": replace(
+        BERT,
+        embeddings="albert.embeddings.word_embeddings",
+        # One group of weights called again and again: blocks are counted by their calls.
+        blocks="albert.encoder.albert_layer_groups",
+        norm1="albert_layers.0.attention.LayerNorm",
+        attn="albert_layers.0.attention:albert_layers.0.attention.dense",
+        norm2="albert_layers.0.full_layer_layer_norm",
+        mlp="albert_layers.0.ffn:albert_layers.0.ffn_output",
+        head=("predictions",),
+        decoder="predictions.decoder",
+    ),
+    "bert": BERT,
+    "bloom": BLOOM,
+    "camembert": ROBERTA,
+    "codegen": GPTJ,
+    "cohere": replace(LLAMA, norm2=None, layout="parallel", after=(("multiply", "logit_scale"),)),
+    "deberta-v2": replace(
+        BERT,
+        embeddings="deberta.embeddings.word_embeddings",
+        blocks="deberta.encoder.layer",
+        asks_weights=True,
+    ),
+    "distilbert": replace(
+        BERT,
+        embeddings="distilbert.embeddings.word_embeddings",
+        blocks="distilbert.transformer.layer",
+        norm1="sa_layer_norm",
+        attn="attention",
+        norm2="output_layer_norm",
+        mlp="ffn",
+        head=("vocab_transform", "activation", "vocab_layer_norm", "vocab_projector"),
+        decoder="vocab_projector",
+    ),
+    "electra": replace(
+        BERT,
+        embeddings="electra.embeddings.word_embeddings",
+        blocks="electra.encoder.layer",
+        head=("generator_predictions", "generator_lm_head"),
+        decoder="generator_lm_head",
+    ),
+    "ernie": replace(
+        BERT, embeddings="ernie.embeddings.word_embeddings", blocks="ernie.encoder.layer"
+    ),
+    "falcon": FALCON,
+    "gemma": LLAMA,
+    "gemma2": SANDWICH,
+    "gemma3_text": SANDWICH,
+    "glm4": replace(LLAMA, attn="self_attn:post_self_attn_layernorm", mlp="mlp:post_mlp_layernorm"),
+    "gpt2": GPT2,
+    "gpt_bigcode": GPT2,
+    "gpt_neo": GPT2,
+    "gpt_neox": replace(
+        LLAMA,
+        embeddings="gpt_neox.embed_in",
+        blocks="gpt_neox.layers",
+        attn="attention",
+        final=("gpt_neox.final_layer_norm",),
+        layout="parallel",
+    ),
+    "gptj": GPTJ,
+    "llama": LLAMA,
+    "mistral": LLAMA,
+    "modernbert": Anatomy(
+        kind="masked",
+        embeddings="model.embeddings.tok_embeddings",
+        blocks="model.layers",
+        norm1="attn_norm",
+        attn="attn",
+        norm2="mlp_norm",
+        mlp="mlp",
+        final=("model.final_norm",),
+        head=("head", "decoder"),
+        decoder="decoder",
+    ),
+    "mpnet": replace(
+        ROBERTA,
+        embeddings="mpnet.embeddings.word_embeddings",
+        blocks="mpnet.encoder.layer",
+        norm1="attention.LayerNorm",
+        attn="attention.attn",
+        asks_weights=True,
+    ),
+    "olmo": LLAMA,
+    "olmo2": INNER,
+    "olmo3": INNER,
+    "opt": OPT,
+    "phi": replace(LLAMA, norm2=None, layout="parallel", final=("model.final_layernorm",)),
+    "phi3": LLAMA,
+    "qwen2": LLAMA,
+    "qwen3": LLAMA,
+    "roberta": ROBERTA,
+    "smollm3": LLAMA,
+    "stablelm": LLAMA,
+    "starcoder2": LLAMA,
+    "xlm-roberta": ROBERTA,
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What changes in a row when a field of the checkpoint's config has a certain value."""
+
+    field: str
+    value: Any
+    changes: dict[str, Any]
+
+
+VARIANTS: dict[str, tuple[Variant, ...]] = {
+    "falcon": (
+        Variant("parallel_attn", False, {"layout": "pre", "norm2": "post_attention_layernorm"}),
+        Variant(
+            "new_decoder_architecture",
+            True,
+            {"layout": "parallel", "norm1": "ln_attn", "norm2": "ln_mlp"},
+        ),
+        Variant("num_ln_in_parallel_attn", 1, {"norm1": "input_layernorm", "norm2": None}),
+        Variant("alibi", True, {"positions": "own"}),
+    ),
+    "gpt_neox": (Variant("use_parallel_residual", False, {"layout": "pre"}),),
+    # opt-350m puts its norms behind the sums.
+    "opt": (Variant("do_layer_norm_before", False, {"layout": "post"}),),
+    "stablelm": (Variant("use_parallel_residual", True, {"layout": "parallel", "norm2": None}),),
+}
+
+
+def anatomy_of(family: str, config: Any) -> Anatomy | None:
+    """The row of a family, adjusted to this checkpoint's config; None for an unknown family."""
+    row = ANATOMIES.get(family)
+    for variant in VARIANTS.get(family, ()) if row else ():
+        if getattr(config, variant.field, None) == variant.value and row is not None:
+            row = replace(row, **variant.changes)
+    return row
