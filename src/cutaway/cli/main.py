@@ -4,13 +4,14 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 from pydantic import ValidationError
 
 from cutaway import __version__
 from cutaway.cli import caches, library, recipes, sources, tools
 from cutaway.cli.talk import complain
 from cutaway.core.errors import CutawayError
+from cutaway.core.lookup import suggestion
 from cutaway.core.spec import explain
 
 WRONG, FAILED, INTERRUPTED = 2, 1, 130
@@ -64,4 +65,13 @@ def _readable(error: CycloptsError) -> str:
     cause = error.__cause__ or error.__context__
     if isinstance(cause, ValidationError):
         return explain(cause)
-    return f"{' '.join(str(error).split())} See: cutaway --help"
+    unknown = [word for word in error.unused_tokens or [] if word.startswith("--")]
+    if isinstance(error, MissingArgumentError) and unknown and error.app is not None:
+        # A mistyped flag is the reason why the right one is missing: say that first.
+        known = [n for argument in error.app.assemble_argument_collection() for n in argument.names]
+        return f"Unknown option {unknown[0]!r}. {suggestion(unknown[0], known)}{_see(error)}"
+    return f"{' '.join(str(error).split())} {_see(error)}"
+
+
+def _see(error: CycloptsError) -> str:
+    return f"See: {' '.join(['cutaway', *(error.command_chain or ())])} --help"
