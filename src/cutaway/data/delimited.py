@@ -1,0 +1,122 @@
+"""Tab- and comma-separated text, read exactly: no row is guessed, merged or lost silently.
+
+A .tsv is split at tabs and its quotes are ordinary characters, unless the whole file shows
+that it was written by a CSV writer: every field that begins with a quote is well quoted, and
+at least one holds a doubled quote. Both kinds are common under the same ending.
+"""
+
+import csv
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cutaway.core.errors import BadData
+from cutaway.data.table import Table, from_records, short
+
+Records = list[list[str]]
+
+
+def read_tsv(origin: str, text: str) -> Table:
+    """The table in tab-separated text."""
+    lines, blank = _lines(text)
+    records = [line.split("\t") for line in lines]
+    width = len(records[0]) if records else 0
+    ragged = any(len(record) != width for record in records)
+    if _csv_wrote(records) or (ragged and '"' in text):
+        quoted = _quoted(origin, text, "\t", forgiving=True)
+        if quoted is not None:
+            return _table(origin, *quoted, "its quotes are CSV quotes and were undone")
+    return _table(origin, records, blank)
+
+
+def read_csv(origin: str, text: str) -> Table:
+    """The table in comma-separated text; `;` or tab where the header has those and no comma."""
+    header = text.lstrip("\r\n").split("\n", 1)[0]
+    delimiter = next((d for d in ",;\t" if d in header), ",")
+    quoted = _quoted(origin, text, delimiter)
+    assert quoted is not None  # the unforgiving reader raises instead
+    note = "" if delimiter == "," else f"fields are separated by {delimiter!r}, not by commas"
+    return _table(origin, *quoted, note)
+
+
+def headerless(table: Table, names: tuple[str, ...]) -> Table:
+    """The same file read as one without a header line: its first line becomes the first row."""
+    records = [list(table.columns), *zip(*table.columns.values(), strict=True)]
+    return from_records(table.origin, names, [list(map(str, record)) for record in records])
+
+
+def _lines(text: str) -> tuple[list[str], int]:
+    """The lines without their ends, and how many blank ones between them were left out."""
+    # Only real line ends: str.splitlines would also cut at U+2028 and at form feeds.
+    body = text.replace("\r\n", "\n")
+    body = body if "\n" in body else body.replace("\r", "\n")
+    lines = body.rstrip("\n").split("\n")
+    # A line of tabs alone is a row of empty fields, and its emptiness must be told.
+    full = [line for line in lines if line.strip(" ")]
+    return full, len(lines) - len(full) if full else 0
+
+
+def _csv_wrote(records: Records) -> bool:
+    """Whether a CSV writer made these fields: all quoted ones well formed, one with a doubled."""
+    quoted = [field for record in records for field in record if field.startswith('"')]
+    return any('""' in field[1:-1] for field in quoted) and all(map(_well_quoted, quoted))
+
+
+def _well_quoted(field: str) -> bool:
+    inner = field[1:-1]
+    return len(field) > 1 and field.endswith('"') and '"' not in inner.replace('""', "")
+
+
+def _quoted(
+    origin: str, text: str, delimiter: str, *, forgiving: bool = False
+) -> tuple[Records, int] | None:
+    """The records by the CSV rules and the number of blank lines; None if forgiving and broken."""
+    with _wide_fields():
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        try:
+            records = list(reader)
+        except csv.Error as error:
+            if forgiving:
+                return None
+            raise BadData(
+                f"{origin}, line {reader.line_num}: broken CSV quoting ({error}). "
+                'Close the quote, and double the quotes inside a quoted field: "".'
+            ) from None
+    full = [record for record in records if record]
+    if forgiving and any(len(record) != len(full[0]) for record in full):
+        return None
+    return full, sum(not record for record in records)
+
+
+@contextmanager
+def _wide_fields() -> Iterator[None]:
+    """The csv module's field limit lifted, and put back."""
+    before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _table(origin: str, records: Records, blank: int, note: str = "") -> Table:
+    """The records under their header; BadData names the first record of another width."""
+    if not records:
+        raise BadData(f"{origin} has no rows: it needs a header line and at least one row.")
+    header = [name.strip() for name in records[0]]
+    for number, record in enumerate(records[1:], start=1):
+        if len(record) != len(header):
+            raise BadData(_ragged(origin, number, record, header))
+    table = from_records(origin, header, records[1:])
+    notes = [f"{origin}: {note}"] if note else []
+    notes += [f"{origin}: {blank} blank lines left out"] if blank else []
+    return Table(table.origin, table.columns, notes=tuple(notes))
+
+
+def _ragged(origin: str, number: int, record: list[str], header: list[str]) -> str:
+    named = ", ".join(repr(short(name, 30)) for name in header[:8])
+    return (
+        f"{origin}, row {number}: {len(record)} fields, but the header names {len(header)} "
+        f"({named}). The row begins with {short(record[0], 30)!r}. Give every row one field "
+        "per column, or mend the header."
+    )

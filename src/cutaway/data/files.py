@@ -1,0 +1,115 @@
+"""One file in, one table out: a reader for each ending."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cutaway.core.errors import BadData, Missing
+from cutaway.data import delimited
+from cutaway.data.layouts import table_of
+from cutaway.data.table import Table, from_rows, short
+
+
+def read_table(path: Path) -> Table:
+    """The table in a file, by its ending; BadData or Missing say what is wrong with it."""
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise BadData(
+            f"{path.name} ends in {path.suffix!r}. Known endings: {', '.join(READERS)}. "
+            "Save the data in one of these."
+        )
+    try:
+        return reader(path)
+    except FileNotFoundError:
+        raise Missing(f"No file at {str(path)!r}. Check the path.") from None
+    except OSError as error:
+        raise Missing(f"{str(path)!r} can't be read: {error.strerror or error}.") from None
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file; BadData names the byte where it stops being one."""
+    data = path.read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadData(
+            f"{path.name} is not valid UTF-8 at byte {error.start} (line {line}): "
+            f"{data[error.start : error.start + 4]!r}. Save it as UTF-8, for instance with: "
+            f"iconv -f latin1 -t utf-8 {path.name}"
+        ) from None
+    zero = text.find("\0")
+    if zero >= 0:
+        raise BadData(
+            f"{path.name} holds a NUL character on line {text.count(chr(10), 0, zero) + 1}: it is "
+            "binary, or UTF-16. Save it as UTF-8 text, or take the NULs out with: tr -d '\\000'"
+        )
+    return text
+
+
+def _tsv(path: Path) -> Table:
+    return delimited.read_tsv(path.name, read_text(path))
+
+
+def _csv(path: Path) -> Table:
+    return delimited.read_csv(path.name, read_text(path))
+
+
+def _txt(path: Path) -> Table:
+    """One text per line; blank lines only separate."""
+    lines = read_text(path).replace("\r\n", "\n").split("\n")
+    return Table(path.name, {"text": [line.strip() for line in lines if line.strip()]})
+
+
+def _json(path: Path) -> Table:
+    return table_of(path.name, _parse(path.name, read_text(path)))
+
+
+def _jsonl(path: Path) -> Table:
+    rows = []
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if line.strip():
+            row = _parse(f"{path.name}, line {number}", line)
+            if not isinstance(row, dict):
+                raise BadData(
+                    f"{path.name}, line {number}: {short(line, 40)!r} is not an object. "
+                    'Each line needs one, like {"text": "...", "label": 0}.'
+                )
+            rows.append(row)
+    return from_rows(path.name, rows)
+
+
+def _parse(where: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadData(
+            f"{where}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}. "
+            "Is the file cut short?"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise BadData(f"{where}: JSON that can't be read: {short(error)}.") from None
+
+
+def _parquet(path: Path) -> Table:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        frame = pyarrow.parquet.read_table(path)
+    except pyarrow.ArrowException as error:
+        raise BadData(
+            f"{path.name} can't be read as parquet: {short(error, 120)}. Is the file cut short?"
+        ) from None
+    return Table(path.name, {name: frame[name].to_pylist() for name in frame.column_names})
+
+
+READERS: dict[str, Callable[[Path], Table]] = {
+    ".tsv": _tsv,
+    ".csv": _csv,
+    ".jsonl": _jsonl,
+    ".json": _json,
+    ".parquet": _parquet,
+    ".txt": _txt,
+}

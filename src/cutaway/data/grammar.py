@@ -1,0 +1,187 @@
+"""Sentences from templates and a lexicon whose words are dealt out between the parts.
+
+A template is a sentence with {slots}. A slot's entries fit every class (`slots`), make one class
+(`marked`), or carry one form per class in brackets: `[paints|painted] the fence`. Entries that
+share a content word stay together, so no content word of one part occurs in another.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from cutaway.core.errors import BadSpec
+from cutaway.core.spec import Spec
+from cutaway.core.textset import TextSet
+from cutaway.data.dealing import deal, words
+
+TRIES = 200
+
+_SLOT = re.compile(r"\{([a-z_]+)\d*\}")
+_FORMS = re.compile(r"\[([^\]]*)\]")
+_ARTICLE = re.compile(r"\b([Aa]) (?=(\w+))")
+# Spelled with a vowel and spoken without one, and the other way round.
+_AN = re.compile(r"(?!uni|use|usu|eu|one|once|ubi)[aeiou]|honest|hour|heir|honou?r", re.IGNORECASE)
+
+
+class Grammar(Spec):
+    """Templates, words that fit every class, and words that make the class."""
+
+    name: str
+    """What it is called after `gen:`."""
+    description: str
+    """One sentence: what the label says."""
+    classes: tuple[str, ...]
+    """The classes, in the order of their numbers."""
+    templates: tuple[str, ...]
+    """Sentences with {slots}; {slot1} and {slot2} are different entries of one slot."""
+    function_words: frozenset[str]
+    """The words that all parts may share: of, the, with, ..."""
+    slots: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Entries that fit every class, or have one form per class in brackets."""
+    marked: dict[str, dict[str, tuple[str, ...]]] = Field(default_factory=dict)
+    """By class, entries that make the class."""
+
+    @field_validator("templates", mode="before")
+    @classmethod
+    def _lines(cls, value: Any) -> Any:
+        return (
+            tuple(filter(None, map(str.strip, value.split("\n"))))
+            if isinstance(value, str)
+            else value
+        )
+
+    @field_validator("slots", mode="before")
+    @classmethod
+    def _entries(cls, slots: Any) -> Any:
+        return {name: entries(value) for name, value in slots.items()}
+
+    @field_validator("marked", mode="before")
+    @classmethod
+    def _marked_entries(cls, classes: Any) -> Any:
+        return {name: {k: entries(v) for k, v in slots.items()} for name, slots in classes.items()}
+
+    @field_validator("function_words", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        return frozenset(value.lower().split()) if isinstance(value, str) else value
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a slot, as each class spells it; None where it doesn't serve a class."""
+
+    slot: str
+    spellings: tuple[str | None, ...]
+
+    def words(self) -> set[str]:
+        """All its words in all its forms."""
+        return {word for spelling in self.spellings if spelling for word in words(spelling)}
+
+    def groups(self) -> set[tuple[str, int]]:
+        """The (slot, class) pairs it serves."""
+        return {(self.slot, i) for i, spelling in enumerate(self.spellings) if spelling}
+
+
+def make(grammar: Grammar, source: str, sizes: dict[str, int], seed: int) -> TextSet:
+    """As many distinct sentences as asked for in each part, balanced over the classes."""
+    rng = np.random.default_rng(seed)
+    lexicons = deal(lexicon(grammar), grammar.function_words, rng)
+    texts: list[str] = []
+    labels: list[int] = []
+    for part, size in sizes.items():
+        rows = _part(grammar, lexicons[part], size, part, rng)
+        texts += [text for text, _ in rows]
+        labels += [label for _, label in rows]
+    return TextSet(
+        name=source,
+        texts=tuple(texts),
+        labels=np.array(labels, dtype=np.int64),
+        task="binary" if len(grammar.classes) == 2 else "multiclass",
+        classes=grammar.classes,
+        parts=np.repeat(np.array(list(sizes)), list(sizes.values())),
+        meta={
+            "source": source,
+            "seed": seed,
+            "lexicon": {part: _vocabulary(entries) for part, entries in lexicons.items()},
+        },
+    )
+
+
+def entries(value: Any) -> Any:
+    """The entries in a text separated by commas and line ends."""
+    if not isinstance(value, str):
+        return value
+    return tuple(dict.fromkeys(e.strip() for e in re.split(r"[,\n]", value) if e.strip()))
+
+
+def lexicon(grammar: Grammar) -> list[Entry]:
+    """Every entry of a grammar, with its forms spelled out."""
+    count = len(grammar.classes)
+    found = [
+        Entry(slot, tuple(_form(entry, i) for i in range(count)))
+        for slot, said in grammar.slots.items()
+        for entry in said
+    ]
+    for i, name in enumerate(grammar.classes):
+        for slot, said in grammar.marked.get(name, {}).items():
+            found += [Entry(slot, tuple(e if i == j else None for j in range(count))) for e in said]
+    return found
+
+
+def _form(entry: str, number: int) -> str:
+    return _FORMS.sub(lambda match: match.group(1).split("|")[number], entry)
+
+
+def _vocabulary(entries: Sequence[Entry]) -> list[str]:
+    return sorted({word for entry in entries for word in entry.words()})
+
+
+def _part(
+    grammar: Grammar, entries: Sequence[Entry], size: int, part: str, rng: np.random.Generator
+) -> list[tuple[str, int]]:
+    """The sentences of one part with their classes, in random order."""
+    choices: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for entry in entries:
+        for slot, i in entry.groups():
+            choices[slot, i].append(str(entry.spellings[i]))
+    seen: dict[str, int] = {}
+    for row in range(size):
+        label = row % len(grammar.classes)
+        for _ in range(TRIES):
+            text = _sentence(grammar, choices, label, rng)
+            if text not in seen:
+                seen[text] = label
+                break
+        else:
+            raise BadSpec(
+                f"gen:{grammar.name} has words for about {row} different sentences in {part!r}, "
+                f"got {size}. Ask for fewer: n, dev and test in gen:{grammar.name}?n=..."
+            )
+    rows = list(seen.items())
+    return [rows[i] for i in rng.permutation(len(rows))]
+
+
+def _sentence(
+    grammar: Grammar,
+    choices: dict[tuple[str, int], list[str]],
+    label: int,
+    rng: np.random.Generator,
+) -> str:
+    template = grammar.templates[rng.integers(len(grammar.templates))]
+    wanted: dict[str, list[str]] = {}
+    for slot in set(_SLOT.findall(template)):
+        known, count = choices[slot, label], len(re.findall(rf"\{{{slot}\d*\}}", template))
+        wanted[slot] = [known[i] for i in rng.choice(len(known), size=count, replace=False)]
+    filled = _SLOT.sub(lambda match: wanted[match.group(1)].pop(), template)
+    return polish(filled)
+
+
+def polish(text: str) -> str:
+    """The sentence with its articles right and a capital in front."""
+    text = _ARTICLE.sub(lambda m: m.group(1) + ("n " if _AN.match(m.group(2)) else " "), text)
+    return text[0].upper() + text[1:]

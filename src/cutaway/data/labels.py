@@ -1,0 +1,244 @@
+"""What a column of labels means: the task it makes, and its numbers.
+
+The rule, in this order: lists make multilabel; numbers with a fraction make regression; whole
+numbers, strings and booleans make classes, as long as there are at most 50 different ones.
+More than that is refused rather than guessed: `as_task` says what is meant.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutaway.core.errors import BadData, BadSpec
+from cutaway.core.lookup import suggestion
+from cutaway.core.textset import Task, TextSet
+from cutaway.data.table import Table, point_at, short
+
+MOST_CLASSES = 50
+
+AS_TASKS = ("classification", *get_args(Task))
+
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels as numbers, the task they make, and the names of the classes."""
+
+    values: NDArray[Any]
+    task: Task
+    classes: tuple[str, ...] = ()
+
+
+def check_as_task(as_task: str | None) -> None:
+    """BadSpec unless the task asked for is one we know."""
+    if as_task is not None and as_task not in AS_TASKS:
+        raise BadSpec(
+            f"as_task (--as) is {as_task!r}. {suggestion(as_task, AS_TASKS)}"
+            f"Known: {', '.join(AS_TASKS)}."
+        )
+
+
+def missing(value: Any) -> bool:
+    """Whether a label is not there: None, NaN, an empty string, the string `nan`."""
+    if isinstance(value, str):
+        return value.strip().lower() in ("", "nan")
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def number(value: Any) -> float | None:
+    """The label as a number, if it is one."""
+    if isinstance(value, str):
+        said = value.strip()
+        return float(said) if _NUMBER.fullmatch(said) else None
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def encode(
+    table: Table,
+    column: str,
+    *,
+    as_task: str | None = None,
+    names: Sequence[str] = (),
+    order: Sequence[str] = (),
+) -> Labels:
+    """The labels of a column as numbers, by the rule on top of this file or as asked.
+
+    `names` are the class names of labels that are class numbers already; `order` is the order
+    of classes that came as strings.
+    """
+    values = table.column(column)
+    _all_there(table, column, values)
+    if any(isinstance(value, list | tuple | set | dict) for value in values):
+        if as_task not in (None, "multilabel"):
+            raise BadData(
+                f"{table.origin}: {column!r} holds lists, which make 'multilabel', not {as_task!r}."
+            )
+        return _multilabel(table, column, values)
+    if as_task == "multilabel":
+        return _multilabel(table, column, [re.split(r"[,;|]", str(value)) for value in values])
+    numbers = [number(value) for value in values]
+    _all_finite(table, column, numbers)
+    if as_task == "regression" or (as_task is None and _has_fraction(numbers)):
+        return Labels(_floats(table, column, values, numbers), "regression")
+    classes = _classes(values, numbers, names, order)
+    if as_task is None and len(classes.classes) > MOST_CLASSES:
+        raise BadData(_too_many(table, column, values, len(classes.classes)))
+    return _named(table, column, classes, as_task)
+
+
+def need_labels(textset: TextSet) -> TextSet:
+    """The same set, when its labels can be learned from; BadData for none, NaN or one class."""
+    if textset.labels is None:
+        raise BadData(
+            f"{textset.name!r} has no labels, and this needs them. "
+            "Name their column with label_column (--label-column)."
+        )
+    labels = np.asarray(textset.labels)
+    if len(labels) == 0:
+        raise BadData(f"{textset.name!r} has no rows.")
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        bad = np.flatnonzero(~np.isfinite(labels.reshape(len(labels), -1)).all(axis=1))
+        raise BadData(
+            f"{textset.name!r} has {len(bad)} labels that are not numbers; the first is in row "
+            f"{bad[0] + 1}. Fill them in or leave these rows out."
+        )
+    if len(np.unique(labels, axis=0)) < 2:
+        only = textset.classes[int(labels[0])] if _is_class(textset) else labels[0].tolist()
+        raise BadData(
+            f"All {len(labels)} rows of {textset.name!r} have the label {only!r}: there is "
+            "nothing to tell apart. Give rows with at least two different labels."
+        )
+    return textset
+
+
+def _is_class(textset: TextSet) -> bool:
+    return textset.task in ("binary", "multiclass") and bool(textset.classes)
+
+
+def _all_there(table: Table, column: str, values: Sequence[Any]) -> None:
+    gone = [row for row, value in enumerate(values) if missing(value)]
+    if gone:
+        raise BadData(
+            f"{table.origin}: {len(gone)} of {len(values)} labels in {column!r} are missing: "
+            f"{point_at(table, gone)}. Fill them in, drop these rows with drop_empty "
+            "(--drop-empty), or read it as plain text with as_task='text' (--as text)."
+        )
+
+
+def _all_finite(table: Table, column: str, numbers: Sequence[float | None]) -> None:
+    bad = [row for row, value in enumerate(numbers) if value is not None and math.isinf(value)]
+    if bad:
+        raise BadData(
+            f"{table.origin}: {len(bad)} labels in {column!r} are not finite numbers: "
+            f"{point_at(table, bad)}. Labels must be finite."
+        )
+
+
+def _has_fraction(numbers: Sequence[float | None]) -> bool:
+    known = [value for value in numbers if value is not None]
+    return len(known) == len(numbers) and any(value != int(value) for value in known)
+
+
+def _floats(
+    table: Table, column: str, values: Sequence[Any], numbers: Sequence[float | None]
+) -> NDArray[np.float64]:
+    if all(isinstance(value, bool | np.bool_) for value in values):
+        return np.asarray(values, dtype=np.float64)
+    bad = [row for row, value in enumerate(numbers) if value is None]
+    if bad:
+        raise BadData(
+            f"{table.origin}: {len(bad)} labels in {column!r} are not numbers: "
+            f"{point_at(table, bad)}, for instance {short(values[bad[0]])!r}. Regression needs "
+            "numbers; name another column with label_column (--label-column)."
+        )
+    return np.asarray(numbers, dtype=np.float64)
+
+
+def _classes(
+    values: Sequence[Any],
+    numbers: Sequence[float | None],
+    names: Sequence[str],
+    order: Sequence[str],
+) -> Labels:
+    """Class numbers; whole numbers are ordered by size, strings as `order` says or by name."""
+    if all(value is not None for value in numbers):
+        # Half to even, as the probing reference rounds its regression targets.
+        whole = np.rint(np.asarray(numbers, dtype=np.float64))
+        known, index = np.unique(whole, return_inverse=True)
+        if names and set(known.astype(int).tolist()) <= set(range(len(names))):
+            return Labels(whole.astype(np.int64), "multiclass", tuple(names))
+        return Labels(index.astype(np.int64), "multiclass", tuple(str(int(v)) for v in known))
+    said = [str(value).strip() for value in values]
+    found = set(said)
+    classes = [name for name in order if name in found or len(found - set(order)) == 0]
+    classes += sorted(found - set(classes))
+    place = {name: i for i, name in enumerate(classes)}
+    return Labels(np.array([place[name] for name in said], np.int64), "multiclass", tuple(classes))
+
+
+def _named(table: Table, column: str, labels: Labels, as_task: str | None) -> Labels:
+    """The classes under the name of the task they make: two or fewer are binary."""
+    count = len(labels.classes)
+    if as_task == "binary" and count > 2:
+        raise BadData(
+            f"{table.origin}: {column!r} has {count} classes "
+            f"({', '.join(labels.classes[:5])}, ...), and as_task='binary' allows 2."
+        )
+    task: Task = "multiclass" if count > 2 or as_task == "multiclass" else "binary"
+    return Labels(labels.values, task, labels.classes)
+
+
+def _too_many(table: Table, column: str, values: Sequence[Any], count: int) -> str:
+    """What to say of more values than classes usually have; the odd ones out are pointed at."""
+    odd = [row for row, value in enumerate(values) if number(value) is None]
+    if 0 < len(odd) < len(values):
+        return (
+            f"{table.origin}: {column!r} mixes numbers and texts: {len(odd)} of {len(values)} "
+            f"labels are not numbers, the first is {short(values[odd[0]])!r} "
+            f"({point_at(table, odd)}). Mend these rows or leave their file out, or name another "
+            "column with label_column (--label-column)."
+        )
+    return (
+        f"{table.origin}: {column!r} has {count} different values (the first is "
+        f"{short(values[0])!r}), more than {MOST_CLASSES}: classes, numbers, or not labels at all? "
+        "Say as_task='classification' or 'regression' (--as), or name another column with "
+        "label_column (--label-column)."
+    )
+
+
+def _multilabel(table: Table, column: str, values: Sequence[Any]) -> Labels:
+    """0/1 by class. Rows of equal length with only 0 and 1 are that already."""
+    rows = [_listed(table, column, row, value) for row, value in enumerate(values)]
+    widths = {len(row) for row in rows}
+    if len(widths) == 1 and widths.pop() > 1 and all(v in (0, 1) for row in rows for v in row):
+        marks = np.asarray(rows, dtype=np.int64)
+        return Labels(marks, "multilabel", tuple(str(i) for i in range(marks.shape[1])))
+    said = [{str(value).strip() for value in row} - {""} for row in rows]
+    known = set().union(*said)
+    numeric = all(_NUMBER.fullmatch(name) for name in known)
+    classes = sorted(known, key=float) if numeric else sorted(known)
+    marks = np.array([[int(name in row) for name in classes] for row in said], dtype=np.int64)
+    return Labels(marks.reshape(len(rows), len(classes)), "multilabel", tuple(classes))
+
+
+def _listed(table: Table, column: str, row: int, value: Any) -> list[Any]:
+    plain = isinstance(value, list | tuple | set)
+    if not plain or any(
+        isinstance(item, list | tuple | set | dict) or missing(item) for item in value
+    ):
+        raise BadData(
+            f"{table.where(row)}: {column!r} holds {short(repr(value), 40)}, expected a flat "
+            "list of class names or of 0 and 1, as in the other rows."
+        )
+    return sorted(value, key=str) if isinstance(value, set) else list(value)

@@ -1,0 +1,111 @@
+"""JSON in its several layouts, and Python values of the same shapes, become tables.
+
+Known: a list of objects; a list of strings; columns ({"text": [...], "label": [...]}), also
+with {index: value} dicts as columns; any of these under "data"; one of these per part
+({"train": ..., "test": ...}); and the probing reference's dataset file in both its layouts.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cutaway.core.errors import BadData
+from cutaway.data.partnames import PART_OF
+from cutaway.data.table import Table, from_rows, short, stack
+
+LAYOUTS = 'a list of objects, {"data": [...]}, or columns such as {"text": [...], "label": [...]}'
+
+
+def table_of(origin: str, value: Any) -> Table:
+    """The table in a parsed JSON value; BadData says which layouts are known."""
+    if isinstance(value, Mapping):
+        return _of_mapping(origin, value)
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return _of_list(origin, value)
+    raise BadData(f"{origin} holds {short(repr(value), 40)}, not rows. Known layouts: {LAYOUTS}.")
+
+
+def _of_list(origin: str, rows: Sequence[Any]) -> Table:
+    if all(isinstance(row, str) for row in rows):
+        return Table(origin, {"text": list(rows)})
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, Mapping):
+            raise BadData(
+                f"{origin}, row {number}: {short(repr(row), 40)} is not an object. "
+                'Every row needs the same shape: {"text": ..., "label": ...}.'
+            )
+    return from_rows(origin, rows)
+
+
+def _of_mapping(origin: str, value: Mapping[str, Any]) -> Table:
+    if value and all(str(key).lower() in PART_OF for key in value):
+        return _of_parts(origin, value)
+    if "data" in value:
+        table = table_of(origin, value["data"])
+        facts = {key: fact for key, fact in value.items() if key != "data"}
+        return _with_facts(table, facts)
+    if value and all(str(key).startswith("experiment") for key in value):
+        raise BadData(
+            f"{origin} is an experiment log of the probing reference, not text. "
+            "Bring its results in with: cutaway import"
+        )
+    return Table(origin, _equal(origin, {str(k): _column(origin, k, v) for k, v in value.items()}))
+
+
+def _of_parts(origin: str, value: Mapping[str, Any]) -> Table:
+    tables = [table_of(f"{origin}[{key}]", rows) for key, rows in value.items()]
+    whole = stack(origin, tables)
+    names = [PART_OF[key.lower()] for key in value]
+    parts = [name for name, table in zip(names, tables, strict=True) for _ in range(len(table))]
+    return Table(origin, {**whole.columns, "split": parts}, whole.starts, whole.notes)
+
+
+def _column(origin: str, name: str, values: Any) -> list[Any]:
+    """A column as a list; {index: value} dicts are put in the order of their numbers."""
+    if isinstance(values, Mapping):
+        return [values[key] for key in _numeric_order(origin, name, list(values))]
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+        return list(values)
+    raise BadData(
+        f"{origin}: {name!r} holds {short(repr(values), 40)}, not a column of values. "
+        f"Known layouts: {LAYOUTS}."
+    )
+
+
+def _numeric_order(origin: str, name: str, keys: list[Any]) -> list[Any]:
+    try:
+        return sorted(keys, key=int)
+    except (TypeError, ValueError):
+        odd = next(key for key in keys if not str(key).strip().lstrip("-").isdigit())
+        raise BadData(
+            f"{origin}: the rows of {name!r} are keyed by {short(repr(odd), 40)}, "
+            "expected row numbers."
+        ) from None
+
+
+def _equal(origin: str, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    sizes = {name: len(values) for name, values in columns.items()}
+    if len(set(sizes.values())) > 1:
+        said = ", ".join(f"{short(name, 30)!r} {size}" for name, size in list(sizes.items())[:8])
+        raise BadData(
+            f"{origin}: columns of different lengths ({said}). They must match row by row."
+        )
+    return columns
+
+
+def _with_facts(table: Table, facts: dict[str, Any]) -> Table:
+    """The table with what its file says about itself; a wrong claim about its size is noted."""
+    notes = list(table.notes)
+    claimed = facts.get("size")
+    if isinstance(claimed, int) and claimed != len(table):
+        notes.append(f"{table.origin} claims {claimed} rows and has {len(table)}")
+    names = dict.fromkeys(("label", "labels"), _legend(facts.get("labels")))
+    return Table(table.origin, table.columns, table.starts, tuple(notes), facts, names)
+
+
+def _legend(labels: Any) -> tuple[str, ...]:
+    """The class names in {"0": "Negative", "1": "Positive"}; nothing if it is not that."""
+    if not isinstance(labels, Mapping) or set(map(str, labels)) != set(
+        map(str, range(len(labels)))
+    ):
+        return ()
+    return tuple(str(labels[key]) for key in sorted(labels, key=int))
