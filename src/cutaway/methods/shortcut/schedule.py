@@ -1,0 +1,83 @@
+"""Which blocks to run and which to jump over, found by dynamic programming."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+
+from cutaway.core.errors import BadSpec
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A way from layer 0 to the last: steps (i, i+1, run) and jumps (i, j, over a shortcut)."""
+
+    steps: tuple[tuple[int, int, str], ...]
+    loss: float
+    """Sum of the losses of its jumps."""
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks are run."""
+        return sum(kind == "run" for *_, kind in self.steps)
+
+    @property
+    def jumps(self) -> int:
+        """How many shortcuts are taken."""
+        return len(self.steps) - self.blocks
+
+
+def schedules(
+    losses: Mapping[tuple[int, int], float], layers: int, *, jump_cost: float = 0.0
+) -> list[Schedule]:
+    """The best schedule for every number of blocks run, from 0 to `layers`.
+
+    `losses` says what each jump costs in quality (1 - r2, or KL); running a block loses nothing.
+    `jump_cost` is added to every jump's loss: it keeps two jumps in a row from posing as free.
+    Losses are added up along the way, an approximation that the evaluation then checks.
+    """
+    if layers < 1:
+        raise BadSpec(f"A schedule needs at least 1 block, got {layers!r}.")
+    best: list[list[Schedule | None]] = [[None] * (layers + 1) for _ in range(layers + 1)]
+    best[0][0] = Schedule((), 0.0)
+    for target in range(1, layers + 1):
+        for blocks in range(target + 1):
+            ways = _ways_in(best, losses, target, blocks, jump_cost)
+            best[target][blocks] = min(ways, key=lambda way: way.loss, default=None)
+    return [found for found in best[layers] if found is not None]
+
+
+def _ways_in(
+    best: list[list[Schedule | None]],
+    losses: Mapping[tuple[int, int], float],
+    target: int,
+    blocks: int,
+    jump_cost: float,
+) -> list[Schedule]:
+    """Every way into `target` with so many blocks run: by its own block, or by a jump."""
+    ways = []
+    before = best[target - 1][blocks - 1] if blocks else None
+    if before is not None:
+        ways.append(Schedule((*before.steps, (target - 1, target, "run")), before.loss))
+    for source in range(target):
+        start, loss = best[source][blocks], losses.get((source, target), inf)
+        # Two jumps in a row are one jump with a worse map, never a way of its own.
+        if start is not None and loss < inf and not (start.steps and start.steps[-1][2] == "jump"):
+            step = (source, target, "jump")
+            ways.append(Schedule((*start.steps, step), start.loss + loss + jump_cost))
+    return ways
+
+
+def alternation(layers: int, run: int, jump: int) -> Schedule:
+    """The paper's fixed pattern: run some blocks, jump over some, and so on to the end."""
+    if run < 1 or jump < 1:
+        raise BadSpec(f"An alternation runs and jumps at least 1 block, got {run!r} and {jump!r}.")
+    steps: list[tuple[int, int, str]] = []
+    at = 0
+    while at < layers:
+        for _ in range(min(run, layers - at)):
+            steps.append((at, at + 1, "run"))
+            at += 1
+        if at < layers:
+            steps.append((at, min(at + jump, layers), "jump"))
+            at = min(at + jump, layers)
+    return Schedule(tuple(steps), 0.0)

@@ -1,0 +1,62 @@
+"""The rival of least squares: an affine map trained so that the model's words come out right.
+
+Least squares aims at the final hidden state; this aims at the final distribution (the tuned
+lens of Belrose et al. 2023). It starts from a fitted shortcut, so it can only gain from there.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cutaway.methods.shortcut.fit import Shortcut
+from cutaway.methods.shortcut.lens import Head
+
+
+def tune(
+    start: Shortcut,
+    hidden: Float[Tensor, "n d"],
+    final: Float[Tensor, "n d"],
+    head: Head,
+    *,
+    rng: torch.Generator,
+    steps: int = 200,
+    batch: int = 64,
+    rate: float = 1e-3,
+) -> Shortcut:
+    """The affine map with a low KL divergence from the full model's distribution on these rows.
+
+    The step is trained in scaled coordinates, so outlier coordinates learn like the others.
+    """
+    scale = hidden.float().square().mean(dim=0).sqrt().clamp(min=1e-6)
+    matrix = _dense(start, hidden.shape[1]).to(hidden.device).float()
+    step = torch.zeros_like(matrix, requires_grad=True)
+    bias = torch.zeros(matrix.shape[1], device=matrix.device)
+    bias = (bias if start.bias is None else start.bias.float().clone()).requires_grad_()
+    optimizer = torch.optim.Adam([step, bias], lr=rate)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, steps)
+    for _ in range(steps):
+        rows = torch.randint(len(hidden), (min(batch, len(hidden)),), generator=rng)
+        x = hidden[rows].float()
+        with torch.no_grad():
+            wanted = torch.log_softmax(head(final[rows]).float(), dim=-1)
+        with torch.enable_grad():
+            said = head(x @ matrix + (x / scale) @ step + bias).float()
+            loss = divergence(wanted, said)
+            optimizer.zero_grad()
+            loss.backward(inputs=[step, bias])
+        optimizer.step()
+        schedule.step()
+    tuned = matrix + step.detach() / scale[:, None]
+    return Shortcut((tuned,), bias.detach(), start.ridge, start.note)
+
+
+def divergence(
+    wanted: Float[Tensor, "n vocab"], logits: Float[Tensor, "n vocab"]
+) -> Float[Tensor, ""]:
+    """Mean KL divergence from the wanted log-probabilities to the ones of these logits."""
+    said = torch.log_softmax(logits, dim=-1)
+    return torch.nn.functional.kl_div(said, wanted, reduction="batchmean", log_target=True)
+
+
+def _dense(start: Shortcut, width: int) -> Tensor:
+    return start.matrix if start.factors else torch.eye(width)
