@@ -1,0 +1,181 @@
+"""How far a number can be trusted, and whether two numbers differ.
+
+- `corrected_t`: over repeated splits, whose train parts overlap, so that the plain t interval is
+  far too narrow. Nadeau and Bengio (2003), "Inference for the Generalization Error": the variance
+  of the mean is s^2 (1/J + n_test/n_train). For k folds this is Bouckaert and Frank's (2004).
+- `wilson`: of a proportion, from one test set. Wilson (1927); stays inside [0, 1].
+- `bootstrap`: percentile interval over resampled rows. Efron and Tibshirani (1993).
+- `paired_t`: two cells on the same splits, the corrected t on their differences.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri, stdtr, stdtrit
+
+from cutaway.core.errors import BadData, BadSpec, Mismatch
+
+NAN = float("nan")
+# Resampled row numbers held at once: 32 MB.
+AT_ONCE = 4_000_000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and where it lies with the chance `level`; NaN borders where nothing can be said."""
+
+    mean: float
+    low: float
+    high: float
+    level: float
+    n: int
+    """How many values (repeats or rows) it comes from."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much more one cell has than another on the same splits."""
+
+    interval: Interval
+    p: float
+    """The chance of so large a difference if there were none (two-sided)."""
+
+
+def corrected_t(
+    values: ArrayLike, *, n_train: float, n_test: float, level: float = 0.95
+) -> Interval:
+    """The interval of a mean over J repeated splits; NaN borders for one repeat.
+
+    Repeats without a value (NaN) are left out and `n` counts the others.
+    """
+    known = _known(values, level)
+    if len(known) < 2:
+        return Interval(float(known.mean()) if len(known) else NAN, NAN, NAN, level, len(known))
+    mean, error = float(known.mean()), _corrected_error(known, n_train, n_test)
+    reach = float(stdtrit(len(known) - 1, (1 + level) / 2)) * error
+    return Interval(mean, mean - reach, mean + reach, level, len(known))
+
+
+def paired_t(
+    first: ArrayLike, second: ArrayLike, *, n_train: float, n_test: float, level: float = 0.95
+) -> Difference:
+    """First minus second over the same splits, with its interval and p value."""
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if a.shape != b.shape:
+        raise Mismatch(f"A paired test needs the same repeats, got {len(a)} and {len(b)}.")
+    gaps = (a - b)[~np.isnan(a - b)]
+    interval = corrected_t(gaps, n_train=n_train, n_test=n_test, level=level)
+    if len(gaps) < 2:
+        return Difference(interval, NAN)
+    error = _corrected_error(gaps, n_train, n_test)
+    if error == 0.0:
+        return Difference(interval, 1.0 if interval.mean == 0.0 else 0.0)
+    return Difference(interval, float(2 * stdtr(len(gaps) - 1, -abs(interval.mean) / error)))
+
+
+def wilson(right: float, n: int, *, level: float = 0.95) -> Interval:
+    """The interval of a proportion, `right` of `n`."""
+    _check_level(level)
+    if n < 1 or not 0 <= right <= n:
+        raise BadData(f"A proportion needs 0 <= right <= n and n >= 1, got {right!r} of {n!r}.")
+    z, share = float(ndtri((1 + level) / 2)), right / n
+    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    reach = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    low, high = max(0.0, float(middle - reach)), min(1.0, float(middle + reach))
+    # At 0 and n the border is the share itself; rounding must not put it beyond.
+    return Interval(share, min(low, share), max(high, share), level, n)
+
+
+def bootstrap(
+    statistic: Callable[[NDArray[np.int64]], float],
+    n: int,
+    *,
+    seed: int,
+    level: float = 0.95,
+    resamples: int = 1000,
+) -> Interval:
+    """The percentile interval of a statistic of row numbers, 0 to n - 1.
+
+    Resamples without a value (NaN, as AUC with one class) are left out.
+    """
+    _check_level(level)
+    drawn = [
+        statistic(rows) for block in _resampled(n, seed=seed, resamples=resamples) for rows in block
+    ]
+    return _percentile(statistic(np.arange(n)), np.asarray(drawn, dtype=np.float64), level, n)
+
+
+def bootstrap_mean(
+    values: ArrayLike, *, seed: int, level: float = 0.95, resamples: int = 1000
+) -> Interval:
+    """The percentile interval of a mean over rows, all resamples at once."""
+    known = _known(values, level)
+    drawn = [
+        known[block].mean(axis=1)
+        for block in _resampled(len(known), seed=seed, resamples=resamples)
+    ]
+    return _percentile(float(known.mean()), np.concatenate(drawn), level, len(known))
+
+
+def of_cell(
+    values: ArrayLike,
+    *,
+    n_train: float,
+    n_test: float,
+    rows: ArrayLike | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Interval:
+    """The interval of one cell's mean over its repeats.
+
+    With one repeat it comes from the test rows, `rows` being what each adds to the mean: Wilson's
+    for rights and wrongs, the bootstrap's for anything else. Without rows the borders are NaN.
+    """
+    found = corrected_t(values, n_train=n_train, n_test=n_test, level=level)
+    if found.n != 1 or rows is None:
+        return found
+    each = np.asarray(rows, dtype=np.float64)
+    if bool(np.isin(each, (0.0, 1.0)).all()):
+        return wilson(float(each.sum()), len(each), level=level)
+    return bootstrap_mean(each, seed=seed, level=level)
+
+
+def _corrected_error(values: NDArray[np.float64], n_train: float, n_test: float) -> float:
+    if not (n_train > 0 and n_test >= 0):
+        raise BadSpec(
+            f"n_train must be above 0 and n_test at least 0, got {n_train!r}, {n_test!r}."
+        )
+    # Equal values leave a variance of 1e-33, which is none.
+    spread = 0.0 if values.min() == values.max() else float(values.var(ddof=1))
+    return float(np.sqrt(spread * (1 / len(values) + n_test / n_train)))
+
+
+def _resampled(n: int, *, seed: int, resamples: int) -> Iterator[NDArray[np.int64]]:
+    """Blocks of resampled row numbers, (resamples, n) in all."""
+    if n < 1 or resamples < 1:
+        raise BadData(f"A bootstrap needs rows and resamples, got {n!r} and {resamples!r}.")
+    rng = np.random.default_rng(seed)
+    step = max(1, AT_ONCE // n)
+    for start in range(0, resamples, step):
+        yield rng.integers(n, size=(min(step, resamples - start), n))
+
+
+def _percentile(mean: float, drawn: NDArray[np.float64], level: float, n: int) -> Interval:
+    known = drawn[~np.isnan(drawn)]
+    if len(known) == 0:
+        return Interval(mean, NAN, NAN, level, n)
+    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(mean, float(low), float(high), level, n)
+
+
+def _known(values: ArrayLike, level: float) -> NDArray[np.float64]:
+    _check_level(level)
+    given = np.asarray(values, dtype=np.float64)
+    return given[~np.isnan(given)]
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise BadSpec(f"level must lie between 0 and 1, got {level!r}.")

@@ -1,0 +1,260 @@
+"""The METRICS table: what is measured, on what, for which tasks.
+
+A metric is a function of labels and predictions. Shapes: labels and decisions are (n,) class
+numbers, 0/1 (n, cls) for multilabel, floats (n,) for regression; scores are (n,) for binary
+(the score of class 1) and (n, cls) otherwise. Numbers agree with scikit-learn's where it has
+them (the tests say so); written in plain numpy because a grid calls them ten thousand times.
+
+Where a number has no meaning it is NaN, never an exception: AUC with one class in the labels,
+average precision with no positive label, correlation with a constant, R2 of constant labels,
+ECE of scores that are not probabilities. With several classes, AUC and average precision are
+means over the classes that have a value. F1 without a true or predicted positive and MCC of
+constant decisions are 0, as in scikit-learn.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cutaway.core.errors import BadData, Mismatch
+from cutaway.core.lookup import lookup
+from cutaway.core.textset import Task
+from cutaway.measure.calibration import ece
+
+NAN = float("nan")
+Needs = Literal["decision", "score", "value"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One row: a number for labels and predictions, and how to read it."""
+
+    name: str
+    function: Callable[[NDArray[Any], NDArray[Any]], float]
+    needs: Needs
+    """What the predictions are: decisions, scores, or values on the labels' own scale."""
+    higher_is_better: bool
+    tasks: tuple[Task, ...]
+    """Where it is reported unasked; elsewhere it can be asked for by name."""
+    gaps: bool = False
+    """Whether NaN predictions are answers of their own (undecodable) instead of a fault."""
+
+    def __call__(self, labels: ArrayLike, predictions: ArrayLike) -> float:
+        """The number; BadData for no rows or NaN predictions, Mismatch for other rows."""
+        truth, said = np.asarray(labels), np.asarray(predictions)
+        if len(truth) == 0:
+            raise BadData(f"{self.name} needs at least one row, got none.")
+        alike = len(truth) == len(said) if self.needs == "score" else truth.shape == said.shape
+        if not alike:
+            raise Mismatch(f"{self.name}: labels {truth.shape} and {self.needs}s {said.shape}.")
+        if said.dtype.kind == "f" and not self.gaps and bool(np.isnan(said).any()):
+            raise BadData(f"{self.name}: {int(np.isnan(said).sum())} {self.needs}s are NaN.")
+        if self.needs == "value":
+            truth, said = truth.astype(np.float64), said.astype(np.float64)
+        return self.function(truth, said)
+
+
+def for_task(task: Task) -> tuple[Metric, ...]:
+    """The metrics reported for a task, in the table's order."""
+    return tuple(metric for metric in METRICS.values() if task in metric.tasks)
+
+
+def evaluate(
+    labels: ArrayLike,
+    decisions: ArrayLike,
+    scores: ArrayLike | None = None,
+    *,
+    task: Task,
+    names: Iterable[str | Metric] = (),
+) -> dict[str, float]:
+    """Every metric of the task (or those named) by name; without scores, those that need none.
+
+    For regression the decisions are the predicted values.
+    """
+    chosen = [_metric(name) for name in names] or for_task(task)
+    ready = [m for m in chosen if m.needs != "score" or scores is not None]
+    given = {"decision": decisions, "value": decisions, "score": scores}
+    return {m.name: m(labels, given[m.needs]) for m in ready}  # type: ignore[arg-type]
+
+
+def _metric(name: str | Metric) -> Metric:
+    return name if isinstance(name, Metric) else lookup(METRICS, name, kind="metric")
+
+
+def accuracy(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
+    """The share of right decisions; of rows with every label right for multilabel."""
+    right = labels == decisions
+    return float((right if right.ndim == 1 else right.all(axis=1)).mean())
+
+
+def f1(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
+    """The F1 of class 1."""
+    true, said = labels == 1, decisions == 1
+    total = np.count_nonzero(true) + np.count_nonzero(said)
+    return 2.0 * np.count_nonzero(true & said) / total if total else 0.0
+
+
+def f1_macro(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
+    """The mean F1 over the classes that occur, in labels or decisions; over all for multilabel."""
+    right, said, true = _tallies(labels, decisions)
+    total = said + true
+    each = 2.0 * right / np.maximum(total, 1)
+    return float(each.mean() if labels.ndim == 2 else each[total > 0].mean())
+
+
+def f1_micro(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
+    """The F1 over all decisions taken together; the accuracy where each row has one class."""
+    right, said, true = _tallies(labels, decisions)
+    total = float(said.sum() + true.sum())
+    return float(2.0 * right.sum() / total) if total else 0.0
+
+
+def mcc(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
+    """Matthews' correlation of labels and decisions, for any number of classes (Gorodkin 2004)."""
+    right, said, true = (t.astype(float) for t in _tallies(labels, decisions))
+    square = float(len(labels)) ** 2
+    spread = (square - said @ said) * (square - true @ true)
+    return float((right.sum() * len(labels) - said @ true) / np.sqrt(spread)) if spread else 0.0
+
+
+def auc(labels: NDArray[Any], scores: NDArray[Any]) -> float:
+    """The chance that a positive scores above a negative, ties counted half."""
+    return _by_class(_auc, labels, scores)
+
+
+def average_precision(labels: NDArray[Any], scores: NDArray[Any]) -> float:
+    """The mean precision over the positives, each at the rank where it is found."""
+    return _by_class(_average_precision, labels, scores)
+
+
+def r2(labels: NDArray[Any], values: NDArray[Any]) -> float:
+    """The share of the labels' variance that the values explain; below 0 if worse than the mean."""
+    if labels.min() == labels.max():
+        return NAN
+    spread = labels - labels.mean()
+    miss = labels - values
+    return float(1.0 - (miss @ miss) / (spread @ spread))
+
+
+def mse(labels: NDArray[Any], values: NDArray[Any]) -> float:
+    """The mean squared error."""
+    miss = labels - values
+    return float(miss @ miss / len(miss))
+
+
+def pearson(labels: NDArray[Any], values: NDArray[Any]) -> float:
+    """The linear correlation of labels and values."""
+    if labels.min() == labels.max() or values.min() == values.max():
+        return NAN
+    x, y = labels - labels.mean(), values - values.mean()
+    return float(np.clip((x @ y) / (np.linalg.norm(x) * np.linalg.norm(y)), -1.0, 1.0))
+
+
+def spearman(labels: NDArray[Any], values: NDArray[Any]) -> float:
+    """The correlation of the ranks of labels and values, ties sharing their mean rank."""
+    return pearson(_ranks(labels), _ranks(values))
+
+
+def log_rmse(truth: NDArray[Any], answers: NDArray[Any], *, worst: float | None = None) -> float:
+    """sqrt(mean (ln(1 + truth) - ln(1 + answer))^2), every answer counted.
+
+    NaN stands for an answer that could not be decoded. It and answers below 0 count as the worse
+    of 0 and `worst`; answers above `worst` count as `worst`. So no answer is worse than none, and
+    leaving one out never helps. `worst` defaults to one digit more than the largest truth has.
+    """
+    if truth.min() < 0:
+        raise BadData(f"log_rmse needs truths of at least 0, got {truth.min()!r}.")
+    ceiling = float(10 * truth.max() + 9 if worst is None else worst)
+    if ceiling < truth.max():
+        raise BadData(f"worst must be at least the largest truth {truth.max()!r}, got {worst!r}.")
+    level, top = np.log1p(truth), np.log1p(ceiling)
+    usable = answers >= 0
+    said = np.log1p(np.where(usable, np.minimum(answers, ceiling), 0.0))
+    miss = np.where(usable, np.abs(level - said), np.maximum(level, top - level))
+    return float(np.sqrt(np.mean(miss**2)))
+
+
+def exact_match(truth: NDArray[Any], answers: NDArray[Any]) -> float:
+    """The share of answers equal to the truth, character by character; None never is."""
+    return float(np.mean(truth == answers))
+
+
+CLASSES: tuple[Task, ...] = ("binary", "multiclass")
+ALL_CLASSES: tuple[Task, ...] = ("binary", "multiclass", "multilabel")
+# F1 micro is the accuracy wherever each row has one class, so binary goes without.
+SEVERAL: tuple[Task, ...] = ("multiclass", "multilabel")
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("accuracy", accuracy, "decision", True, ALL_CLASSES),
+        Metric("f1", f1, "decision", True, ("binary",)),
+        Metric("f1_macro", f1_macro, "decision", True, ALL_CLASSES),
+        Metric("f1_micro", f1_micro, "decision", True, SEVERAL),
+        Metric("mcc", mcc, "decision", True, CLASSES),
+        Metric("auc", auc, "score", True, ALL_CLASSES),
+        Metric("ap", average_precision, "score", True, ALL_CLASSES),
+        Metric("ece", lambda labels, scores: ece(scores, labels), "score", False, CLASSES),
+        Metric("r2", r2, "value", True, ("regression",)),
+        Metric("mse", mse, "value", False, ("regression",)),
+        Metric("spearman", spearman, "value", True, ("regression",)),
+        Metric("pearson", pearson, "value", True, ("regression",)),
+        Metric("log_rmse", log_rmse, "value", False, (), gaps=True),
+        Metric("exact_match", exact_match, "decision", True, ("text",)),
+    )
+}
+
+
+def _tallies(
+    labels: NDArray[Any], decisions: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Per class: how often decided and right, how often decided, how often true."""
+    if labels.ndim == 2:
+        true, said = labels == 1, decisions == 1
+        return (true & said).sum(axis=0), said.sum(axis=0), true.sum(axis=0)
+    whole, picked = labels.astype(np.int64), decisions.astype(np.int64)
+    size = int(max(whole.max(), picked.max())) + 1
+    right = np.bincount(whole[whole == picked], minlength=size)
+    return right, np.bincount(picked, minlength=size), np.bincount(whole, minlength=size)
+
+
+def _by_class(
+    function: Callable[[NDArray[np.bool_], NDArray[Any]], float],
+    labels: NDArray[Any],
+    scores: NDArray[Any],
+) -> float:
+    """The value for class 1 where scores are (n,), the mean over classes where (n, cls)."""
+    if scores.ndim == 1:
+        return function(labels == 1, scores)
+    truth = labels == 1 if labels.ndim == 2 else labels[:, None] == np.arange(scores.shape[1])
+    each = np.array([function(truth[:, k], scores[:, k]) for k in range(scores.shape[1])])
+    known = each[~np.isnan(each)]
+    return float(known.mean()) if known.size else NAN
+
+
+def _auc(positive: NDArray[np.bool_], scores: NDArray[Any]) -> float:
+    high, low = scores[positive], np.sort(scores[~positive])
+    if high.size == 0 or low.size == 0:
+        return NAN
+    # Each negative below a positive is found by both searches, each tie by one.
+    found = low.searchsorted(high, "left").sum() + low.searchsorted(high, "right").sum()
+    return float(found / (2.0 * high.size * low.size))
+
+
+def _average_precision(positive: NDArray[np.bool_], scores: NDArray[Any]) -> float:
+    if not positive.any():
+        return NAN
+    order = np.argsort(-scores, kind="stable")
+    ranked = scores[order]
+    # Equal scores are found together, so only the last of a tie is a place to stop.
+    stops = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(ranked) - 1)
+    found = np.cumsum(positive[order])[stops]
+    return float(np.sum(np.diff(found, prepend=0) * found / (stops + 1)) / found[-1])
+
+
+def _ranks(values: NDArray[Any]) -> NDArray[np.float64]:
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(count) - (count - 1) / 2.0)[place]

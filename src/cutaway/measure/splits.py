@@ -1,0 +1,252 @@
+"""The PROTOCOLS table: which rows are learned from, tuned on and tested on.
+
+Every protocol is seeded (PCG64, one spawned stream per repeat, so repeat 3 is the same rows
+whether 5 or 50 are asked for), stratified (`strata.py` says by what), and gives `Split`s whose
+three parts share no row.
+
+    repeats   seeded cuts 70/10/20, again and again
+    kfold     each row is tested on exactly once; validation rows are cut out of the others
+    fixed     the parts that come with the data; without a dev part, one is cut out of train
+    kshot     K rows of each class to learn from, K to tune on, the rest (or the test part) to test
+    curve     the cuts of `repeats`, their train part thinned to each of the sizes, nested
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutaway.core.errors import BadData, BadSpec
+from cutaway.core.lookup import lookup
+from cutaway.core.textset import PARTS, Task
+from cutaway.measure.strata import Rows, cut, nested, shuffle, strata
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Row numbers to learn from, to tune on and to test on; no row in two of them."""
+
+    repeat: int
+    """Which repeat, or which fold."""
+    train: Rows
+    val: Rows
+    test: Rows
+    size: int | None = None
+    """The training size that was asked for, None where none was."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to split. Each protocol reads the fields it knows and leaves the others."""
+
+    protocol: str = "repeats"
+    seed: int = 0
+    repeats: int = 10
+    """How many splits (of each size); kfold gives one per fold instead."""
+    fractions: tuple[float, float, float] = (0.7, 0.1, 0.2)
+    """Train, validation, test; kfold and fixed take the proportion of the first two from it."""
+    folds: int = 5
+    shots: int = 16
+    """Rows per class to learn from in kshot; as many again to tune on."""
+    sizes: tuple[int, ...] = ()
+    """Training sizes of curve."""
+
+    def __post_init__(self) -> None:
+        """BadSpec for a value that can't be."""
+        lookup(PROTOCOLS, self.protocol, kind="protocol")
+        for name, least in {"seed": 0, "repeats": 1, "folds": 2, "shots": 1}.items():
+            if (value := getattr(self, name)) < least:
+                raise BadSpec(f"{name} must be at least {least}, got {value!r}.")
+        right = len(self.fractions) == 3 and min(self.fractions) > 0
+        if not right or abs(sum(self.fractions) - 1) > 1e-6:
+            raise BadSpec(
+                "fractions must be three positive numbers that add up to 1 (train, validation, "
+                f"test), got {self.fractions!r}."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What is split: the stratum of each row, what the strata are called, the fixed parts."""
+
+    groups: Rows
+    task: Task
+    classes: tuple[str, ...] = ()
+    parts: NDArray[np.str_] | None = None
+
+    def name(self, group: int) -> str:
+        """What to call a stratum in a message."""
+        return self.classes[group] if group < len(self.classes) else str(group)
+
+    @property
+    def rows(self) -> Rows:
+        """All row numbers."""
+        return np.arange(len(self.groups), dtype=np.int64)
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether a row belongs to exactly one class."""
+        return self.task in ("binary", "multiclass")
+
+
+def split(
+    labels: NDArray[Any],
+    plan: Plan,
+    *,
+    task: Task,
+    parts: NDArray[np.str_] | None = None,
+    classes: Sequence[str] = (),
+) -> tuple[Split, ...]:
+    """Every split of the plan; BadData or BadSpec says why rows or plan don't allow one."""
+    ground = Ground(strata(np.asarray(labels), task), task, tuple(classes), parts)
+    if len(ground.groups) < 2:
+        raise BadData(f"{len(ground.groups)} labelled rows can't be split; give at least 10.")
+    if ground.has_classes and len(np.unique(ground.groups)) == 1:
+        raise BadData(
+            f"Every row has the label {ground.name(int(ground.groups[0]))!r}; "
+            "there must be rows of at least two classes."
+        )
+    return tuple(_filled(s, ground) for s in PROTOCOLS[plan.protocol](ground, plan))
+
+
+def stream(seed: int, repeat: int) -> np.random.Generator:
+    """The random stream of one repeat, the same however many repeats there are."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(repeat,))))
+
+
+def _repeats(ground: Ground, plan: Plan) -> Iterator[Split]:
+    _no_lone_member(ground)
+    for repeat in range(plan.repeats):
+        rng = stream(plan.seed, repeat)
+        train, val, test = cut(ground.rows, ground.groups, plan.fractions, rng)
+        yield Split(repeat, train, val, test)
+
+
+def _kfold(ground: Ground, plan: Plan) -> Iterator[Split]:
+    if plan.folds > len(ground.groups):
+        raise BadSpec(
+            f"folds must be at most the number of rows, {len(ground.groups)}, got {plan.folds!r}."
+        )
+    _no_lone_member(ground)
+    mixed = shuffle(ground.rows, stream(plan.seed, 0))
+    ordered = mixed[np.argsort(ground.groups[mixed], kind="stable")]
+    # Dealt like cards, class after class: folds and classes per fold differ by one at most.
+    fold = np.empty(len(ordered), dtype=np.int64)
+    fold[ordered] = np.arange(len(ordered)) % plan.folds
+    for k in range(plan.folds):
+        train, val = _cut_val(np.flatnonzero(fold != k), ground, plan, stream(plan.seed, k + 1))
+        yield Split(k, train, val, np.flatnonzero(fold == k))
+
+
+def _fixed(ground: Ground, plan: Plan) -> Iterator[Split]:
+    train, test = _part(ground, "train"), _part(ground, "test")
+    if "dev" in _known_parts(ground):
+        # Every repeat would be this one again, and ten of it would look like certainty.
+        yield Split(0, train, _part(ground, "dev"), test)
+        return
+    for repeat in range(plan.repeats):
+        yield Split(repeat, *_cut_val(train, ground, plan, stream(plan.seed, repeat)), test)
+
+
+def _kshot(ground: Ground, plan: Plan) -> Iterator[Split]:
+    if not ground.has_classes:
+        raise BadSpec(
+            f"Protocol 'kshot' counts rows per class, and {ground.task!r} has no such classes. "
+            "Use protocol 'curve' with sizes instead."
+        )
+    apart = "test" in _known_parts(ground)
+    pool = _part(ground, "train") if apart else ground.rows
+    _enough_shots(ground, pool, plan.shots, spare=0 if apart else 1)
+    for repeat in range(plan.repeats):
+        mixed = shuffle(pool, stream(plan.seed, repeat))
+        each = [mixed[ground.groups[mixed] == c] for c in np.unique(ground.groups)]
+        train = np.sort(np.concatenate([rows[: plan.shots] for rows in each]))
+        val = np.sort(np.concatenate([rows[plan.shots : 2 * plan.shots] for rows in each]))
+        rest = np.setdiff1d(pool, np.concatenate([train, val]))
+        yield Split(repeat, train, val, _part(ground, "test") if apart else rest, len(train))
+
+
+def _curve(ground: Ground, plan: Plan) -> Iterator[Split]:
+    sizes = sorted(set(plan.sizes))
+    least = len(np.unique(ground.groups)) if ground.has_classes else 1
+    if not sizes or sizes[0] < least:
+        raise BadSpec(
+            f"Protocol 'curve' needs training sizes of at least {least} (each class once), "
+            f"got {plan.sizes!r}."
+        )
+    for whole in _repeats(ground, plan):
+        if sizes[-1] > len(whole.train):
+            raise BadSpec(
+                f"Training sizes must be at most the train part, {len(whole.train)} rows, "
+                f"got {[s for s in sizes if s > len(whole.train)]!r}."
+            )
+        # A stream of its own, so that the curve's full size is the split of `repeats`.
+        order = nested(whole.train, ground.groups, stream(plan.seed, whole.repeat).spawn(1)[0])
+        for size in sizes:
+            yield replace(whole, train=np.sort(order[:size]), size=size)
+
+
+PROTOCOLS: dict[str, Callable[[Ground, Plan], Iterator[Split]]] = {
+    "repeats": _repeats,
+    "kfold": _kfold,
+    "fixed": _fixed,
+    "kshot": _kshot,
+    "curve": _curve,
+}
+
+
+def _cut_val(rows: Rows, ground: Ground, plan: Plan, rng: np.random.Generator) -> tuple[Rows, Rows]:
+    train, val, _ = plan.fractions
+    share = val / (train + val)
+    kept, held = cut(rows, ground.groups, (1.0 - share, share), rng)
+    return kept, held
+
+
+def _known_parts(ground: Ground) -> list[str]:
+    return [] if ground.parts is None else sorted(set(ground.parts.tolist()))
+
+
+def _part(ground: Ground, name: str) -> Rows:
+    have = _known_parts(ground)
+    if ground.parts is None or name not in have:
+        raise BadData(
+            f"The data have no {name!r} part (they have: {', '.join(have) or 'no parts'}); fixed "
+            f"parts are named {', '.join(PARTS)}. Use protocol 'repeats' to cut one."
+        )
+    return np.flatnonzero(ground.parts == name)
+
+
+def _no_lone_member(ground: Ground) -> None:
+    if not ground.has_classes:
+        return
+    numbers, counts = np.unique(ground.groups, return_counts=True)
+    lone = [ground.name(int(k)) for k in numbers[counts == 1]]
+    if lone:
+        raise BadData(
+            f"{len(lone)} classes have 1 row each (first: {lone[0]!r}), and a class needs 2, one "
+            "to learn from and one to test on. Drop or merge them."
+        )
+
+
+def _enough_shots(ground: Ground, pool: Rows, shots: int, *, spare: int) -> None:
+    need = 2 * shots + spare
+    for group in np.unique(ground.groups):
+        have = int(np.count_nonzero(ground.groups[pool] == group))
+        if have < need:
+            raise BadData(
+                f"Class {ground.name(int(group))!r} has {have} rows, and shots={shots} takes "
+                f"{need} ({shots} to learn from, {shots} to tune on"
+                f"{', 1 to test on' if spare else ''}). Ask for fewer shots."
+            )
+
+
+def _filled(made: Split, ground: Ground) -> Split:
+    for name in ("train", "val", "test"):
+        if len(getattr(made, name)) == 0:
+            raise BadData(
+                f"{len(ground.groups)} rows are too few: repeat {made.repeat} has no {name} row. "
+                "Give more rows or a larger fraction."
+            )
+    return made
