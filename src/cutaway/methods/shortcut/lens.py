@@ -58,20 +58,10 @@ def answer(logits: Float[Tensor, "n vocab"], *, depth: int = max(DEPTHS)) -> Ans
     """The full model's distribution, ready to be compared with."""
     log_probs = torch.log_softmax(logits.float(), dim=-1)
     probs = log_probs.exp()
-    top = logits.topk(min(depth, logits.shape[-1]), dim=-1).indices
-    # `topk` may order equal logits as it likes; `argmax` is what generation takes.
+    # `topk` orders equal logits as it likes; the first must be `argmax`, which generation takes.
     best = logits.argmax(dim=-1, keepdim=True)
-    top = (
-        torch.cat([best, top[top != best].reshape(len(top), -1)], dim=1)
-        if _same(top, best)
-        else top
-    )
+    top = log_probs.scatter(1, best, 1.0).topk(min(depth, logits.shape[-1]), dim=-1).indices
     return Answer(log_probs, probs, top, (probs * log_probs).sum(dim=-1))
-
-
-def _same(top: Tensor, best: Tensor) -> bool:
-    """Whether every row's argmax is among its top k: dropping it then leaves equal lengths."""
-    return bool((top == best).any(dim=1).all())
 
 
 def read(

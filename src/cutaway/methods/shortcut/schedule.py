@@ -26,13 +26,10 @@ class Schedule:
         return len(self.steps) - self.blocks
 
 
-def schedules(
-    losses: Mapping[tuple[int, int], float], layers: int, *, jump_cost: float = 0.0
-) -> list[Schedule]:
+def schedules(losses: Mapping[tuple[int, int], float], layers: int) -> list[Schedule]:
     """The best schedule for every number of blocks run, from 0 to `layers`.
 
     `losses` says what each jump costs in quality (1 - r2, or KL); running a block loses nothing.
-    `jump_cost` is added to every jump's loss: it keeps two jumps in a row from posing as free.
     Losses are added up along the way, an approximation that the evaluation then checks.
     """
     if layers < 1:
@@ -41,7 +38,7 @@ def schedules(
     best[0][0] = Schedule((), 0.0)
     for target in range(1, layers + 1):
         for blocks in range(target + 1):
-            ways = _ways_in(best, losses, target, blocks, jump_cost)
+            ways = _ways_in(best, losses, target, blocks)
             best[target][blocks] = min(ways, key=lambda way: way.loss, default=None)
     return [found for found in best[layers] if found is not None]
 
@@ -51,7 +48,6 @@ def _ways_in(
     losses: Mapping[tuple[int, int], float],
     target: int,
     blocks: int,
-    jump_cost: float,
 ) -> list[Schedule]:
     """Every way into `target` with so many blocks run: by its own block, or by a jump."""
     ways = []
@@ -60,10 +56,8 @@ def _ways_in(
         ways.append(Schedule((*before.steps, (target - 1, target, "run")), before.loss))
     for source in range(target):
         start, loss = best[source][blocks], losses.get((source, target), inf)
-        # Two jumps in a row are one jump with a worse map, never a way of its own.
-        if start is not None and loss < inf and not (start.steps and start.steps[-1][2] == "jump"):
-            step = (source, target, "jump")
-            ways.append(Schedule((*start.steps, step), start.loss + loss + jump_cost))
+        if start is not None and loss < inf:
+            ways.append(Schedule((*start.steps, (source, target, "jump")), start.loss + loss))
     return ways
 
 

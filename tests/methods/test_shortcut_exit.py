@@ -1,0 +1,128 @@
+"""Early exit: the simulator is a literal re-run, its ends are exact, its promise is kept."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cutaway.core.errors import BadData, BadSpec, Mismatch
+from cutaway.methods.shortcut.exit import (
+    CONFIDENCES,
+    FINE,
+    LAMBDAS,
+    Track,
+    agreement_at,
+    calibrate,
+    curve,
+    exit_layers,
+    fixed_curve,
+    threshold,
+)
+from cutaway.methods.shortcut.lens import answer, read
+
+
+def a_track(tokens: int, layers: int = 6, *, seed: int = 0) -> Track:
+    """Later layers are surer and more often right, as in a model."""
+    rng = np.random.default_rng(seed)
+    depth = np.arange(1, layers + 1)[:, None] / layers
+    sure = np.clip(
+        rng.random((layers, tokens)) * depth + rng.normal(0, 0.1, (layers, tokens)), 0, 1
+    )
+    right = rng.random((layers, tokens)) < 0.4 * sure + 0.6 * depth
+    right[-1] = True
+    return Track(sure, right, rng.integers(0, 30, tokens), 20.0)
+
+
+def literal(track: Track, lambda_: float) -> tuple[list[int], list[bool]]:
+    """The paper's loop: token by token, layer by layer, stop when sure."""
+    layers, right = [], []
+    for token, place in enumerate(track.places):
+        need = 0.9 * lambda_ + 0.1 * np.exp(-4 * place / track.mean_length)
+        for layer in range(1, len(track.sure) + 1):
+            if layer == len(track.sure) or track.sure[layer - 1, token] > need:
+                layers.append(layer)
+                right.append(bool(track.right[layer - 1, token]))
+                break
+    return layers, right
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 1000), lambda_=st.sampled_from(FINE))
+def test_the_simulator_equals_a_literal_run_of_each_lambda(seed: int, lambda_: float) -> None:
+    track = a_track(25, seed=seed)
+    layers, right = literal(track, lambda_)
+    assert exit_layers(track, lambda_).tolist() == layers
+    assert agreement_at(track, exit_layers(track, lambda_)).tolist() == right
+
+
+def test_the_ends_of_the_grid_run_one_layer_and_all_layers() -> None:
+    points = {point.setting: point for point in curve(a_track(200))}
+    assert set(points) == set(LAMBDAS)
+    assert points[-1.112].layers.mean == 1
+    assert points[1.112].layers.mean == 6
+    assert points[1.112].agreement.mean == 1
+
+
+def test_a_stricter_lambda_never_exits_earlier() -> None:
+    track = a_track(100)
+    runs = [exit_layers(track, lam) for lam in FINE]
+    assert all((later >= earlier).all() for earlier, later in pairwise(runs))
+
+
+def test_the_fixed_curve_takes_every_layer_as_it_is() -> None:
+    track = a_track(100)
+    for layer, point in enumerate(fixed_curve(track), start=1):
+        assert (point.layers.low, point.layers.mean, point.layers.high) == (layer, layer, layer)
+        assert point.agreement.mean == pytest.approx(track.right[layer - 1].mean())
+
+
+def test_early_tokens_need_more_certainty() -> None:
+    early, late = threshold(0.5, np.array([0, 1000]), 20.0)
+    assert early == pytest.approx(0.55)
+    assert late == pytest.approx(0.45)
+
+
+@pytest.mark.parametrize("name", CONFIDENCES)
+def test_every_confidence_is_0_for_no_idea_and_1_for_certainty(name: str) -> None:
+    logits = torch.stack([torch.zeros(50), torch.nn.functional.one_hot(torch.tensor(7), 50) * 1e4])
+    sure = CONFIDENCES[name](read(logits, answer(logits)), 50)
+    assert sure[0] == pytest.approx(0.02 if name == "max" else 0.0, abs=1e-6)
+    assert sure[1] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_calibrated_threshold_keeps_its_promise_on_new_tokens() -> None:
+    population = a_track(200_000, seed=1)
+    rng, broken, trials = np.random.default_rng(0), 0, 200
+    for _ in range(trials):
+        found = calibrate(population.take(rng.integers(200_000, size=300)), 0.9, risk=0.1)
+        broken += agreement_at(population, exit_layers(population, found.setting)).mean() < 0.9
+    # At most 10 % may break it; 200 trials see 32 or more of them with a chance below 1 %.
+    assert broken < 32
+
+
+def test_more_held_out_tokens_never_make_the_choice_wild() -> None:
+    found = calibrate(a_track(5000), 0.9)
+    assert found.agreement >= 0.9
+    assert 0 < found.saved < 1
+    assert found.saved == pytest.approx(1 - found.layers / 6)
+
+
+def test_too_few_tokens_for_a_promise_are_told_so() -> None:
+    with pytest.raises(BadData, match="even a perfect record needs 59"):
+        calibrate(a_track(10), 0.95)
+
+
+@pytest.mark.parametrize(("wished", "risk"), [(0.0, 0.05), (1.0, 0.05), (0.9, 0.0)])
+def test_a_wish_outside_of_0_and_1_is_refused(wished: float, risk: float) -> None:
+    with pytest.raises(BadSpec, match="between 0 and 1"):
+        calibrate(a_track(10), wished, risk=risk)
+
+
+def test_a_track_of_other_tokens_is_refused() -> None:
+    with pytest.raises(Mismatch, match="same layers and tokens"):
+        Track(np.zeros((2, 3)), np.zeros((2, 4), bool), np.zeros(3, np.int64), 5.0)
+    with pytest.raises(BadData, match="No tokens"):
+        Track(np.zeros((2, 0)), np.zeros((2, 0), bool), np.zeros(0, np.int64), 5.0)
