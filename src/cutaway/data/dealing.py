@@ -21,8 +21,8 @@ class HasWords(Protocol):
         """All its words."""
         ...
 
-    def groups(self) -> set[tuple[str, int]]:
-        """The (slot, class) pairs it serves."""
+    def groups(self) -> list[tuple[str, int]]:
+        """The (slot, class) pairs it serves, always in the same order."""
         ...
 
 

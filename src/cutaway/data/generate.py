@@ -6,45 +6,25 @@ classifier that only knows words is at chance on test, one that knows what words
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
-from cutaway.core.spec import Spec, build, parse_toml
+from cutaway.core.spec import build, parse_toml
 from cutaway.core.textset import TextSet
+from cutaway.data.arithmetic_gen import generate_arithmetic
 from cutaway.data.grammar import Grammar, make
-
-
-class Sizes(Spec):
-    """How much to generate."""
-
-    n: int = 2000
-    """Rows in train."""
-    dev: int | None = None
-    """Rows in dev; a fifth of train unless given."""
-    test: int | None = None
-    """Rows in test; two fifths of train unless given."""
-    seed: int = 0
-    """Decides which words go to which part, and the sentences."""
-
-    def parts(self) -> dict[str, int]:
-        """The rows of each part; BadSpec where there would be none."""
-        dev = max(2, self.n // 5) if self.dev is None else self.dev
-        test = max(2, self.n * 2 // 5) if self.test is None else self.test
-        sizes = {"train": self.n, "dev": dev, "test": test}
-        for part, size in sizes.items():
-            if size < 1:
-                raise BadSpec(f"gen: {part} must have at least 1 row, got {size}.")
-        return sizes
+from cutaway.data.sizes import Sizes
 
 
 def generate(source: str, *, seed: int = 0) -> TextSet:
     """The text set that `gen:NAME?key=value,...` asks for; the same one every time."""
     name, _, query = source.removeprefix("gen:").partition("?")
-    maker = lookup(GENERATORS, name, kind="generator")
-    return maker(source, {"seed": seed, **options(query)})
+    generator = lookup(GENERATORS, name, kind="generator")
+    return generator.make(source, {"seed": seed, **options(query)})
 
 
 def options(query: str) -> dict[str, Any]:
@@ -67,14 +47,24 @@ def grammar(name: str) -> Grammar:
     return build(Grammar, {"name": name, **parse_toml(text)})
 
 
-def _from_grammar(name: str) -> Callable[[str, Mapping[str, Any]], TextSet]:
-    def maker(source: str, values: Mapping[str, Any]) -> TextSet:
-        sizes = build(Sizes, values)
-        return make(grammar(name), source, sizes.parts(), sizes.seed)
+@dataclass(frozen=True)
+class Generator:
+    """What a generated set is about, and how it is made."""
 
-    return maker
+    description: str
+    make: Callable[[str, Mapping[str, Any]], TextSet]
 
 
-GENERATORS: dict[str, Callable[[str, Mapping[str, Any]], TextSet]] = {
-    "sentiment": _from_grammar("sentiment"),
+def _from_grammar(source: str, values: Mapping[str, Any]) -> TextSet:
+    name = source.removeprefix("gen:").partition("?")[0]
+    sizes = build(Sizes, values)
+    return make(grammar(name), source, sizes.parts(), sizes.seed)
+
+
+GENERATORS = {
+    "sentiment": Generator("liked or not: films, food, service, products", _from_grammar),
+    "tense": Generator("told in the past or in the present", _from_grammar),
+    "number": Generator("the subject is one or many", _from_grammar),
+    "topic": Generator("business, cooking, science or sport", _from_grammar),
+    "arithmetic": Generator("problems A op B = C; ops, digits, format", generate_arithmetic),
 }

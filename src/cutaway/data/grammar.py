@@ -82,9 +82,9 @@ class Entry:
         """All its words in all its forms."""
         return {word for spelling in self.spellings if spelling for word in words(spelling)}
 
-    def groups(self) -> set[tuple[str, int]]:
-        """The (slot, class) pairs it serves."""
-        return {(self.slot, i) for i, spelling in enumerate(self.spellings) if spelling}
+    def groups(self) -> list[tuple[str, int]]:
+        """The (slot, class) pairs it serves, in the order of the classes."""
+        return [(self.slot, i) for i, spelling in enumerate(self.spellings) if spelling]
 
 
 def make(grammar: Grammar, source: str, sizes: dict[str, int], seed: int) -> TextSet:
@@ -174,7 +174,7 @@ def _sentence(
 ) -> str:
     template = grammar.templates[rng.integers(len(grammar.templates))]
     wanted: dict[str, list[str]] = {}
-    for slot in set(_SLOT.findall(template)):
+    for slot in dict.fromkeys(_SLOT.findall(template)):
         known, count = choices[slot, label], len(re.findall(rf"\{{{slot}\d*\}}", template))
         wanted[slot] = [known[i] for i in rng.choice(len(known), size=count, replace=False)]
     filled = _SLOT.sub(lambda match: wanted[match.group(1)].pop(), template)

@@ -14,6 +14,7 @@ from typing import Any
 from cutaway.core.errors import BadData, Missing, UnknownName
 from cutaway.core.lookup import suggestion
 from cutaway.core.textset import TextSet
+from cutaway.data.arithmetic_read import is_arithmetic, read_arithmetic
 from cutaway.data.assemble import assemble, limited
 from cutaway.data.columns import choose
 from cutaway.data.files import READERS, read_table
@@ -53,6 +54,8 @@ def load(
     if isinstance(source, str) and source.startswith("gen:"):
         return limited(generate(source, seed=seed), limit, seed)
     table, parts, name = _read(source)
+    if text_column is None and label_column is None and is_arithmetic(table):
+        return limited(read_arithmetic(table, name, parts), limit, seed)
     as_task = as_task or _claimed_task(table)
     chosen = choose(table, text_column, pair_column, label_column, labelled=as_task != "text")
     whole = assemble(table, chosen, name=name, as_task=as_task, parts=parts, drop_empty=drop_empty)

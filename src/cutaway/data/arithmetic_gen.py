@@ -1,0 +1,136 @@
+"""gen:arithmetic: problems by operators, digits and format, with no question in two parts."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import field_validator, model_validator
+
+from cutaway.core.errors import BadSpec
+from cutaway.core.lookup import lookup
+from cutaway.core.spec import build
+from cutaway.core.textset import TextSet
+from cutaway.data.arithmetic import FORMATS, OPERATORS, Problem, text_set
+from cutaway.data.sizes import Sizes
+
+TRIES = 1000
+MOST_DIGITS = 9
+
+
+class ArithmeticOptions(Sizes):
+    """What kind of problems, and how many."""
+
+    ops: str = "+-"
+    """Operators, any of + - x /."""
+    digits: str = "1-2"
+    """Digits of the operands: one number, or a range such as 1-4."""
+    weights: str = ""
+    """How often each number of digits comes, as in 1:4:1; equally often unless given."""
+    test_digits: str = ""
+    """Digits of the test part where it should lie outside the training range."""
+    format: str = "plain"
+    """plain, digit-spaced, or scratch (the answer shows its steps)."""
+
+    @field_validator("digits", "test_digits", mode="before")
+    @classmethod
+    def _text(cls, value: Any) -> str:
+        return str(value)
+
+    @model_validator(mode="after")
+    def _sensible(self) -> "ArithmeticOptions":
+        for op in self.ops:
+            lookup(OPERATORS, op, kind="operator")
+        if not self.ops:
+            raise BadSpec("gen:arithmetic: ops is empty. Give any of + - x /.")
+        lookup(FORMATS, self.format, kind="number format")
+        chances(self.digits, self.weights)
+        return self
+
+
+def generate_arithmetic(source: str, values: Mapping[str, Any]) -> TextSet:
+    """The problems that `gen:arithmetic?...` asks for; train, dev and test share no question."""
+    asked = build(ArithmeticOptions, values)
+    rng = np.random.default_rng(asked.seed)
+    taken: set[tuple[int, str, int]] = set()
+    problems: list[Problem] = []
+    sizes = asked.parts()
+    for part, size in sizes.items():
+        beyond = part == "test" and asked.test_digits
+        table = chances(
+            asked.test_digits if beyond else asked.digits, "" if beyond else asked.weights
+        )
+        found = _draw(size, asked.ops, table, taken, rng)
+        taken |= {problem.key for problem in found}
+        problems += found
+    parts = np.repeat(np.array(list(sizes)), list(sizes.values()))
+    return text_set(source, problems, parts=parts, spelling=asked.format, meta={"seed": asked.seed})
+
+
+def chances(digits: str, weights: str) -> dict[int, float]:
+    """The chance of each number of digits; BadSpec says what a range looks like."""
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", digits)
+    low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 1 <= low <= high <= MOST_DIGITS:
+        raise BadSpec(
+            f"gen:arithmetic: digits is {digits!r}, expected a number or a range within "
+            f"1-{MOST_DIGITS}, such as 2 or 1-4."
+        )
+    counts = range(low, high + 1)
+    shares = [1.0] * len(counts) if not weights else _shares(weights, len(counts))
+    return {count: share / sum(shares) for count, share in zip(counts, shares, strict=True)}
+
+
+def _shares(weights: str, count: int) -> list[float]:
+    try:
+        shares = [float(value) for value in weights.split(":")]
+    except ValueError:
+        shares = []
+    if len(shares) != count or not all(0 <= s < np.inf for s in shares) or sum(shares) == 0:
+        raise BadSpec(
+            f"gen:arithmetic: weights is {weights!r}, expected {count} numbers separated by ':', "
+            "one for each number of digits."
+        )
+    return shares
+
+
+def _draw(
+    size: int,
+    ops: str,
+    table: Mapping[int, float],
+    taken: set[tuple[int, str, int]],
+    rng: np.random.Generator,
+) -> list[Problem]:
+    """Distinct problems, the operators in turn; none that another part asks already."""
+    found: dict[Problem, None] = {}
+    for row in range(size):
+        op = ops[row % len(ops)]
+        for _ in range(TRIES):
+            problem = _problem(op, _number(table, rng), _number(table, rng))
+            if problem not in found and problem.key not in taken:
+                found[problem] = None
+                break
+        else:
+            raise BadSpec(
+                f"gen:arithmetic: there are not enough different problems for {size} rows "
+                f"(about {row} found). Allow more digits, or ask for fewer rows."
+            )
+    order = rng.permutation(len(found))
+    problems = list(found)
+    return [problems[i] for i in order]
+
+
+def _number(table: Mapping[int, float], rng: np.random.Generator) -> int:
+    count = int(rng.choice(list(table), p=list(table.values())))
+    low = 0 if count == 1 else 10 ** (count - 1)
+    return int(rng.integers(low, 10**count))
+
+
+def _problem(op: str, x: int, y: int) -> Problem:
+    """The two numbers as a problem with a whole, non-negative answer."""
+    if op == "-":
+        return Problem(max(x, y), op, min(x, y))
+    if op == "/":
+        divisor = max(y, 1)
+        return Problem(x * divisor, op, divisor)
+    return Problem(x, op, y)

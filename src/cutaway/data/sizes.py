@@ -1,0 +1,27 @@
+"""How much to generate."""
+
+from cutaway.core.errors import BadSpec
+from cutaway.core.spec import Spec
+
+
+class Sizes(Spec):
+    """Rows by part, and the seed."""
+
+    n: int = 2000
+    """Rows in train."""
+    dev: int | None = None
+    """Rows in dev; a fifth of train unless given."""
+    test: int | None = None
+    """Rows in test; two fifths of train unless given."""
+    seed: int = 0
+    """Decides everything that is random."""
+
+    def parts(self) -> dict[str, int]:
+        """The rows of each part; BadSpec where there would be none."""
+        dev = max(2, self.n // 5) if self.dev is None else self.dev
+        test = max(2, self.n * 2 // 5) if self.test is None else self.test
+        sizes = {"train": self.n, "dev": dev, "test": test}
+        for part, size in sizes.items():
+            if size < 1:
+                raise BadSpec(f"gen: {part} must have at least 1 row, got {size}.")
+        return sizes
