@@ -82,7 +82,9 @@ def test_torch_is_not_loaded_before_it_is_needed(code: str) -> None:
 
 
 def test_no_load_path_runs_code() -> None:
-    runs_code = re.compile(r"\bpickle\b|joblib\.load|torch\.load\((?!.*weights_only=True)|\beval\(|\bexec\(")
+    runs_code = re.compile(
+        r"\bpickle\b|joblib\.load|torch\.load\((?!.*weights_only=True)|\beval\(|\bexec\("
+    )
     found = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for path in FILES
@@ -95,8 +97,12 @@ def test_no_load_path_runs_code() -> None:
 def _only_spoken_of(line: str) -> bool:
     """Comments, docstrings and messages may say the word."""
     bare = line.strip()
-    return bare.startswith(("#", '"', "'", "f'", 'f"')) or "# safe:" in line or not re.search(
-        r"import\s+(pickle|joblib)|pickle\.|joblib\.|torch\.load\(|\beval\(|\bexec\(", bare
+    return (
+        bare.startswith(("#", '"', "'", "f'", 'f"'))
+        or "# safe:" in line
+        or not re.search(
+            r"import\s+(pickle|joblib)|pickle\.|joblib\.|torch\.load\(|\beval\(|\bexec\(", bare
+        )
     )
 
 

@@ -34,7 +34,9 @@ def size(*, json: Json = False) -> None:
     from cutaway.store.home import home
 
     total = cache_size()
-    put_json({"bytes": total, "folder": str(home())}) if json else put(f"{total / 2**20:,.1f} MB in {home()}")
+    put_json({"bytes": total, "folder": str(home())}) if json else put(
+        f"{total / 2**20:,.1f} MB in {home()}"
+    )
 
 
 def prune(
@@ -82,4 +84,6 @@ def verify(*, repair: bool = False, json: Json = False) -> None:
         put("Everything is as it was written.")
     if problems and not repair:
         said = "; ".join(f"{p.path}: {p.reason}" for p in problems)
-        raise Corrupt(f"{len(problems)} damaged files: {said}. Mend with: cutaway cache verify --repair")
+        raise Corrupt(
+            f"{len(problems)} damaged files: {said}. Mend with: cutaway cache verify --repair"
+        )

@@ -22,6 +22,7 @@ app = App(
     help="Open a transformer language model the way a cutaway drawing opens an engine.",
     default_parameter=Parameter(negative_iterable=(), consume_multiple=True),
     result_action="return_value",
+    suppress_keyboard_interrupt=False,
 )
 for room in (recipes, tools, sources, library, caches):
     room.register(app)
@@ -45,7 +46,9 @@ def run(words: Sequence[str]) -> int:
         complain(f"cutaway: {error}")
         return error.exit_status
     except KeyboardInterrupt:
-        complain("cutaway: interrupted. What is finished is kept; the same command goes on from there.")
+        complain(
+            "cutaway: interrupted. What is finished is kept; the same command goes on from there."
+        )
         return INTERRUPTED
     except BrokenPipeError:
         # The reader (head, less) has seen enough.

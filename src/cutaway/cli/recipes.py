@@ -99,7 +99,9 @@ def run_file(spec: Path, /, *, talk: Annotated[Talk | None, Parameter(name="*")]
         raise Missing(f"No spec file {str(spec)!r}. examples/ has one for each method.")
     values = parse_toml(spec.read_text(encoding="utf-8", errors="replace"))
     if "verb" not in values:
-        raise BadSpec(f"{str(spec)!r} needs a line such as verb = \"probe\". Known: {', '.join(VERBS)}.")
+        raise BadSpec(
+            f'{str(spec)!r} needs a line such as verb = "probe". Known: {", ".join(VERBS)}.'
+        )
     verb = lookup(VERBS, str(values.pop("verb")), kind="verb")
     for one in list(grid(verb.spec, values)):
         carry_out(verb, one, talk or Talk())

@@ -17,7 +17,14 @@ def register(app: App) -> None:
 
 
 def get(
-    name: str, /, *, out: Path, seed: int = 0, limit: int | None = None, offline: bool = False, json: bool = False
+    name: str,
+    /,
+    *,
+    out: Path,
+    seed: int = 0,
+    limit: int | None = None,
+    offline: bool = False,
+    json: bool = False,
 ) -> None:
     """Write a known set as files: one per part.
 

@@ -17,7 +17,13 @@ def register(app: App) -> None:
         app.command(command, name=NAMES[command.__name__])
 
 
-NAMES = {"check": "check", "models": "models", "tasks": "tasks", "launch_app": "app", "tour": "tour"}
+NAMES = {
+    "check": "check",
+    "models": "models",
+    "tasks": "tasks",
+    "launch_app": "app",
+    "tour": "tour",
+}
 
 
 def check(
@@ -114,7 +120,10 @@ def tasks(*, json: bool = False) -> None:
 
 
 def launch_app(
-    *, runs: Path = Path("runs"), port: int = 8501, open_browser: Annotated[bool, Parameter(name="--open")] = True
+    *,
+    runs: Path = Path("runs"),
+    port: int = 8501,
+    open_browser: Annotated[bool, Parameter(name="--open")] = True,
 ) -> None:
     """Open the web app on this machine (127.0.0.1 only).
 
@@ -133,7 +142,11 @@ def launch_app(
 
 
 def tour(
-    *, out: Path = Path("tour"), model: str = "smollm2-135m", quick: bool = False, quiet: bool = False
+    *,
+    out: Path = Path("tour"),
+    model: str = "smollm2-135m",
+    quick: bool = False,
+    quiet: bool = False,
 ) -> None:
     """The main job on the bundled model and data; writes OUT/report.html.
 

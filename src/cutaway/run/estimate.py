@@ -38,7 +38,8 @@ class Estimate:
         """The estimate for people."""
         said = (
             f"{self.rows:,} texts, {self.tokens:,} tokens to read, about {self.seconds:,.0f} s; "
-            f"{self.disk_mb:,.0f} MB on disk, about {self.memory_mb:,.0f} MB of memory besides the model"
+            f"{self.disk_mb:,.0f} MB on disk, about {self.memory_mb:,.0f} MB of memory besides "
+            "the model"
         )
         said += f"; {self.cached_rows:,} texts are in the cache already" if self.cached_rows else ""
         return said + (f"; {self.shortened:,} texts are cut" if self.shortened else "") + "."
@@ -85,9 +86,7 @@ def memory_bytes(lm: LM, fed: Fed) -> int:
     return batch + (128 << 20) + fed.tokens * 40
 
 
-def refuse_when_full(
-    lm: LM, ask: Ask, rows: int, fed: Fed, columns: int, folder: Path
-) -> None:
+def refuse_when_full(lm: LM, ask: Ask, rows: int, fed: Fed, columns: int, folder: Path) -> None:
     """NoRoom when the disk can't hold what is about to be written."""
     need_room(folder, disk_bytes(lm, ask, rows, fed, columns))
 

@@ -41,11 +41,8 @@ class Fed:
 
 def feed(lm: LM, texts: TextSet, ask: Ask) -> Fed:
     """Tokens of every text as the ask wants them."""
-    limit = None if ask.window else ask.max_tokens
-    got = tokenize(
-        lm, texts.texts, pairs=texts.pairs, prompt=ask.prompt,
-        limit=_unlimited(texts) if ask.window else limit, cut=ask.cut,
-    )  # fmt: skip
+    limit = _unlimited(texts) if ask.window else min(ask.max_tokens or lm.context, lm.context)
+    got = tokenize(lm, texts.texts, pairs=texts.pairs, prompt=ask.prompt, limit=limit, cut=ask.cut)
     if ask.window:
         return _windows(lm, got.rows, ask.window)
     n = len(got.rows)
@@ -63,7 +60,9 @@ def _windows(lm: LM, rows: Sequence[list[int]], window: int) -> Fed:
     """Overlapping windows: each starts half a window later, so every token but the first few
     is read with at least half a window of context in front of it."""
     if not 2 <= window <= lm.context:
-        raise BadSpec(f"window must be 2 to {lm.context} tokens (the model's context), got {window}.")
+        raise BadSpec(
+            f"window must be 2 to {lm.context} tokens (the model's context), got {window}."
+        )
     step, out, owner, fresh = window // 2, [], [], []
     for number, row in enumerate(rows):
         starts = range(0, max(len(row) - window, 0) + step, step) if len(row) > window else [0]

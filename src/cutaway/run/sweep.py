@@ -64,16 +64,19 @@ def _forward(
     layers: tuple[int, ...], attention: bool,
 ) -> None:  # fmt: skip
     """One batch through the model, each layer shown as it appears."""
-    ids, real = pad([fed.rows[i] for i in rows], lm.tokenizer.pad_token_id)
+    ids, real = pad([fed.rows[i] for i in rows], lm.pad_id)
     ids, real = ids.to(lm.device), real.to(lm.device)
-    seen = Seen(rows, _fresh(real, fed.fresh[rows]), _marks(fed, rows, real))
+    seen = Seen(rows, _fresh(real, fed.fresh[rows]), _marks(lm, fed, rows, ids, real))
 
     def visit(layer: int, hidden: Tensor, weights: Tensor | None) -> None:
         for visitor in visitors:
             if layer in visitor.layers:
                 visitor.visit(layer, hidden, weights, seen)
 
-    watch(lm, ids, real, layers, visit, attention=attention)
+    # Right padding is invisible to causal models: no token looks to its right. Without a mask
+    # the kernels are faster, and attention weights of padded places are never used.
+    shown = torch.ones_like(real) if lm.kind == "causal" else real
+    watch(lm, ids, shown, layers, visit, attention=attention)
     for visitor in visitors:
         visitor.end(seen)
 
@@ -86,10 +89,11 @@ def _fresh(real: Tensor, start: NDArray[np.int64]) -> Tensor:
     return real & (place >= torch.as_tensor(start, device=real.device)[:, None])
 
 
-def _marks(fed: Fed, rows: NDArray[np.int64], real: Tensor) -> Tensor | None:
-    """1.0 at the marked positions; None when nothing is marked."""
+def _marks(lm: LM, fed: Fed, rows: NDArray[np.int64], ids: Tensor, real: Tensor) -> Tensor | None:
+    """1.0 at the marked positions; at the mask tokens where nothing was marked by the feed."""
     if not any(len(fed.marks[i]) for i in rows):
-        return None
+        mask_id = lm.tokenizer.mask_token_id
+        return None if mask_id is None else ((ids == mask_id) & real).float()
     marks = torch.zeros(real.shape, dtype=torch.float32)
     for place, row in enumerate(rows):
         marks[place, torch.as_tensor(fed.marks[row])] = 1.0

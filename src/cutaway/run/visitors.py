@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cutaway.core.errors import BadSpec
+from cutaway.models.gather import attention_paid, need_mask_id
 from cutaway.models.lm import LM
 from cutaway.pool import Pooler, pooler
 from cutaway.run.ask import Ask
@@ -92,12 +93,15 @@ class Pools:
             self._tokens[name] = self._stored(hidden[self._which(seen)])
             return
         chosen = self.poolers[pool]
-        extra = _extra(chosen, weights, seen, self.lm.kind)
+        extra = _extra(self.lm, chosen, weights, seen)
         self._batch[name] = self._stored(chosen(hidden, seen.mask, extra))
 
     def _keep_head(self, name: str, head: str, pool: str, hidden: Tensor, seen: Seen) -> None:
         if not pool.startswith(PICKS):
-            raise BadSpec(f"{head!r} is taken at one token: pool must be first, last, cls or q..., got {pool!r}.")
+            raise BadSpec(
+                f"{head!r} is taken at one token: pool must be first, last, cls or q0.4, "
+                f"got {pool!r}."
+            )
         picked = self.poolers[pool](hidden, seen.mask, None)
         value = HEADS[head](self.lm, picked)
         # Token numbers and log-partitions don't survive half precision.
@@ -111,30 +115,14 @@ def _counts(which: Tensor) -> list[int]:
     return which.sum(dim=1).tolist()
 
 
-def _extra(chosen: Pooler, weights: Tensor | None, seen: Seen, kind: str) -> Tensor | None:
+def _extra(lm: LM, chosen: Pooler, weights: Tensor | None, seen: Seen) -> Tensor | None:
     """What the pooler needs besides states and mask."""
     if chosen.needs == "marks":
+        need_mask_id(lm, chosen.name)
         return seen.marks
     if chosen.needs != "attention":
         return None
-    if weights is None:
-        # Layer 0 comes before any attention: every token weighs the same.
-        return seen.mask.to(torch.float32)
-    head = chosen.name.partition(":")[2]
-    return attention_of(weights, seen.mask, kind, int(head) if head else None)
-
-
-def attention_of(weights: Tensor, mask: Tensor, kind: str, head: int | None) -> Tensor:
-    """How much one token looks at the others (batch seq): the last for causal models, the
-    first for masked ones; one head, or the mean over heads."""
-    if head is not None and not head < weights.shape[1]:
-        raise BadSpec(f"attn:{head} is out of range: heads are 0..{weights.shape[1] - 1}.")
-    looks = weights.mean(dim=1) if head is None else weights[:, head]
-    real = mask.to(torch.int64)
-    first = real.argmax(dim=1)
-    last = mask.shape[1] - 1 - real.flip(1).argmax(dim=1)
-    query = last if kind == "causal" else first
-    return looks[torch.arange(len(looks), device=looks.device), query] * mask
+    return attention_paid(lm, seen.mask, weights, chosen.head)
 
 
 def _final(lm: LM, state: Tensor) -> Tensor:

@@ -58,7 +58,9 @@ class Windowed:
                 done.append(owner)
         if done:
             names = list(columns)
-            self.sink(np.array(done), {n: torch.stack([self._one(o, n) for o in done]) for n in names})
+            self.sink(
+                np.array(done), {n: torch.stack([self._one(o, n) for o in done]) for n in names}
+            )
             for owner in done:
                 del self._parts[owner]
 

@@ -30,6 +30,7 @@ def _mixes(value: Any) -> Any:
     return tuple(str(p).strip() for p in parts if str(p).strip() != "")
 
 
+SomeNames = Annotated[tuple[str, ...], BeforeValidator(_names), Field(min_length=1)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Mixes = Annotated[tuple[str, ...], BeforeValidator(_mixes)]
 Sizes = Annotated[tuple[int | float, ...], BeforeValidator(_numbers)]
@@ -50,5 +51,3 @@ class Common(Spec):
     """Decides every split, start and sample."""
     offline: bool = False
     """Never ask the network; use what is on this machine."""
-
-

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from cutaway.run.specs.common import Common, Mixes, Names, Sizes
+from cutaway.run.specs.common import Common, Mixes, Names, Sizes, SomeNames
 
 BASELINES = ("majority", "bow", "tfidf", "twin", "control", "mdl")
 
@@ -12,17 +12,17 @@ BASELINES = ("majority", "bow", "tfidf", "twin", "control", "mdl")
 class ProbeSpec(Common):
     """What can be read off the hidden layers: the whole grid from one pass per model and set."""
 
-    model: Names
+    model: SomeNames
     """Models to open: bundled names, hub ids, folders, base+adapter. Several make a grid."""
-    data: Names
+    data: SomeNames
     """Labelled sets: task names, files, folders, hf:ID, gen:NAME. Several make a grid."""
     revision: str | None = None
     """Branch, tag or commit of a hub model."""
     layers: Mixes = ("all",)
-    """Layers 0..L (0 = embeddings): all | 0,6,12 | mean:all | max:1,2 | concat:8,9. Several mixes may be given."""
-    pool: Names = ("last",)
+    """Layers 0..L (0 = embeddings): all | 0,6,12 | mean:all | max:1,2 | concat:8,9."""
+    pool: SomeNames = ("last",)
     """How tokens become one vector: first last mean max min q0.4 cls mask attn attn:3 learned."""
-    classifier: Names = ("logistic",)
+    classifier: SomeNames = ("logistic",)
     """Classifiers: logistic ridge lda qda nb centroid pca knn forest linear mlp2 mlp3 glu ..."""
     protocol: Literal["repeats", "kfold", "fixed", "kshot", "curve"] = "repeats"
     """How rows are split into train, validation and test."""

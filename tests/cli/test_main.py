@@ -1,0 +1,100 @@
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cutaway.cli.main import run
+from cutaway.core.errors import RunError
+
+
+def refused(capsys, *words: str) -> str:
+    assert run(words) == 2
+    out = capsys.readouterr()
+    assert out.out == ""
+    assert out.err.startswith("cutaway: ")
+    assert "Traceback" not in out.err
+    return out.err
+
+
+@pytest.mark.parametrize(
+    "words, hint",
+    [
+        (["prob"], 'Did you mean "probe"?'),
+        (["probe", "--modl", "m"], "Did you mean '--model'?"),
+        (["probe", "--model", "m", "--data", "d", "--pol", "last"], "--pool"),
+        (["probe", "--model", "m"], "data is needed"),
+        (["probe", "--model", "m", "--data", "d", "--protocol", "kfol"], "'kfold'"),
+        (["probe", "--model", "m", "--data", "d", "--repeats", "0"], "greater than or equal to 1"),
+        (["probe", "--model", "m", "--data", "d", "--repeats", "many"], "valid integer"),
+        (["probe", "--model", "m", "--data", "d", "--baselines", "bw"], "bow"),
+        (["cache", "lss"], 'Did you mean "ls"?'),
+    ],
+)
+def test_a_wrong_request_gets_one_clear_message_and_status_2(words, hint, capsys):
+    assert hint in refused(capsys, *words)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["probe", "--help"], ["--version"]])
+def test_help_and_version_end_well(words):
+    assert run(words) == 0
+
+
+def test_the_spec_is_printed_as_json_and_nothing_runs(capsys):
+    assert run(["probe", "--model", "a", "b", "--data", "x,y", "--print-spec"]) == 0
+    spec = json.loads(capsys.readouterr().out)
+    assert spec["model"] == ["a", "b"]
+    assert spec["data"] == ["x", "y"]
+
+
+def test_lists_may_be_repeated_in_a_row_or_with_commas(capsys):
+    run(["probe", "--model", "a", "--model", "b,c", "--data", "x", "--print-spec"])
+    assert json.loads(capsys.readouterr().out)["model"] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "error, status", [(RunError("it broke"), 1), (KeyboardInterrupt(), 130)], ids=["run", "ctrl-c"]
+)
+def test_a_failed_and_an_interrupted_run_have_their_own_status(error, status, capsys, monkeypatch):
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr("cutaway.cli.recipes.carry_out", fail)
+    assert run(["probe", "--model", "m", "--data", "d"]) == status
+    assert capsys.readouterr().err.startswith("cutaway: ")
+
+
+def test_a_spec_file_with_an_unknown_key_is_refused(tmp_path, capsys):
+    file = tmp_path / "a.toml"
+    file.write_text('verb = "probe"\nmodel = "m"\ndata = "d"\npoll = "last"\n')
+    assert "Did you mean 'pool'?" in refused(capsys, "run", str(file))
+
+
+def test_a_spec_file_without_a_verb_or_with_bad_toml_is_refused(tmp_path, capsys):
+    file = tmp_path / "a.toml"
+    file.write_text('model = "m"\n')
+    assert 'verb = "probe"' in refused(capsys, "run", str(file))
+    file.write_text("model = ")
+    assert "TOML" in refused(capsys, "run", str(file))
+    assert "No spec file" in refused(capsys, "run", str(tmp_path / "none.toml"))
+
+
+def test_a_list_in_a_field_of_one_value_makes_a_grid(tmp_path, capsys):
+    file = tmp_path / "a.toml"
+    file.write_text('verb = "probe"\nmodel = ["m", "n"]\ndata = "d"\nseed = [1, 2, 3]\n')
+    assert run(["run", str(file), "--print-spec"]) == 0
+    text = capsys.readouterr().out
+    assert text.count('"seed"') == 3
+    assert text.count('"n"') == 3
+
+
+@pytest.mark.slow
+def test_help_is_quick():
+    def seconds() -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "cutaway", "--help"], check=True, capture_output=True)
+        return time.perf_counter() - start
+
+    # 0.4 s on a quiet machine; the best of five, because this one may be busy.
+    assert min(seconds() for _ in range(5)) < 0.8
