@@ -94,7 +94,7 @@ def f1(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
     """The F1 of class 1."""
     true, said = labels == 1, decisions == 1
     total = np.count_nonzero(true) + np.count_nonzero(said)
-    return 2.0 * np.count_nonzero(true & said) / total if total else 0.0
+    return float(2.0 * np.count_nonzero(true & said) / total) if total else 0.0
 
 
 def f1_macro(labels: NDArray[Any], decisions: NDArray[Any]) -> float:

@@ -57,6 +57,9 @@ def best_threshold(
     hits = np.bincount(place, weights=positive, minlength=len(levels))
     found = hits.sum() - np.concatenate([[0.0], np.cumsum(hits)])
     merit = criterion(found, called, int(positive.sum()), len(values))
+    if np.isneginf(levels[0]):
+        # Nothing lies below -inf: "always yes" would not be kept to.
+        merit[0] = -1.0
     best = np.flatnonzero(merit == merit.max())
     return Threshold(float(_cuts(levels)[best[len(best) // 2]]))
 

@@ -1,0 +1,170 @@
+"""Intervals cover what they claim to, and differences that are none are not found."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cutaway.core.errors import BadData, BadSpec, Mismatch
+from cutaway.measure.intervals import (
+    bootstrap,
+    bootstrap_mean,
+    corrected_t,
+    of_cell,
+    paired_t,
+    wilson,
+)
+from cutaway.measure.metrics import auc
+
+VALUES = st.lists(st.floats(0, 1), min_size=2, max_size=20)
+
+
+@given(values=VALUES, level=st.sampled_from([0.5, 0.9, 0.95]))
+@settings(deadline=None)
+def test_without_a_test_part_the_corrected_interval_is_the_plain_one(values, level):
+    found = corrected_t(values, n_train=10, n_test=0, level=level)
+    spread = np.std(values, ddof=1) / math.sqrt(len(values))
+    low, high = stats.t.interval(level, len(values) - 1, loc=np.mean(values), scale=spread + 1e-300)
+    assert [found.low, found.high] == pytest.approx([low, high], abs=1e-9)
+
+
+def test_the_correction_is_nadeau_and_bengios():
+    values = [0.7, 0.72, 0.69, 0.75, 0.71]
+    found = corrected_t(values, n_train=70, n_test=20)
+    reach = stats.t.ppf(0.975, 4) * math.sqrt(np.var(values, ddof=1) * (1 / 5 + 20 / 70))
+    assert found.mean == pytest.approx(0.714)
+    assert found.high - found.mean == pytest.approx(reach)
+    assert found.mean - found.low == pytest.approx(reach)
+    assert (found.level, found.n) == (0.95, 5)
+
+
+def test_one_repeat_has_no_interval_and_none_has_no_mean():
+    one, none = (corrected_t(v, n_train=7, n_test=2) for v in ([0.4], [math.nan]))
+    assert (one.mean, one.n) == (0.4, 1)
+    assert math.isnan(one.low)
+    assert math.isnan(none.mean)
+    assert none.n == 0
+
+
+def test_repeats_without_a_value_are_left_out_and_counted():
+    found = corrected_t([0.4, math.nan, 0.6], n_train=7, n_test=2)
+    assert (found.mean, found.n) == (0.5, 2)
+
+
+def overlapping_means(rng, repeats=10, rows=200):
+    """Scores of repeated 80/20 splits of one sample: what a probe's repeats are."""
+    sample = rng.normal(size=rows)
+    return [rng.permutation(sample)[: rows // 5].mean() for _ in range(repeats)]
+
+
+def test_the_corrected_interval_covers_the_truth_where_the_plain_one_does_not():
+    rng = np.random.default_rng(0)
+    runs = [overlapping_means(rng) for _ in range(300)]
+    corrected = [corrected_t(run, n_train=160, n_test=40) for run in runs]
+    plain = [corrected_t(run, n_train=160, n_test=0) for run in runs]
+    covered = [np.mean([i.low <= 0 <= i.high for i in found]) for found in (corrected, plain)]
+    assert covered[0] > 0.9
+    assert covered[1] < 0.85
+
+
+@given(n=st.integers(1, 200), data=st.data(), level=st.sampled_from([0.8, 0.95]))
+@settings(deadline=None)
+def test_wilson_agrees_with_scipy_and_stays_between_0_and_1(n, data, level):
+    right = data.draw(st.integers(0, n))
+    found = wilson(right, n, level=level)
+    expected = stats.binomtest(right, n).proportion_ci(level, method="wilson")
+    assert [found.low, found.high] == pytest.approx([expected.low, expected.high], abs=1e-9)
+    assert 0 <= found.low <= found.mean <= found.high <= 1
+
+
+def test_the_bootstrap_of_a_mean_is_the_general_one_and_near_the_normal():
+    values = np.random.default_rng(0).normal(2.0, 1.0, 400)
+    quick = bootstrap_mean(values, seed=1, resamples=2000)
+    plain = bootstrap(lambda rows: float(values[rows].mean()), 400, seed=1, resamples=2000)
+    assert [quick.mean, quick.low, quick.high] == pytest.approx([plain.mean, plain.low, plain.high])
+    reach = 1.96 * values.std() / 20
+    assert [quick.low, quick.high] == pytest.approx(
+        [quick.mean - reach, quick.mean + reach], abs=0.02
+    )
+
+
+def test_the_bootstrap_is_seeded_and_its_blocks_do_not_show(monkeypatch):
+    values = np.random.default_rng(0).random(50)
+    first = bootstrap_mean(values, seed=3)
+    assert bootstrap_mean(values, seed=3) == first
+    assert bootstrap_mean(values, seed=4) != first
+    monkeypatch.setattr("cutaway.measure.intervals.AT_ONCE", 170)
+    assert bootstrap_mean(values, seed=3) == first
+
+
+def test_resamples_without_a_value_are_left_out():
+    labels, scores = np.array([0, 0, 0, 1]), np.array([0.1, 0.4, 0.2, 0.3])
+    found = bootstrap(lambda rows: auc(labels[rows], scores[rows]), 4, seed=0, resamples=200)
+    assert 0 <= found.low <= found.mean <= found.high <= 1
+    assert math.isnan(bootstrap(lambda rows: math.nan, 4, seed=0, resamples=5).low)
+
+
+def test_a_cell_of_one_repeat_takes_its_interval_from_the_test_rows():
+    right = np.array([1.0] * 8 + [0.0] * 2)
+    one = of_cell([0.8], n_train=70, n_test=10, rows=right)
+    assert one == wilson(8, 10)
+    errors = np.linspace(0, 1, 10)
+    assert of_cell([0.5], n_train=70, n_test=10, rows=errors) == bootstrap_mean(errors, seed=0)
+    assert math.isnan(of_cell([0.5], n_train=70, n_test=10).low)
+    several = of_cell([0.5, 0.6], n_train=70, n_test=10, rows=errors)
+    assert several == corrected_t([0.5, 0.6], n_train=70, n_test=10)
+
+
+@given(first=VALUES, seed=st.integers(0, 99))
+@settings(deadline=None)
+def test_a_paired_test_is_the_t_test_on_differences_when_uncorrected(first, seed):
+    a = np.array(first)
+    b = a + np.random.default_rng(seed).normal(0, 0.1, len(a))
+    found = paired_t(a, b, n_train=10, n_test=0)
+    assert found.p == pytest.approx(stats.ttest_rel(a, b).pvalue, rel=1e-6, abs=1e-12)
+    assert found.interval.mean == pytest.approx(np.mean(a - b))
+    mirrored = paired_t(b, a, n_train=10, n_test=0)
+    assert mirrored.p == pytest.approx(found.p)
+    assert mirrored.interval.low == pytest.approx(-found.interval.high)
+
+
+def test_the_p_value_and_the_interval_say_the_same():
+    rng = np.random.default_rng(0)
+    for shift in (0.0, 0.02, 0.05, 0.2):
+        a, b = rng.normal(0.7 + shift, 0.03, 10), rng.normal(0.7, 0.03, 10)
+        found = paired_t(a, b, n_train=70, n_test=20)
+        outside = found.interval.low > 0 or found.interval.high < 0
+        assert outside == (found.p < 0.05)
+
+
+@pytest.mark.parametrize(("shift", "p"), [(0.0, 1.0), (0.5, 0.0)])
+def test_cells_that_differ_by_the_same_everywhere_need_no_variance(shift, p):
+    values = np.array([0.25, 0.375, 0.5])
+    found = paired_t(values + shift, values, n_train=7, n_test=2)
+    assert found.p == p
+    assert found.interval.low == found.interval.high == shift
+
+
+def test_one_pair_has_a_difference_but_no_p_value():
+    found = paired_t([0.75], [0.5], n_train=7, n_test=2)
+    assert found.interval.mean == 0.25
+    assert math.isnan(found.p)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: paired_t([1, 2], [1], n_train=1, n_test=1), Mismatch, "2 and 1"),
+        (lambda: corrected_t([1, 2], n_train=0, n_test=1), BadSpec, "n_train must be above 0"),
+        (lambda: corrected_t([1], n_train=1, n_test=1, level=95), BadSpec, "level .*got 95"),
+        (lambda: wilson(3, 2), BadData, "3 of 2"),
+        (lambda: wilson(0, 0), BadData, "0 of 0"),
+        (lambda: bootstrap(lambda rows: 0.0, 0, seed=0), BadData, "needs rows"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
