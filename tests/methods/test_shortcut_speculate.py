@@ -7,8 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from cutaway.core.errors import BadData, BadSpec
-from cutaway.methods.shortcut.sample import positions
 from cutaway.methods.shortcut.speculate import draw, greedy, sampled
 
 
@@ -41,28 +39,3 @@ def test_a_perfect_draft_is_always_kept() -> None:
     full = torch.softmax(torch.randn(4, 9, generator=rng), -1)
     draft = torch.tensor([draw(row, rng=rng) for row in full[:3]])
     assert all(sampled(draft, full[:3], full, rng=rng).kept == 3 for _ in range(20))
-
-
-def test_positions_are_seeded_free_and_distinct() -> None:
-    free = [range(3, 9), range(0), range(1), range(5)]
-    found = positions(free, per_text=2, rng=np.random.default_rng(0))
-    again = positions(free, per_text=2, rng=np.random.default_rng(0))
-    assert found.places.tolist() == again.places.tolist()
-    assert found.rows.tolist() == [0, 0, 2, 3, 3]
-    assert found.skipped == 1
-    pairs = list(zip(found.rows, found.places, strict=True))
-    assert len(set(pairs)) == len(found) == 5
-    assert all(place in free[row] for row, place in pairs)
-
-
-def test_one_text_never_shifts_anothers_draw() -> None:
-    short = positions([range(2), range(50)], rng=np.random.default_rng(0)).places[1]
-    long = positions([range(90), range(50)], rng=np.random.default_rng(0)).places[1]
-    assert short == long
-
-
-def test_texts_without_words_are_refused() -> None:
-    with pytest.raises(BadData, match="None of the 2 texts"):
-        positions([[], []], rng=np.random.default_rng(0))
-    with pytest.raises(BadSpec, match="at least 1"):
-        positions([[1]], per_text=0, rng=np.random.default_rng(0))

@@ -8,7 +8,6 @@
     exit       stop as soon as the answer is sure, simulated for every threshold at once
     schedule   which blocks to run and which to jump
     speculate  which drafted tokens may stay
-    sample     which positions of which texts are looked at
 
 Rows are examples, so a map is applied as `hidden @ matrix`; the paper's A is the transpose.
 """
