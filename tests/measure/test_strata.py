@@ -26,7 +26,7 @@ def test_each_cell_is_its_share_rounded_and_no_row_is_lost(counts, fractions):
 def test_the_parts_keep_to_their_fractions_over_all_strata(counts):
     cells = allocate(np.array(counts), (0.7, 0.1, 0.2))
     exact = sum(counts) * np.array([0.7, 0.1, 0.2])
-    assert (np.abs(cells.sum(axis=0) - exact) <= 1.5).all()
+    assert (np.abs(cells.sum(axis=0) - exact) <= 1).all()
 
 
 def test_round_numbers_are_cut_exactly():

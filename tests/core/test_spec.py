@@ -1,0 +1,106 @@
+"""A spec is one from keywords and TOML, refuses what it doesn't know, names its result."""
+
+from typing import Literal
+
+import pytest
+from pydantic import Field, ValidationError, field_validator
+
+from cutaway.core.errors import BadSpec
+from cutaway.core.spec import HOW_NOT_WHAT, Spec, address, build, from_toml, parse_toml, plain
+
+
+class Drill(Spec):
+    """A spec with one field of each kind."""
+
+    model: str
+    """A checkpoint name."""
+    folds: int = Field(5, ge=2)
+    """How many parts."""
+    pool: Literal["last", "mean"] = "last"
+    """Which token."""
+    layers: tuple[int, ...] = (0, 1)
+    """Which layers."""
+    device: str = "auto"
+    """Where it runs."""
+
+    @field_validator("model")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        if not value:
+            raise ValueError("model must have a name, got ''.")
+        return value
+
+
+class Other(Drill):
+    """Another recipe with the same fields."""
+
+
+def test_keywords_and_toml_build_the_same_spec():
+    text = 'model = "tiny"\nfolds = 3\nlayers = [2, 4]\n'
+    spec = build(Drill, {"model": "tiny", "folds": 3, "layers": [2, 4]})
+    assert from_toml(Drill, text) == spec
+    assert build(Drill, plain(spec)) == spec
+
+
+def test_a_spec_is_frozen():
+    spec = build(Drill, {"model": "tiny"})
+    with pytest.raises(ValidationError, match="frozen"):
+        spec.folds = 9
+
+
+@pytest.mark.parametrize("name", Drill.model_fields)
+def test_the_docstring_under_a_field_is_its_help(name):
+    assert Drill.model_fields[name].description.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"model": "m", "fold": 3}, "Drill has no field 'fold'. Did you mean 'folds'?"),
+        ({"model": "m", "zzz": 3}, "Known: model, folds, pool, layers, device."),
+        ({}, "model is needed and was not given."),
+        ({"model": "m", "folds": 1}, "greater than or equal to 2, got 1."),
+        ({"model": "m", "folds": "many"}, "folds: .*got 'many'."),
+        ({"model": "m", "pool": "maen"}, "'last' or 'mean', got 'maen'."),
+        ({"model": "m", "layers": [0, "x"]}, r"layers\.1: .*got 'x'"),
+        ({"model": ""}, "^model must have a name, got ''.$"),
+        ({"folds": 0}, "model is needed.*got 0"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_field_value_and_bound(values, words):
+    with pytest.raises(BadSpec, match=words):
+        build(Drill, values)
+
+
+def test_broken_toml_is_refused_with_its_line():
+    with pytest.raises(BadSpec, match=r"not valid TOML: .*line 2"):
+        from_toml(Drill, 'model = "m"\nfolds = = 3')
+
+
+def test_toml_is_read_into_plain_values():
+    assert parse_toml("[probe]\nlayers = [1, 2]") == {"probe": {"layers": [1, 2]}}
+
+
+def where(cls=Drill, weights="w", **changes):
+    return address(build(cls, {"model": "tiny", **changes}), weights=weights)
+
+
+def test_an_address_is_pinned_and_a_default_is_as_good_as_its_value():
+    # Another rule for addresses would hide every run there is.
+    assert where() == "afb881d74a93d754"
+    assert where(folds=5) == where()
+
+
+@pytest.mark.parametrize("change", [{"folds": 3}, {"pool": "mean"}, {"layers": (1, 0)}])
+def test_what_decides_the_number_changes_the_address(change):
+    assert where(**change) != where()
+
+
+def test_the_kind_of_spec_and_the_weights_decide_too():
+    assert where(Other) != where()
+    assert where(weights="other") != where()
+
+
+def test_how_the_run_goes_does_not_change_the_address():
+    assert "device" in HOW_NOT_WHAT
+    assert where(device="cuda") == where()
