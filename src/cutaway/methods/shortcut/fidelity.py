@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -33,8 +34,8 @@ class Fidelity:
 
     def add(
         self,
-        batch: Mapping[Site, Float[Tensor, "m _"]],
-        maps: Mapping[str, Mapping[Pair, Shortcut]],
+        batch: Mapping[Any, Float[Tensor, "m _"]],
+        maps: Mapping[str, Mapping[Any, Shortcut]],
     ) -> None:
         """Take a batch of all layers; `maps` holds shortcuts by kind (`mat`, `id`) and pair."""
         self.rows += len(next(iter(batch.values())))

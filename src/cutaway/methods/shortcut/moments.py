@@ -9,6 +9,7 @@ the others, and rounding errors of the chunks average out instead of piling up.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -113,7 +114,7 @@ class Gatherer:
         """Begin from `start` when the pass goes on after an interruption."""
         self._total = self.start
 
-    def add(self, batch: Mapping[Site, Float[Tensor, "m _"]]) -> None:
+    def add(self, batch: Mapping[Any, Float[Tensor, "m _"]]) -> None:
         """Take a batch: the same rows, in the same order, at every site."""
         rows = _same_length(batch, self._sites())
         if not self._buffer:

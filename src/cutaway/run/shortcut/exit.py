@@ -1,0 +1,145 @@
+"""`cutaway shortcut exit`: what an early exit saves and costs, for every threshold at once."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from cutaway.core.lookup import lookup
+from cutaway.methods.shortcut.exit import (
+    CONFIDENCES,
+    FINE,
+    Calibrated,
+    Point,
+    Track,
+    calibrate,
+    curve,
+    fixed_curve,
+)
+from cutaway.run.estimate import Estimate
+from cutaway.run.record import measured
+from cutaway.run.result import Result
+from cutaway.run.screen import Screen
+from cutaway.run.shortcut.eval import estimate as estimate_eval
+from cutaway.run.shortcut.eval import fresh_rows
+from cutaway.run.shortcut.finish import done_before, finish, name_of
+from cutaway.run.shortcut.maps import load_maps
+from cutaway.run.shortcut.readings import Readings, readings
+from cutaway.run.shortcut.rows import Row, Where
+from cutaway.run.shortcut.sample import Rows, Sample, open_for, take_sample
+from cutaway.run.specs.shortcut import ExitSpec
+
+Curves = dict[tuple[str, str], list[Point]]
+
+
+def run(spec: ExitSpec, *, screen: Screen | None = None) -> Result:
+    """Mean layers against agreement for every lambda, confidence and kind of map."""
+    screen, lm = screen or Screen(quiet=True), open_for(spec)
+    maps = load_maps(spec.shortcut, lm)
+    kinds = maps.chosen(spec.kinds)
+    for name in spec.confidence:
+        lookup(CONFIDENCES, name, kind="confidence")
+    with measured() as meter:
+        sample = take_sample(lm, spec, screen)
+        name = name_of(spec, lm, sample, maps=maps.digest)
+        done = done_before(spec, name)
+        if done is not None:
+            return done
+        rows = fresh_rows(sample, spec, maps)
+        found = readings(sample, rows, maps, kinds, screen)
+        tracks = all_tracks(sample, rows, found, kinds, spec.confidence)
+        curves = {key: curve(track, FINE) for key, track in tracks.items()}
+        fixed = {kind: fixed_curve(tracks[kind, spec.confidence[0]]) for kind in kinds}
+        chosen = [] if spec.agreement is None else calibrations(tracks, spec)
+    where = Where(lm.name, sample.texts.name)
+    return finish(
+        "exit", spec, name, sample, meter, summary=summarise(curves, chosen, lm.layers),
+        baselines={"fixed": {kind: [p.agreement.mean for p in ps] for kind, ps in fixed.items()}},
+        rows=[*lambda_rows(where, curves), *fixed_rows(where, fixed)],
+    )  # fmt: skip
+
+
+def all_tracks(
+    sample: Sample, rows: Rows, found: Readings, kinds: Sequence[str], confidences: Sequence[str]
+) -> dict[tuple[str, str], Track]:
+    """By kind and confidence: how sure each layer 1..L is, and whether it is right."""
+    lm, tracks = sample.lm, {}
+    own = found[kinds[0], lm.layers].guess
+    for kind in kinds:
+        layers = [found[kind, layer] for layer in range(1, lm.layers + 1)]
+        right = np.stack([(reading.guess == own).numpy() for reading in layers])
+        for name in confidences:
+            sure = np.stack([CONFIDENCES[name](reading, lm.vocab) for reading in layers])
+            tracks[kind, name] = Track(sure, right, sample.places(rows), sample.mean_length)
+    return tracks
+
+
+def calibrations(
+    tracks: dict[tuple[str, str], Track], spec: ExitSpec
+) -> list[tuple[str, str, Calibrated]]:
+    """The loosest safe lambda of each kind and confidence, the one that saves most first."""
+    assert spec.agreement is not None, "only called when a calibration is wanted"
+    found = [
+        (kind, name, calibrate(track, spec.agreement, risk=spec.risk))
+        for (kind, name), track in tracks.items()
+    ]
+    return sorted(found, key=lambda one: one[2].layers)
+
+
+def lambda_rows(where: Where, curves: Curves) -> list[Row]:
+    """Two rows per lambda: mean layers and precision@1."""
+    return [
+        where.row(kind, metric, value, confidence=name, **{"lambda": point.setting})
+        for (kind, name), points in curves.items()
+        for point in points
+        for metric, value in (("layers", point.layers), ("precision@1", point.agreement))
+    ]
+
+
+def fixed_rows(where: Where, fixed: dict[str, list[Point]]) -> list[Row]:
+    """Precision@1 when every token exits at the same layer."""
+    return [
+        where.row(
+            kind, "precision@1", point.agreement, layer=int(point.setting), confidence="fixed"
+        )
+        for kind, points in fixed.items()
+        for point in points
+    ]
+
+
+def saved_at(points: list[Point], layers: int, wished: float = 0.95) -> float:
+    """The largest share of layers saved by a lambda that keeps the wished agreement."""
+    kept = [p.layers.mean for p in points if p.agreement.mean >= wished]
+    return 1 - min(kept, default=float(layers)) / layers
+
+
+def summarise(
+    curves: Curves, chosen: list[tuple[str, str, Calibrated]], layers: int
+) -> dict[str, Any]:
+    """What is saved at 95 % agreement, and the calibrated thresholds if asked for."""
+    saved = {f"{kind}/{name}": saved_at(points, layers) for (kind, name), points in curves.items()}
+    best = max(saved, key=lambda key: saved[key])
+    said = [
+        f"At 95 % agreement an early exit skips {saved[best]:.1%} of the {layers} layers at best "
+        f"({best})."
+    ]
+    for kind, name, one in chosen[:1]:
+        said.append(
+            f"Calibrated on {one.tokens} held-out tokens: with {kind}/{name} and lambda "
+            f"{one.setting:g}, agreement is at least {one.wished:.0%} with {1 - one.risk:.0%} "
+            f"confidence; {one.saved:.1%} of the layers are skipped."
+        )
+    return {
+        "layers": layers,
+        "saved_at_95": saved,
+        "calibrated": [
+            {"kind": k, "confidence": n, **asdict(c), "saved": c.saved} for k, n, c in chosen
+        ],
+        "verdict": said,
+    }
+
+
+def estimate(spec: ExitSpec, *, screen: Screen | None = None) -> list[Estimate]:
+    """What the pass will cost, before it starts."""
+    return estimate_eval(spec, screen=screen)

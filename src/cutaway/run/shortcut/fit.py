@@ -1,0 +1,216 @@
+"""`cutaway shortcut fit`: one pass over the texts, all maps of a model."""
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from cutaway.methods.shortcut.fidelity import Fidelity
+from cutaway.methods.shortcut.fit import IDENTITY, Shortcut
+from cutaway.methods.shortcut.fit import fit as solve
+from cutaway.methods.shortcut.moments import Gatherer, Moments, layer_pairs, moments_bytes
+from cutaway.methods.shortcut.tune import tune
+from cutaway.models.lm import LM
+from cutaway.run.estimate import Estimate
+from cutaway.run.estimate import estimate as estimate_pass
+from cutaway.run.record import measured
+from cutaway.run.result import Result
+from cutaway.run.screen import Screen
+from cutaway.run.shortcut.finish import done_before, finish, name_of
+from cutaway.run.shortcut.maps import model_facts, save_maps
+from cutaway.run.shortcut.parts import fit_parts
+from cutaway.run.shortcut.rows import Where, r2_rows
+from cutaway.run.shortcut.sample import Sample, ask_for, open_for, read_texts, take_sample
+from cutaway.run.specs.shortcut import FitSpec
+
+Fitted = dict[tuple[str, int, int], Shortcut]
+FILE = "shortcut.safetensors"
+
+
+def run(spec: FitSpec, *, screen: Screen | None = None) -> Result:
+    """The fitted maps on disk, and how well each explains its target on held-out text."""
+    screen, lm = screen or Screen(quiet=True), open_for(spec)
+    with measured() as meter:
+        sample = take_sample(lm, spec, screen)
+        name = name_of(spec, lm, sample)
+        done = done_before(spec, name)
+        if done is not None and file_of(done, spec).exists():
+            return done
+        tell_memory(lm, spec, screen)
+        fitted = fit_all(sample, spec, screen)
+        parts = fit_parts(lm, sample.seen, sample.train.tolist(), screen) if spec.parts else {}
+        r2 = held_out_r2(sample, fitted, screen)
+    notes = sorted({jump.note for jump in fitted.values() if jump.note})
+    for note in notes:
+        screen.say(note)
+    with TemporaryDirectory() as folder:
+        path = Path(spec.out) if spec.out else Path(folder) / FILE
+        save_maps(path, fitted, parts, describe(sample, spec, r2, notes))
+        kept = {} if spec.out else {p.name: p for p in (path, path.with_suffix(".json"))}
+        return finish(
+            "fit",
+            spec,
+            name,
+            sample,
+            meter,
+            summary=summarise(sample, spec, r2, notes),
+            baselines={"id": {"r2_to_final": to_final(r2, "id", lm.layers)}},
+            rows=r2_rows(Where(lm.name, sample.texts.name), r2),
+            files=kept,
+        )
+
+
+def file_of(result: Result, spec: FitSpec) -> Path:
+    """Where a run's maps are."""
+    return Path(spec.out) if spec.out else result.path / FILE
+
+
+def fit_all(sample: Sample, spec: FitSpec, screen: Screen) -> Fitted:
+    """Every map the spec asks for, source by source, products dropped once used."""
+    last = sample.lm.layers
+    fitted: Fitted = {}
+    moments = gather(sample, spec, screen)
+    with screen.progress("fitting", last) as advance:
+        for source in range(last):
+            targets = [int(target) for start, target in moments.pairs if start == source]
+            found = solve(moments, source, targets)
+            fitted |= {("mat", source, target): found[target] for target in targets}
+            for kind, options in rivals(spec).items():
+                fitted[kind, source, last] = solve(moments, source, [last], **options)[last]
+            for target in [source, *targets]:
+                del moments.grams[source, target]
+            advance()
+    return fitted | (tuned_maps(sample, spec, fitted, screen) if spec.tuned else {})
+
+
+def rivals(spec: FitSpec) -> dict[str, dict[str, Any]]:
+    """Options of the other least-squares maps that were asked for; all of them to the end."""
+    asked = {
+        "affine": {"intercept": True} if spec.intercept else None,
+        "ridge": {"ridge": spec.ridge} if spec.ridge is not None else None,
+        "lowrank": {"rank": spec.rank} if spec.rank is not None else None,
+    }
+    return {kind: options for kind, options in asked.items() if options is not None}
+
+
+def gather(sample: Sample, spec: FitSpec, screen: Screen) -> Moments:
+    """The cross-products of the training part."""
+    layers = range(sample.lm.layers + 1)
+    gatherer = Gatherer(
+        layer_pairs(sample.lm.layers, to_final=spec.layers == "to-final"),
+        cross=torch.float64 if spec.precise else torch.float32,
+    )
+    with screen.progress("adding up", len(sample.train)) as advance:
+        for part, states in sample.states(sample.train, layers):
+            gatherer.add(states)
+            advance(len(part))
+    return gatherer.moments()
+
+
+def tuned_maps(sample: Sample, spec: FitSpec, fitted: Fitted, screen: Screen) -> Fitted:
+    """Maps trained on the final distribution, from the least-squares ones on."""
+    lm, head = sample.lm, head_of(sample.lm)
+    last = lm.layers
+    final = torch.cat([states[last] for _, states in sample.states(sample.train, [last])])
+    tuned: Fitted = {}
+    with screen.progress("training", last) as advance:
+        for source in range(last):
+            hidden = torch.cat([s[source] for _, s in sample.states(sample.train, [source])])
+            rng = torch.Generator().manual_seed(spec.seed + source)
+            start = fitted["mat", source, last]
+            tuned["tuned", source, last] = tune(
+                start, hidden, final, head, rng=rng, steps=spec.tuned
+            )
+            advance()
+    return tuned
+
+
+def head_of(lm: LM) -> Callable[[torch.Tensor], torch.Tensor]:
+    """From states of the last layer to logits."""
+    lm.need_head()
+    dtype = getattr(torch, lm.dtype)
+    return lambda hidden: lm.unembed(lm.final_norm(hidden.to(lm.device, dtype))).float().cpu()
+
+
+def held_out_r2(sample: Sample, fitted: Fitted, screen: Screen) -> dict[Any, float]:
+    """r2 of every map, and of the identity on the same pairs, on the held-out part."""
+    fidelity = Fidelity()
+    maps: dict[str, dict[tuple[int, int], Shortcut]] = {}
+    for (kind, source, target), jump in fitted.items():
+        maps.setdefault(kind, {})[source, target] = jump
+    maps["id"] = dict.fromkeys(maps["mat"], IDENTITY)
+    with screen.progress("measuring", len(sample.held)) as advance:
+        for part, states in sample.states(sample.held, range(sample.lm.layers + 1)):
+            fidelity.add(states, maps)
+            advance(len(part))
+    return fidelity.all()
+
+
+def to_final(r2: dict[Any, float], kind: str, last: int) -> list[float]:
+    """r2 to the last layer from each layer, in order."""
+    return [r2[kind, (source, last)] for source in range(last)]
+
+
+def describe(
+    sample: Sample, spec: FitSpec, r2: dict[Any, float], notes: list[str]
+) -> dict[str, Any]:
+    """What the artefact says about itself."""
+    lm = sample.lm
+    return {
+        "model": model_facts(lm) | {"tokenizer_digest": lm.tokenizer_digest, "dtype": lm.dtype},
+        "text": {
+            "name": sample.texts.name,
+            "digest": sample.texts.digest,
+            "fitted_rows": len(sample.train),
+            "held_out_rows": len(sample.held),
+        },
+        "sample": {
+            name: getattr(spec, name)
+            for name in ("positions_per_text", "held_out", "limit", "max_tokens", "seed")
+        },
+        "pairs": spec.layers,
+        "parts": spec.parts,
+        "r2_to_final": {
+            kind: to_final(r2, kind, lm.layers) for kind in dict.fromkeys(k for k, _ in r2)
+        },
+        "notes": notes,
+    }
+
+
+def summarise(
+    sample: Sample, spec: FitSpec, r2: dict[Any, float], notes: list[str]
+) -> dict[str, Any]:
+    """The findings of a fit."""
+    last = sample.lm.layers
+    half = last // 2
+    mat, base = r2["mat", (half, last)], r2["id", (half, last)]
+    return {
+        "kinds": list(dict.fromkeys(kind for kind, _ in r2)),
+        "pairs": sum(kind == "mat" for kind, _ in r2),
+        "fitted_rows": len(sample.train),
+        "held_out_rows": len(sample.held),
+        "skipped": sample.skipped,
+        "out": spec.out or FILE,
+        "r2_to_final": to_final(r2, "mat", last),
+        "notes": notes,
+        "verdict": [
+            f"From layer {half} of {last} one matrix explains {mat:.0%} of the last layer's "
+            f"variance on held-out text; the identity explains {base:.0%}."
+        ],
+    }
+
+
+def tell_memory(lm: LM, spec: FitSpec, screen: Screen) -> None:
+    """Say what the fit will hold before it starts."""
+    pairs = layer_pairs(lm.layers, to_final=spec.layers == "to-final")
+    size = moments_bytes(pairs, lm.width) / 2**20
+    screen.say(f"{len(pairs)} maps: about {size:,.0f} MB of memory besides the model.")
+
+
+def estimate(spec: FitSpec, *, screen: Screen | None = None) -> list[Estimate]:
+    """What the pass will cost, before it starts."""
+    lm = open_for(spec)
+    texts, _ = read_texts(lm, spec)
+    return [estimate_pass(lm, texts, ask_for(lm, spec))]

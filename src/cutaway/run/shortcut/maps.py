@@ -1,0 +1,151 @@
+"""The file of a fitted shortcut: matrices by name, and for which model they hold.
+
+mat/3/12            matrix from layer 3 to layer 12 (rows are examples: hidden @ matrix)
+lowrank/3/12/right  second factor of a low-rank map
+affine/3/12/bias    what is added
+part/5.attn         map of one part of block 5
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutaway.core.errors import BadData, BadSpec, Mismatch
+from cutaway.core.lookup import lookup
+from cutaway.methods.shortcut.fit import IDENTITY, Shortcut
+from cutaway.models.lm import LM
+from cutaway.store.artefacts import Artefact, load_artefact, save_artefact
+from cutaway.store.files import sha256_file
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+KINDS = ("id", "mat", "affine", "ridge", "lowrank", "tuned")
+"""From the baseline to the strongest; `id` needs no file."""
+
+Fitted = Mapping[tuple[str, int, int], Shortcut]
+
+
+@dataclass(frozen=True)
+class Maps:
+    """The shortcuts in a file, read one at a time; `id` is always there."""
+
+    artefact: Artefact
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """Model, text, sampling, kinds and r2, as written by the fit."""
+        return self.artefact.meta
+
+    @cached_property
+    def digest(self) -> str:
+        """The identity of the matrices."""
+        return sha256_file(self.artefact.path)
+
+    @property
+    def layers(self) -> int:
+        """The number of the last layer."""
+        return int(self.meta["model"]["layers"])
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of maps in the file, `id` first."""
+        return tuple(kind for kind in KINDS if kind == "id" or kind in self.meta["kinds"])
+
+    def jump(self, source: int, target: int, kind: str = "mat") -> Shortcut:
+        """The shortcut from one layer to another."""
+        self._check(source, target)
+        lookup(dict.fromkeys(self.kinds), kind, kind="map kind in this file")
+        if kind == "id" or source == target:
+            return IDENTITY
+        name = f"{kind}/{source}/{target}"
+        if name not in self.artefact.names:
+            raise BadSpec(
+                f"{self.artefact.path.name!r} has no {kind} map from layer {source} to {target}: "
+                "it was fitted with --layers to-final, or this kind only ends in the last layer."
+            )
+        right, bias = self._optional(f"{name}/right"), self._optional(f"{name}/bias")
+        factors = (self.artefact.tensor(name), *([] if right is None else [right]))
+        return Shortcut(factors, bias)
+
+    def part(self, block: int, part: str) -> Shortcut | None:
+        """The map of one part of a block; None when parts were not fitted."""
+        found = self._optional(f"part/{block}.{part}")
+        return None if found is None else Shortcut((found,))
+
+    def chosen(self, kinds: Iterable[str]) -> tuple[str, ...]:
+        """The wanted kinds; all of the file for `all`, UnknownName for one it lacks."""
+        wanted = tuple(kinds)
+        if wanted == ("all",):
+            return self.kinds
+        known = dict.fromkeys(self.kinds)
+        for kind in wanted:
+            lookup(known, kind, kind="map kind in this file")
+        return wanted
+
+    def need_model(self, lm: LM) -> None:
+        """Mismatch unless the maps were fitted on these very weights."""
+        mine = self.meta["model"]
+        if mine["digest"] != lm.digest:
+            raise Mismatch(
+                f"{str(self.artefact.path)!r} was fitted on {mine['name']!r} (weights "
+                f"{mine['digest'][:12]}), not on {lm.name!r} (weights {lm.digest[:12]}): "
+                "another model, revision or adapter. Fit it for this one: "
+                f"cutaway shortcut fit --model {lm.name}"
+            )
+
+    def _check(self, source: int, target: int) -> None:
+        if not 0 <= source <= target <= self.layers:
+            raise BadSpec(
+                f"A shortcut goes forward within layers 0..{self.layers}, got {source} to {target}."
+            )
+
+    def _optional(self, name: str) -> "Tensor | None":
+        return self.artefact.tensor(name) if name in self.artefact.names else None
+
+
+def load_maps(path: Path | str, lm: LM | None = None) -> Maps:
+    """The maps in a file; with a model, only if they are its own."""
+    artefact = load_artefact(Path(path))
+    if artefact.meta.get("method") != "shortcut":
+        raise BadData(
+            f"{str(path)!r} is no shortcut: its method is {artefact.meta.get('method')!r}."
+        )
+    maps = Maps(artefact)
+    if lm is not None:
+        maps.need_model(lm)
+    return maps
+
+
+def save_maps(
+    path: Path, fitted: Fitted, parts: Mapping[str, Shortcut], meta: Mapping[str, Any]
+) -> Path:
+    """Write the maps; the JSON beside them is written last."""
+    tensors: dict[str, Tensor] = {}
+    for (kind, source, target), jump in fitted.items():
+        tensors |= _named(f"{kind}/{source}/{target}", jump)
+    for name, jump in parts.items():
+        tensors |= _named(f"part/{name}", jump)
+    kinds = [kind for kind in KINDS if any(key[0] == kind for key in fitted)]
+    return save_artefact(path, tensors, {**meta, "method": "shortcut", "kinds": kinds})
+
+
+def model_facts(lm: LM) -> dict[str, Any]:
+    """What identifies the model in results and artefacts."""
+    return {
+        "name": lm.name,
+        "family": lm.family,
+        "layers": lm.layers,
+        "width": lm.width,
+        "parameters": lm.parameters,
+        "digest": lm.digest,
+    }
+
+
+def _named(name: str, jump: Shortcut) -> dict[str, "Tensor"]:
+    named = {name: jump.factors[0].contiguous()}
+    if len(jump.factors) > 1:
+        named[f"{name}/right"] = jump.factors[1].contiguous()
+    return named if jump.bias is None else named | {f"{name}/bias": jump.bias.contiguous()}

@@ -1,0 +1,85 @@
+"""The tidy table of a shortcut run: one row per measured cell."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from cutaway.measure.intervals import Interval, corrected_t, wilson
+from cutaway.methods.shortcut.lens import DEPTHS, Reading
+
+SCHEMA = {
+    "model": pl.String,
+    "text": pl.String,
+    "kind": pl.String,
+    "source": pl.Int64,
+    "target": pl.Int64,
+    "layer": pl.Int64,
+    "lambda": pl.Float64,
+    "confidence": pl.String,
+    "metric": pl.String,
+    "value": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+}
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Where:
+    """The coordinates that all rows of a run share."""
+
+    model: str
+    text: str
+
+    def row(self, kind: str, metric: str, value: float | Interval, **place: Any) -> Row:
+        """One cell; a bare number has no interval."""
+        cell = {"model": self.model, "text": self.text, "kind": kind, "metric": metric, **place}
+        if isinstance(value, Interval):
+            return cell | {"value": value.mean, "low": value.low, "high": value.high}
+        return cell | {"value": value}
+
+
+def frame(rows: Iterable[Row]) -> pl.DataFrame:
+    """The rows as a table with every column of the schema; NaN becomes null."""
+    full = [{name: row.get(name) for name in SCHEMA} for row in rows]
+    return pl.DataFrame(full, schema=SCHEMA).with_columns(
+        pl.col("value", "low", "high").fill_nan(None)
+    )
+
+
+def r2_rows(where: Where, r2: Mapping[tuple[str, tuple[Any, Any]], float]) -> list[Row]:
+    """One row per kind and pair of layers."""
+    return [
+        where.row(kind, "r2", value, source=source, target=target, layer=source)
+        for (kind, (source, target)), value in r2.items()
+    ]
+
+
+def reading_rows(where: Where, kind: str, layer: int, last: int, reading: Reading) -> list[Row]:
+    """Precision@k, surprisal, KL, entropy and perplexity of one layer read through one map."""
+    place = {"source": layer, "target": last, "layer": layer}
+    hits = {f"precision@{k}": reading.hit(k) for k in DEPTHS}
+    rows = [
+        where.row(kind, name, wilson(float(hit.sum()), len(hit)), **place)
+        for name, hit in hits.items()
+    ]
+    for name in ("surprisal", "kl", "entropy"):
+        values = getattr(reading, name).double().numpy()
+        rows.append(where.row(kind, name, _mean(values), **place))
+    return [*rows, where.row(kind, "perplexity", perplexity(reading), **place)]
+
+
+def perplexity(reading: Reading) -> Interval:
+    """exp of the mean loss where a next token is known; the interval is that of the loss."""
+    loss = _mean(reading.loss.double().numpy())
+    mean, low, high = np.exp([loss.mean, loss.low, loss.high]).tolist()
+    return Interval(mean, low, high, loss.level, loss.n)
+
+
+def _mean(values: Any) -> Interval:
+    """The plain t interval of a mean over independent examples: nothing overlaps."""
+    return corrected_t(values, n_train=1, n_test=0)

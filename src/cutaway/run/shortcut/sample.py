@@ -1,0 +1,132 @@
+"""Texts become examples: seeded token positions, and the states of all layers there."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cutaway.core.errors import BadData
+from cutaway.core.textset import TextSet
+from cutaway.data.load import load
+from cutaway.models.lm import LM
+from cutaway.models.load import open_model
+from cutaway.models.tokens import tokenize
+from cutaway.run.ask import Ask
+from cutaway.run.extract import Features, extract
+from cutaway.run.feed import Fed, feed
+from cutaway.run.screen import Screen
+from cutaway.run.specs.shortcut import Sampled, ShortcutSpec
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Examples of a text set: where they stand, what comes next, and their states on disk."""
+
+    lm: LM
+    texts: TextSet
+    features: Features
+    fed: Fed
+    """Rows of tokens as they are (nothing masked) with the marked positions."""
+    seen: Fed
+    """Rows of tokens as the model sees them: masked at the marks in masked models."""
+    train: Rows
+    held: Rows
+    skipped: int
+    """Texts left out because they have less than two tokens."""
+
+    def states(
+        self, rows: Rows, layers: Sequence[int], *, at_once: int = 1024
+    ) -> Iterator[tuple[Rows, dict[int, Tensor]]]:
+        """(texts, {layer: (examples, d)}) chunk by chunk; never all texts at once."""
+        for start in range(0, len(rows), at_once):
+            part = rows[start : start + at_once]
+            shelf = self.features.shelf
+            yield part, {i: shelf.read_ragged(f"{i}/marks", part)[0] for i in layers}
+
+    def places(self, rows: Rows) -> Rows:
+        """The token position of every example of these texts, 0-based."""
+        return np.concatenate([self.fed.marks[i] for i in rows]).astype(np.int64)
+
+    def answers(self, rows: Rows) -> Tensor:
+        """The token each example should say: the next one, or the masked one; -1 at the end."""
+        step = 1 if self.lm.kind == "causal" else 0
+        found = [
+            self.fed.rows[i][place + step] if place + step < len(self.fed.rows[i]) else -1
+            for i in rows
+            for place in self.fed.marks[i]
+        ]
+        return torch.tensor(found, dtype=torch.long)
+
+    @property
+    def mean_length(self) -> float:
+        """Mean tokens per text."""
+        return float(np.mean(self.fed.lengths))
+
+
+def open_for(spec: ShortcutSpec) -> LM:
+    """The model that a spec names."""
+    return open_model(
+        spec.model,
+        revision=spec.revision,
+        dtype=spec.dtype,
+        device=spec.device,
+        offline=spec.offline,
+    )
+
+
+def read_texts(lm: LM, spec: Sampled) -> tuple[TextSet, int]:
+    """The texts with at least two tokens of their own, and how many had fewer."""
+    found = load(
+        spec.text,
+        text_column=spec.text_column,
+        limit=spec.limit,
+        seed=spec.seed,
+        offline=spec.offline,
+    )
+    plain = TextSet(found.name, found.texts, notes=found.notes)
+    special = set(lm.tokenizer.all_special_ids)
+    rows = tokenize(lm, plain.texts, limit=spec.max_tokens).rows
+    enough = [i for i, row in enumerate(rows) if sum(token not in special for token in row) >= 2]
+    if len(enough) < 2:
+        raise BadData(
+            f"{found.name!r} has {len(enough)} texts of two tokens or more, at least 2 are needed: "
+            "a shortcut needs words to stand on. Give more or longer texts."
+        )
+    return plain.take(enough), len(plain) - len(enough)
+
+
+def ask_for(lm: LM, spec: Sampled) -> Ask:
+    """All layers at seeded positions: the prefix up to there, or [MASK] put there."""
+    return Ask(
+        layers=tuple(range(lm.layers + 1)),
+        pools=("marks",),
+        max_tokens=spec.max_tokens,
+        feed="cut" if lm.kind == "causal" else "mask",
+        positions=spec.positions_per_text,
+        seed=spec.seed,
+    )
+
+
+def take_sample(lm: LM, spec: Sampled, screen: Screen) -> Sample:
+    """The spec's examples; their states come from the cache, or from one pass of the model."""
+    texts, skipped = read_texts(lm, spec)
+    if skipped:
+        screen.say(f"{skipped} texts have less than two tokens and are left out.")
+    ask = ask_for(lm, spec)
+    features = extract(lm, texts, ask, screen=screen)
+    seen = feed(lm, texts, ask)
+    fed = seen if ask.feed == "cut" else feed(lm, texts, replace(ask, feed="cut"))
+    held, train = split(len(texts), spec.held_out, spec.seed)
+    return Sample(lm, texts, features, fed, seen, train, held, skipped)
+
+
+def split(texts: int, share: float, seed: int) -> tuple[Rows, Rows]:
+    """Row numbers (held out, to fit on): seeded, at least one each, in order."""
+    order = np.random.default_rng([seed, texts]).permutation(texts)
+    cut = min(max(round(share * texts), 1), texts - 1)
+    return np.sort(order[:cut]), np.sort(order[cut:])
