@@ -1,0 +1,156 @@
+"""Tidy probe rows become cells: one line per point of the grid, its repeats folded into a mean."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from cutaway.core.errors import Missing
+from cutaway.report.formats import layer_order
+from cutaway.report.records import Drawable
+
+COORDINATES = ("model", "data", "kind", "layers", "pool", "classifier")
+# The columns a series can differ in, most telling first.
+FACETS = ("data", "model", "pool", "classifier")
+DEFAULTS: Mapping[Any, pl.DataType] = {
+    **{name: pl.String() for name in (*COORDINATES, "metric", "status", "reason")},
+    **{name: pl.Int64() for name in ("repeat", "n_train", "n_val", "n_test")},
+    **{name: pl.Float64() for name in ("value", "low", "high")},
+}
+# Which metric to speak of when the run doesn't say: the first that was measured.
+METRIC_ORDER = ("accuracy", "f1_macro", "f1", "auc", "r2", "spearman", "pearson", "mcc", "ap")
+LOWER_IS_BETTER = frozenset({"mse", "rmse", "log_rmse", "mae", "ece", "mdl_bits", "loss", "brier"})
+METRIC_WORDS = {
+    "accuracy": "accuracy",
+    "f1": "F1",
+    "f1_macro": "F1 (macro)",
+    "f1_micro": "F1 (micro)",
+    "mcc": "Matthews correlation",
+    "auc": "ROC AUC",
+    "ap": "average precision",
+    "r2": "R²",
+    "mse": "mean squared error",
+    "spearman": "Spearman correlation",
+    "pearson": "Pearson correlation",
+    "ece": "calibration error (ECE)",
+    "mdl_bits": "code length (bits)",
+    "exact_match": "exact match",
+}
+
+
+def metric_words(metric: str) -> str:
+    """A metric's name inside a sentence."""
+    return METRIC_WORDS.get(metric, metric.replace("_", " "))
+
+
+def metric_title(metric: str) -> str:
+    """A metric's name on an axis or at the start of a title."""
+    words = metric_words(metric)
+    return words[:1].upper() + words[1:]
+
+
+def complete(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with every column the report asks for; logs from elsewhere lack some."""
+    missing = [pl.lit(None, dtype=t).alias(n) for n, t in DEFAULTS.items() if n not in rows.columns]
+    filled = rows.with_columns(missing).cast(DEFAULTS, strict=False)
+    return filled.with_columns(
+        pl.col("kind").fill_null("probe"),
+        pl.col("reason").replace("", None),
+        pl.col("status").fill_null("done"),
+        pl.col("model", "data", "layers", "pool", "classifier").fill_null("-"),
+    )
+
+
+def metrics(rows: pl.DataFrame) -> list[str]:
+    """The metrics that were measured, best known first."""
+    found = rows["metric"].drop_nulls().unique().to_list() if "metric" in rows.columns else []
+    known = [m for m in METRIC_ORDER if m in found]
+    return known + sorted(m for m in found if m not in known)
+
+
+def main_metric(rows: pl.DataFrame, record: Drawable) -> str:
+    """The metric the figures speak of: the run's own choice, else the best known one."""
+    found = metrics(rows)
+    if not found:
+        raise Missing("No measured rows in this run. Repeat its command to measure them.")
+    said = (record.summary or {}).get("metric")
+    return str(said) if said in found else found[0]
+
+
+def cells(rows: pl.DataFrame, metric: str | None = None) -> pl.DataFrame:
+    """One line per cell and training size: mean over repeats, interval, repeats, failures."""
+    full = with_size(complete(rows))
+    if metric is not None:
+        full = full.filter(pl.col("metric") == metric)
+    done = pl.col("status") == "done"
+    folded = full.group_by([*COORDINATES, "size", "metric"], maintain_order=True).agg(
+        pl.col("value").filter(done & pl.col("value").is_finite()).mean().alias("mean"),
+        pl.col("low").drop_nulls().first().alias("low"),
+        pl.col("high").drop_nulls().first().alias("high"),
+        pl.col("n_train").max(),
+        pl.col("n_test").max(),
+        done.sum().alias("repeats"),
+        (~done).sum().alias("failed"),
+        pl.col("reason").drop_nulls().first().alias("reason"),
+    )
+    return _in_order(folded)
+
+
+def with_size(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with `size`: training sizes that differ only by rounding (folds) are one size."""
+    sizes = sorted(rows["n_train"].drop_nulls().unique().to_list())
+    start, merged = 0, {}
+    for size in sizes:
+        start = size if size > start * 1.03 + 1 else start
+        merged[size] = start
+    return rows.with_columns(
+        pl.col("n_train").replace_strict(merged, default=None, return_dtype=pl.Int64).alias("size")
+    )
+
+
+def full_size(table: pl.DataFrame) -> pl.DataFrame:
+    """Only the cells fitted on the most rows, per model and data: what stands beside a curve."""
+    largest = pl.col("size").max().over("model", "data", "kind", "classifier")
+    return table.filter(pl.col("size").is_null() | (pl.col("size") == largest))
+
+
+def probes(table: pl.DataFrame) -> pl.DataFrame:
+    """The cells that are scores of a probe, failures left out."""
+    return table.filter((pl.col("kind") == "probe") & pl.col("mean").is_not_null())
+
+
+def best(table: pl.DataFrame, metric: str) -> dict[str, Any] | None:
+    """The best probe cell; for errors and code lengths that is the lowest."""
+    found = probes(table).sort("mean", descending=metric not in LOWER_IS_BETTER)
+    return found.row(0, named=True) if found.height else None
+
+
+def best_per(table: pl.DataFrame, by: Sequence[str], metric: str) -> pl.DataFrame:
+    """The best probe cell of each group, in the groups' order of appearance."""
+    ranked = probes(table).with_row_index("_place")
+    ranked = ranked.sort("mean", descending=metric not in LOWER_IS_BETTER, maintain_order=True)
+    return ranked.unique(list(by), keep="first", maintain_order=True).sort("_place").drop("_place")
+
+
+def varying(table: pl.DataFrame, columns: Sequence[str] = FACETS) -> list[str]:
+    """Those columns in which the probe cells differ."""
+    found = probes(table)
+    return [c for c in columns if c in found.columns and found[c].n_unique() > 1]
+
+
+def failures(rows: pl.DataFrame) -> pl.DataFrame:
+    """The cells that failed, by reason: which layers, and how many rows in all."""
+    failed = _in_order(complete(rows).filter(pl.col("status") != "done"))
+    same = [c for c in COORDINATES if c != "layers"]
+    listed = pl.col("layers").unique(maintain_order=True).str.join(" ")
+    return failed.group_by(*same, "reason", maintain_order=True).agg(
+        listed.alias("layers"), pl.len().alias("times")
+    )
+
+
+def _in_order(table: pl.DataFrame) -> pl.DataFrame:
+    """Layers by number; everything else in the order it was measured."""
+    layers = sorted(table["layers"].unique().to_list(), key=layer_order)
+    rank = {name: i for i, name in enumerate(layers)}
+    key = pl.col("layers").replace_strict(rank, default=None, return_dtype=pl.Int64)
+    return table.sort(key, maintain_order=True)

@@ -1,0 +1,167 @@
+"""`details.json`: what figures need beyond one number per cell; written beside `result.json`.
+
+The file is a JSON list. Each entry belongs to one cell of the grid (model, data, layers, pool,
+classifier, repeat: the same words as in `rows.parquet`) and says in `figure` which picture it
+feeds:
+
+    confusion    classes, counts[true][called]
+    roc          label, false_positive[], true_positive[], auc
+    scores       edges[], counts{class: [per bin]}, threshold
+    projection   way (pca | lda), x[], y[], labels[], texts[]
+    losses       train[], validation[], kept (the epoch whose weights were kept)
+
+A recipe builds these classes and hands `{FILE: dumps(entries)}` to the store as a file of the
+run. A run without it is complete; it only has fewer figures.
+"""
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from cutaway.core.errors import Corrupt
+from cutaway.store.files import disk_errors
+
+FILE = "details.json"
+Key = tuple[str, str, str, str, str]
+
+
+class Detail(BaseModel):
+    """The cell an entry belongs to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    model: str
+    data: str
+    layers: str
+    pool: str
+    classifier: str
+    repeat: int = 0
+
+    @property
+    def key(self) -> Key:
+        """The cell, without the repeat."""
+        return (self.model, self.data, self.layers, self.pool, self.classifier)
+
+
+class Confusion(Detail):
+    """How often each true class (row) was called each class (column), on test rows."""
+
+    figure: Literal["confusion"] = "confusion"
+    classes: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+    @model_validator(mode="after")
+    def _square(self) -> "Confusion":
+        size = len(self.classes)
+        if len(self.counts) != size or any(len(row) != size for row in self.counts):
+            raise ValueError(f"counts must be {size} x {size}, one row and column per class")
+        return self
+
+
+class Roc(Detail):
+    """The ROC curve of one class against the rest, on test rows; both lists rise from 0 to 1."""
+
+    figure: Literal["roc"] = "roc"
+    label: str
+    false_positive: tuple[float, ...]
+    true_positive: tuple[float, ...]
+    auc: float | None = None
+
+    @model_validator(mode="after")
+    def _paired(self) -> "Roc":
+        _same_length(self.false_positive, self.true_positive)
+        return self
+
+
+class Scores(Detail):
+    """A histogram of test scores by true class; the last edge closes the last bin."""
+
+    figure: Literal["scores"] = "scores"
+    edges: tuple[float, ...]
+    counts: dict[str, tuple[int, ...]]
+    threshold: float | None = None
+    """Scores above it are called positive; None when there is none or it is infinite."""
+
+    @field_validator("threshold", mode="before")
+    @classmethod
+    def _finite(cls, value: float | None) -> float | None:
+        # "Always yes" is a cut at minus infinity, which JSON can't say and no axis can show.
+        return value if value is not None and math.isfinite(value) else None
+
+    @model_validator(mode="after")
+    def _bins(self) -> "Scores":
+        if any(len(c) != len(self.edges) - 1 for c in self.counts.values()):
+            raise ValueError("edges must be one more than the counts of each class")
+        return self
+
+
+class Projection(Detail):
+    """Hidden states in two dimensions, one point per row, with its label and maybe its text."""
+
+    figure: Literal["projection"] = "projection"
+    way: Literal["pca", "lda"] = "pca"
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    labels: tuple[str, ...] | tuple[float, ...]
+    texts: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _points(self) -> "Projection":
+        _same_length(self.x, self.y, self.labels, *([self.texts] if self.texts else []))
+        return self
+
+
+class Losses(Detail):
+    """A gradient probe's loss after each epoch."""
+
+    figure: Literal["losses"] = "losses"
+    train: tuple[float, ...]
+    validation: tuple[float, ...] = ()
+    kept: int | None = None
+    """The epoch (from 1) whose weights were kept."""
+
+
+AnyDetail = Confusion | Roc | Scores | Projection | Losses
+_LIST = TypeAdapter(list[Annotated[AnyDetail, Field(discriminator="figure")]])
+
+
+def dumps(details: Iterable[AnyDetail]) -> bytes:
+    """The file's contents."""
+    return _LIST.dump_json(list(details))
+
+
+def loads(text: bytes, *, where: str = FILE) -> list[AnyDetail]:
+    """The entries in a file's contents; Corrupt names the first thing that is wrong."""
+    try:
+        return _LIST.validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        at = ".".join(str(part) for part in first["loc"]) or "the whole file"
+        raise Corrupt(
+            f"{where} can't be read at {at}: {first['msg']}. "
+            "Delete it to go on without these figures, or repeat the run."
+        ) from None
+
+
+def read(folder: Path) -> list[AnyDetail]:
+    """A run's entries; none when it has no such file."""
+    path = Path(folder) / FILE
+    with disk_errors(path):
+        return loads(path.read_bytes(), where=str(path)) if path.exists() else []
+
+
+def _same_length(*columns: tuple[object, ...]) -> None:
+    lengths = {len(column) for column in columns}
+    if len(lengths) > 1:
+        raise ValueError(f"columns must be of one length, got {sorted(lengths)}")

@@ -1,0 +1,126 @@
+"""Figures as pictures (PNG, SVG, PDF) and as the numbers in them (CSV)."""
+
+import csv
+import html
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+
+from cutaway.core.errors import BadSpec, Missing, RunError
+from cutaway.report import theme
+from cutaway.report.figures import figures
+from cutaway.report.records import RecordLike
+
+FORMATS = ("png", "svg", "pdf")
+
+
+def write_pictures(
+    drawn: Mapping[str, go.Figure],
+    folder: Path,
+    *,
+    formats: Sequence[str] = ("png",),
+    mode: theme.Mode = "light",
+    width: int = 900,
+) -> list[Path]:
+    """Each figure as a file `<name>.<format>` in the folder, all drawn by one browser."""
+    unknown = [f for f in formats if f not in FORMATS]
+    if unknown:
+        raise BadSpec(f"Unknown picture format {unknown[0]!r}. Known: {', '.join(FORMATS)}.")
+    folder.mkdir(parents=True, exist_ok=True)
+    jobs = {
+        folder / f"{name}.{kind}": (theme.on_paper(figure, mode, width), kind)
+        for name, figure in drawn.items()
+        for kind in formats
+    }
+    _draw(jobs)
+    return list(jobs)
+
+
+def write_run_pictures(
+    record: RecordLike, folder: Path, *, formats: Sequence[str] = ("png",)
+) -> list[Path]:
+    """All figures of a run as pictures, and their data as CSV beside them."""
+    drawn = figures(record.rows, record)
+    paths = write_pictures(drawn, folder, formats=formats)
+    for name, figure in drawn.items():
+        table = folder / f"{name}.csv"
+        table.write_text(figure_csv(figure), encoding="utf-8")
+        paths.append(table)
+    return paths
+
+
+def _draw(jobs: Mapping[Path, tuple[go.Figure, str]]) -> None:
+    try:
+        import kaleido
+        from kaleido.errors import BrowserFailedError, ChromeNotFoundError, KaleidoError
+    except ImportError:
+        raise Missing(
+            "Pictures need the package kaleido. Get it with: pip install 'cutaway[figures]'"
+        ) from None
+    wanted = [
+        {"fig": figure, "path": path, "opts": {"format": kind, "scale": 2}}
+        for path, (figure, kind) in jobs.items()
+    ]
+    try:
+        # Without mathjax=False the page would fetch it from a CDN.
+        kaleido.write_fig_from_object_sync(wanted, kopts={"mathjax": False})
+    except ChromeNotFoundError:
+        raise Missing(
+            "Pictures need Chrome or Chromium. Install one, or name yours: "
+            "BROWSER_PATH=/path/to/chromium"
+        ) from None
+    except (BrowserFailedError, KaleidoError) as error:
+        raise RunError(f"The browser could not draw the pictures: {error}.") from error
+
+
+def figure_csv(figure: go.Figure) -> str:
+    """The figure's numbers as CSV: a line per point, with the series it belongs to."""
+    lines = [line for trace in figure.data for line in _points(trace)]
+    columns = list(dict.fromkeys(key for line in lines for key in line))
+    out = io.StringIO()
+    table = csv.DictWriter(out, columns, lineterminator="\n")
+    table.writeheader()
+    table.writerows(lines)
+    return out.getvalue()
+
+
+def _points(trace: Any) -> Iterator[dict[str, Any]]:
+    meta = trace.meta or {}
+    if meta.get("band"):
+        return
+    if trace.type == "heatmap":
+        yield from _squares(trace, meta["cell"])
+        return
+    columns = meta.get("columns", ())
+    panel = {"panel": trace.xaxis} if (trace.xaxis or "x") != "x" else {}
+    extras = trace.customdata if trace.customdata is not None else ()
+    for x, y, extra in zip_longest(trace.x, trace.y, extras, fillvalue=()):
+        yield {
+            "series": _raw(trace.name),
+            **panel,
+            "x": _raw(x),
+            "y": _raw(y),
+            **{c: _raw(v) for c, v in zip(columns, extra, strict=False)},
+        }
+
+
+def _squares(trace: Any, name: str) -> Iterator[dict[str, Any]]:
+    for i, y in enumerate(trace.y):
+        for j, x in enumerate(trace.x):
+            extra = {name: _raw(trace.customdata[i][j][0])}
+            yield {"x": _raw(x), "y": _raw(y), "value": trace.z[i][j], **extra}
+
+
+def _raw(value: Any) -> Any:
+    """A label as it was before it was made safe for a figure, and safe for a spreadsheet.
+
+    A cell that starts like a formula gets an apostrophe, as spreadsheets themselves write it.
+    """
+    if not isinstance(value, str):
+        return value
+    text = html.unescape(value)
+    return f"'{text}" if text[:1] in ("=", "@", "+", "\t", "\r") else text

@@ -1,0 +1,38 @@
+"""Every method's figures, asked for by name or all at once."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import plotly.graph_objects as go
+import polars as pl
+
+from cutaway.core.errors import CutawayError
+from cutaway.core.lookup import lookup
+from cutaway.report import probe
+from cutaway.report.records import Drawable, RecordLike, parts
+
+METHODS: dict[str, Mapping[str, Callable[[pl.DataFrame, Drawable], go.Figure]]] = {
+    "probe": probe.FIGURES,
+}
+
+
+def figure(record: RecordLike, name: str) -> go.Figure:
+    """The figure called `name` of one run; UnknownName lists those its method has."""
+    table = lookup(METHODS, record.method, kind="method with figures")
+    return lookup(table, name, kind=f"{record.method} figure")(record.rows, record)
+
+
+def attempts(
+    rows: pl.DataFrame, record: Drawable
+) -> Iterator[tuple[str, go.Figure | CutawayError]]:
+    """Every figure of the method, or the reason why these rows don't give it."""
+    method = parts(record)[0].method
+    for name, draw in METHODS.get(method, {}).items():
+        try:
+            yield name, draw(rows, record)
+        except CutawayError as error:
+            yield name, error
+
+
+def figures(rows: pl.DataFrame, record: Drawable) -> dict[str, go.Figure]:
+    """All figures these rows can give, in the order of the method's table."""
+    return {name: drawn for name, drawn in attempts(rows, record) if isinstance(drawn, go.Figure)}

@@ -1,0 +1,103 @@
+"""Numbers and names as people read them: three significant digits, no markup from data."""
+
+import html
+import math
+import re
+
+DASH = "–"
+
+
+def number(value: float | None) -> str:
+    """A value with three significant digits; whole numbers whole; a dash for nothing."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    if float(value).is_integer() and abs(value) < 1e15 and abs(value) >= 10:
+        return f"{int(value):,}"
+    if value != 0 and (abs(value) >= 1e6 or abs(value) < 1e-3):
+        return f"{value:.2e}"
+    return f"{_three(value):,.{_decimals(value)}f}"
+
+
+def interval(mean: float | None, low: float | None, high: float | None) -> str:
+    """`0.781 [0.760, 0.802]`; only the mean where no interval is known."""
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+        return number(mean)
+    return f"{number(mean)} [{number(low)}, {number(high)}]"
+
+
+def count(value: float | None) -> str:
+    """A large count in short: `135 M`, `1.24 B`, `9,500`."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    if abs(value) < 9999.5:
+        return f"{round(value):,}"
+    steps = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
+    # 999,600 rounds to 1,000 k, so the next letter starts a little early.
+    step, letter = next(s for s in steps if abs(value) >= s[0] * 0.9995)
+    return f"{_three(value / step):g} {letter}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as `0.42 s`, `12 s`, `3 min 5 s`, `2 h 10 min`."""
+    if seconds is None or not math.isfinite(seconds):
+        return DASH
+    if seconds < 9.95:
+        return f"{number(seconds)} s"
+    whole = round(seconds)
+    minutes, rest = divmod(whole, 60)
+    hours, minutes_left = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes_left} min"
+    return f"{minutes} min {rest} s" if minutes else f"{whole} s"
+
+
+def megabytes(value: float | None) -> str:
+    """Memory in MB or GB."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    return f"{number(_three(value / 1024))} GB" if value >= 1024 else f"{round(value)} MB"
+
+
+def size(value: float) -> str:
+    """Bytes as `950 B`, `12.4 kB`, `538 MB`, `2.1 GB`."""
+    for step, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value >= step:
+            return f"{_three(value / step):g} {unit}"
+    return f"{int(value)} B"
+
+
+def plain(text: object, limit: int = 60) -> str:
+    """Text from data, safe inside a figure: cut to `limit`, with no live markup.
+
+    Plotly reads a small subset of HTML in every label, so names from data are escaped here.
+    """
+    return html.escape(cut(text, limit), quote=False)
+
+
+def cut(text: object, limit: int = 60) -> str:
+    """Text on one line, cut in the middle when longer than `limit`: ends tell names apart."""
+    line = re.sub(r"\s+", " ", str(text)).strip()
+    if len(line) <= limit:
+        return line
+    tail = (limit - 1) // 3
+    return line[: limit - 1 - tail] + "…" + line[len(line) - tail :]
+
+
+def layer_order(layers: str) -> tuple[int, int, str]:
+    """A sorting key: single layers by number, then mixes by name, then 'no layer'."""
+    if layers.isdigit():
+        return (0, int(layers), "")
+    return (2, 0, layers) if layers in ("-", "") else (1, 0, layers)
+
+
+def _three(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def _decimals(value: float) -> int:
+    """How many decimals show three significant digits."""
+    size = abs(_three(value))
+    if size == 0:
+        return 0
+    # A perfect score stands in columns of 0.xyz: 1.000 lines up, 1.00 does not.
+    return 3 if size == 1 else max(0, 2 - math.floor(math.log10(size)))

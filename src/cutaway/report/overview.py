@@ -1,0 +1,82 @@
+"""All runs at a glance: one line each, from their summaries alone, so that thousands are quick."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from cutaway.report import formats
+from cutaway.report.records import RecordLike, imported, names, verdict
+
+SCHEMA = {
+    "method": pl.String,
+    "address": pl.String,
+    "model": pl.String,
+    "data": pl.String,
+    "metric": pl.String,
+    "best": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "baseline": pl.Float64,
+    "where": pl.String,
+    "seconds": pl.Float64,
+    "created": pl.String,
+    "origin": pl.String,
+    "verdict": pl.String,
+}
+
+
+def overview(records: Iterable[RecordLike]) -> pl.DataFrame:
+    """One line per run: what it measured, its best score and the best baseline's."""
+    return pl.DataFrame([_line(record) for record in records], schema=SCHEMA, orient="row")
+
+
+def _line(record: RecordLike) -> dict[str, Any]:
+    top = best_of(record)
+    return {
+        "method": record.method,
+        "address": record.address,
+        "model": ", ".join(names(record.model)) or formats.DASH,
+        "data": ", ".join(names(record.data)) or formats.DASH,
+        "metric": _text(top.get("metric") or (record.summary or {}).get("metric")),
+        "best": _number(top.get("value")),
+        "low": _number(top.get("low")),
+        "high": _number(top.get("high")),
+        "baseline": _number(top.get("baseline")),
+        "where": _where(top),
+        "seconds": _number(record.seconds),
+        "created": when(record.created),
+        "origin": "imported" if imported(record) else "run",
+        "verdict": " ".join(verdict(record)),
+    }
+
+
+def best_of(record: RecordLike) -> Mapping[str, Any]:
+    """The best cell a run's summary names; for a grid, the first one."""
+    top = (record.summary or {}).get("best")
+    if isinstance(top, list):
+        top = top[0] if top else None
+    return top if isinstance(top, Mapping) else {}
+
+
+def when(created: str) -> str:
+    """A recorded time as local date and minute; as it stands when it can't be read."""
+    try:
+        return datetime.fromisoformat(created).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return created
+
+
+def _where(top: Mapping[str, Any]) -> str:
+    said = [f"layer {top['layers']}"] if top.get("layers") not in (None, "-") else []
+    said += [str(top[key]) for key in ("pool", "classifier") if top.get(key)]
+    return " · ".join(said)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

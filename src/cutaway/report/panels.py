@@ -1,0 +1,235 @@
+"""Parts that figures share: stacked panels, lines with interval bands, baselines behind them.
+
+Panels stand one above the other, so a figure is as readable on a phone as on a wide screen.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+import polars as pl
+from plotly.subplots import make_subplots
+
+from cutaway.report import formats, theme
+from cutaway.report.cells import LOWER_IS_BETTER, best_per, probes, varying
+
+MOST_PANELS = 4
+MOST_SERIES = 6
+MOST_BANDS = 3
+# Pixels between panels, and around them for title, axis and legend.
+GAP = 52
+AROUND = 175
+BAND = "bands (or the hover text) give the 95 % interval of the mean over repeats"
+XOf = Callable[[pl.DataFrame], Sequence[float]]
+# What travels with each point, for the hover text and the CSV.
+POINT_COLUMNS = ("layers", "low", "high", "repeats", "n_train")
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a figure: its cells and how it is drawn."""
+
+    name: str
+    cells: pl.DataFrame
+    colour: str
+    dash: str
+
+
+@dataclass(frozen=True)
+class Panels:
+    """A figure of stacked panels and which data set each one shows."""
+
+    figure: go.Figure
+    titles: tuple[str, ...]
+    hidden: int
+    """Panels there was no room for."""
+    height: int
+    """Pixels for all panels with title, axis and legend."""
+
+
+def stack(titles: Sequence[str], *, each: int) -> Panels:
+    """Empty panels of `each` pixels, one per title, at most MOST_PANELS; a single one untitled."""
+    shown = tuple(titles[:MOST_PANELS])
+    plot = each * len(shown) + GAP * (len(shown) - 1)
+    figure = make_subplots(
+        rows=len(shown),
+        cols=1,
+        shared_xaxes=True,
+        vertical_spacing=GAP / plot if len(shown) > 1 else 0,
+        subplot_titles=[formats.plain(t, 48) for t in shown] if len(titles) > 1 else None,
+    )
+    figure.update_annotations(x=0, xanchor="left", font={"size": 13})
+    return Panels(figure, shown, len(titles) - len(shown), AROUND + plot)
+
+
+def series(table: pl.DataFrame, metric: str, most: int = MOST_SERIES) -> tuple[list[Series], int]:
+    """The lines of one panel, best of each colour first, and how many had to be left out."""
+    differ = varying(table, ("model", "pool", "classifier"))
+    groups = probes(table).group_by(differ or ["data"], maintain_order=True)
+    lines = dict(list(groups))
+    shown = _choose(table, differ, metric, most) if differ else list(lines)
+    # Colour tells the first difference, the dash the second and third together.
+    hues = theme.colours(list(dict.fromkeys(str(key[0]) for key in lines)))
+    rests = list(dict.fromkeys(key[1:] for key in lines if key in shown))
+    dashes = {rest: theme.DASHES[i % len(theme.DASHES)] for i, rest in enumerate(rests)}
+    drawn = [
+        Series(
+            " · ".join(formats.plain(part, 32) for part in key) if differ else "probe",
+            lines[key],
+            hues[str(key[0])],
+            dashes[key[1:]],
+        )
+        for key in lines
+        if key in shown
+    ]
+    return drawn, len(lines) - len(drawn)
+
+
+def _choose(
+    table: pl.DataFrame, differ: Sequence[str], metric: str, most: int
+) -> list[tuple[object, ...]]:
+    """Keys of the lines to draw: the best line of every colour first, then the best of the rest."""
+    down = metric not in LOWER_IS_BETTER
+    ranked = best_per(table, differ, metric).sort("mean", descending=down, maintain_order=True)
+    firsts = ranked.unique(differ[0], keep="first", maintain_order=True)
+    order = [*firsts.select(differ).rows(), *ranked.select(differ).rows()]
+    return list(dict.fromkeys(order))[:most]
+
+
+def lines(figure: go.Figure, drawn: Sequence[Series], x: XOf, row: int) -> None:
+    """Series of one panel; intervals as bands while the lines are few, in the hover always."""
+    for one in drawn:
+        at = x(one.cells)
+        if len(drawn) <= MOST_BANDS:
+            _band(figure, one, at, row)
+        _line(figure, one, at, row)
+
+
+def _line(figure: go.Figure, one: Series, x: Sequence[float], row: int) -> None:
+    table = one.cells
+    seen = any(trace.legendgroup == one.name and trace.showlegend for trace in figure.data)
+    figure.add_trace(
+        go.Scatter(
+            x=list(x),
+            y=table["mean"].to_list(),
+            name=one.name,
+            legendgroup=one.name,
+            showlegend=not seen,
+            mode="lines+markers",
+            line={"color": one.colour, "dash": one.dash, "width": 2},
+            marker={"size": 6},
+            customdata=table.select(POINT_COLUMNS).rows(),
+            meta={"columns": list(POINT_COLUMNS)},
+            hovertext=hover(table),
+            hovertemplate="%{hovertext}",
+        ),
+        row=row,
+        col=1,
+    )
+
+
+def hover(table: pl.DataFrame) -> list[str]:
+    """`0.781 [0.760, 0.802], 10 repeats` for each cell."""
+    return [
+        formats.interval(c["mean"], c["low"], c["high"])
+        + (f", {c['repeats']} repeats" if c["repeats"] > 1 else "")
+        for c in table.iter_rows(named=True)
+    ]
+
+
+def _band(figure: go.Figure, one: Series, x: Sequence[float], row: int) -> None:
+    pairs = zip(x, one.cells["low"], one.cells["high"], strict=True)
+    known = [(at, low, high) for at, low, high in pairs if None not in (at, low, high)]
+    if len(known) < 2:
+        return
+    outline = [(at, high) for at, _, high in known] + [(at, low) for at, low, _ in reversed(known)]
+    figure.add_trace(
+        go.Scatter(
+            x=[at for at, _ in outline],
+            y=[edge for _, edge in outline],
+            fill="toself",
+            fillcolor=theme.faint(one.colour),
+            line={"width": 0},
+            mode="lines",
+            legendgroup=one.name,
+            showlegend=False,
+            hoverinfo="skip",
+            meta={"band": True},
+        ),
+        row=row,
+        col=1,
+    )
+
+
+def level(
+    figure: go.Figure, kind: str, x: Sequence[float], y: Sequence[float | None], row: int
+) -> None:
+    """A baseline across a panel: flat, or layer by layer."""
+    words, colour, dash = theme.BASELINES.get(kind, (kind, theme.NEUTRAL, "dot"))
+    seen = any(trace.legendgroup == kind and trace.showlegend for trace in figure.data)
+    figure.add_trace(
+        go.Scatter(
+            x=list(x),
+            y=list(y),
+            name=formats.plain(words),
+            legendgroup=kind,
+            showlegend=not seen,
+            mode="lines",
+            legendrank=2000,
+            line={"color": colour, "dash": dash, "width": 1.6},
+            hovertemplate="%{y:.3f}",
+        ),
+        row=row,
+        col=1,
+    )
+
+
+def flat_baselines(table: pl.DataFrame, data: str) -> dict[str, float]:
+    """Baselines that don't depend on a layer: name -> mean, for one data set."""
+    found = table.filter(
+        (pl.col("kind") == "baseline") & (pl.col("data") == data) & pl.col("mean").is_not_null()
+    )
+    return {c["classifier"]: c["mean"] for c in found.iter_rows(named=True)}
+
+
+def same_cell(table: pl.DataFrame, kind: str, cell: Mapping[str, Any]) -> pl.DataFrame:
+    """The cells of another kind (twin, control) read the same way as `cell`, layer by layer."""
+    keep = pl.col("kind") == kind
+    for column in ("model", "data", "pool", "classifier"):
+        keep = keep & (pl.col(column) == cell[column])
+    return table.filter(keep & pl.col("mean").is_not_null())
+
+
+def positions(layers: Sequence[str]) -> dict[str, float]:
+    """Where each layer choice stands: layers at their number, mixes in a row to their right."""
+    single = sorted({int(name) for name in layers if name.isdigit()})
+    mixes = list(dict.fromkeys(name for name in layers if not name.isdigit() and name != "-"))
+    start = (single[-1] if single else -1) + 1
+    step = max(1, math.ceil(len(single) / 12))
+    return {**{str(n): float(n) for n in single}} | {
+        name: float(start + step * (i + 0.5)) for i, name in enumerate(mixes)
+    }
+
+
+def layer_axis(figure: go.Figure, where: Mapping[str, float]) -> None:
+    """An x axis with every layer's number, thinned to a dozen, and the names of the mixes."""
+    single = [name for name in where if name.isdigit()]
+    step = max(1, math.ceil(len(single) / 12))
+    ticks = [n for n in single if (int(n) % step == 0)] + [n for n in where if not n.isdigit()]
+    figure.update_xaxes(
+        autotickangles=[0, 60],
+        tickvals=[where[name] for name in ticks],
+        ticktext=[formats.plain(n, 14).replace(":", "<br>", 1) for n in ticks],
+    )
+
+
+def left_out(lines: int, hidden: int) -> str:
+    """A sentence about what there was no room for."""
+    said = []
+    if lines:
+        said.append(f"{lines} more line{'s' if lines > 1 else ''}")
+    if hidden:
+        said.append(f"{hidden} more panel{'s' if hidden > 1 else ''}")
+    return f" Not shown, for lack of room: {' and '.join(said)}." if said else ""

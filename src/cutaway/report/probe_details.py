@@ -1,0 +1,304 @@
+"""The figures of `probe` that look inside one cell: what is confused, how sure, how spread out."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import plotly.graph_objects as go
+import polars as pl
+
+from cutaway.core.errors import Missing
+from cutaway.report import details, formats, theme
+from cutaway.report.cells import LOWER_IS_BETTER, cells, full_size, main_metric, probes
+from cutaway.report.records import Drawable, folders
+
+MOST_POINTS = 2000
+MOST_LINES = 6
+DetailT = TypeVar("DetailT", bound=details.AnyDetail)
+
+
+def confusion(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+    """Which classes the best probe takes for which, as shares of each true class."""
+    found = _best_cell(details.Confusion, rows, record)
+    classes = found[0].classes
+    counts = [[0] * len(classes) for _ in classes]
+    for entry in found:
+        if entry.classes == classes:
+            counts = [
+                [a + b for a, b in zip(mine, more, strict=True)]
+                for mine, more in zip(counts, entry.counts, strict=True)
+            ]
+    shares = [[c / max(sum(row), 1) for c in row] for row in counts]
+    names = [formats.plain(c, 24) for c in classes]
+    roomy = len(classes) <= 8
+    figure = go.Figure(
+        go.Heatmap(
+            x=names,
+            y=names,
+            z=shares,
+            zmin=0,
+            zmax=1,
+            text=counts,
+            customdata=[[[c] for c in row] for row in counts],
+            meta={"cell": "count"},
+            texttemplate="%{z:.0%}<br>%{text:,}" if roomy else "",
+            hovertemplate="true %{y}, called %{x}<br>%{z:.1%} (%{text:,})<extra></extra>",
+            coloraxis="coloraxis",
+            xgap=2,
+            ygap=2,
+        )
+    )
+    bar = {"title": {"text": "share of the true class"}}
+    figure.update_layout(
+        coloraxis={
+            "colorscale": theme.SEQUENTIAL,
+            "cmin": 0,
+            "cmax": 1,
+            "colorbar": {**bar, "tickformat": ".0%"},
+        }
+    )
+    figure.update_xaxes(title="called", side="bottom", type="category", showgrid=False)
+    figure.update_yaxes(title="true class", autorange="reversed", type="category", showgrid=False)
+    return theme.finish(
+        figure,
+        title="Confusion of the best probe",
+        caption="Each row is a true class, each column what the probe called it; a perfect probe "
+        f"fills the diagonal. Test rows of all repeats together. {_where(found[0])}",
+        height=200 + min(56, 560 // len(classes)) * len(classes),
+    )
+
+
+def roc(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+    """ROC curves: of the best probes for two classes, of each class for several."""
+    ranked = _ranked(details.Roc, rows, record)
+    top = ranked[0]
+    several = len({entry.label for entry in top}) > 1
+    if several:
+        chosen = [(entry.label, entry) for entry in top if entry.repeat == top[0].repeat]
+    else:
+        chosen = [(_short(group[0], ranked), group[0]) for group in ranked]
+    figure = go.Figure()
+    figure.add_trace(_chance())
+    for (name, entry), hue in zip(chosen[:MOST_LINES], theme.PALETTE, strict=False):
+        x, y = _thin(entry.false_positive, 300), _thin(entry.true_positive, 300)
+        area = f", area {formats.number(entry.auc)}" if entry.auc is not None else ""
+        figure.add_trace(
+            go.Scatter(
+                x=x,
+                y=y,
+                mode="lines",
+                name=formats.plain(name, 40) + area,
+                line={"color": hue, "width": 2},
+                hovertemplate="false alarms %{x:.2f}, found %{y:.2f}",
+            )
+        )
+    figure.update_xaxes(title="false positive rate", range=[-0.01, 1.01], showgrid=True)
+    figure.update_yaxes(title="true positive rate", range=[-0.01, 1.02])
+    more = len(chosen) - MOST_LINES
+    return theme.finish(
+        figure,
+        title="ROC curve" + ("s by class" if several else ""),
+        caption="How many of a class are found (up) against how many others are called it "
+        "(right), for every threshold; the further a curve stands above the diagonal, the better. "
+        + f"First repeat, test rows. {_where(top[0])}"
+        + (f" {more} more not shown." if more > 0 else ""),
+        height=460,
+    )
+
+
+def scores(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+    """The best probe's scores by true class, with the threshold that decides."""
+    entry = _best_cell(details.Scores, rows, record)[0]
+    centres = [(a + b) / 2 for a, b in zip(entry.edges, entry.edges[1:], strict=False)]
+    widths = [b - a for a, b in zip(entry.edges, entry.edges[1:], strict=False)]
+    figure = go.Figure()
+    for (label, counts), hue in zip(entry.counts.items(), theme.PALETTE * 4, strict=False):
+        figure.add_trace(
+            go.Bar(
+                x=centres,
+                y=list(counts),
+                width=widths,
+                name=formats.plain(label, 32),
+                marker={"color": hue, "opacity": 0.62, "line": {"width": 0}},
+                hovertemplate="score %{x:.3g}: %{y} rows",
+            )
+        )
+    if entry.threshold is not None:
+        figure.add_vline(
+            x=entry.threshold,
+            line={"color": theme.NEUTRAL, "width": 2, "dash": "dash"},
+            annotation={
+                "text": f"threshold {formats.number(entry.threshold)}",
+                "showarrow": False,
+                "yshift": 12,
+                "yref": "paper",
+                "y": 1,
+            },
+        )
+    figure.update_layout(barmode="overlay", bargap=0)
+    figure.update_xaxes(title="score of the probe")
+    figure.update_yaxes(title="test rows")
+    return theme.finish(
+        figure,
+        title="Scores by true class",
+        caption="How the probe scores the test rows of each class; right of the dashed line it "
+        f"says yes. The less the colours overlap, the surer the probe. {_where(entry)}",
+        height=420,
+    )
+
+
+def projection(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+    """The hidden states of the best cell in two dimensions, coloured by label."""
+    found = _best_cell(details.Projection, rows, record)
+    entry = found[0]
+    figure = go.Figure()
+    keep = _thin(range(len(entry.x)), MOST_POINTS)
+    if all(isinstance(label, float) for label in entry.labels):
+        figure.add_trace(_points(entry, keep, "states", {"coloraxis": "coloraxis"}))
+        figure.data[0].marker.color = [entry.labels[i] for i in keep]
+        figure.update_layout(
+            coloraxis={"colorscale": theme.SEQUENTIAL, "colorbar": {"title": {"text": "target"}}}
+        )
+    else:
+        labels = list(dict.fromkeys(entry.labels))
+        for n, label in enumerate(labels):
+            mine = [i for i in keep if entry.labels[i] == label]
+            marker = {
+                "color": theme.PALETTE[n % len(theme.PALETTE)],
+                "symbol": theme.SYMBOLS[n // len(theme.PALETTE) % len(theme.SYMBOLS)],
+            }
+            figure.add_trace(_points(entry, mine, formats.plain(label, 32), marker))
+    way = {"pca": "principal component", "lda": "discriminant"}[entry.way]
+    figure.update_xaxes(title=f"first {way}", zeroline=False)
+    figure.update_yaxes(title=f"second {way}", zeroline=False)
+    return theme.finish(
+        figure,
+        title=f"Hidden states in two dimensions ({entry.way.upper()})",
+        caption="Each dot is the state of one text; hover to read it. Classes that lie apart here "
+        f"are easy to read off; classes that mix may still part in more dimensions. "
+        f"{_where(entry)}"
+        + (f" {len(keep)} of {len(entry.x)} dots." if len(keep) < len(entry.x) else ""),
+        height=480,
+    )
+
+
+def losses(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+    """Training and validation loss of gradient probes, epoch by epoch."""
+    ranked = _ranked(details.Losses, rows, record)
+    figure = go.Figure()
+    for group, hue in zip(ranked[:MOST_LINES], theme.PALETTE, strict=False):
+        entry, name = group[0], formats.plain(_short(group[0], ranked), 36)
+        both = (("train", entry.train, "solid"), ("validation", entry.validation, "dash"))
+        for part, values, dash in both:
+            if values:
+                figure.add_trace(
+                    go.Scatter(
+                        x=list(range(1, len(values) + 1)),
+                        y=list(values),
+                        name=f"{name}, {part}",
+                        legendgroup=name,
+                        mode="lines",
+                        line={"color": hue, "dash": dash, "width": 2},
+                        hovertemplate="epoch %{x}: %{y:.4g}",
+                    )
+                )
+        if entry.kept and entry.validation and entry.kept <= len(entry.validation):
+            figure.add_trace(_kept(entry, hue, name))
+    figure.update_xaxes(title="epoch", rangemode="tozero")
+    figure.update_yaxes(title="loss")
+    return theme.finish(
+        figure,
+        title="Training loss of gradient probes",
+        caption="Full lines are the loss on training rows, broken ones on validation rows, first "
+        "repeat; the ring is the epoch whose weights were kept. A broken line that turns up while "
+        "the full one falls is overfitting.",
+        height=440,
+    )
+
+
+def _kept(entry: details.Losses, hue: str, name: str) -> go.Scatter:
+    assert entry.kept is not None
+    return go.Scatter(
+        x=[entry.kept],
+        y=[entry.validation[entry.kept - 1]],
+        mode="markers",
+        legendgroup=name,
+        showlegend=False,
+        marker={"size": 11, "color": hue, "symbol": "circle-open", "line": {"width": 2}},
+        hovertemplate="kept: epoch %{x}<extra></extra>",
+    )
+
+
+def _points(
+    entry: details.Projection, keep: Sequence[int], name: str, marker: dict[str, str]
+) -> go.Scatter:
+    texts = entry.texts or [str(label) for label in entry.labels]
+    return go.Scatter(
+        x=[entry.x[i] for i in keep],
+        y=[entry.y[i] for i in keep],
+        text=[formats.plain(texts[i], 90) for i in keep],
+        name=name,
+        mode="markers",
+        marker={"size": 6, "opacity": 0.72, **marker},
+        hovertemplate="%{text}",
+    )
+
+
+def _chance() -> go.Scatter:
+    return go.Scatter(
+        x=[0, 1],
+        y=[0, 1],
+        mode="lines",
+        name="guessing",
+        line={"color": theme.NEUTRAL, "dash": "dot", "width": 1.5},
+        hoverinfo="skip",
+    )
+
+
+def _ranked(kind: type[DetailT], rows: pl.DataFrame, record: Drawable) -> list[list[DetailT]]:
+    """The entries of one kind by cell, best cell first, each cell's repeats in order."""
+    entries = [e for folder in folders(record) for e in details.read(folder)]
+    by_cell: dict[details.Key, list[DetailT]] = {}
+    for entry in entries:
+        if isinstance(entry, kind):
+            by_cell.setdefault(entry.key, []).append(entry)
+    metric = main_metric(rows, record)
+    table = probes(full_size(cells(rows, metric)))
+    columns = ("model", "data", "layers", "pool", "classifier")
+    means = {tuple(c[k] for k in columns): c["mean"] for c in table.iter_rows(named=True)}
+    # Rows may be filtered (the app's cross-filters): only cells still in them are shown.
+    keys = [key for key in by_cell if key in means]
+    if not keys:
+        raise Missing(f"No {kind.__name__.lower()} data for these cells in the run's details.json.")
+    keys.sort(key=lambda key: means[key], reverse=metric not in LOWER_IS_BETTER)
+    return [sorted(by_cell[key], key=lambda entry: entry.repeat) for key in keys]
+
+
+def _best_cell(kind: type[DetailT], rows: pl.DataFrame, record: Drawable) -> list[DetailT]:
+    return _ranked(kind, rows, record)[0]
+
+
+def _where(entry: details.AnyDetail) -> str:
+    """A sentence naming the cell; plain text, escaped by whoever shows it."""
+    return (
+        f"Shown: {entry.classifier} on layer {entry.layers}, pooler {entry.pool}, "
+        f"{entry.model} on {entry.data}."
+    )
+
+
+def _short(entry: details.AnyDetail, ranked: Sequence[Sequence[details.AnyDetail]]) -> str:
+    """A cell's name by the coordinates in which the shown cells differ."""
+    keys = [group[0].key for group in ranked]
+    words = [
+        f"layer {part}" if place == 2 else part
+        for place, part in enumerate(entry.key)
+        if len({key[place] for key in keys}) > 1
+    ]
+    return " · ".join(words) or entry.classifier
+
+
+def _thin(values: Sequence[float] | range, most: int) -> list[Any]:
+    """Evenly spaced values, ends kept, at most `most` of them."""
+    if len(values) <= most:
+        return list(values)
+    step = (len(values) - 1) / (most - 1)
+    return [values[round(i * step)] for i in range(most)]

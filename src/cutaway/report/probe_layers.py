@@ -1,0 +1,159 @@
+"""The figures of `probe` that go through the layers: a line per layer, a map with poolers."""
+
+import plotly.graph_objects as go
+import polars as pl
+
+from cutaway.core.errors import Missing
+from cutaway.report import formats, panels, theme
+from cutaway.report.cells import (
+    LOWER_IS_BETTER,
+    best,
+    cells,
+    full_size,
+    main_metric,
+    metric_title,
+    probes,
+    varying,
+)
+from cutaway.report.records import Drawable
+
+
+def layers(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+    """Score by layer with intervals, above what words and untrained weights already give."""
+    metric = main_metric(rows, record)
+    table = full_size(cells(rows, metric))
+    where = panels.positions(probes(table)["layers"].to_list())
+    if len(where) < 2:
+        raise Missing("Score by layer needs at least two layers: try --layers all.")
+    sets = probes(table)["data"].unique(maintain_order=True).to_list()
+    shown = panels.stack(sets, each=290 if len(sets) == 1 else 210)
+    missing = 0
+    for row, data in enumerate(shown.titles, start=1):
+        missing += _layer_panel(shown.figure, table.filter(pl.col("data") == data), metric, row)
+    panels.layer_axis(shown.figure, where)
+    words = metric_title(metric)
+    shown.figure.update_xaxes(title="layer (0 = embeddings)", row=len(shown.titles))
+    shown.figure.update_yaxes(title=words)
+    theme.finish(
+        shown.figure,
+        title=f"{words} by layer",
+        caption=f"Each point is a probe that reads one layer; {panels.BAND}. Broken grey, brown "
+        "and violet lines are what no model, words alone, random weights or shuffled labels give: "
+        "only the gap to them speaks for the model." + panels.left_out(missing, shown.hidden),
+        height=shown.height,
+    )
+    return shown.figure.update_layout(hovermode="x unified")
+
+
+def _layer_panel(figure: go.Figure, table: pl.DataFrame, metric: str, row: int) -> int:
+    """One data set's lines and baselines; how many lines were left out."""
+    where = panels.positions(probes(table)["layers"].to_list())
+    top = best(table, metric)
+    assert top is not None  # a panel exists only for a data set with probe cells
+    for kind, value in panels.flat_baselines(table, top["data"]).items():
+        panels.level(figure, kind, list(where.values()), [value] * len(where), row)
+    for kind in ("twin", "control"):
+        same = panels.same_cell(table, kind, top)
+        same = same.filter(pl.col("layers").is_in(list(where)))
+        if same.height:
+            x = [where[name] for name in same["layers"]]
+            panels.level(figure, kind, x, same["mean"].to_list(), row)
+    drawn, left_out = panels.series(table, metric)
+    panels.lines(figure, drawn, lambda t: [where[name] for name in t["layers"]], row)
+    figure.add_annotation(
+        x=where[top["layers"]],
+        y=top["mean"],
+        text=f"best {formats.number(top['mean'])}, layer {formats.plain(top['layers'], 16)}",
+        showarrow=True,
+        arrowhead=0,
+        arrowwidth=1,
+        ax=0,
+        ay=28 if metric in LOWER_IS_BETTER else -28,
+        row=row,
+        col=1,
+    )
+    return left_out
+
+
+def heatmap(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+    """Layer by pooler, one colour per score; the best cell is framed."""
+    metric = main_metric(rows, record)
+    table = probes(full_size(cells(rows, metric)))
+    if table["layers"].n_unique() * table["pool"].n_unique() < 4 or table["pool"].n_unique() < 2:
+        raise Missing("The layer-by-pooler map needs two poolers: try --pool last,mean.")
+    differ = varying(table, ("data", "model", "classifier"))
+    groups = table.group_by(differ or ["data"], maintain_order=True)
+    grids = {" · ".join(map(str, key)): cells_ for key, cells_ in groups}
+    ranked = sorted(
+        grids, key=lambda k: grids[k]["mean"].max() or 0, reverse=metric not in LOWER_IS_BETTER
+    )
+    shown = panels.stack(ranked, each=34 * table["pool"].n_unique())
+    order = list(dict.fromkeys(table["layers"]))
+    places = {name: float(i) for i, name in enumerate(order)}
+    for row, name in enumerate(shown.titles, start=1):
+        _map_panel(shown.figure, grids[name], order, metric, row)
+    words = metric_title(metric)
+    reverse = metric in LOWER_IS_BETTER
+    shown.figure.update_layout(
+        coloraxis={
+            "colorscale": theme.SEQUENTIAL,
+            "reversescale": reverse,
+            "colorbar": {"title": {"text": words}},
+        }
+    )
+    shown.figure.update_xaxes(title="layer (0 = embeddings)", row=len(shown.titles))
+    shown.figure.update_yaxes(title="pooler", showgrid=False, autorange="reversed")
+    panels.layer_axis(shown.figure, places)
+    theme.finish(
+        shown.figure,
+        title=f"{words} by layer and pooler",
+        caption="Each square is the mean over repeats of one layer read through one pooler; "
+        f"{'darker' if reverse else 'yellower'} is better, the framed square is the best. Hover "
+        "for its interval: squares whose intervals overlap can't be told apart."
+        + panels.left_out(0, shown.hidden),
+        height=shown.height - 30,
+    )
+    return shown.figure
+
+
+def _map_panel(
+    figure: go.Figure, table: pl.DataFrame, order: list[str], metric: str, row: int
+) -> None:
+    pools = list(dict.fromkeys(table["pool"]))
+    found = {(c["pool"], c["layers"]): c for c in table.iter_rows(named=True)}
+    grid = [[found.get((pool, layer)) for layer in order] for pool in pools]
+    figure.add_trace(
+        go.Heatmap(
+            x=list(range(len(order))),
+            customdata=[[[formats.plain(layer)] for layer in order] for _ in pools],
+            y=[formats.plain(pool, 20) for pool in pools],
+            z=[[c["mean"] if c else None for c in line] for line in grid],
+            text=[[_cell_text(c, len(order)) for c in line] for line in grid],
+            texttemplate="%{text}",
+            textfont={"size": 11},
+            hovertext=[[_cell_hover(c) for c in line] for line in grid],
+            hovertemplate="%{y}, layer %{customdata[0]}<br>%{hovertext}<extra></extra>",
+            meta={"cell": "layers"},
+            coloraxis="coloraxis",
+            xgap=2,
+            ygap=2,
+        ),
+        row=row,
+        col=1,
+    )
+    top = best(table, metric)
+    if top is not None:
+        x, y = order.index(top["layers"]), pools.index(top["pool"])
+        frame = {"type": "rect", "x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5}
+        figure.add_shape(**frame, line={"color": "#d55e00", "width": 2.5}, row=row, col=1)
+
+
+def _cell_text(cell: dict[str, float] | None, columns: int) -> str:
+    """The number in a square, when squares are wide enough to hold it."""
+    return formats.number(cell["mean"]).lstrip("0") if cell and columns <= 14 else ""
+
+
+def _cell_hover(cell: dict[str, float] | None) -> str:
+    if cell is None:
+        return "not measured"
+    return formats.interval(cell["mean"], cell["low"], cell["high"])

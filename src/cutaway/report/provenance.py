@@ -1,0 +1,53 @@
+"""Where a number comes from: the facts that stand under every section and figure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cutaway.report import formats
+from cutaway.report.overview import when
+from cutaway.report.records import RecordLike, entries, imported
+
+Facts = list[tuple[str, str]]
+# Digests are long; this much tells them apart and can be searched for.
+DIGEST = 16
+
+
+def provenance(record: RecordLike) -> Facts:
+    """Label and value of everything needed to trust or repeat the run."""
+    facts: Facts = [("run", f"{record.method}/{record.address}")]
+    facts += [("model", _model(one)) for one in entries(record.model)]
+    facts += [("data", _data(one)) for one in entries(record.data)]
+    facts.append(("seed", _seed(record.seed)))
+    facts.append(("time", formats.duration(record.seconds)))
+    if record.peak_memory_mb:
+        facts.append(("peak memory", formats.megabytes(record.peak_memory_mb)))
+    if record.created:
+        facts.append(("made", when(record.created)))
+    if record.versions:
+        facts.append(("versions", ", ".join(f"{k} {v}" for k, v in record.versions.items())))
+    if imported(record):
+        facts.append(("origin", "imported from another program's logs; no baselines of ours"))
+    return facts
+
+
+def _model(one: Mapping[str, Any]) -> str:
+    words = [str(one.get("name", "unnamed"))]
+    words += [str(one["family"])] if one.get("family") else []
+    words += [f"{one['layers']} layers"] if one.get("layers") else []
+    words += [f"width {one['width']}"] if one.get("width") else []
+    words += [f"{formats.count(one['parameters'])} parameters"] if one.get("parameters") else []
+    return ", ".join(words + _digest(one))
+
+
+def _data(one: Mapping[str, Any]) -> str:
+    words = [str(one.get("name", "unnamed"))]
+    words += [f"{one['rows']:,} rows"] if isinstance(one.get("rows"), int) else []
+    return ", ".join(words + _digest(one))
+
+
+def _digest(one: Mapping[str, Any]) -> list[str]:
+    return [f"digest {str(one['digest'])[:DIGEST]}"] if one.get("digest") else []
+
+
+def _seed(seed: Any) -> str:
+    return formats.DASH if seed is None else str(seed)

@@ -1,0 +1,121 @@
+"""What the report reads from a run: the same questions for one run and for several at once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import polars as pl
+
+
+class RecordLike(Protocol):
+    """A finished run as the store gives it.
+
+    The report looks at these keys of `summary`, all of them optional: `verdict` (list of
+    sentences), `metric` (the metric the verdict speaks of), `best` (the best cell: model, data,
+    layers, pool, classifier, metric, value, low, high), `imported` (true for foreign logs).
+    """
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def spec(self) -> Any: ...
+    @property
+    def summary(self) -> Any: ...
+    @property
+    def baselines(self) -> Any: ...
+    @property
+    def model(self) -> Any: ...
+    @property
+    def data(self) -> Any: ...
+    @property
+    def seed(self) -> Any: ...
+    @property
+    def versions(self) -> Any: ...
+    @property
+    def seconds(self) -> Any: ...
+    @property
+    def peak_memory_mb(self) -> Any: ...
+    @property
+    def command(self) -> Any: ...
+    @property
+    def path(self) -> Any: ...
+    @property
+    def created(self) -> str: ...
+    @property
+    def rows(self) -> pl.DataFrame: ...
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several runs of one method, looked at as one: the rows of all, the models of all."""
+
+    records: tuple[RecordLike, ...]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The shared metric, when the runs agree on one."""
+        metrics = {(r.summary or {}).get("metric") for r in self.records}
+        return {"metric": metrics.pop()} if len(metrics) == 1 else {}
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """The rows of all runs, columns matched by name."""
+        return pl.concat([r.rows for r in self.records], how="diagonal_relaxed")
+
+
+Drawable = RecordLike | Together
+
+
+def parts(record: Drawable) -> tuple[RecordLike, ...]:
+    """The single runs behind a record."""
+    return record.records if isinstance(record, Together) else (record,)
+
+
+def entries(value: Any) -> list[Mapping[str, Any]]:
+    """A record's `model` or `data` as a list: one entry for a single one, several for a grid."""
+    if isinstance(value, Mapping):
+        return [value]
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [v for v in value if isinstance(v, Mapping)]
+    return []
+
+
+def names(value: Any) -> list[str]:
+    """The names in a record's `model` or `data`, each once."""
+    return list(dict.fromkeys(str(e["name"]) for e in entries(value) if e.get("name")))
+
+
+def parameters(record: Drawable) -> dict[str, int]:
+    """Model name -> how many weights it has, for every model that says so."""
+    found = [e for part in parts(record) for e in entries(part.model)]
+    return {str(e["name"]): int(e["parameters"]) for e in found if e.get("parameters")}
+
+
+def folders(record: Drawable) -> list[Path]:
+    """The folders of the runs, for what lies beside their rows."""
+    return [Path(part.path) for part in parts(record) if part.path]
+
+
+def verdict(record: RecordLike) -> list[str]:
+    """The sentences that say what follows from the numbers; none for imported logs."""
+    said = (record.summary or {}).get("verdict") or []
+    return [said] if isinstance(said, str) else [str(sentence) for sentence in said]
+
+
+def imported(record: RecordLike) -> bool:
+    """Whether the run was brought in from another program's logs."""
+    return bool((record.summary or {}).get("imported"))
+
+
+def headline(record: RecordLike) -> str:
+    """`smollm2-135m on gen:sentiment`, in the run's own words."""
+    models, sets = names(record.model), names(record.data)
+    return f"{_list(models) or 'unnamed model'} on {_list(sets) or 'unnamed data'}"
+
+
+def _list(found: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + more

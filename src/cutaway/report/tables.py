@@ -1,0 +1,149 @@
+"""Results as tables: tidy frames, and the same frames as text, Markdown, CSV or LaTeX."""
+
+import io
+import re
+import unicodedata
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cutaway.report import formats
+from cutaway.report.cells import LOWER_IS_BETTER, cells, full_size, main_metric, varying
+from cutaway.report.records import Drawable
+
+SUMMARY = (
+    "model", "data", "kind", "layers", "pool", "classifier", "metric",
+    "mean", "low", "high", "repeats", "n_train", "n_test", "failed",
+)  # fmt: skip
+# Whole numbers, shown without decimals even when the column holds floats.
+COUNTS = frozenset({"repeats", "n_train", "n_test", "n_val", "failed", "times", "repeat", "rows"})
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "²": r"\textsuperscript{2}",
+    "–": "--", "…": r"\ldots{}", "·": r"\textperiodcentered{}",
+}  # fmt: skip
+
+
+def summary(rows: pl.DataFrame, metric: str | None = None) -> pl.DataFrame:
+    """One line per cell and metric: mean over repeats, interval, sizes, failed repeats."""
+    return cells(rows, metric).select(SUMMARY)
+
+
+def ranking(rows: pl.DataFrame, record: Drawable, most: int = 12) -> pl.DataFrame:
+    """The best cells and all baselines of the main metric, best first, ready to read."""
+    metric = main_metric(rows, record)
+    table = full_size(cells(rows, metric)).filter(pl.col("mean").is_not_null())
+    down = metric not in LOWER_IS_BETTER
+    table = table.sort("mean", descending=down, maintain_order=True)
+    # The words are the same for every model, so a text baseline is listed once per data set.
+    flat = table.filter(pl.col("kind") == "baseline").unique(
+        ["data", "classifier"], keep="first", maintain_order=True
+    )
+    top = table.filter(pl.col("kind") == "probe").head(most)
+    chosen = pl.concat([top, flat]).sort("mean", descending=down, maintain_order=True)
+    keep = [c for c in ("model", "data") if c in varying(table, ("model", "data"))]
+    return chosen.select(
+        *keep,
+        "kind",
+        "layers",
+        "pool",
+        "classifier",
+        "mean",
+        "low",
+        "high",
+        "repeats",
+    )
+
+
+def shown(frame: pl.DataFrame) -> list[list[str]]:
+    """Every value as people read it: three digits, dashes for nothing, one line per text."""
+    return [
+        [value_text(v, n) for n, v in zip(frame.columns, row, strict=True)] for row in frame.rows()
+    ]
+
+
+def value_text(value: Any, column: str = "") -> str:
+    """One value of a table as text."""
+    if value is None:
+        return formats.DASH
+    if isinstance(value, bool | str):
+        return clean(value)
+    if isinstance(value, int) or column in COUNTS:
+        return f"{int(value):,}"
+    return formats.number(value) if isinstance(value, float) else clean(value)
+
+
+def clean(value: object) -> str:
+    """Text without control characters, so that no data can steer a terminal or break a line."""
+    line = re.sub(r"\s+", " ", str(value))
+    return "".join(c for c in line if unicodedata.category(c) not in ("Cc", "Cf", "Cs"))
+
+
+def to_markdown(frame: pl.DataFrame) -> str:
+    """A GitHub table; numbers to the right."""
+    rule = ["---:" if _right(frame, name) else "---" for name in frame.columns]
+    lines = [list(map(_markdown_cell, frame.columns)), rule]
+    lines += [[_markdown_cell(cell) for cell in row] for row in shown(frame)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def _markdown_cell(text: str) -> str:
+    escaped = re.sub(r"([\\`*_\[\]|#])", r"\\\1", text)
+    return escaped.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def to_csv(frame: pl.DataFrame) -> str:
+    """Comma-separated values at full precision."""
+    return frame.write_csv(float_precision=None)
+
+
+def to_latex(frame: pl.DataFrame) -> str:
+    """A booktabs table; every special character escaped."""
+    columns = "".join("r" if _right(frame, name) else "l" for name in frame.columns)
+    lines = [[_latex_cell(n.replace("_", " ")) for n in frame.columns]]
+    lines += [[_latex_cell(cell) for cell in row] for row in shown(frame)]
+    head, *body = [" & ".join(line) + r" \\" for line in lines]
+    start, end = rf"\begin{{tabular}}{{{columns}}}", r"\end{tabular}"
+    return "\n".join([start, r"\toprule", head, r"\midrule", *body, r"\bottomrule", end]) + "\n"
+
+
+def _latex_cell(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def rich_table(frame: pl.DataFrame, *, title: str | None = None) -> Table:
+    """The frame for a terminal; text from data can't carry markup or control codes."""
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for name in frame.columns:
+        right = _right(frame, name)
+        table.add_column(
+            name.replace("_", " "), justify="right" if right else "left", no_wrap=right
+        )
+    for row in shown(frame):
+        table.add_row(*[Text(cell) for cell in row])
+    return table
+
+
+def to_text(frame: pl.DataFrame, width: int = 120) -> str:
+    """The frame as plain text for a terminal or a file."""
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(rich_table(frame))
+    return out.getvalue()
+
+
+def _right(frame: pl.DataFrame, name: str) -> bool:
+    return frame.schema[name].is_numeric()
+
+
+TABLES: dict[str, Callable[[pl.DataFrame], str]] = {
+    "table": to_text,
+    "markdown": to_markdown,
+    "csv": to_csv,
+    "latex": to_latex,
+}

@@ -1,0 +1,188 @@
+"""One look for all figures: light and dark, colour-blind safe, a caption that says how to read.
+
+Trace colours are chosen to be readable on both grounds, so switching between light and dark
+only swaps the template.
+"""
+
+import html
+import textwrap
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import plotly.graph_objects as go
+
+Mode = Literal["light", "dark"]
+
+FONT = "Inter, 'Source Sans Pro', system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+
+# Okabe and Ito's set, lightness evened out so that each colour reads on white and on near-black.
+PALETTE = (
+    "#0d84c6",  # blue
+    "#e08a00",  # orange
+    "#009e73",  # green
+    "#cc6fa5",  # pink
+    "#d55e00",  # vermilion
+    "#3fb3ea",  # sky
+    "#8f7ae5",  # violet
+    "#a3973b",  # olive
+)
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x")
+SEQUENTIAL = "Cividis"
+NEUTRAL = "#8a929e"
+
+# What a score is compared with: always grey-brown, told apart by the dash.
+BASELINES: dict[str, tuple[str, str, str]] = {
+    "majority": ("most frequent class", NEUTRAL, "dot"),
+    "mean": ("mean of the targets", NEUTRAL, "dot"),
+    "bow": ("bag of words", "#9b7653", "dash"),
+    "tfidf": ("TF-IDF words", "#9b7653", "dashdot"),
+    "twin": ("random weights", "#6d8a4f", "dash"),
+    "control": ("shuffled labels", "#a0709f", "dot"),
+}
+
+GROUNDS: dict[Mode, dict[str, str]] = {
+    "light": {
+        "ground": "#ffffff",
+        "ink": "#1f2733",
+        "soft": "#5b6675",
+        "grid": "#e6e9ee",
+        "line": "#c3cad4",
+    },
+    "dark": {
+        "ground": "#12161d",
+        "ink": "#e6eaf0",
+        "soft": "#9aa5b4",
+        "grid": "#262d38",
+        "line": "#3b4554",
+    },
+}
+
+
+def template(mode: Mode = "light") -> go.layout.Template:
+    """The plotly template of one ground; the paper itself stays clear so the page shows through."""
+    c = GROUNDS[mode]
+    axis = {
+        "gridcolor": c["grid"],
+        "linecolor": c["line"],
+        "zerolinecolor": c["line"],
+        "tickcolor": c["line"],
+        "ticks": "outside",
+        "ticklen": 4,
+        "showline": True,
+        "automargin": True,
+        "title": {"font": {"size": 13, "color": c["soft"]}, "standoff": 10},
+        "tickfont": {"size": 12, "color": c["soft"]},
+    }
+    layout = {
+        "font": {"family": FONT, "size": 13, "color": c["ink"]},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "colorway": list(PALETTE),
+        "xaxis": {**axis, "showgrid": False, "zeroline": False},
+        "yaxis": axis,
+        "title": {
+            "font": {"size": 16, "color": c["ink"]},
+            "subtitle": {"font": {"size": 12, "color": c["soft"]}},
+        },
+        "legend": {"font": {"size": 12, "color": c["ink"]}},
+        "hoverlabel": {
+            "bgcolor": c["ground"],
+            "bordercolor": c["line"],
+            "font": {"family": FONT, "size": 12, "color": c["ink"]},
+            "align": "left",
+        },
+        "annotationdefaults": {"font": {"size": 12, "color": c["soft"]}, "showarrow": False},
+        "coloraxis": {
+            "colorbar": {
+                "outlinewidth": 0,
+                "thickness": 12,
+                "tickfont": {"size": 11, "color": c["soft"]},
+                "title": {"font": {"size": 12, "color": c["soft"]}, "side": "right"},
+            }
+        },
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": c["soft"], "activecolor": c["ink"]},
+    }
+    return go.layout.Template(layout=layout)
+
+
+def finish(figure: go.Figure, *, title: str, caption: str, height: int = 420) -> go.Figure:
+    """The figure with its title, its caption, the house look and room for its labels."""
+    titled = any(note.yref == "paper" for note in figure.layout.annotations)
+    figure.update_layout(
+        template=template("light"),
+        title={
+            "text": title,
+            "x": 0,
+            "xref": "container",
+            "xanchor": "left",
+            "y": 1,
+            "yref": "container",
+            "yanchor": "top",
+            "pad": {"l": 8, "t": 14},
+        },
+        height=height,
+        margin={"l": 8, "r": 16, "t": 72 if titled else 52, "b": 8},
+        meta={"caption": caption},
+        hovermode="closest",
+        legend={
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "yref": "container",
+            "y": 0,
+            "yanchor": "bottom",
+        },
+    )
+    return figure
+
+
+def caption(figure: go.Figure) -> str:
+    """The sentence that says how to read the figure."""
+    return str((figure.layout.meta or {}).get("caption", ""))
+
+
+def in_mode(figure: go.Figure, mode: Mode) -> go.Figure:
+    """A copy of the figure on the other ground."""
+    copy = go.Figure(figure)
+    copy.update_layout(template=template(mode))
+    return copy
+
+
+def on_paper(figure: go.Figure, mode: Mode = "light", width: int = 900) -> go.Figure:
+    """A copy that stands alone as a picture: solid ground, caption under the title."""
+    copy = in_mode(figure, mode)
+    lines = textwrap.wrap(html.escape(caption(figure)), width=max(30, int(width / 6.9)))
+    ground = GROUNDS[mode]["ground"]
+    extra = 17 * len(lines)
+    copy.update_layout(
+        width=width,
+        height=(figure.layout.height or 420) + extra,
+        paper_bgcolor=ground,
+        plot_bgcolor=ground,
+        title_subtitle_text="<br>".join(lines),
+        title_pad={"l": 24, "t": 20},
+        margin={"l": 24, "r": 32, "t": figure.layout.margin.t + 18 + extra, "b": 16},
+    )
+    return copy
+
+
+def faint(colour: str, alpha: float = 0.16) -> str:
+    """A colour of the palette as the see-through ground of an interval band."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{alpha})"
+
+
+def colours(names: Sequence[str]) -> dict[str, str]:
+    """One colour per name, in the order given, starting over when there are more names."""
+    return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
+
+
+def config(filename: str) -> dict[str, Any]:
+    """Plotly's buttons: the picture as PNG, zoom and its reset; no link to anywhere."""
+    return {
+        "displaylogo": False,
+        "responsive": True,
+        "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "pan2d"],
+        "toImageButtonOptions": {"format": "png", "scale": 2, "filename": filename},
+    }

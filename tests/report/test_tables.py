@@ -1,0 +1,75 @@
+import csv
+import io
+import re
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cutaway.report import tables
+from tests.report.fake_runs import FakeRecord, probe_rows
+
+NASTY = "a|b <i>&_{}$%#\\~^*`\x1b[31m\nc"
+
+
+@pytest.fixture
+def frame() -> pl.DataFrame:
+    return pl.DataFrame({"name": [NASTY, "plain"], "mean": [0.78123, None], "repeats": [4.0, 3.0]})
+
+
+def test_a_summary_has_one_line_per_cell_and_metric() -> None:
+    rows = probe_rows(layers=("1", "2"), metrics=("accuracy", "f1"), baselines=False)
+    found = tables.summary(rows)
+    assert found.height == 4
+    assert found.columns == list(tables.SUMMARY)
+    assert (found["low"] <= found["mean"]).all() and (found["mean"] <= found["high"]).all()
+
+
+def test_a_ranking_is_best_first_and_lists_each_text_baseline_once() -> None:
+    rows = probe_rows(models=("tiny-lm", "small-lm"), sizes=(140, 1400))
+    found = tables.ranking(rows, FakeRecord(rows), most=5)
+    assert found["mean"].is_sorted(descending=True)
+    assert sorted(found.filter(pl.col("kind") == "baseline")["classifier"]) == [
+        "bow",
+        "majority",
+        "tfidf",
+    ]
+    assert found.filter(pl.col("kind") == "probe").height == 5
+    assert "model" in found.columns and "data" not in found.columns
+
+
+@pytest.mark.parametrize("kind", tables.TABLES)
+def test_every_format_shows_every_row_on_one_line(frame, kind: str) -> None:
+    text = tables.TABLES[kind](frame)
+    if kind == "csv":
+        parsed = list(csv.DictReader(io.StringIO(text)))
+        assert parsed[0]["name"] == NASTY and float(parsed[0]["mean"]) == 0.78123
+    else:
+        lines = [line for line in text.splitlines() if "plain" in line or "0.781" in line]
+        assert len(lines) == 2
+        assert "\x1b" not in text
+
+
+def test_markdown_cells_can_not_break_out_of_the_table(frame) -> None:
+    for line in tables.to_markdown(frame).splitlines():
+        assert len(re.findall(r"(?<!\\)\|", line)) == len(frame.columns) + 1
+        assert "<" not in line
+
+
+@given(st.text(max_size=30))
+def test_latex_never_holds_a_bare_special_character(text: str) -> None:
+    body = tables.to_latex(pl.DataFrame({"x": [text]})).splitlines()[4]
+    cell = body.removesuffix(r" \\")
+    # Take our own escapes away: nothing that LaTeX acts on may be left.
+    rest = re.sub(r"\\text\w+\{2?\}|\\ldots\{\}|\\[&%$#_{}]", "", cell)
+    assert not set(rest) & set("\\&%$#_{}~^")
+
+
+@given(st.text(max_size=40))
+def test_terminal_text_has_no_control_characters(text: str) -> None:
+    assert all(ord(c) >= 32 and ord(c) != 127 for c in tables.clean(text))
+
+
+def test_rich_tables_take_markup_as_text() -> None:
+    assert "[red]x[/red]" in tables.to_text(pl.DataFrame({"name": ["[red]x[/red]"]}))

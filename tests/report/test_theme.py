@@ -1,0 +1,60 @@
+import colorsys
+
+import plotly.graph_objects as go
+import pytest
+
+from cutaway.report import theme
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast ratio of the web's accessibility guidelines."""
+    lights = sorted(_luminance(c) for c in (one, other))
+    return (lights[1] + 0.05) / (lights[0] + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("mode", theme.GROUNDS)
+def test_every_line_colour_can_be_seen_on_both_grounds(mode: theme.Mode) -> None:
+    ground = theme.GROUNDS[mode]["ground"]
+    for colour in (*theme.PALETTE, theme.NEUTRAL, *(row[1] for row in theme.BASELINES.values())):
+        assert contrast(colour, ground) > 2.2, colour
+
+
+@pytest.mark.parametrize("mode", theme.GROUNDS)
+def test_text_has_the_contrast_that_guidelines_ask_for(mode: theme.Mode) -> None:
+    c = theme.GROUNDS[mode]
+    assert contrast(c["ink"], c["ground"]) > 7
+    assert contrast(c["soft"], c["ground"]) > 4.5
+
+
+def test_neighbours_in_the_palette_differ_in_hue_or_lightness() -> None:
+    for one, other in zip(theme.PALETTE, theme.PALETTE[1:], strict=False):
+        a, b = (
+            colorsys.rgb_to_hls(*(int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)))
+            for c in (one, other)
+        )
+        assert abs(a[0] - b[0]) > 0.05 or abs(a[1] - b[1]) > 0.1
+
+
+def test_a_finished_figure_keeps_its_caption_in_both_modes_and_on_paper() -> None:
+    figure = theme.finish(go.Figure(go.Scatter(y=[1])), title="T", caption="Read <it> so.")
+    assert theme.caption(theme.in_mode(figure, "dark")) == "Read <it> so."
+    picture = theme.on_paper(figure, "dark")
+    assert picture.layout.title.subtitle.text == "Read &lt;it&gt; so."
+    assert picture.layout.paper_bgcolor == theme.GROUNDS["dark"]["ground"]
+    assert figure.layout.title.subtitle.text is None, "the figure itself is left as it was"
+
+
+def test_a_faint_colour_is_the_same_colour_seen_through() -> None:
+    assert theme.faint("#ff8000", 0.5) == "rgba(255,128,0,0.5)"
+
+
+def test_more_names_than_colours_start_over() -> None:
+    names = [str(i) for i in range(len(theme.PALETTE) + 1)]
+    given = theme.colours(names)
+    assert given[names[0]] == given[names[-1]] and len(given) == len(names)
