@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from cutaway.core.errors import BadData
 from cutaway.core.textset import PARTS, TextSet
 from cutaway.data.arithmetic import Problem, text_set
+from cutaway.data.assemble import parts_of
 from cutaway.data.table import Table, point_at
 
 COLUMNS = ("a", "op", "b", "result")
@@ -30,6 +31,7 @@ def is_arithmetic(table: Table) -> bool:
 def read_arithmetic(table: Table, name: str, parts: NDArray[np.str_] | None) -> TextSet:
     """The problems of a table; wrong results and questions in two parts are told in the notes."""
     rows = _fields(table)
+    parts = parts_of(table)[0] if parts is None else parts
     problems = [Problem(a, op, b) for a, op, b, _ in rows]
     bad = [i for i, p in enumerate(problems) if p.op == "/" and (p.b == 0 or p.a % p.b)]
     if bad:

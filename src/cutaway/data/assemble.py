@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import PARTS, TextSet
 from cutaway.data import columns as cols
-from cutaway.data.labels import encode, missing
+from cutaway.data.labels import encode, missing, number
 from cutaway.data.partnames import PART_OF
 from cutaway.data.table import Table, point_at, short
 
@@ -28,13 +28,13 @@ def assemble(
     if len(table) == 0:
         raise BadData(f"{table.origin} has no rows: it needs at least one.")
     if parts is None:
-        parts, part_notes = _parts(table)
+        parts, part_notes = parts_of(table)
         table = Table(**{**vars(table), "notes": table.notes + part_notes})
     if drop_empty:
         table, parts = _without_empty(table, chosen, parts)
     labels = None
     if chosen.label is not None and as_task != "text":
-        names = table.names.get(chosen.label, ())
+        names = table.names.get(chosen.label) or _legend(table, chosen.label)
         labels = encode(table, chosen.label, as_task=as_task, names=names, order=order)
     return TextSet(
         name=name,
@@ -144,7 +144,7 @@ def _is_gone(value: Any) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-def _parts(table: Table) -> tuple[NDArray[np.str_] | None, tuple[str, ...]]:
+def parts_of(table: Table) -> tuple[NDArray[np.str_] | None, tuple[str, ...]]:
     """The fixed parts that a `split` column names, and a note when it can't be understood."""
     column = cols.part_column(table)
     if column is None:
@@ -155,6 +155,18 @@ def _parts(table: Table) -> tuple[NDArray[np.str_] | None, tuple[str, ...]]:
         note = f"{column!r} is not read as parts: it holds {short(unknown[0], 30)!r}"
         return None, (note,)
     return np.array([PART_OF[value] for value in said]), ()
+
+
+def _legend(table: Table, label: str) -> tuple[str, ...]:
+    """The class names in a `label_text` column beside numbers 0, 1, ...; nothing without one."""
+    beside = table.columns.get(f"{label}_text")
+    if beside is None:
+        return ()
+    numbers = [number(value) for value in table.columns[label]]
+    known = dict(zip(numbers, map(str, beside), strict=True))
+    whole = set(known) <= set(map(float, range(len(known)))) and None not in known
+    one_to_one = len(set(zip(numbers, map(str, beside), strict=True))) == len(known)
+    return tuple(known[float(i)] for i in range(len(known))) if whole and one_to_one else ()
 
 
 def _facts(table: Table) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def read_tsv(origin: str, text: str) -> Table:
     records = [line.split("\t") for line in lines]
     width = len(records[0]) if records else 0
     ragged = any(len(record) != width for record in records)
-    if _csv_wrote(records) or (ragged and '"' in text):
+    if csv_wrote(records) or (ragged and '"' in text):
         quoted = _quoted(origin, text, "\t", forgiving=True)
         if quoted is not None:
             return _table(origin, *quoted, "its quotes are CSV quotes and were undone")
@@ -57,7 +57,7 @@ def _lines(text: str) -> tuple[list[str], int]:
     return full, len(lines) - len(full) if full else 0
 
 
-def _csv_wrote(records: Records) -> bool:
+def csv_wrote(records: Records) -> bool:
     """Whether a CSV writer made these fields: all quoted ones well formed, one with a doubled."""
     quoted = [field for record in records for field in record if field.startswith('"')]
     return any('""' in field[1:-1] for field in quoted) and all(map(_well_quoted, quoted))

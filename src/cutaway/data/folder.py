@@ -1,6 +1,7 @@
 """A folder of train, dev and test files becomes one table with parts."""
 
-import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,21 +10,46 @@ from numpy.typing import NDArray
 from cutaway.core.errors import BadData
 from cutaway.core.textset import PARTS
 from cutaway.data.files import READERS, read_table
-from cutaway.data.partnames import PART_OF, SPELLINGS
+from cutaway.data.partnames import PART_OF, part_of
 from cutaway.data.table import Table, stack
 
+Mend = Callable[[Table], Table]
 
-def read_folder(folder: Path) -> tuple[Table, NDArray[np.str_] | None]:
-    """The rows of a folder's files, and their parts; no parts where it holds a single file."""
+
+def _as_it_is(table: Table) -> Table:
+    return table
+
+
+def read_folder(
+    folder: Path, wanted: Mapping[str, str] | None = None, mend: Mend = _as_it_is
+) -> tuple[Table, NDArray[np.str_] | None]:
+    """The rows of a folder's files, and their parts; no parts where it holds a single file.
+
+    `wanted` says for a part which file it is made of: {"test": "dev"} takes the dev file for
+    test where there is one; a test file beside it is then left out, which a note tells. `mend`
+    is applied to each table as it comes.
+    """
     files = part_files(folder)
     if not files:
-        return _single(folder), None
-    tables = [read_table(path) for path in files.values()]
-    sizes = [len(table) for table in tables]
-    for table, size in zip(tables, sizes, strict=True):
-        if size == 0:
+        return mend(_single(folder)), None
+    chosen = _chosen(files, wanted or {})
+    tables = [mend(read_table(path)) for path in chosen.values()]
+    for table in tables:
+        if len(table) == 0:
             raise BadData(f"{folder.name}/{table.origin} has no rows: it needs at least one.")
-    return stack(folder.name, tables), np.repeat(np.array(list(files)), sizes)
+    unread = set(files.values()) - set(chosen.values())
+    notes = tuple(f"{path.name} is not part of this task and was left out" for path in unread)
+    whole = stack(folder.name, tables)
+    parts = np.repeat(np.array(list(chosen)), [len(table) for table in tables])
+    return replace(whole, notes=whole.notes + notes), parts
+
+
+def _chosen(files: Mapping[str, Path], wanted: Mapping[str, str]) -> dict[str, Path]:
+    """The file of each part, with those that were moved to another part."""
+    moved = {p: files[source] for p, source in wanted.items() if source != p and source in files}
+    kept = {part: path for part, path in files.items() if path not in moved.values()}
+    both = {**kept, **moved}
+    return {part: both[part] for part in PARTS if part in both}
 
 
 def part_files(folder: Path) -> dict[str, Path]:
@@ -31,7 +57,7 @@ def part_files(folder: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for part in PARTS:
         exact = [path for path in _readable(folder) if PART_OF.get(path.stem.lower()) == part]
-        near = [path for path in _readable(folder) if _begins(path.stem, part)]
+        near = [path for path in _readable(folder) if part_of(path.stem) == part]
         several = exact or near
         if len(several) > 1:
             names = ", ".join(path.name for path in several)
@@ -42,10 +68,6 @@ def part_files(folder: Path) -> dict[str, Path]:
         if several:
             found[part] = several[0]
     return found
-
-
-def _begins(stem: str, part: str) -> bool:
-    return re.split(r"[_\-. ]", stem.lower())[0] in SPELLINGS[part]
 
 
 def _readable(folder: Path) -> list[Path]:

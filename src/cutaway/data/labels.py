@@ -8,7 +8,7 @@ More than that is refused rather than guessed: `as_task` says what is meant.
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -95,6 +95,19 @@ def encode(
     if as_task is None and len(classes.classes) > MOST_CLASSES:
         raise BadData(_too_many(table, column, values, len(classes.classes)))
     return _named(table, column, classes, as_task)
+
+
+def recast(textset: TextSet, as_task: str | None) -> TextSet:
+    """A finished set with its labels read as another task; 'text' leaves them away."""
+    if as_task in (None, textset.task):
+        return textset
+    if as_task == "text":
+        return replace(textset, labels=None, task="text", classes=())
+    if textset.labels is None:
+        raise BadData(f"{textset.name!r} has no labels to read as {as_task!r}.")
+    table = Table(textset.name, {"label": np.asarray(textset.labels).tolist()})
+    made = encode(table, "label", as_task=as_task, names=textset.classes)
+    return replace(textset, labels=made.values, task=made.task, classes=made.classes)
 
 
 def need_labels(textset: TextSet) -> TextSet:

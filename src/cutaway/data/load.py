@@ -1,33 +1,40 @@
 """Any DATA form becomes a TextSet: a name, a file, a folder, a hub id, a generator, an object.
 
-sst2                       a known task (its rows come from the hub)
+sst2                       a known task (its rows come from the hub), or a task's .toml
 docs                       text that is on every machine
 reviews.tsv  mydata/       a file, or a folder with train, dev and test files
 hf:ID[/CONFIG][:SPLIT]     a set on the hub
 gen:sentiment?n=500        generated text
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cutaway.core.errors import BadData, Missing, UnknownName
+import numpy as np
+from numpy.typing import NDArray
+
+from cutaway.core.errors import BadSpec, Missing, UnknownName
 from cutaway.core.lookup import suggestion
 from cutaway.core.textset import TextSet
+from cutaway.data.apply import apply, needed, with_header
 from cutaway.data.arithmetic_read import is_arithmetic, read_arithmetic
 from cutaway.data.assemble import assemble, limited
 from cutaway.data.columns import choose
+from cutaway.data.docs_text import docs
 from cutaway.data.files import READERS, read_table
 from cutaway.data.folder import read_folder
 from cutaway.data.generate import GENERATORS, generate
-from cutaway.data.labels import check_as_task
+from cutaway.data.hub import HubId, parse_id, read_hub
+from cutaway.data.labels import check_as_task, recast
 from cutaway.data.layouts import table_of
-from cutaway.data.partnames import PART_OF
+from cutaway.data.partnames import PART_OF, part_of
 from cutaway.data.table import Table
-
-KNOWN = ("docs", *(f"gen:{name}" for name in GENERATORS))
+from cutaway.data.tasks import TaskFile, find_task, known_tasks, spellings
 
 Source = str | Path | TextSet | Mapping[str, Any] | Sequence[Any]
+Read = tuple[Table, NDArray[np.str_] | None, str]
 
 
 def load(
@@ -46,31 +53,119 @@ def load(
     """The text set that `source` names; one of our errors says what is wrong otherwise.
 
     `as_task` overrides what the labels look like ('classification' rounds numbers, 'text'
-    ignores labels). `limit` keeps that many random rows, chosen by `seed`.
+    ignores labels). `limit` keeps that many random rows, chosen by `seed`. `drop_empty` leaves
+    out rows with an empty text or no label and counts them in the notes, instead of refusing.
     """
-    if isinstance(source, TextSet):
-        return limited(source, limit, seed)
     check_as_task(as_task)
-    if isinstance(source, str) and source.startswith("gen:"):
-        return limited(generate(source, seed=seed), limit, seed)
-    table, parts, name = _read(source)
-    if text_column is None and label_column is None and is_arithmetic(table):
-        return limited(read_arithmetic(table, name, parts), limit, seed)
-    as_task = as_task or _claimed_task(table)
-    chosen = choose(table, text_column, pair_column, label_column, labelled=as_task != "text")
-    whole = assemble(table, chosen, name=name, as_task=as_task, parts=parts, drop_empty=drop_empty)
+    columns = {"text_column": text_column, "pair_column": pair_column, "label_column": label_column}
+    made = _made(source, seed)
+    if made is None and isinstance(source, str | Path) and _is_task(str(source)):
+        _no_columns(source, columns)
+        made = load_task(
+            str(source), as_task=as_task, offline=offline, revision=revision, drop_empty=drop_empty
+        )
+    elif made is not None:
+        _no_columns(source, columns)
+        made = recast(made, as_task)
+    else:
+        read = _read(source, offline=offline, revision=revision)
+        made = _guessed(*read, columns, as_task, drop_empty)
+    return limited(made, limit, seed)
+
+
+def load_task(
+    task: str | Path | TaskFile,
+    *,
+    data: Source | None = None,
+    as_task: str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    offline: bool = False,
+    revision: str | None = None,
+    drop_empty: bool = False,
+) -> TextSet:
+    """The rows of a task as it means them: from the hub, or from `data` with the same columns."""
+    check_as_task(as_task)
+    found = find_task(task)
+    if isinstance(data, TextSet):
+        return limited(recast(data, as_task), limit, seed)
+    if data is not None:
+        wanted = {p: part_of(names[0]) or p for p, names in found.parts.items()}
+        mend = partial(with_header, found)
+        table, parts, _ = _read(data, offline=offline, revision=revision, wanted=wanted, mend=mend)
+    elif found.source is not None:
+        address = HubId(found.source.hub, found.source.config)
+        instead = f"a file or folder with the columns {needed(found)} as data (--data)"
+        revision = revision or found.source.revision
+        table, parts = read_hub(
+            address, revision=revision, offline=offline, parts=found.parts, instead=instead
+        )
+    else:
+        raise Missing(f"The task {found.name!r} names no source. Give its rows as a file: data.")
+    whole = apply(found, table, parts, as_task=as_task, drop_empty=drop_empty)
     return limited(whole, limit, seed)
 
 
-def _read(source: Source) -> tuple[Table, Any, str]:
+def _made(source: Source, seed: int) -> TextSet | None:
+    """The set that needs no reading: it is one already, or it is generated, or bundled."""
+    if isinstance(source, TextSet):
+        return source
+    if isinstance(source, str) and source.startswith("gen:"):
+        return generate(source, seed=seed)
+    return docs() if source == "docs" else None
+
+
+def _is_task(source: str) -> bool:
+    return source.lower() in spellings() or source.endswith(".toml")
+
+
+def _no_columns(source: Source, columns: Mapping[str, str | None]) -> None:
+    """BadSpec where columns are named for data that has its own."""
+    for option, value in columns.items():
+        if value is not None:
+            named = source.name if isinstance(source, TextSet) else str(source)
+            raise BadSpec(
+                f"{option} is {value!r}, but {named!r} says itself which columns it has. "
+                "Leave the option out, or give a file."
+            )
+
+
+def _guessed(
+    table: Table,
+    parts: NDArray[np.str_] | None,
+    name: str,
+    columns: Mapping[str, str | None],
+    as_task: str | None,
+    drop_empty: bool,
+) -> TextSet:
+    """The set in a table nobody has described: columns by name or by guess."""
+    if not any(columns.values()) and is_arithmetic(table):
+        return recast(read_arithmetic(table, name, parts), as_task)
+    as_task = as_task or _claimed_task(table)
+    chosen = choose(table, *columns.values(), labelled=as_task != "text")
+    return assemble(table, chosen, name=name, as_task=as_task, parts=parts, drop_empty=drop_empty)
+
+
+def _read(
+    source: Source,
+    *,
+    offline: bool,
+    revision: str | None,
+    wanted: Mapping[str, str] | None = None,
+    mend: Callable[[Table], Table] = lambda table: table,
+) -> Read:
     """The table that a source holds, its parts where they are fixed, and its name."""
     if not isinstance(source, str | Path):
         return table_of("the given data", _plain(source)), None, "given"
+    if str(source).startswith("hf:"):
+        address = parse_id(str(source))
+        table, parts = read_hub(address, revision=revision, offline=offline)
+        return table, parts, str(source)
     path = Path(source).expanduser()
     if path.is_dir():
-        return (*read_folder(path), path.resolve().name)
+        return (*read_folder(path, wanted, mend), path.resolve().name)
     if path.is_file():
-        return read_table(path), None, _name(path)
+        return mend(read_table(path)), None, _name(path)
     raise _nothing_there(str(source), path)
 
 
@@ -93,10 +188,11 @@ def _claimed_task(table: Table) -> str | None:
     return said if said in ("classification", "regression") else None
 
 
-def _nothing_there(source: str, path: Path) -> BadData | Missing | UnknownName:
+def _nothing_there(source: str, path: Path) -> Missing | UnknownName:
     if path.suffix.lower() in READERS or "/" in source or "\\" in source:
         return Missing(f"No file or folder at {source!r}. Check the path.")
+    known = ["docs", *(f"gen:{name}" for name in GENERATORS), *known_tasks()]
     return UnknownName(
-        f"Unknown data {source!r}. {suggestion(source, KNOWN)}Known: {', '.join(KNOWN)}; "
-        "or a file, a folder, hf:ID, gen:NAME."
+        f"Unknown data {source!r}. {suggestion(source, [*known, *spellings()])}"
+        f"Known: {', '.join(known)}; or a file, a folder, hf:ID."
     )

@@ -1,5 +1,7 @@
 """The many names of train, dev and test."""
 
+import re
+
 SPELLINGS = {
     "train": ("train", "tr", "training", "trn"),
     "dev": ("dev", "validation", "valid", "val", "va", "development", "eval"),
@@ -7,3 +9,8 @@ SPELLINGS = {
 }
 
 PART_OF = {spelling: part for part, names in SPELLINGS.items() for spelling in names}
+
+
+def part_of(name: str) -> str | None:
+    """The part that a split or file is, by how its name begins: validation_matched is dev."""
+    return PART_OF.get(re.split(r"[_\-. ]", name.lower())[0])

@@ -1,0 +1,67 @@
+"""The bundled text `docs`: English prose that is on every machine that runs Python.
+
+It comes from the standard library's language reference and docstrings, read as text and never
+imported. The sentences depend on the Python version, so the version and the digest go with
+them.
+"""
+
+import platform
+import re
+import sysconfig
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from cutaway.core.digest import digest_rows
+from cutaway.core.errors import Missing
+from cutaway.core.textset import TextSet
+from cutaway.data.prose import sentences_of
+
+# Not written for readers of English prose, or not the standard library's own.
+SKIPPED = frozenset(
+    {
+        *("test", "tests", "idle_test", "lib2to3", "turtledemo", "ensurepip", "encodings"),
+        *("site-packages", "dist-packages", "_vendor", "pydoc_data", "__pycache__"),
+    }
+)
+
+# A statement that begins with a triple quote is a docstring. Reading them so takes a tenth of
+# the time that parsing all those files would.
+_DOCSTRING = re.compile(r"^[ \t]*[rRuU]?(\"\"\"|''')(.*?)\1", re.DOTALL | re.MULTILINE)
+
+
+@cache
+def docs() -> TextSet:
+    """Thousands of distinct sentences about Python, in a fixed order; Missing without a library."""
+    texts = tuple(dict.fromkeys(sentence for text in _sources() for sentence in sentences_of(text)))
+    if not texts:
+        raise Missing(
+            "No documentation was found beside this Python, so 'docs' is empty. "
+            "Give a text file instead."
+        )
+    meta = {"source": "docs", "python": platform.python_version(), "digest": digest_rows(texts)}
+    return TextSet("docs", texts, meta=meta)
+
+
+def _sources() -> Iterator[str]:
+    """The texts of the language reference, then the docstrings of every module by its path."""
+    if find_spec("pydoc_data") is not None:
+        from pydoc_data.topics import topics
+
+        yield from (topics[name] for name in sorted(topics))
+    library = Path(sysconfig.get_path("stdlib"))
+    for path in _modules(library):
+        source = path.read_text("utf-8", errors="ignore")
+        yield from (match.group(2) for match in _DOCSTRING.finditer(source))
+
+
+def _modules(folder: Path) -> Iterator[Path]:
+    """The .py files under a folder, in a fixed order."""
+    for path in sorted(folder.iterdir()):
+        if path.name in SKIPPED or path.is_symlink():
+            continue
+        if path.is_dir():
+            yield from _modules(path)
+        elif path.suffix == ".py":
+            yield path

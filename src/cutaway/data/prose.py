@@ -1,0 +1,68 @@
+"""Sentences of plain English out of technical text; code, tables and markup stay behind."""
+
+import re
+from collections.abc import Iterator
+
+from cutaway.data.dealing import words
+from cutaway.data.splitter import cut
+
+_BULLET = re.compile(r"(?m)^[ \t]*(?:[*\-•+]|\(?\d{1,2}[.)])[ \t]+")
+_CODE_LINE = re.compile(r"(?m)^[ \t]*(?:>>>|\.\.\.|\$ |#|@|[-=~+|*^\"]{3}|[\w.]{1,40} ?:{0,2}=)")
+_INNER_END = re.compile(r"[.?!][\"')”’]?\s")
+_ROLE = re.compile(r":[a-z:]+:`~?([^`<]*)[^`]*`")
+_MARKS = re.compile(r"``|(?<!\w)[*`]{1,2}(?=\w)|(?<=[\w.,)])[*`]{1,2}(?!\w)|\s\[[\w#]{1,4}\](?:_)?")
+
+_ENDS = frozenset(".?!\"'”’)")
+_SHAPE = re.compile(r"[\"'“‘(]?[A-Z][A-Za-z0-9 ,.;:'\"()\-–—?!/%’‘“”é]*[.?!][\"'”’)]?")
+# Calls, dotted names, camel case, paths, file names, placeholders: marks of code inside a sentence.
+_CODE = re.compile(
+    r"\w\(|\(\)|\w\.(?!g\.|e\.|m\.|[A-Z]\.)[A-Za-z]|[a-z][A-Z]|\w/\w*/|--|(?<!\S)-\w|\b[A-Z]{7,}\b|''|\.\.\.|(?<!\w)/|\s[.,;:]"
+)
+_STARTS = re.compile(
+    r"(?:Note|See|Changed|New|Added|Deprecated|Copyright|Author|Usage|Bases|Raises|Args|Returns?:)\b"
+)
+_COMMON = words(
+    """
+    the a an of to is are be in and or for that this it with as if not by on from which when can
+    will you has have must may at there no all any been was but used only its one than
+    """
+)
+
+
+def sentences_of(text: str) -> Iterator[str]:
+    """The sentences of a documentation text that read as prose, in their order."""
+    for paragraph in paragraphs(text):
+        several = _INNER_END.search(paragraph) is not None
+        for sentence in cut(paragraph) if several else (paragraph,):
+            if reads_as_prose(sentence):
+                yield sentence
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """The paragraphs and list items of a text, each on one line, without markup and code blocks."""
+    for block in re.split(r"\n[ \t]*\n", text):
+        if _CODE_LINE.search(block):
+            continue
+        for item in _BULLET.split(block):
+            line = " ".join(item.split())
+            if line:
+                yield _MARKS.sub("", _ROLE.sub(r"\1", line))
+
+
+def reads_as_prose(sentence: str) -> bool:
+    """Whether it is a whole sentence of mostly common English words, without traces of code."""
+    if sentence[-1:] not in _ENDS or not _SHAPE.fullmatch(sentence):
+        return False
+    tokens = sentence.split()
+    if not 6 <= len(tokens) <= 60:
+        return False
+    if _CODE.search(sentence) or _STARTS.match(sentence) or not _balanced(sentence):
+        return False
+    plain = [token.strip(",.;:?!()\"'“”’") for token in tokens]
+    small = sum(token.islower() and token.replace("-", "").isalpha() for token in plain)
+    common = sum(token.lower() in _COMMON for token in plain)
+    return small >= 0.75 * len(tokens) and common >= 2
+
+
+def _balanced(sentence: str) -> bool:
+    return sentence.count("(") == sentence.count(")") and sentence.count('"') % 2 == 0

@@ -1,0 +1,50 @@
+"""Templates: what a model is shown around a text."""
+
+import re
+from collections.abc import Callable, Mapping
+
+from cutaway.core.errors import BadSpec
+
+_FIELD = re.compile(r"\{(\w*)\}")
+
+
+def _bare(text: str) -> str:
+    """The text without its closing punctuation, so that the template's own can follow."""
+    return text.rstrip().rstrip(".?!,;:").rstrip() or text
+
+
+def _small(text: str) -> str:
+    """The text with a small first letter, to follow a comma; acronyms and `I` stay."""
+    second = text[1:2]
+    return (
+        text if second.isupper() or text.startswith(("I ", "I'")) else text[:1].lower() + text[1:]
+    )
+
+
+EDITS: dict[str, Callable[[str], str]] = {"bare": _bare, "small": _small}
+
+
+def fill(
+    template: str,
+    text: str,
+    *,
+    pair: str | None = None,
+    mask: str = "",
+    edits: Mapping[str, str] | None = None,
+) -> str:
+    """The template with text, pair and mask in their places."""
+    edits = edits or {}
+    values = {"text": text, "mask": mask} | ({} if pair is None else {"pair": pair})
+    changed = {k: EDITS[edits[k]](v) if k in edits else v for k, v in values.items()}
+    if "{pair}" in template and pair is None:
+        raise BadSpec(f"The template {template!r} needs a pair, and the data has none.")
+    return _FIELD.sub(lambda match: changed.get(match.group(1), match.group(0)), template)
+
+
+def check_template(template: str, *, pair: bool, mask: bool) -> None:
+    """ValueError unless the template has the fields it needs, and no others."""
+    wanted = {"text"} | ({"pair"} if pair else set()) | ({"mask"} if mask else set())
+    found = set(_FIELD.findall(template))
+    if found != wanted:
+        said = ", ".join(f"{{{name}}}" for name in sorted(wanted))
+        raise ValueError(f"template is {template!r}, expected exactly the fields {said}.")

@@ -1,0 +1,169 @@
+"""Text sets as files that `load` reads back: the same rows, labels and parts."""
+
+import csv
+import errno
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cutaway.core.errors import BadData, BadSpec, NoRoom
+from cutaway.core.textset import PARTS, TextSet
+from cutaway.data import arithmetic_read
+from cutaway.data.assemble import take
+from cutaway.data.delimited import csv_wrote
+
+Columns = dict[str, list[Any]]
+
+
+def write(textset: TextSet, out: str | Path) -> list[Path]:
+    """The files written: `out` itself where it has a known ending, else one per part inside it.
+
+    A folder gets train.jsonl, dev.jsonl and test.jsonl, or all.jsonl for a set without parts.
+    Each file appears whole or not at all.
+    """
+    path = Path(out).expanduser()
+    if path.suffix.lower() in WRITERS:
+        return [_put(path, WRITERS[path.suffix.lower()](path.name, columns_of(textset)))]
+    if path.suffix and not path.is_dir():
+        raise BadSpec(
+            f"{path.name} ends in {path.suffix!r}. Known endings: {', '.join(WRITERS)}; "
+            "a name without one makes a folder."
+        )
+    written = []
+    for name, rows in _by_part(textset).items():
+        columns = columns_of(rows)
+        columns.pop("split", None)
+        written.append(_put(path / f"{name}.jsonl", _jsonl(name, columns)))
+    return written
+
+
+def columns_of(textset: TextSet) -> Columns:
+    """The columns of a set by name; classes as number and name."""
+    columns: Columns = {}
+    if all(name in textset.meta for name in arithmetic_read.COLUMNS):
+        columns = {name: _plain(textset.meta[name]) for name in arithmetic_read.COLUMNS}
+    else:
+        columns["text"] = list(textset.texts)
+        if textset.pairs is not None:
+            columns["pair"] = list(textset.pairs)
+        columns |= _label_columns(textset)
+    if textset.parts is not None:
+        columns["split"] = _plain(textset.parts)
+    return columns
+
+
+def _label_columns(textset: TextSet) -> Columns:
+    if textset.labels is None:
+        return {}
+    labels = _plain(textset.labels)
+    if textset.task == "multilabel":
+        named = [
+            [c for c, mark in zip(textset.classes, row, strict=True) if mark] for row in labels
+        ]
+        return {"label": named}
+    if textset.task in ("binary", "multiclass") and textset.classes:
+        return {"label": labels, "label_text": [textset.classes[i] for i in labels]}
+    return {"label": labels}
+
+
+def _plain(values: Any) -> list[Any]:
+    return list(np.asarray(values).tolist())
+
+
+def _by_part(textset: TextSet) -> dict[str, TextSet]:
+    if textset.parts is None:
+        return {"all": textset}
+    there = [part for part in PARTS if part in set(textset.parts.tolist())]
+    return {part: take(textset, textset.rows_of(part)) for part in there}
+
+
+def _rows(columns: Columns) -> list[dict[str, Any]]:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _jsonl(name: str, columns: Columns) -> bytes:
+    lines = (json.dumps(row, ensure_ascii=False) for row in _rows(columns))
+    return "".join(line + "\n" for line in lines).encode()
+
+
+def _json(name: str, columns: Columns) -> bytes:
+    return json.dumps(_rows(columns), ensure_ascii=False, indent=1).encode()
+
+
+def _flat(name: str, columns: Columns) -> list[list[str]]:
+    if any(isinstance(value, list) for values in columns.values() for value in values):
+        raise BadData(f"{name}: lists of labels don't fit into this kind of file. Write .jsonl.")
+    cells = ([str(value) for value in row] for row in zip(*columns.values(), strict=True))
+    return [list(columns), *cells]
+
+
+def _tsv(name: str, columns: Columns) -> bytes:
+    records = _flat(name, columns)
+    broken = any("\t" in cell or "\n" in cell or "\r" in cell for row in records for cell in row)
+    if broken or csv_wrote(records):
+        raise BadData(
+            f"{name}: a text holds a tab, a line end or quotes that .tsv can't keep. Write .jsonl."
+        )
+    return "".join("\t".join(row) + "\n" for row in records).encode()
+
+
+def _csv(name: str, columns: Columns) -> bytes:
+    page = io.StringIO(newline="")
+    csv.writer(page, lineterminator="\n").writerows(_flat(name, columns))
+    return page.getvalue().encode()
+
+
+def _txt(name: str, columns: Columns) -> bytes:
+    if list(columns) != ["text"]:
+        raise BadData(
+            f"{name}: .txt keeps texts only, and this set has {', '.join(columns)}. Write .tsv "
+            "or .jsonl."
+        )
+    texts = columns["text"]
+    if any("\n" in text or "\r" in text for text in texts):
+        raise BadData(f"{name}: a text has more than one line. Write .jsonl.")
+    return "".join(text + "\n" for text in texts).encode()
+
+
+def _parquet(name: str, columns: Columns) -> bytes:
+    import polars
+
+    page = io.BytesIO()
+    polars.DataFrame(columns).write_parquet(page)
+    return page.getvalue()
+
+
+WRITERS: dict[str, Callable[[str, Columns], bytes]] = {
+    ".tsv": _tsv,
+    ".csv": _csv,
+    ".jsonl": _jsonl,
+    ".json": _json,
+    ".parquet": _parquet,
+    ".txt": _txt,
+}
+
+
+def _put(path: Path, data: bytes) -> Path:
+    """The file, whole or not at all: written beside itself, flushed to disk, renamed."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("wb") as page:
+            page.write(data)
+            page.flush()
+            os.fsync(page.fileno())
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        kind = NoRoom if full else BadSpec
+        raise kind(
+            f"{str(path)!r} can't be written: {error.strerror or error}. "
+            + ("Free some space there." if full else "Choose another place with --out.")
+        ) from None
+    return path
