@@ -53,7 +53,7 @@ def fit_parts(lm: LM, fed: Fed, rows: Sequence[int], screen: Screen) -> dict[str
     pairs = [(f"{block}.{part}.in", f"{block}.{part}.out") for block, part in names]
     sites = [Site(b, part, side) for b, part in names for side in ("in", "out")]
     gatherer = Gatherer(list(pairs))
-    with screen.progress("parts", len(rows)) as advance, torch.inference_mode():
+    with screen.progress("parts", len(rows)) as advance, torch.no_grad():
         for batch, _ in by_length([len(fed.rows[i]) for i in rows], Budget(fixed=1024)):
             chosen = [rows[i] for i in batch.rows]
             gatherer.add(_at_marks(lm, fed, chosen, sites))

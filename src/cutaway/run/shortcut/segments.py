@@ -1,0 +1,137 @@
+"""A causal model that runs in stretches of blocks, each with its own memory of keys and values.
+
+Between two stretches a token can wait: an early exit or a draft only ran the first ones. When
+later blocks are needed, the waiting tokens go through them together, so every key and value is
+the one that the plain model has for these tokens. Nothing is copied, guessed or left out.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import DynamicCache
+
+from cutaway.core.errors import BadSpec, RunError
+from cutaway.models.lm import LM
+from cutaway.models.sites import first_state, state_of, with_state
+
+
+class Memory(DynamicCache):
+    """Keys and values of a stretch: its length is that of its own first block, not of block 1."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__()
+        self.first = first
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Tokens that have gone through this stretch."""
+        return super().get_seq_length(max(layer_idx, self.first))
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
+        """Length and offset of the keys that a query sees in this stretch."""
+        return super().get_mask_sizes(query_length, max(layer_idx, self.first))
+
+
+class _Reached(Exception):
+    """The last block of the stretch has run."""
+
+    def __init__(self, hidden: Tensor) -> None:
+        super().__init__()
+        self.hidden = hidden
+
+
+@dataclass
+class _Call:
+    """The forward that is under way: which blocks run, and on what."""
+
+    first: int = 0
+    last: int = 0
+    hidden: Tensor | None = None
+    block: int = 0
+    size: int | None = None
+    """How many things a block gives back: None for the bare state."""
+
+
+@dataclass
+class Segments:
+    """Stretches of blocks up to each border; `run` takes tokens through one of them."""
+
+    lm: LM
+    borders: tuple[int, ...]
+    """The last layer of each stretch, in order; ends with L."""
+    _call: _Call = field(default_factory=_Call)
+    _memory: list[Memory] = field(default_factory=list)
+
+    def reset(self) -> None:
+        """Forget all tokens."""
+        self._memory = [Memory(first) for first in (0, *self.borders[:-1])]
+
+    def run(self, number: int, tokens: Tensor, hidden: Tensor | None = None) -> Tensor:
+        """The states (1, n, d) at the end of a stretch; `hidden` are those at its beginning.
+
+        `tokens` (1, n) are the ids; behind the first stretch only their number matters.
+        """
+        self._call.first = 0 if number == 0 else self.borders[number - 1]
+        self._call.last, self._call.hidden, self._call.block = self.borders[number], hidden, 0
+        try:
+            self.lm.body(input_ids=tokens, past_key_values=self._memory[number], use_cache=True)
+        except _Reached as reached:
+            return reached.hidden
+        raise RunError(f"{self.lm.name!r} never reached block {self.borders[number]}.")
+
+    def forget(self, number: int, tokens: int) -> None:
+        """Drop the last tokens of a stretch."""
+        if tokens:
+            self._memory[number].crop(-tokens)
+
+
+@contextmanager
+def segments(lm: LM, exits: Sequence[int]) -> Iterator[Segments]:
+    """The model cut behind these layers; whole again afterwards."""
+    if lm.kind != "causal":
+        raise BadSpec(f"{lm.name!r} is a masked model: only causal models write text.")
+    if len(lm.blocks) != lm.layers:
+        raise BadSpec(f"{lm.family!r} calls one block again and again: it can't be cut.")
+    wrong = [layer for layer in exits if not 1 <= layer < lm.layers]
+    if wrong:
+        raise BadSpec(f"Exit layer {wrong[0]} is out of range: allowed are 1..{lm.layers - 1}.")
+    made = Segments(lm, (*sorted(set(exits)), lm.layers))
+    with ExitStack() as stack:
+        for block in lm.blocks:
+            stack.callback(_give_back, block, block.__dict__.get("forward"))
+            block.forward = _stretched(block.forward, made._call)
+        made.reset()
+        yield made
+
+
+def _stretched(forward: Callable[..., Any], call: _Call) -> Callable[..., Any]:
+    """A block that only runs inside the stretch, passes states on before it, and ends it."""
+
+    def stretched(*args: Any, **kwargs: Any) -> Any:
+        call.block += 1
+        if call.block <= call.first:
+            state = first_state(args, kwargs)
+            return state if call.size is None else (state, *[None] * (call.size - 1))
+        if call.block == call.first + 1 and call.hidden is not None:
+            args, kwargs = with_state(args, kwargs, call.hidden)
+        output = forward(*args, **kwargs)
+        call.size = len(output) if isinstance(output, tuple) else None
+        if call.block == call.last:
+            raise _Reached(state_of(output))
+        return output
+
+    return stretched
+
+
+def _give_back(block: nn.Module, own: Any) -> None:
+    del block.forward
+    if own is not None:
+        block.forward = own
+
+
+def one(token: int, lm: LM) -> Tensor:
+    """A token as a batch of one."""
+    return torch.tensor([[token]], device=lm.device)
