@@ -59,24 +59,26 @@ class Measured:
     n_val: int
     n_test: int
     metrics: Mapping[str, float] = field(default_factory=dict)
+    size: int | None = None
+    """The training size asked for by a learning curve: repeats of one size belong together."""
 
     @classmethod
     def of(cls, split: Split, metrics: Mapping[str, float]) -> "Measured":
         """The metrics of one split."""
         sizes = len(split.train), len(split.val), len(split.test)
-        return cls(split.repeat, *sizes, metrics)
+        return cls(split.repeat, *sizes, metrics, split.size)
 
 
 def tidy(cell: Cell, measured: Sequence[Measured]) -> list[dict[str, Any]]:
     """One row per repeat and metric; low and high are those of the cell's mean."""
-    by_size: dict[int, list[Measured]] = defaultdict(list)
+    by_size: dict[int | None, list[Measured]] = defaultdict(list)
     for one in measured:
-        by_size[one.n_train].append(one)
+        by_size[one.size].append(one)
     return [row for group in by_size.values() for row in _group(cell, group)]
 
 
 def _group(cell: Cell, group: Sequence[Measured]) -> Iterable[dict[str, Any]]:
-    """The rows of repeats with the same number of training rows."""
+    """The rows of repeats of the same training size."""
     for metric in group[0].metrics:
         interval = spread([m.metrics[metric] for m in group], group, metric)
         for one in group:

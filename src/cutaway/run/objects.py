@@ -1,0 +1,57 @@
+"""Wherever a name is accepted, the object itself is accepted too.
+
+Specs hold names only, so that they can be written down. An object given from Python gets a
+name made from what it is, and is kept in a side table for this run.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cutaway.core.digest import digest_json, digest_text
+from cutaway.core.textset import TextSet
+
+Objects = dict[str, Any]
+
+
+def name_objects(
+    options: Mapping[str, Any], fields: Iterable[str]
+) -> tuple[dict[str, Any], Objects]:
+    """The options with every object in `fields` replaced by a name, and the objects by name."""
+    objects: Objects = {}
+    named = dict(options)
+    for field in fields:
+        if field in named:
+            given = named[field]
+            many = list(given) if isinstance(given, (list, tuple)) else [given]
+            named[field] = [_named(one, objects) for one in many]
+    return named, objects
+
+
+def _named(value: Any, objects: Objects) -> str:
+    if isinstance(value, str):
+        return value
+    name = _name(value)
+    objects[name] = value
+    return name
+
+
+def _name(value: Any) -> str:
+    """A name that changes when the object does."""
+    if isinstance(value, TextSet):
+        return f"{value.name}#{value.digest[:8]}"
+    if isinstance(value, dict):
+        return f"{value.get('name', 'dict')}#{digest_json(value)[:8]}".replace(",", " ")
+    digest = getattr(value, "digest", None)
+    if isinstance(digest, str):
+        return f"{value.name}#{digest[:8]}"
+    kind = value.__name__ if isinstance(value, type) else type(value).__name__
+    return f"{kind}#{digest_text(_described(value))[:8]}"
+
+
+def _described(value: Any) -> str:
+    """What decides an estimator's answer: its class and its parameters, never where it lies."""
+    if isinstance(value, type):
+        return f"{value.__module__}.{value.__qualname__}"
+    get_params = getattr(value, "get_params", None)
+    settings = sorted(get_params().items()) if callable(get_params) else repr(value)
+    return f"{type(value).__module__}.{type(value).__qualname__} {settings!r}"

@@ -1,0 +1,110 @@
+"""probe: what can be read off the hidden layers. One pass per model and set, then the grid."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from cutaway.core.spec import address, build
+from cutaway.core.textset import TextSet
+from cutaway.data.labels import need_labels
+from cutaway.data.load import load
+from cutaway.models.lm import LM
+from cutaway.models.load import open_model
+from cutaway.report import details as detail_file
+from cutaway.run.estimate import Estimate
+from cutaway.run.estimate import estimate as estimate_pass
+from cutaway.run.objects import Objects, name_objects
+from cutaway.run.probe_rows import frame
+from cutaway.run.probe_summary import summarise
+from cutaway.run.probe_work import Work, rows_and_details
+from cutaway.run.record import command_of, measured, versions
+from cutaway.run.result import Result
+from cutaway.run.screen import Screen
+from cutaway.run.specs.probe import ProbeSpec
+from cutaway.store import results as store
+
+
+def probe(*, quiet: bool = False, **options: Any) -> Result:
+    """The grid of a ProbeSpec, from Python: keyword arguments are the flags.
+
+    Models, text sets, dictionaries and classifiers may be given as objects.
+    """
+    named, objects = name_objects(options, ("model", "data", "classifier"))
+    return run(build(ProbeSpec, named), screen=Screen(quiet=quiet), objects=objects)
+
+
+def run(spec: ProbeSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:
+    """Measure every cell of the grid that is not yet measured, and save the whole."""
+    screen, objects = screen or Screen(quiet=True), objects or {}
+    with measured() as meter:
+        sets = [_load(spec, name, objects) for name in spec.data]
+        models = [_facts(lm) for lm in _models(spec, objects)]
+        name = address(spec, models=[m["digest"] for m in models], data=[s.digest for s in sets])
+        if (done := store.find(spec.runs, "probe", name)) is not None:
+            screen.say(f"This run is done already: {done.path}")
+            return Result(done)
+        progress = store.progress(spec.runs, "probe", name)
+        keys = [
+            key
+            for lm in _models(spec, objects)
+            for texts in sets
+            for key in Work(spec, lm, texts, objects, progress, screen).carry_out()
+        ]
+        rows, details = rows_and_details(progress.rows(keys))
+        table = frame(rows)
+        summary, baselines = summarise(table, sets)
+    record = store.save(
+        spec.runs, method="probe", address=name, spec=spec, summary=summary, baselines=baselines,
+        model=_one(models), data=_one([_about(s) for s in sets]), seed=spec.seed,
+        versions=versions(), seconds=meter.seconds, peak_memory_mb=meter.peak_memory_mb,
+        command=command_of("probe", spec), rows=table,
+        files={detail_file.FILE: detail_file.dumps(details)},
+    )  # fmt: skip
+    return Result(record)
+
+
+def estimate(spec: ProbeSpec, *, screen: Screen | None = None) -> list[Estimate]:
+    """What the passes will cost, one estimate per model and set."""
+    sets = [_load(spec, name, {}) for name in spec.data]
+    return [
+        estimate_pass(lm, texts, Work(spec, lm, texts, {}, None, Screen(quiet=True)).ask)
+        for lm in _models(spec, {})
+        for texts in sets
+    ]
+
+
+def _models(spec: ProbeSpec, objects: Objects) -> Iterator[LM]:
+    """The models one at a time: only one is held in memory."""
+    kernel = spec.attention
+    if kernel == "auto":
+        kernel = "eager" if any(p.startswith("attn") for p in spec.pool) else "sdpa"
+    for name in spec.model:
+        yield open_model(
+            objects.get(name, name), revision=spec.revision, dtype=spec.dtype, device=spec.device,
+            offline=spec.offline, attention=kernel,
+        )  # fmt: skip
+
+
+def _load(spec: ProbeSpec, name: str, objects: Objects) -> TextSet:
+    columns = {k: getattr(spec, k) for k in ("text_column", "pair_column", "label_column")}
+    texts = load(
+        objects.get(name, name), **columns, as_task=spec.as_, limit=spec.limit, seed=spec.seed,
+        offline=spec.offline,
+    )  # fmt: skip
+    return need_labels(texts)
+
+
+def _facts(lm: LM) -> dict[str, Any]:
+    names = ("name", "family", "layers", "width", "parameters", "digest")
+    return {name: getattr(lm, name) for name in names}
+
+
+def _about(texts: TextSet) -> dict[str, Any]:
+    return {
+        "name": texts.name, "rows": len(texts), "digest": texts.digest, "task": texts.task,
+        "classes": list(texts.classes), "notes": list(texts.notes),
+    }  # fmt: skip
+
+
+def _one(many: list[dict[str, Any]]) -> Any:
+    """A single entry as it is, several as a list."""
+    return many[0] if len(many) == 1 else many

@@ -1,0 +1,182 @@
+"""One model on one set: its features, its pieces, and what each piece gives.
+
+A piece is one cell of the grid with all its repeats. Finished pieces are kept at once, so a
+killed run goes on where it stopped; a piece that fails is recorded with its reason.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cutaway.core.errors import CutawayError
+from cutaway.core.textset import TextSet
+from cutaway.engine import run_pieces
+from cutaway.measure.splits import Plan, Split, split
+from cutaway.methods.probe_layers import LayerMix, mix, parse_layers
+from cutaway.models.lm import LM
+from cutaway.report.details import AnyDetail, loads
+from cutaway.run.ask import Ask
+from cutaway.run.extract import Features, extract
+from cutaway.run.objects import Objects
+from cutaway.run.probe_cells import Job, measure
+from cutaway.run.probe_rows import MAIN, Cell, failed, tidy
+from cutaway.run.screen import Screen
+from cutaway.run.specs.probe import ProbeSpec
+from cutaway.run.twin import twin
+from cutaway.store.progress import Progress
+
+LEARNED = "learned"
+"""The pooler that is learnt: one query attends to all token vectors."""
+DETAIL = "detail"
+TEXT = ("majority", "bow", "tfidf")
+
+
+@dataclass(frozen=True)
+class Work:
+    """Everything about one model and one set."""
+
+    spec: ProbeSpec
+    lm: LM
+    texts: TextSet
+    objects: Objects
+    progress: Progress | None
+    screen: Screen
+
+    def carry_out(self) -> list[str]:
+        """Do every piece that is not done yet; the keys of all, in order."""
+        assert self.progress is not None
+        jobs = {self._key(job): job for job in self._jobs()}
+        done = self.progress.done()
+        todo = [job for key, job in jobs.items() if key not in done]
+        if todo:
+            self._do(todo)
+        return list(jobs)
+
+    @cached_property
+    def mixes(self) -> list[LayerMix]:
+        """The layer choices of the spec, for this model's number of layers."""
+        return [m for text in self.spec.layers for m in parse_layers(text, self.lm.layers)]
+
+    @cached_property
+    def ask(self) -> Ask:
+        """What the one pass must give."""
+        layers = sorted({layer for m in self.mixes for layer in m.layers})
+        pools = tuple(dict.fromkeys("all" if p == LEARNED else p for p in self.spec.pool))
+        return Ask(
+            layers=tuple(layers), pools=pools, max_tokens=self.spec.max_tokens,
+            cut=self.spec.cut, keep=self.spec.keep,
+        )  # fmt: skip
+
+    @cached_property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits every cell and every baseline is measured on."""
+        spec = self.spec
+        plan = Plan(
+            protocol=spec.protocol, seed=spec.seed, repeats=spec.repeats, folds=spec.folds,
+            shots=spec.shots, sizes=self._sizes(),
+        )  # fmt: skip
+        return split(
+            self.texts.labels, plan, task=self.texts.task, parts=self.texts.parts,
+            classes=self.texts.classes,
+        )  # fmt: skip
+
+    @cached_property
+    def features(self) -> Features:
+        """The model's states; computed when the first cell needs them."""
+        got = extract(self.lm, self.texts, self.ask, screen=self.screen)
+        if got.shortened:
+            self.screen.say(f"{got.shortened:,} texts were longer than allowed and were cut.")
+        return got
+
+    @cached_property
+    def twin_features(self) -> Features:
+        """The states of the random-weights twin."""
+        return extract(twin(self.lm, seed=self.spec.seed), self.texts, self.ask, screen=self.screen)
+
+    def _sizes(self) -> tuple[int, ...]:
+        """Training sizes as row counts; shares are shares of the training part."""
+        if self.spec.protocol != "curve":
+            return ()
+        whole = int(0.7 * len(self.texts))
+        sizes = {
+            s if isinstance(s, int) else max(2, round(s * whole)) for s in self.spec.train_sizes
+        }
+        return tuple(sorted(sizes))
+
+    def _jobs(self) -> Iterator[Job]:
+        """Every piece: text baselines, then cells and what stands beside them."""
+        wanted = self.spec.baselines
+        for name in TEXT:
+            if name in wanted:
+                yield Job("baseline", self._cell("-", "text", name, "baseline"))
+        for pool in self.spec.pool:
+            for layers in self.mixes:
+                yield from self._cell_jobs(pool, layers, wanted)
+
+    def _cell_jobs(self, pool: str, layers: LayerMix, wanted: Iterable[str]) -> Iterator[Job]:
+        names = ("attention",) if pool == LEARNED else self.spec.classifier
+        for name in names:
+            yield Job("probe", self._cell(layers.name, pool, name), layers)
+        first = self._cell(layers.name, pool, names[0])
+        if pool == LEARNED:
+            return
+        for kind in ("twin", "control"):
+            if kind in wanted:
+                yield Job(kind, Cell(**{**first.__dict__, "kind": kind}), layers)
+        if "mdl" in wanted and self.texts.task in ("binary", "multiclass"):
+            yield Job("mdl", self._cell(layers.name, pool, "logistic"), layers)
+
+    def _cell(self, layers: str, pool: str, classifier: str, kind: str = "probe") -> Cell:
+        return Cell(self.lm.name, self.texts.name, layers, pool, classifier, kind)
+
+    def _key(self, job: Job) -> str:
+        return "|".join((self.lm.digest[:16], self.texts.digest[:16], job.what, job.cell.key))
+
+    def _do(self, todo: list[Job]) -> None:
+        title = f"probing {self.lm.name} on {self.texts.name}"
+        with self.screen.progress(title, len(todo)) as advance:
+            for job, got in run_pieces(self.spec.engine, self._measure, todo):
+                rows = self._failed(job, got) if isinstance(got, Exception) else got
+                self.progress.put(self._key(job), rows)
+                advance(1, note=f"layer {job.cell.layers} {job.cell.pool} {job.cell.classifier}")
+
+    def _measure(self, job: Job) -> list[dict[str, Any]]:
+        """The tidy rows of one piece, and its details."""
+        measured, details = measure(job, self)
+        rows = tidy(job.cell, measured)
+        return [*rows, *({DETAIL: d.model_dump_json()} for d in details)]
+
+    def _failed(self, job: Job, error: Exception) -> list[dict[str, Any]]:
+        kind = "" if isinstance(error, CutawayError) else f"{type(error).__name__}: "
+        reason = f"{kind}{error}"
+        self.screen.say(f"Cell {job.cell.key} failed: {reason}")
+        return [failed(job.cell, reason, MAIN[self.texts.task])]
+
+    def states(self, layers: LayerMix, pool: str, *, of_twin: bool = False) -> Tensor:
+        """The (n, d) features of one layer mix and pooler."""
+        source = self.twin_features if of_twin else self.features
+        return mix({layer: source.column(layer, pool) for layer in layers.layers}, layers)
+
+
+def rows_and_details(
+    kept: Iterable[Mapping[str, Any]],
+) -> tuple[list[Mapping[str, Any]], list[AnyDetail]]:
+    """Tidy rows and details, told apart again."""
+    rows, details = [], []
+    for row in kept:
+        if DETAIL in row:
+            details.extend(loads(json.dumps([json.loads(row[DETAIL])]).encode()))
+        else:
+            rows.append(row)
+    return rows, details
+
+
+def class_labels(texts: TextSet) -> NDArray[Any]:
+    """The labels as every solver wants them."""
+    return np.asarray(texts.labels)
