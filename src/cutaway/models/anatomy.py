@@ -122,7 +122,12 @@ BLOOM = Anatomy(
     positions="own",
 )
 FALCON = replace(
-    BLOOM, attn="self_attention", mlp="mlp", norm2=None, layout="parallel", positions="count"
+    BLOOM,
+    attn="self_attention",
+    mlp="mlp",
+    norm2=None,
+    layout="parallel",
+    positions="count",
 )
 BERT = Anatomy(
     kind="masked",

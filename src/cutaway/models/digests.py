@@ -1,0 +1,54 @@
+"""Who the weights and the tokenizer are: the identities that every cache key is made of."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from cutaway.core.digest import digest_json, digest_text
+from cutaway.models.place import recall, remember
+
+# Where a checkpoint was saved or last loaded says nothing about what it computes.
+NOT_IDENTITY = frozenset({"_name_or_path", "transformers_version", "dtype", "torch_dtype"})
+
+
+def weights_digest(files: Iterable[Path], config: Path) -> str:
+    """The identity of a checkpoint: its weight files and what its config says of them."""
+    fields = json.loads(config.read_text(encoding="utf-8"))
+    kept = {key: value for key, value in fields.items() if key not in NOT_IDENTITY}
+    return digest_json({"files": {f.name: file_digest(f) for f in files}, "config": kept})
+
+
+def file_digest(path: Path) -> str:
+    """The sha256 of a file: as recorded by the hub's cache, else computed once and remembered."""
+    recorded = recorded_digest(path)
+    if recorded is not None:
+        return recorded
+    facts = path.stat()
+    key = f"{path.absolute()}|{facts.st_size}|{facts.st_mtime_ns}"
+    known = recall("digests", key)
+    if isinstance(known, str):
+        return known
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    remember("digests", key, found)
+    return found
+
+
+def recorded_digest(path: Path) -> str | None:
+    """The sha256 by which the hub's cache names the file's blob, where it does."""
+    blob = path.resolve()
+    named = blob.parent.name == "blobs" and re.fullmatch(r"[0-9a-f]{64}", blob.name)
+    return blob.name if named else None
+
+
+def tokenizer_digest(tokenizer: Any) -> str:
+    """The identity of a tokenizer: its whole pipeline, special tokens, and what it adds."""
+    pipeline = json.loads(tokenizer.backend_tokenizer.to_str())
+    # How the last batch was cut or padded is a mood, not a property.
+    facts = {key: value for key, value in pipeline.items() if key not in ("padding", "truncation")}
+    special = {key: str(value) for key, value in tokenizer.special_tokens_map.items()}
+    added = tokenizer("a", return_attention_mask=False)["input_ids"]
+    return digest_text(json.dumps([facts, special, added], sort_keys=True))

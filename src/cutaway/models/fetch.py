@@ -1,0 +1,119 @@
+"""From the name a user types to a folder with a checkpoint: bundled, local, or from the hub."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cutaway.core.errors import BadModel, Missing, UnknownName
+from cutaway.core.lookup import suggestion
+from cutaway.models.bundled import BUNDLED, unpack
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+# Root-level files only: repositories also carry onnx, flax and original weights in folders.
+CONFIGS = ["*.json", "tokenizer*", "vocab*", "merges.txt", "*.model", "*.txt"]
+WEIGHTS = ["model*.safetensors", "adapter_model*.safetensors"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A checkpoint on this machine."""
+
+    name: str
+    folder: Path
+    digest: str | None = None
+    """Its identity where that is known without reading the weights."""
+
+
+def fetch(
+    name: str, *, revision: str | None = None, offline: bool = False, code: bool = False
+) -> Source:
+    """The checkpoint called `name`, downloaded when it has to be."""
+    if name in BUNDLED:
+        folder, digest = unpack(name)
+        return Source(name, folder, digest)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return Source(name, path)
+    if path.is_file():
+        raise BadModel(
+            f"{name!r} is a file. A model is a folder in Hugging Face layout, a hub id, "
+            f"base+adapter, or bundled: {', '.join(BUNDLED)}."
+        )
+    if looks_like_path(name):
+        raise Missing(f"There is no folder {name!r}. {_near_folder(path)}".rstrip())
+    if not HUB_ID.fullmatch(name):
+        raise UnknownName(f"{name!r} is no model name. {_help(name)}")
+    return Source(name, _download(name, revision, offline=offline, code=code))
+
+
+def looks_like_path(name: str) -> bool:
+    """Can only be meant as a folder: starts like a path, or has too many parts for a hub id."""
+    return name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1
+
+
+def _download(name: str, revision: str | None, *, offline: bool, code: bool) -> Path:
+    """The snapshot folder of a hub repository: first its small files, then its weights."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    wanted = [*CONFIGS, *WEIGHTS, *(["*.py"] if code else [])]
+    try:
+        folder = snapshot_download(
+            name, revision=revision, allow_patterns=wanted, ignore_patterns=["*/*"],
+            local_files_only=offline,
+        )  # fmt: skip
+    except GatedRepoError:
+        raise Missing(
+            f"{name!r} is gated: accept its terms on its hub page, then log in with: hf auth login"
+        ) from None
+    except RevisionNotFoundError:
+        raise UnknownName(f"{name!r} has no revision {revision!r} on the hub.") from None
+    except (RepositoryNotFoundError, HFValidationError):
+        raise UnknownName(f"Unknown model {name!r}. {_help(name)}") from None
+    except (LocalEntryNotFoundError, OSError) as error:
+        raise Missing(_unreachable(name, revision, offline, error)) from None
+    return Path(folder)
+
+
+def _unreachable(name: str, revision: str | None, offline: bool, error: Exception) -> str:
+    from huggingface_hub import constants
+
+    at = f" at revision {revision!r}" if revision else ""
+    if offline or constants.HF_HUB_OFFLINE:
+        why = "and offline is on"
+    else:
+        why = f"and the hub can't be reached ({type(error).__name__})"
+    return f"Model {name!r}{at} is not in the local hub cache, {why}. {_help(name)}"
+
+
+def _help(name: str) -> str:
+    """Did you mean, and what a model name may be."""
+    known = [*BUNDLED, *_checkpoints(Path())]
+    return (
+        f"{suggestion(name, known)}A model is bundled ({', '.join(BUNDLED)}), a hub id, a folder, "
+        "or base+adapter."
+    )
+
+
+def _near_folder(path: Path) -> str:
+    """`Did you mean 'x'?` for a folder that exists beside the one that doesn't."""
+    parent = next((p for p in path.parents if p.is_dir()), Path())
+    return suggestion(path.name, _folders(parent)).strip() or f"The last folder there is: {parent}"
+
+
+def _folders(parent: Path) -> Iterable[str]:
+    try:
+        return [p.name for p in parent.iterdir() if p.is_dir()]
+    except OSError:
+        return []
+
+
+def _checkpoints(parent: Path) -> list[str]:
+    return [name for name in _folders(parent) if (parent / name / "config.json").is_file()]

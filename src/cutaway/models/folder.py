@@ -1,0 +1,94 @@
+"""A checkpoint folder, looked at before anything in it is loaded."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from cutaway.core.errors import BadModel, Missing
+
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json", "spiece.model",
+              "sentencepiece.bpe.model", "bpe.codes")  # fmt: skip
+
+
+def need_config(folder: Path) -> dict[str, Any]:
+    """The checkpoint's config; BadModel says what the folder is instead."""
+    path = folder / "config.json"
+    if not path.is_file():
+        raise BadModel(_no_config(folder))
+    config = read_json(path)
+    if not isinstance(config.get("model_type"), str):
+        raise BadModel(f"{path} names no model_type: it isn't the config of a transformers model.")
+    return config
+
+
+def need_weights(folder: Path, stem: str = "model") -> list[Path]:
+    """The safetensors files of a checkpoint, each whole; BadModel or Missing otherwise."""
+    index, single = folder / f"{stem}.safetensors.index.json", folder / f"{stem}.safetensors"
+    if index.is_file():
+        shards = sorted(set(read_json(index).get("weight_map", {}).values()))
+        files = [folder / shard for shard in shards]
+    else:
+        files = [single]
+    absent = [file.name for file in files if not file.is_file()]
+    if absent or not files:
+        raise _no_weights(folder, absent)
+    for file in files:
+        _need_whole(file)
+    return files
+
+
+def need_tokenizer(folder: Path) -> None:
+    """Missing unless the folder has a tokenizer."""
+    if not any((folder / name).is_file() for name in TOKENIZERS):
+        raise Missing(
+            f"{folder} has no tokenizer (looked for {', '.join(TOKENIZERS[:4])}, ...). Save it "
+            "beside the weights: AutoTokenizer.from_pretrained(BASE).save_pretrained(FOLDER)."
+        )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; BadModel when it can't be read."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadModel(f"{path} can't be read as JSON ({error}). Download it again.") from None
+    if not isinstance(value, dict):
+        raise BadModel(f"{path} holds {type(value).__name__}, expected an object.")
+    return value
+
+
+def _need_whole(file: Path) -> None:
+    """BadModel unless the header is sound and the file as long as it says; loads nothing."""
+    try:
+        with safe_open(file, framework="pt") as tensors:
+            list(tensors.keys())
+    except (SafetensorError, OSError) as error:
+        raise BadModel(
+            f"{file} is not a whole safetensors file ({error}). It is cut short, corrupt or "
+            "something else under that name: download or convert it again."
+        ) from None
+
+
+def _no_config(folder: Path) -> str:
+    adapter = folder / "adapter_config.json"
+    if adapter.is_file():
+        base = read_json(adapter).get("base_model_name_or_path") or "BASE"
+        return f"{folder} is a PEFT adapter, not a model: open it as '{base}+{folder}'."
+    inside = sorted(p.parent.name for p in folder.glob("*/config.json"))
+    hint = f" A folder inside has one: {inside[0]!r}." if inside else ""
+    return f"{folder} has no config.json: it isn't a checkpoint in Hugging Face layout.{hint}"
+
+
+def _no_weights(folder: Path, absent: list[str]) -> BadModel:
+    pickles = sorted(p.name for pattern in PICKLES for p in folder.glob(pattern))
+    if pickles:
+        return BadModel(
+            f"{folder} holds its weights as pickle ({pickles[0]!r}), which can run any code when "
+            "loaded, so Cutaway doesn't. If you trust it, convert it once in plain transformers: "
+            "AutoModel....from_pretrained(FOLDER).save_pretrained(NEW_FOLDER), and open NEW_FOLDER."
+        )
+    what = ", ".join(absent[:3]) or "model.safetensors"
+    return BadModel(f"{folder} has no weights: {what} is missing. Download the checkpoint again.")

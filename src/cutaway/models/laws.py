@@ -1,0 +1,257 @@
+"""The laws a model must hold before anything read off it is believed.
+
+Each compares what Cutaway reads with what plain transformers computes for the same weights, on
+the same short sentences. The measure is the largest relative error of a token's vector,
+|ours - plain| / |plain|, so that a huge token hides nothing in the others. Between different
+batches, where kernels round differently, a token's error is taken relative to the largest norm
+its own stream has had so far: many models blow single tokens up and shrink them again, and what
+was rounded at the large size stays.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cutaway.models.lm import LM
+from cutaway.models.read import States, call_with, run_from, states, watch
+from cutaway.models.sites import Site
+from cutaway.models.tokens import pad, tokenize
+
+SENTENCES = (
+    "The old clock in the hall struck nine.",
+    "Rain fell all night, but by morning the road was dry again.",
+    "Who asked?",
+    "She counted 12 boats, three gulls and one very tired dog on the beach.",
+)
+# Rounding grows with depth; these bounds hold for sound models and fail for a shifted position,
+# a lost bias or the wrong norm, which move vectors by a tenth and more.
+LIMITS = {"float64": 1e-10, "float32": 1e-5, "float16": 2e-2, "bfloat16": 1.5e-1}
+
+
+@dataclass(frozen=True)
+class Law:
+    """One law, measured on one model."""
+
+    name: str
+    passed: bool
+    measured: float
+    limit: float
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Short real sentences, and what each looks like alone and unpadded."""
+
+    rows: list[list[int]]
+    alone: list[States]
+
+
+def sample(lm: LM, sentences: Sequence[str] = SENTENCES) -> Sample:
+    """The sentences' tokens and every layer of each, read alone."""
+    rows = tokenize(lm, sentences, limit=min(lm.context, 32)).rows
+    return Sample(rows, [_read(lm, [row]) for row in rows])
+
+
+def hooks_show_the_plain_layers(lm: LM, drawn: Sample) -> Law:
+    """Layers read by hooks are the plain model's `output_hidden_states`."""
+    worst = dict.fromkeys(range(lm.layers + 1), 0.0)
+    for row, ours in zip(drawn.rows, drawn.alone, strict=True):
+        plain = lm.body(**_alone(lm, row), output_hidden_states=True)
+        for layer in range(lm.layers):
+            error = distance(ours.layers[layer], plain.hidden_states[layer])
+            worst[layer] = max(worst[layer], error)
+        # The last hidden state of plain transformers has gone through the final norm.
+        end = distance(lm.final_norm(ours.layers[lm.layers]), plain.last_hidden_state)
+        worst[lm.layers] = max(worst[lm.layers], end)
+    layer = max(worst, key=worst.__getitem__)
+    detail = f"worst at layer {layer} of 0..{lm.layers}"
+    return _law(lm, "hooks = plain hidden states", worst[layer], detail)
+
+
+def unembedding_gives_the_logits(lm: LM, drawn: Sample) -> Law:
+    """unembed(final_norm(h[L])) and Phi f + bias are the plain model's logits."""
+    worst = 0.0
+    phi, bias = lm.output_embedding
+    for row, ours in zip(drawn.rows, drawn.alone, strict=True):
+        plain = lm.module(**_alone(lm, row)).logits
+        last = ours.layers[lm.layers]
+        worst = max(worst, distance(lm.unembed(lm.final_norm(last)), plain))
+        if not lm.anatomy.after:
+            by_hand = torch.nn.functional.linear(lm.head_features(last), phi, bias)
+            worst = max(worst, distance(by_hand, plain))
+    return _law(lm, "unembed(final_norm(h[L])) = logits", worst)
+
+
+def padding_changes_nothing(lm: LM, drawn: Sample) -> list[Law]:
+    """A sentence in a padded batch reads as it does alone, padded left or right."""
+    return [
+        _law(lm, f"padding on the {side} changes nothing", _padded_error(lm, drawn, side))
+        for side in ("left", "right")
+    ]
+
+
+def company_changes_nothing(lm: LM, drawn: Sample) -> Law:
+    """A sentence among others of its length, in any order, reads as it does alone."""
+    longer = sorted(drawn.rows, key=len)[1:]
+    rows = [row[: len(longer[0])] for row in longer]
+    together, turned = _read(lm, rows).layers, _read(lm, rows[::-1]).layers
+    worst = 0.0
+    for place, row in enumerate(rows):
+        single = {k: v[0] for k, v in _read(lm, [row]).layers.items()}
+        one = {layer: state[place] for layer, state in together.items()}
+        two = {layer: state[-1 - place] for layer, state in turned.items()}
+        worst = max(worst, stream_distance(one, single), stream_distance(two, single))
+    return _law(lm, "batch and order change nothing", worst)
+
+
+def twice_is_the_same(lm: LM, drawn: Sample) -> Law:
+    """The same sentence twice gives the same numbers."""
+    again = _read(lm, [drawn.rows[0]]).layers
+    worst = max(distance(again[k], v) for k, v in drawn.alone[0].layers.items())
+    return _law(lm, "determinism", worst)
+
+
+def stopping_early_changes_nothing(lm: LM, drawn: Sample) -> Law:
+    """A forward stopped at a layer shows what the whole forward shows there."""
+    ids, mask = _batch(lm, [drawn.rows[0]])
+    worst = 0.0
+    for layer in _some_layers(lm):
+        seen: list[Tensor] = []
+        watch(lm, ids, mask, [layer], lambda _, state, __, seen=seen: seen.append(state))  # type: ignore[misc]
+        worst = max(worst, distance(seen[0], drawn.alone[0].layers[layer]))
+    return _law(lm, "early stop shows the same states", worst)
+
+
+def running_on_reaches_the_end(lm: LM, drawn: Sample) -> Law:
+    """The blocks behind a layer turn its state into layer L."""
+    rows = drawn.rows[:2]
+    ids, mask = _batch(lm, rows)
+    whole = states(lm, ids, mask).layers
+    worst = 0.0
+    for layer in _some_layers(lm):
+        ended = run_from(lm, whole[layer], layer, mask)
+        worst = max(worst, distance(ended[mask], whole[lm.layers][mask]))
+    return _law(lm, "run_from(h[l]) = h[L]", worst)
+
+
+def parts_add_up_to_the_block(lm: LM, drawn: Sample) -> Law:
+    """What attention and mlp add to the stream is what the block does, as the layout says."""
+    worst, where = 0.0, 1
+    ids, mask = _batch(lm, [drawn.rows[0]])
+    for layer in sorted({1, lm.layers}):
+        sites = [Site(layer, "block", "in"), Site(layer, "block", "out"),
+                 *[Site(layer, part, side) for part in ("norm1", "attn", "norm2", "mlp")
+                   if getattr(lm.anatomy, part) is not None for side in ("in", "out")]]  # fmt: skip
+        got = states(lm, ids, mask, [], sites).sites
+        seen = {f"{site.part}.{site.side}": state for site, state in got.items()}
+        for ours, plain in SUMS[lm.anatomy.layout](seen):
+            error = distance(ours, plain)
+            worst, where = (error, layer) if error > worst else (worst, where)
+    return _law(
+        lm, "parts add up to the block", worst, f"layout {lm.anatomy.layout}, block {where}"
+    )
+
+
+def attention_sums_to_one(lm: LM, drawn: Sample) -> Law:
+    """Each token spreads one unit of attention over the real tokens of its own sentence."""
+    ids, mask = _batch(lm, drawn.rows)
+    got = states(lm, ids, mask, attention=True).attention
+    worst = float("inf") if len(got) < lm.layers else 0.0
+    for weights in got.values():
+        on_real = (weights * mask[:, None, None, :]).sum(-1).transpose(1, 2)[mask]
+        worst = max(worst, float((on_real - 1).abs().max()))
+    # transformers computes the softmax in single precision whatever the model's.
+    worst = 0.0 if worst < 1e-6 else worst
+    return _law(lm, "attention sums to 1", worst, f"{len(got)} of {lm.layers} blocks show it")
+
+
+def distance(ours: Tensor, plain: Tensor, scale: Tensor | None = None) -> float:
+    """The largest error of a vector along the last axis, relative to `scale` (the vector's norm
+    unless said); infinite where either isn't finite or the shapes differ."""
+    if ours.shape != plain.shape:
+        return float("inf")
+    one, two = ours.double(), plain.double()
+    scale = two.norm(dim=-1) if scale is None else scale
+    worst = float(((one - two).norm(dim=-1) / scale.clamp(min=1e-12)).max())
+    return float("inf") if math.isnan(worst) else worst
+
+
+def stream_distance(ours: dict[int, Tensor], plain: dict[int, Tensor]) -> float:
+    """The largest error over all layers, relative to the largest norm of the token up to there."""
+    worst, scale = 0.0, torch.zeros(())
+    for layer in sorted(plain):
+        scale = torch.maximum(plain[layer].double().norm(dim=-1), scale.to(plain[layer].device))
+        worst = max(worst, distance(ours[layer], plain[layer], scale))
+    return worst
+
+
+def _pre(s: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
+    middle = s["block.in"] + s["attn.out"]
+    return [(s["norm2.in"], middle), (s["block.out"], middle + s["mlp.out"]),
+            (s["attn.in"], s["norm1.out"]), (s["mlp.in"], s["norm2.out"])]  # fmt: skip
+
+
+def _parallel(s: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
+    total = s["block.in"] + s["attn.out"] + s["mlp.out"]
+    second = s.get("norm2.out", s["norm1.out"])
+    return [(s["block.out"], total), (s["attn.in"], s["norm1.out"]), (s["mlp.in"], second)]
+
+
+def _post(s: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
+    middle = s["norm1.out"]
+    return [(s["norm1.in"], s["block.in"] + s["attn.out"]), (s["mlp.in"], middle),
+            (s["norm2.in"], middle + s["mlp.out"]), (s["block.out"], s["norm2.out"])]  # fmt: skip
+
+
+def _inner(s: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
+    middle = s["block.in"] + s["norm1.out"]
+    return [(s["norm1.in"], s["attn.out"]), (s["mlp.in"], middle),
+            (s["norm2.in"], s["mlp.out"]), (s["block.out"], middle + s["norm2.out"])]  # fmt: skip
+
+
+SUMS: dict[str, Callable[[dict[str, Tensor]], list[tuple[Tensor, Tensor]]]] = {
+    "pre": _pre,
+    "parallel": _parallel,
+    "post": _post,
+    "inner": _inner,
+}
+
+
+def _law(lm: LM, name: str, measured: float, detail: str = "") -> Law:
+    limit = LIMITS[lm.dtype]
+    return Law(name, measured <= limit, measured, limit, detail)
+
+
+def _padded_error(lm: LM, drawn: Sample, side: Any) -> float:
+    ids, mask = _batch(lm, drawn.rows, side)
+    together, worst = states(lm, ids, mask).layers, 0.0
+    for place, single in enumerate(drawn.alone):
+        ours = {layer: state[place][mask[place]] for layer, state in together.items()}
+        plain = {layer: state[0] for layer, state in single.layers.items()}
+        worst = max(worst, stream_distance(ours, plain))
+    return worst
+
+
+def _read(lm: LM, rows: list[list[int]]) -> States:
+    return states(lm, *_batch(lm, rows))
+
+
+def _batch(lm: LM, rows: list[list[int]], side: Any = "right") -> tuple[Tensor, Tensor]:
+    ids, mask = pad(rows, lm.pad_id, side)
+    return ids.to(lm.device), mask.to(lm.device)
+
+
+def _alone(lm: LM, row: list[int]) -> dict[str, Any]:
+    """The call a user of plain transformers would make for one sentence."""
+    ids, mask = _batch(lm, [row])
+    given = {"input_ids": ids, "attention_mask": mask.long()}
+    return given | {k: v for k, v in call_with(lm, ids, mask).items() if k == "use_cache"}
+
+
+def _some_layers(lm: LM) -> list[int]:
+    return sorted({0, 1, lm.layers // 2, lm.layers - 1, lm.layers})

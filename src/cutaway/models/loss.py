@@ -1,0 +1,202 @@
+"""Losses as functions of the weights: one number per example, differentiable in `params`.
+
+`params` maps weight names to tensors; names left out keep the model's own weight, and None
+keeps them all. The batch is padded ids with their mask; padding never counts.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from cutaway.core.errors import BadData, BadSpec
+from cutaway.models.lm import LM
+from cutaway.models.read import call_with
+from cutaway.models.swap import Params, with_params
+
+IGNORE = -100
+Ids = Int[Tensor, "batch seq"]
+Mask = Bool[Tensor, "batch seq"]
+PerRow = Float[Tensor, " batch"]
+
+
+@dataclass(frozen=True)
+class Head:
+    """A linear classifier on one token's final state."""
+
+    weight: Float[Tensor, "cls e"]
+    bias: Float[Tensor, " cls"]
+
+
+def lm_loss(lm: LM, params: Params | None, ids: Ids, mask: Mask) -> PerRow:
+    """Next-token loss of each row: what transformers returns for it alone, the mean over its
+    predicted tokens. A row of one token predicts nothing: 0."""
+    real = mask.bool()
+    # A token is predicted from the one before it, so both have to be real.
+    labels = ids.masked_fill(~real, IGNORE)[:, 1:]
+    labels = labels.masked_fill(~real[:, :-1], IGNORE)
+    return _mean_loss(_logits(lm, params, ids, real)[:, :-1], labels)
+
+
+def mlm_loss(lm: LM, params: Params | None, ids: Ids, mask: Mask, labels: Ids) -> PerRow:
+    """Masked-token loss of each row: the mean over the places where `labels` isn't -100."""
+    return _mean_loss(_logits(lm, params, ids, mask.bool()), labels)
+
+
+def label_word_loss(
+    lm: LM,
+    params: Params | None,
+    ids: Ids,
+    mask: Mask,
+    words: Int[Tensor, " cls"],
+    labels: Int[Tensor, " batch"],
+) -> PerRow:
+    """Cross-entropy over the label words' logits, at the mask token or the last token."""
+    logits = label_word_logits(lm, params, ids, mask, words)
+    return F.cross_entropy(logits.float(), labels, reduction="none")
+
+
+def label_word_logits(
+    lm: LM, params: Params | None, ids: Ids, mask: Mask, words: Int[Tensor, " cls"]
+) -> Float[Tensor, "batch cls"]:
+    """The label words' logits at the mask token (masked models) or the last token (causal)."""
+    lm.need_head()
+    at = answer_place(lm, ids, mask)
+    found: Tensor = _run(lm, params, ids, mask, lambda last: lm.unembed(_pick(last, at))[:, words])
+    return found
+
+
+def head_loss(
+    lm: LM,
+    params: Params | None,
+    head: Head,
+    ids: Ids,
+    mask: Mask,
+    labels: Int[Tensor, " batch"],
+    *,
+    at: Literal["first", "last", "mask"] | None = None,
+) -> PerRow:
+    """Cross-entropy of a linear head on one token's final state."""
+    logits = head_logits(lm, params, head, ids, mask, at=at)
+    return F.cross_entropy(logits.float(), labels, reduction="none")
+
+
+def head_logits(
+    lm: LM,
+    params: Params | None,
+    head: Head,
+    ids: Ids,
+    mask: Mask,
+    *,
+    at: Literal["first", "last", "mask"] | None = None,
+) -> Float[Tensor, "batch cls"]:
+    """A linear head on the final state of the first token (masked models), the last (causal)
+    or, when asked, the mask token."""
+    place = at or ("last" if lm.kind == "causal" else "first")
+    if place not in PLACES:
+        raise BadSpec(f"at must be one of {', '.join(PLACES)}, got {place!r}.")
+    chosen = PLACES[place](lm, ids, mask)
+    found: Tensor = _run(
+        lm, params, ids, mask, lambda last: F.linear(_pick(last, chosen), head.weight, head.bias)
+    )
+    return found
+
+
+def mask_tokens(
+    lm: LM,
+    ids: Ids,
+    mask: Mask,
+    *,
+    rng: np.random.Generator,
+    share: float = 0.15,
+    style: Literal["bert", "mask"] = "bert",
+) -> tuple[Ids, Ids]:
+    """Inputs with a share of the ordinary tokens hidden, and labels that are -100 elsewhere.
+
+    At least one token per row is hidden. `bert`: of the hidden ones 80 % become the mask token,
+    10 % a random token, 10 % stay; `mask`: all become the mask token.
+    """
+    if lm.tokenizer.mask_token_id is None:
+        raise BadSpec(f"{lm.name!r} has no mask token: masked-token loss needs a masked model.")
+    if style not in ("bert", "mask"):
+        raise BadSpec(f"style must be 'bert' or 'mask', got {style!r}.")
+    hidden = _hidden(lm, ids, mask, rng, share)
+    labels = ids.masked_fill(~hidden, IGNORE)
+    fate = torch.from_numpy(rng.random(tuple(ids.shape))).to(ids.device)
+    words = torch.from_numpy(rng.integers(lm.vocab, size=tuple(ids.shape))).to(ids.device)
+    masked = hidden & (fate < (0.8 if style == "bert" else 1.1))
+    inputs = ids.masked_fill(masked, lm.tokenizer.mask_token_id)
+    return torch.where(hidden & ~masked & (fate < 0.9), words, inputs), labels
+
+
+def answer_place(lm: LM, ids: Ids, mask: Mask) -> Int[Tensor, " batch"]:
+    """Where a row's answer is read: its mask token in masked models, its last in causal ones."""
+    return PLACES["last" if lm.kind == "causal" else "mask"](lm, ids, mask)
+
+
+def _first(lm: LM, ids: Ids, mask: Mask) -> Tensor:
+    return mask.long().argmax(dim=1)
+
+
+def _last(lm: LM, ids: Ids, mask: Mask) -> Tensor:
+    return mask.shape[1] - 1 - mask.long().flip(1).argmax(dim=1)
+
+
+def _marked(lm: LM, ids: Ids, mask: Mask) -> Tensor:
+    marks: Tensor = (ids == lm.tokenizer.mask_token_id) & mask.bool()
+    if not bool(marks.any(dim=1).all()):
+        row = int((~marks.any(dim=1)).nonzero()[0, 0])
+        raise BadData(f"Row {row} has no mask token: the template must put one in every text.")
+    return marks.long().argmax(dim=1)
+
+
+PLACES: dict[str, Callable[[LM, Tensor, Tensor], Tensor]] = {
+    "first": _first,
+    "last": _last,
+    "mask": _marked,
+}
+
+
+def _logits(
+    lm: LM, params: Params | None, ids: Ids, mask: Mask
+) -> Float[Tensor, "batch seq vocab"]:
+    lm.need_head()
+    found: Tensor = _run(lm, params, ids, mask, lm.unembed)
+    return found
+
+
+def _run(
+    lm: LM, params: Params | None, ids: Ids, mask: Mask, then: Callable[[Tensor], Tensor]
+) -> Any:
+    """then(last hidden state) under these weights; logits only where `then` makes them."""
+    given = call_with(lm, ids, mask)
+    return with_params(lm.module, params, lambda _: then(lm.body(**given).last_hidden_state))
+
+
+def _mean_loss(logits: Tensor, labels: Tensor) -> PerRow:
+    """Mean cross-entropy of each row over its labelled places."""
+    each = F.cross_entropy(
+        logits.float().transpose(1, 2), labels, ignore_index=IGNORE, reduction="none"
+    )
+    return each.sum(dim=1) / (labels != IGNORE).sum(dim=1).clamp(min=1)
+
+
+def _hidden(lm: LM, ids: Ids, mask: Mask, rng: np.random.Generator, share: float) -> Tensor:
+    """Which places are hidden: each ordinary token with chance `share`, one per row at least."""
+    special = torch.tensor(lm.tokenizer.all_special_ids, device=ids.device)
+    ordinary = mask.bool() & ~torch.isin(ids, special)
+    if not bool(ordinary.any(dim=1).all()):
+        row = int((~ordinary.any(dim=1)).nonzero()[0, 0])
+        raise BadData(f"Row {row} has no ordinary token to hide: leave empty texts out.")
+    chance = torch.from_numpy(rng.random(tuple(ids.shape))).to(ids.device)
+    chance = chance.masked_fill(~ordinary, 2.0)
+    return (chance < share) | (chance == chance.amin(dim=1, keepdim=True))
+
+
+def _pick(last: Float[Tensor, "batch seq e"], at: Int[Tensor, " batch"]) -> Tensor:
+    return last[torch.arange(len(last), device=last.device), at]

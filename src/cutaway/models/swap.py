@@ -1,0 +1,146 @@
+"""Other weights or other parts for a while: context managers that always give back."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from cutaway.core.errors import Mismatch
+from cutaway.core.lookup import suggestion
+from cutaway.models.lm import LM
+from cutaway.models.sites import (
+    Site,
+    before,
+    behind,
+    counted,
+    ends,
+    first_state,
+    in_batch,
+    need_site,
+    state_of,
+    with_output,
+)
+
+Params = Mapping[str, Tensor]
+Replacement = Callable[[Tensor], Tensor]
+
+
+@contextmanager
+def swapped_params(module: nn.Module, params: Params) -> Iterator[None]:
+    """The module with these weights, by name; its own again afterwards. Nothing is copied.
+
+    A tied weight is swapped at all its places by any of its names.
+    """
+    own = dict(module.named_parameters(remove_duplicate=False))
+    _need_fit(own, params)
+    kept = {name: own[name].data for name in params}
+    try:
+        for name, value in params.items():
+            own[name].data = value.detach().to(own[name])
+        yield
+    finally:
+        for name, data in kept.items():
+            own[name].data = data
+
+
+class _Door(nn.Module):
+    """Lets `functional_call` run any function of a module."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, function: Callable[[Any], Any]) -> Any:
+        return function(self.module)
+
+
+def with_params(module: nn.Module, params: Params | None, function: Callable[[Any], Any]) -> Any:
+    """function(module) as if the module had these weights, differentiable in them.
+
+    Weights that aren't given are the module's own; so are all of them for None.
+    """
+    if params is None:
+        return function(module)
+    _need_fit(dict(module.named_parameters(remove_duplicate=False)), params)
+    named = {f"module.{name}": value for name, value in params.items()}
+    return functional_call(_Door(module), named, (function,))
+
+
+@contextmanager
+def swapped_parts(lm: LM, functions: Mapping[Site, Replacement]) -> Iterator[None]:
+    """The model with each site's part replaced by a function of the part's input.
+
+    A site is a block and a part, its side doesn't matter: the function gets what goes in
+    (batch, seq, d) and gives what comes out.
+    """
+    for site in functions:
+        need_site(lm, site)
+    with ExitStack() as stack:
+        count = counted(stack, lm)
+        shape: dict[str, Tensor] = {}
+
+        def entering(_: nn.Module, args: Any, kwargs: Any) -> None:
+            shape["block"] = first_state(args, kwargs)
+
+        for block in lm.blocks:
+            before(stack, block, entering)
+        for site, function in functions.items():
+            for block in lm.blocks:
+                _swap(stack, lm, block, site, function, shape, lambda: count.block)
+        yield
+
+
+@contextmanager
+def swapped_part(lm: LM, site: Site, function: Replacement) -> Iterator[None]:
+    """The model with one part replaced by a function of the part's input."""
+    with swapped_parts(lm, {site: function}):
+        yield
+
+
+def _swap(
+    stack: ExitStack,
+    lm: LM,
+    block: nn.Module,
+    site: Site,
+    function: Replacement,
+    shape: Mapping[str, Tensor],
+    inside: Callable[[], int],
+) -> None:
+    """Catch what enters the part, and put the function of it where the part's output was."""
+    start, end = ends(lm, block, site.part)
+    caught: list[Tensor] = []
+
+    def catch(_: nn.Module, args: Any, kwargs: Any) -> None:
+        if inside() == site.layer:
+            # A copy: families that add in place would change it under our hands.
+            caught[:] = [in_batch(first_state(args, kwargs), shape["block"]).clone()]
+
+    def put(_: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+        if inside() != site.layer:
+            return None
+        old = state_of(output)
+        return with_output(output, function(caught[0]).reshape(old.shape).to(old))
+
+    before(stack, start, catch)
+    behind(stack, end, put)
+
+
+def _need_fit(own: Mapping[str, Tensor], params: Params) -> None:
+    """Mismatch unless every given weight has a place of its shape."""
+    for name, value in params.items():
+        if name not in own:
+            raise Mismatch(f"The model has no weight {name!r}. {suggestion(name, own)}".rstrip())
+        if value.shape != own[name].shape:
+            raise Mismatch(
+                f"Weight {name!r} has shape {tuple(value.shape)}, the model's has "
+                f"{tuple(own[name].shape)}: these are not the same architecture."
+            )
+
+
+def copied_params(module: nn.Module) -> dict[str, Tensor]:
+    """A detached copy of the weights by name, tied ones once."""
+    return {name: p.detach().clone(memory_format=torch.contiguous_format)
+            for name, p in module.named_parameters()}  # fmt: skip

@@ -1,0 +1,55 @@
+"""The tokenizer of a checkpoint, made ready without changing its vocabulary."""
+
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from cutaway.core.errors import BadModel
+from cutaway.models.quiet import quiet
+
+
+def load_tokenizer(folder: Path, trust: bool = False) -> tuple[Any, tuple[str, ...]]:
+    """The fast tokenizer with a padding token, and what was done to get one."""
+    from transformers import AutoTokenizer
+
+    try:
+        with quiet():
+            tokenizer = AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=trust
+            )
+    except Exception as error:  # the tokenizers library raises bare Exceptions for bad files
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise BadModel(f"The tokenizer in {folder} can't be loaded: {reason[:300]}") from None
+    if not getattr(tokenizer, "is_fast", False):
+        raise BadModel(
+            f"The tokenizer in {folder} has no fast form ({type(tokenizer).__name__}): save it as "
+            "tokenizer.json with transformers first."
+        )
+    return tokenizer, _give_padding(tokenizer, folder)
+
+
+def _give_padding(tokenizer: Any, folder: Path) -> tuple[str, ...]:
+    """Use a token that exists for padding; the mask keeps it from ever being read."""
+    if tokenizer.pad_token_id is not None:
+        return ()
+    for name in ("eos_token", "unk_token", "bos_token"):
+        if getattr(tokenizer, f"{name}_id") is not None:
+            tokenizer.pad_token = getattr(tokenizer, name)
+            return (f"The tokenizer has no padding token; its {name} {tokenizer.pad_token!r} is "
+                    "used, the vocabulary stays.",)  # fmt: skip
+    if len(tokenizer) == 0:
+        raise BadModel(f"The tokenizer in {folder} has an empty vocabulary.")
+    tokenizer.pad_token = tokenizer.convert_ids_to_tokens(0)
+    return (f"The tokenizer has no special tokens; {tokenizer.pad_token!r} is used for padding.",)
+
+
+def reads_segments(tokenizer: Any, module: nn.Module) -> bool:
+    """Whether pairs get token types 0 and 1, split at the first separator, and the model has
+    embeddings for both."""
+    if getattr(module.config, "type_vocab_size", 0) < 2 or tokenizer.sep_token_id is None:
+        return False
+    pair = tokenizer("a", "b", return_token_type_ids=True)
+    border = pair["input_ids"].index(tokenizer.sep_token_id) + 1
+    ours = [0] * border + [1] * (len(pair["input_ids"]) - border)
+    return bool(pair["token_type_ids"] == ours)

@@ -1,0 +1,106 @@
+"""Config and weights of a checkpoint folder, through transformers, from safetensors only."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cutaway.core.errors import BadModel
+from cutaway.models.anatomy import Anatomy, Kind, anatomy_of
+from cutaway.models.fetch import Source
+from cutaway.models.quiet import quiet
+
+DTYPES = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float64": torch.float64,
+}
+KERNELS = {"sdpa": None, "eager": "eager"}
+"""None: transformers takes sdpa where the family has it."""
+
+
+def load_config(source: Source, trust: bool) -> Any:
+    """The config as transformers reads it; BadModel for an architecture it doesn't know."""
+    from transformers import AutoConfig
+
+    try:
+        with quiet():
+            return AutoConfig.from_pretrained(source.folder, trust_remote_code=trust)
+    except (ValueError, OSError, KeyError, TypeError, AttributeError) as error:
+        raise BadModel(f"{source.name!r}: {_reason(error)}") from None
+
+
+def what_it_is(source: Source, config: Any) -> tuple[Kind, Anatomy | None]:
+    """Causal or masked, and the family's row when there is one for that kind."""
+    if getattr(config, "is_encoder_decoder", False):
+        raise BadModel(
+            f"{source.name!r} is an encoder-decoder ({config.model_type}); Cutaway opens causal "
+            "and masked language models."
+        )
+    row = anatomy_of(config.model_type, config)
+    kind = _kind_by_architecture(config) or (row.kind if row else None)
+    if kind is None:
+        made = ", ".join(config.architectures or ["nothing"])
+        raise BadModel(
+            f"{source.name!r} is neither a causal nor a masked language model: its config names "
+            f"{made}. Expected ...ForCausalLM or ...ForMaskedLM."
+        )
+    return kind, row if row is not None and row.kind == kind else None
+
+
+def _kind_by_architecture(config: Any) -> Kind | None:
+    endings: dict[str, Kind] = {
+        "ForCausalLM": "causal",
+        "LMHeadModel": "causal",
+        "ForMaskedLM": "masked",
+    }
+    for made in config.architectures or ():
+        for ending, kind in endings.items():
+            if made.endswith(ending):
+                return kind
+    return None
+
+
+def load_weights(
+    folder: Path, config: Any, kind: Kind, dtype: str, attention: str, trust: bool
+) -> tuple[Any, list[str]]:
+    """The loaded model, and the weights that the checkpoint didn't have."""
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+    auto = AutoModelForCausalLM if kind == "causal" else AutoModelForMaskedLM
+    try:
+        with quiet():
+            loaded: Any = auto.from_pretrained(
+                folder,
+                config=config,
+                dtype=DTYPES[dtype],
+                use_safetensors=True,
+                local_files_only=True,
+                output_loading_info=True,
+                trust_remote_code=trust,
+                attn_implementation=KERNELS[attention],
+            )
+    except (ValueError, OSError, RuntimeError, KeyError, TypeError) as error:
+        raise BadModel(f"{folder} can't be loaded: {_reason(error)}") from None
+    module, info = loaded
+    return module, sorted(info["missing_keys"])
+
+
+def head_there(name: str, anatomy: Anatomy, unfilled: list[str]) -> tuple[bool, tuple[str, ...]]:
+    """Whether the head was in the checkpoint; BadModel when parts of the body weren't."""
+    body = [key for key in unfilled if not key.startswith(tuple(anatomy.head))]
+    if body:
+        raise BadModel(
+            f"{name!r} lacks {len(body)} weights of the model's body (first: {body[0]!r}): the "
+            "checkpoint is incomplete or of another architecture than its config says."
+        )
+    if not unfilled:
+        return True, ()
+    return False, ("The checkpoint has no language-model head: no logits, layers only.",)
+
+
+def _reason(error: Exception) -> str:
+    """The first telling line of somebody else's error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__
