@@ -1,0 +1,218 @@
+"""Linear discriminants of every fold at once, plain or shrunk.
+
+Plain is scikit-learn's default LinearDiscriminantAnalysis: the within-class covariance of scaled
+features, inverted where its directions carry more than a 1e-8th. With fewer
+rows than features that is a pseudo-inverse, and the learning curve dips at n = d. Shrunk means
+towards the features' own within-class variances, by a given share or by Ledoit and Wolf's (2004)
+estimate from the pooled rows; outlier dimensions therefore do not decide how much.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from cutaway.core.errors import BadData, BadSpec
+from cutaway.methods.solvers.rows import Rows, Sums, as_rows, sums
+from cutaway.methods.solvers.scatter import in_groups, scatters
+from cutaway.methods.solvers.spectrum import WIDEST
+
+Shrinkage = float | Literal["auto"] | None
+# scikit-learn's cut on singular values, squared because ours are eigenvalues.
+LEAST = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class Discriminant:
+    """Weights and intercepts per fold and class, for features as they came."""
+
+    weights: Float[Tensor, "fold cls d"]
+    """One row (class 1 against class 0) where there are two classes."""
+    intercept: Float[Tensor, "fold cls"]
+    shrinkage: Float[Tensor, " fold"]
+    rank: Int[Tensor, " fold"]
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSums:
+    """Counts, means and variances of each class in each fold."""
+
+    count: Float[Tensor, "fold cls"]
+    mean: Float[Tensor, "fold cls d"]
+    variance: Float[Tensor, "fold cls d"]
+    whole: Sums
+
+
+def class_sums(
+    rows: Rows,
+    y: Int[Tensor, " n"],
+    folds: Shaped[Tensor, "fold n"],
+    classes: int,
+    *,
+    scatter: bool,
+) -> ClassSums:
+    """The sums of every class in every fold; BadData where a fold lacks a class."""
+    marks = torch.nn.functional.one_hot(y.to(folds.device).long(), classes).T.bool()
+    both = folds.bool()[:, None] & marks
+    counts = both.sum(-1)
+    if int(counts.min()) == 0:
+        fold, kind = (counts == 0).nonzero()[0].tolist()
+        raise BadData(
+            f"Split {fold} has no row of class {kind} to learn from; give more rows, or use "
+            "'logistic', which can do without."
+        )
+    seen = sums(rows, both.flatten(0, 1), scatter=scatter)
+    shape = (len(folds), classes, rows.d)
+    return ClassSums(
+        seen.count.view(shape[:2]),
+        seen.group_mean.view(shape),
+        seen.group_variance.view(shape),
+        seen,
+    )
+
+
+def discriminant(
+    x: Shaped[Tensor, "n d"] | Rows,
+    y: Int[Tensor, " n"],
+    *,
+    classes: int,
+    folds: Shaped[Tensor, "fold n"] | None = None,
+    shrinkage: Shrinkage = None,
+) -> Discriminant:
+    """The linear discriminant of each fold. `folds` marks the rows to learn from."""
+    if not (shrinkage is None or shrinkage == "auto" or 0.0 <= float(shrinkage) <= 1.0):
+        raise BadSpec(f"shrinkage must be None, 'auto' or from 0 to 1, got {shrinkage!r}.")
+    rows = as_rows(x)
+    marks = torch.ones(1, rows.n, dtype=torch.bool) if folds is None else folds.bool().cpu()
+    parts = [
+        part
+        for group in in_groups(len(marks), max(3 * min(rows.d, rows.n) * rows.d, classes * rows.n))
+        for part in _some(rows, y, marks[group], classes, shrinkage)
+    ]
+    weights, intercept, share, rank = (torch.stack(v) for v in zip(*parts, strict=True))
+    return Discriminant(weights, intercept, share, rank)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fold:
+    """One fold in features of unit within-class deviation, counted from its own mean."""
+
+    scatter: Float[Tensor, "r r"]
+    """Within classes, along `basis` where there is one."""
+    means: Float[Tensor, "cls r"]
+    count: Float[Tensor, " cls"]
+    fourth: Float[Tensor, ""]
+    """Sum over rows of |x - class mean|^4."""
+    basis: Float[Tensor, "d r"] | None = None
+    """What the rows span, where they are fewer than the features."""
+
+
+def _some(
+    rows: Rows, y: Tensor, folds: Tensor, classes: int, shrinkage: Shrinkage
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    tall = rows.d <= WIDEST and int(folds.sum(1).min()) >= rows.d
+    seen = class_sums(rows, y, folds, classes, scatter=tall)
+    centre, unit = seen.whole.mean, seen.whole.deviation
+    ready = rows.standard(centre, unit)
+    deviation = _within(seen, unit)
+    make = _tall if tall else _wide
+    for k, fold in enumerate(make(ready, y, folds, seen, deviation, shrinkage == "auto")):
+        share = _share(fold, rows.d, shrinkage)
+        along, rank = _solve(fold, rows.d, share, shrinkage is None)
+        weights = along if fold.basis is None else along @ fold.basis.T
+        mean = (fold.count / fold.count.sum()) @ seen.mean[k]
+        raw = weights / (deviation[k] * unit)
+        offset = -0.5 * (along * fold.means).sum(1) + torch.log(fold.count / fold.count.sum())
+        offset = offset - raw @ mean
+        if classes == 2:
+            raw, offset = raw[1:] - raw[:1], offset[1:] - offset[:1]
+        yield raw, offset, torch.tensor(share, dtype=torch.float64), rank
+
+
+def _tall(
+    ready: Rows, y: Tensor, folds: Tensor, seen: ClassSums, deviation: Tensor, fourth: bool
+) -> Iterator[_Fold]:
+    """Folds with more rows than features, from scatter matrices."""
+    assert seen.whole.scatter is not None
+    centre, unit = seen.whole.mean, seen.whole.deviation
+    grams = scatters(ready, folds, whole=seen.whole.scatter / torch.outer(unit, unit))
+    mean = (seen.mean - centre) / unit
+    spread = _fourth(ready, y, folds, mean, deviation) if fourth else torch.zeros(len(folds))
+    for k, gram in enumerate(grams):
+        count = seen.count[k]
+        within = gram - (mean[k] * count[:, None]).T @ mean[k]
+        own = mean[k] - (count / count.sum()) @ mean[k]
+        yield _Fold(
+            within / torch.outer(deviation[k], deviation[k]), own / deviation[k], count, spread[k]
+        )
+
+
+def _wide(
+    ready: Rows, y: Tensor, folds: Tensor, seen: ClassSums, deviation: Tensor, fourth: bool
+) -> Iterator[_Fold]:
+    """Folds with fewer rows than features, along the directions that their rows span."""
+    mean = (seen.mean - seen.whole.mean) / seen.whole.deviation
+    for k, mine in enumerate(folds):
+        index = mine.nonzero()[:, 0]
+        count, kinds = seen.count[k], y[index.to(y.device)].to(ready.device).long()
+        gaps = (ready.take(index).double() - mean[k][kinds]) / deviation[k]
+        own = (mean[k] - (count / count.sum()) @ mean[k]) / deviation[k]
+        both = torch.cat([gaps, own])
+        values, left = torch.linalg.eigh(both @ both.T)
+        used = values > 1e-12 * values[-1].clamp_min(1e-300)
+        basis = both.T @ (left[:, used] / values[used].sqrt())
+        inside = gaps @ basis
+        spread = gaps.square().sum(1).square().sum()
+        yield _Fold(inside.T @ inside, own @ basis, count, spread, basis)
+
+
+def _within(seen: ClassSums, unit: Tensor) -> Float[Tensor, "fold d"]:
+    """Within-class deviation of each feature in units of all rows' deviation."""
+    pooled = (seen.variance * seen.count[..., None]).sum(1) / seen.count.sum(1, keepdim=True)
+    ratio = pooled / unit.square()
+    return torch.where(ratio < 1e-14, torch.ones_like(ratio), ratio.clamp_min(0.0).sqrt())
+
+
+def _fourth(
+    ready: Rows, y: Tensor, folds: Tensor, mean: Tensor, deviation: Tensor
+) -> Float[Tensor, " fold"]:
+    """Per fold, the sum over its rows of |x - its class mean|^4 in scaled features."""
+    total = torch.zeros(len(folds), dtype=torch.float64, device=ready.device)
+    for index, block in ready:
+        kinds, double = y[index].to(ready.device).long(), block.double()
+        for k, mine in enumerate(folds[:, index].to(ready.device)):
+            gap = (double[mine] - mean[k][kinds[mine]]) / deviation[k]
+            total[k] += gap.square().sum(1).square().sum()
+    return total
+
+
+def _share(fold: _Fold, d: int, shrinkage: Shrinkage) -> float:
+    """How far to shrink; Ledoit and Wolf's estimate for 'auto'."""
+    if shrinkage != "auto":
+        return float(shrinkage or 0.0)
+    n = float(fold.count.sum())
+    square = float(fold.scatter.square().sum()) / n**2
+    trace = float(fold.scatter.diagonal().sum()) / n
+    noise = (float(fold.fourth) / n - square) / (d * n)
+    gap = (square - trace**2 / d) / d
+    return min(noise, gap) / gap if gap > 0 else 1.0
+
+
+def _solve(fold: _Fold, d: int, share: float, plain: bool) -> tuple[Tensor, Tensor]:
+    """The inverse covariance times each class mean, and the rank that was used."""
+    covariance = fold.scatter / fold.count.sum()
+    if not plain:
+        level = share * float(covariance.diagonal().sum()) / d
+        covariance = (1.0 - share) * covariance
+        covariance.diagonal().add_(level)
+    # If the factor exists with the cut taken off, every direction passes it.
+    checked = covariance - (LEAST if plain else 0.0) * torch.eye(len(covariance)).to(covariance)
+    if int(torch.linalg.cholesky_ex(checked)[1]) == 0:
+        return torch.linalg.solve(covariance, fold.means.T).T, torch.tensor(len(covariance))
+    values, vectors = torch.linalg.eigh(covariance)
+    used = values > LEAST
+    inside = (fold.means @ vectors[:, used]) / values[used]
+    return inside @ vectors[:, used].T, used.sum()

@@ -1,0 +1,172 @@
+"""A feature matrix as blocks of rows, in memory or not, and one pass of sums over it.
+
+Solvers read a matrix only as "for each block", again and again. A tensor is cut into blocks; a
+callable that opens the blocks anew each time stands for a matrix that is larger than memory.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from cutaway.core.errors import BadData, Mismatch
+
+# Long enough for a matrix product to run at full speed, short enough to stay in the cache.
+BLOCK = 2048
+# A matrix below this many bytes is kept in the solver's precision, not cast block by block.
+KEEP = 1 << 30
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A matrix of `n` rows and `d` columns that is read block by block.
+
+    `blocks` opens the matrix from its first row: each call gives its blocks, in row order. They
+    come in any float type and are handed on in `dtype`, on `device`, less `shift`, over `scale`.
+    """
+
+    blocks: Callable[[], Iterable[Shaped[Tensor, "_ d"]]]
+    n: int
+    d: int
+    dtype: torch.dtype = torch.float64
+    device: torch.device = CPU
+    shift: Float[Tensor, " d"] | None = None
+    scale: Float[Tensor, " d"] | None = None
+
+    def __iter__(self) -> Iterator[tuple[slice, Float[Tensor, "_ d"]]]:
+        """Each block with the rows it holds; Mismatch unless they are n rows of d columns."""
+        start = 0
+        for block in self.blocks():
+            rows = slice(start, start + len(block))
+            if block.ndim != 2 or block.shape[1] != self.d or rows.stop > self.n:
+                raise Mismatch(
+                    f"{self._promise()}; one of shape {tuple(block.shape)} follows row {start}."
+                )
+            yield rows, self._prepared(block)
+            start = rows.stop
+        if start != self.n:
+            raise Mismatch(f"{self._promise()}; they end after {start}.")
+
+    def _promise(self) -> str:
+        return f"The blocks must add up to {self.n} rows of {self.d} columns"
+
+    def _prepared(self, block: Tensor) -> Tensor:
+        ready = block.to(self.device, self.dtype)
+        if self.shift is None:
+            return ready
+        ready = ready - self.shift.to(self.dtype)
+        return ready if self.scale is None else ready.div_(self.scale.to(self.dtype))
+
+    def standard(self, shift: Float[Tensor, " d"], scale: Float[Tensor, " d"]) -> "Rows":
+        """The same rows, less `shift` and over `scale`; computed once where memory allows."""
+        made = replace(self, shift=shift, scale=scale)
+        if self.n * self.d * torch.finfo(self.dtype).bits // 8 > KEEP:
+            return made
+        return replace(made.kept(), dtype=self.dtype, device=self.device)
+
+    def kept(self) -> "Rows":
+        """The same rows as one tensor in memory."""
+        return as_rows(self.whole(), dtype=self.dtype)
+
+    def whole(self) -> Float[Tensor, "n d"]:
+        """All rows as one tensor."""
+        made = torch.empty(self.n, self.d, dtype=self.dtype, device=self.device)
+        for rows, block in self:
+            made[rows] = block
+        return made
+
+    def take(self, index: Shaped[Tensor, " m"]) -> Float[Tensor, "m d"]:
+        """The chosen rows, in the chosen order, read in one pass."""
+        made = torch.empty(len(index), self.d, dtype=self.dtype, device=self.device)
+        for rows, block in self:
+            here = (index >= rows.start) & (index < rows.stop)
+            made[here.to(self.device)] = block[(index[here] - rows.start).to(self.device)]
+        return made
+
+
+def as_rows(
+    x: Shaped[Tensor, "n d"] | Rows, *, dtype: torch.dtype | None = None, block: int = BLOCK
+) -> Rows:
+    """A tensor as rows; rows as they are, in `dtype` when one is given."""
+    if isinstance(x, Rows):
+        return x if dtype is None else replace(x, dtype=dtype)
+    chosen = dtype or best_dtype(x.device)
+    small = x.shape[0] * x.shape[1] * torch.finfo(chosen).bits // 8 <= KEEP
+    kept = x.to(chosen) if small else x
+    return Rows(lambda: kept.split(block), x.shape[0], x.shape[1], chosen, x.device)
+
+
+def best_dtype(device: torch.device) -> torch.dtype:
+    """float64 where it is nearly as fast as float32 (processors), float32 elsewhere."""
+    return torch.float64 if device.type == "cpu" else torch.float32
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Counts, means and variances of row groups, and the scatter matrix of all rows."""
+
+    mean: Float[Tensor, " d"]
+    """Of all rows."""
+    deviation: Float[Tensor, " d"]
+    """Of all rows; 1 where a column is constant."""
+    count: Float[Tensor, " group"]
+    group_mean: Float[Tensor, "group d"]
+    group_variance: Float[Tensor, "group d"]
+    scatter: Float[Tensor, "d d"] | None
+    """Sum over all rows of (x - mean)(x - mean)^T, where it was asked for."""
+
+
+def sums(rows: Rows, groups: Shaped[Tensor, "group n"], *, scatter: bool) -> Sums:
+    """The sums of every group of rows (0/1, or weights per row) in one pass, in float64.
+
+    Everything is counted from a guess of the mean, the first block's, so that a coordinate with
+    a huge mean costs no digits.
+    """
+    if rows.n == 0:
+        raise BadData("A matrix without rows has no mean; give at least one row.")
+    guess = next(iter(rows))[1].double().mean(0)
+    weight = torch.cat([torch.ones(1, rows.n), groups]).to(rows.device, torch.float64)
+    first, second = torch.zeros(2, len(weight), rows.d, dtype=torch.float64, device=rows.device)
+    cross = torch.zeros(rows.d if scatter else 0, rows.d, dtype=torch.float64, device=rows.device)
+    for index, block in rows:
+        centred = block.double() - guess
+        first += weight[:, index] @ centred
+        second += weight[:, index] @ centred.square()
+        if scatter:
+            cross.addmm_(centred.T, centred)
+    count = weight.sum(1, keepdim=True)
+    offset = first / count
+    variance = (second / count - offset.square()).clamp_min_(0.0)
+    if scatter:
+        cross.addr_(offset[0], offset[0], alpha=-rows.n)
+    deviation = variance[0].sqrt()
+    # A variance that is only rounding of the squares around the mean is none.
+    constant = variance[0] <= 1e-14 * (offset[0] + guess).square()
+    return Sums(
+        offset[0] + guess,
+        torch.where(constant | (deviation == 0), torch.ones_like(deviation), deviation),
+        count[1:, 0],
+        offset[1:] + guess,
+        variance[1:],
+        cross if scatter else None,
+    )
+
+
+def finite_rows(x: Shaped[Tensor, "n d"] | Rows) -> None:
+    """BadData, with how many rows and columns, where a feature is NaN or infinite."""
+    rows = as_rows(x, dtype=x.dtype) if isinstance(x, Tensor) else x
+    bad_rows, bad_columns = 0, torch.zeros(rows.d, dtype=torch.bool, device=rows.device)
+    for _, block in rows:
+        wrong = ~torch.isfinite(block)
+        if bool(wrong.any()):
+            bad_rows += int(wrong.any(1).sum())
+            bad_columns |= wrong.any(0)
+    if bad_rows:
+        raise BadData(
+            f"{bad_rows} of {rows.n} rows have NaN or infinite features, in "
+            f"{int(bad_columns.sum())} of {rows.d} columns. Read the model in float32 "
+            "(dtype='float32'), or drop those rows."
+        )
