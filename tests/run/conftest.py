@@ -1,7 +1,7 @@
 import pytest
-from cutaway.models.load import open_model
 
 from cutaway.core.textset import TextSet
+from cutaway.models.load import open_model
 from tests.tiny import SENTENCES, tiny
 
 

@@ -1,0 +1,157 @@
+"""Decoding: cut models give the plain model's states, verified drafts its very tokens."""
+
+import pytest
+import torch
+
+from cutaway.core.errors import BadSpec
+from cutaway.methods.shortcut.fit import IDENTITY, Shortcut
+from cutaway.models.load import open_model
+from cutaway.models.read import states
+from cutaway.run.shortcut.choose import plain_text
+from cutaway.run.shortcut.decode import Drafter, exit_early, speculate
+from cutaway.run.shortcut.fit import head_of
+from cutaway.run.shortcut.segments import segments
+from tests.tiny import FAMILIES, tiny, toy_model
+
+CAUSAL = [name for name, row in FAMILIES.items() if row.kind == "causal"]
+NEVER = frozenset({-1})
+
+
+def ids_of(lm, count: int, *, seed: int = 0) -> torch.Tensor:
+    return torch.randint(5, lm.vocab, (1, count), generator=torch.Generator().manual_seed(seed))
+
+
+def drafter(lm, *, length: int = 3, floor: float = 0.0, jump: Shortcut = IDENTITY) -> Drafter:
+    weight, bias = lm.output_embedding
+    words = torch.arange(lm.vocab)
+    return Drafter(
+        jump, words, weight.detach(), None if bias is None else bias.detach(), length, floor
+    )
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    return open_model(str(toy_model(tmp_path_factory.mktemp("toy"))))
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+@torch.inference_mode()
+def test_tokens_that_wait_between_stretches_get_the_plain_models_states(family, tmp_path) -> None:
+    lm = open_model(str(tiny(family, tmp_path / family)))
+    ids = ids_of(lm, 9)
+    plain = states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers
+    with segments(lm, [1]) as cut:
+        front = torch.cat(
+            [cut.run(0, ids[:, :4]), *(cut.run(0, ids[:, i : i + 1]) for i in range(4, 9))], 1
+        )
+        rear = torch.cat(
+            [cut.run(1, ids[:, :6], front[:, :6]), cut.run(1, ids[:, 6:], front[:, 6:])], 1
+        )
+    torch.testing.assert_close(front, plain[1], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(rear, plain[lm.layers], rtol=1e-4, atol=1e-4)
+    again = states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers
+    assert torch.equal(again[lm.layers], plain[lm.layers])
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+@torch.inference_mode()
+def test_verified_drafts_write_what_generate_writes_in_every_family(family, tmp_path) -> None:
+    lm = open_model(str(tiny(family, tmp_path / family)))
+    for seed in range(3):
+        prompt = ids_of(lm, 5, seed=seed)
+        expected, _ = plain_text(lm, prompt, 12, NEVER)
+        with segments(lm, [2]) as cut:
+            found = speculate(cut, prompt, drafter(lm), head_of(lm), limit=12, stops=NEVER)
+        assert found.tokens == expected
+
+
+@torch.inference_mode()
+def test_a_hundred_prompts_come_out_as_generate_writes_them(toy) -> None:
+    stops = frozenset({int(toy.tokenizer.eos_token_id)})
+    kept = 0
+    with segments(toy, [2]) as cut:
+        for seed in range(100):
+            prompt = ids_of(toy, 1 + seed % 7, seed=seed)
+            cut.reset()
+            found = speculate(
+                cut, prompt, drafter(toy, floor=0.2), head_of(toy), limit=16, stops=stops
+            )
+            kept += found.accepted
+            assert found.tokens == _plain(toy, prompt, 16, stops), seed
+    assert kept > 50
+
+
+@torch.inference_mode()
+def _plain(lm, prompt: torch.Tensor, limit: int, stops) -> list[int]:
+    """The literal loop, without a cache: inside `segments` the model itself is cut."""
+    row = prompt[0].tolist()
+    written: list[int] = []
+    head = head_of(lm)
+    with segments(lm, []) as whole:
+        while len(written) < limit and not (written and written[-1] in stops):
+            whole.reset()
+            written.append(int(head(whole.run(0, torch.tensor([row + written]))[0, -1:]).argmax()))
+    return written
+
+
+@torch.inference_mode()
+def test_an_exit_that_is_never_sure_writes_what_generate_writes(toy) -> None:
+    prompt = ids_of(toy, 4)
+    expected, _ = plain_text(toy, prompt, 14, NEVER)
+    jumps = dict.fromkeys((1, 2, 3), IDENTITY)
+    with segments(toy, [1, 2]) as cut:
+        found = exit_early(cut, prompt, jumps, head_of(toy), lambda_=1.112, limit=14, stops=NEVER)
+    assert found.tokens == expected
+    assert set(found.layers) == {3}
+
+
+@pytest.mark.parametrize("lambda_", [-1.112, 0.2, 0.5, 0.8])
+@torch.inference_mode()
+def test_early_exit_with_a_cache_equals_a_literal_run_without_one(toy, lambda_: float) -> None:
+    prompt, head = ids_of(toy, 4, seed=2), head_of(toy)
+    jumps = dict.fromkeys((1, 2, 3), IDENTITY)
+    with segments(toy, [1, 2]) as cut:
+        found = exit_early(cut, prompt, jumps, head, lambda_=lambda_, limit=12, stops=NEVER)
+    row, layers = prompt[0].tolist(), [3]
+    row.append(found.tokens[0])
+    while len(row) < 4 + 12:
+        need = 0.9 * lambda_ + 0.1 * torch.exp(torch.tensor(-4.0 * (len(row) - 1) / 16))
+        ids = torch.tensor([row])
+        seen = states(toy, ids, torch.ones_like(ids, dtype=torch.bool)).layers
+        for layer in (1, 2, 3):
+            logits = head(seen[layer][0, -1:])[0]
+            top = logits.softmax(-1).topk(2).values
+            if layer == 3 or top[0] - top[1] > need:
+                break
+        row.append(int(logits.argmax()))
+        layers.append(layer)
+    assert found.tokens == row[4:]
+    assert found.layers == layers
+    if lambda_ == -1.112:
+        assert set(layers[1:]) == {1}
+
+
+@torch.inference_mode()
+def test_sampled_drafts_follow_the_models_distribution(toy) -> None:
+    prompt, head = ids_of(toy, 3), head_of(toy)
+    rng, counts = torch.Generator().manual_seed(0), torch.zeros(toy.vocab)
+    with segments(toy, [1]) as cut:
+        full = cut.run(1, prompt, cut.run(0, prompt))
+        first = int(head(full[0, -1:]).argmax())
+        row = torch.tensor([[*prompt[0].tolist(), first]])
+        cut.reset()
+        wanted = head(cut.run(1, row, cut.run(0, row))[0, -1:])[0].softmax(-1)
+        for _ in range(300):
+            cut.reset()
+            found = speculate(cut, row, drafter(toy), head, limit=1, stops=NEVER, rng=rng)
+            counts[found.tokens[0]] += 1
+    top = wanted.topk(3).indices
+    torch.testing.assert_close(counts[top] / 300, wanted[top], rtol=0, atol=0.1)
+
+
+def test_what_cannot_be_cut_is_refused(toy, tmp_path) -> None:
+    with pytest.raises(BadSpec, match="out of range: allowed are 1..2"), segments(toy, [3]):
+        pass
+    masked = open_model(str(tiny("bert", tmp_path / "bert")))
+    with pytest.raises(BadSpec, match="only causal models"), segments(masked, [1]):
+        pass
