@@ -1,6 +1,5 @@
 """Writing text token by token: early exit, and drafts that the full model verifies."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -24,10 +23,6 @@ class Written:
     drafted: int = 0
     accepted: int = 0
     rounds: int = 0
-
-
-Choose = Callable[[Tensor], int]
-"""One token from logits (vocab,)."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,7 @@ def speculate(
     lm, written = cut.lm, Written()
     front = cut.run(0, prompt)
     rear = cut.run(1, prompt, front)
-    token = _first(head(rear[0, -1:])[0], rng, temperature)
+    token = _pick(head(rear[0, -1:])[0], rng, temperature)
     while _take(written, token, lm.layers, limit, stops):
         room = limit - len(written.tokens) - 1
         draft, spread, states = _draft(
@@ -132,7 +127,7 @@ def _judge(
     return sampled(tokens, drafted, full, rng=rng)
 
 
-def _first(logits: Tensor, rng: torch.Generator | None, temperature: float) -> int:
+def _pick(logits: Tensor, rng: torch.Generator | None, temperature: float) -> int:
     if rng is None:
         return int(logits.argmax())
     return draw(torch.softmax(logits / temperature, dim=-1), rng=rng)
@@ -158,7 +153,8 @@ def exit_early(
     lambda_: float,
     limit: int,
     stops: frozenset[int],
-    choose: Choose = lambda logits: int(logits.argmax()),
+    rng: torch.Generator | None = None,
+    temperature: float = 1.0,
 ) -> Written:
     """Up to `limit` tokens, each from the first exit layer that is sure enough.
 
@@ -166,12 +162,12 @@ def exit_early(
     0.9 lambda + 0.1 exp(-4 t / N), with N the length the text is going to have.
     """
     lm, written = cut.lm, Written()
-    length = prompt.shape[1] + limit
+    length = float(prompt.shape[1] + limit)
     waiting = [prompt.new_zeros(1, 0, lm.width, dtype=getattr(torch, lm.dtype))] * len(cut.borders)
     hidden = cut.run(0, prompt)
     for stretch in range(1, len(cut.borders)):
         hidden = cut.run(stretch, prompt, hidden)
-    token = choose(head(hidden[0, -1:])[0])
+    token = _pick(head(hidden[0, -1:])[0], rng, temperature)
     layer = lm.layers
     while _take(written, token, layer, limit, stops):
         need = float(threshold(lambda_, prompt.shape[1] + len(written.tokens) - 1, length))
@@ -186,7 +182,7 @@ def exit_early(
             hidden = cut.run(stretch + 1, queue.new_zeros(queue.shape[:2], dtype=torch.long), queue)
         if layer < lm.layers:
             waiting[stretch] = torch.cat([waiting[stretch], hidden], dim=1)
-        token = choose(logits)
+        token = _pick(logits, rng, temperature)
     return written
 
 

@@ -47,7 +47,8 @@ def run(spec: FitSpec, *, screen: Screen | None = None) -> Result:
         screen.say(note)
     with TemporaryDirectory() as folder:
         path = Path(spec.out) if spec.out else Path(folder) / FILE
-        save_maps(path, fitted, parts, describe(sample, spec, r2, notes))
+        words = frequent(sample) if lm.kind == "causal" else None
+        save_maps(path, fitted, parts, describe(sample, spec, r2, notes), words)
         kept = {} if spec.out else {p.name: p for p in (path, path.with_suffix(".json"))}
         return finish(
             "fit",
@@ -127,6 +128,16 @@ def tuned_maps(sample: Sample, spec: FitSpec, fitted: Fitted, screen: Screen) ->
     return tuned
 
 
+def frequent(sample: Sample, most: int = 4096) -> torch.Tensor:
+    """The most frequent tokens of the texts, sorted by number: what a draft chooses from."""
+    counts = torch.bincount(
+        torch.tensor([token for row in sample.fed.rows for token in row]),
+        minlength=sample.lm.vocab,
+    )
+    # Every token counts a little, so that a short text still gives a full list.
+    return (counts + 1).topk(min(most, len(counts))).indices.sort().values
+
+
 def head_of(lm: LM) -> Callable[[torch.Tensor], torch.Tensor]:
     """From states of the last layer to logits."""
     lm.need_head()
@@ -196,10 +207,15 @@ def summarise(
         "r2_to_final": to_final(r2, "mat", last),
         "notes": notes,
         "verdict": [
-            f"From layer {half} of {last} one matrix explains {mat:.0%} of the last layer's "
-            f"variance on held-out text; the identity explains {base:.0%}."
+            f"From layer {half} of {last} one matrix explains {share(mat)} of the last layer's "
+            f"variance on held-out text; the identity explains {share(base)}."
         ],
     }
+
+
+def share(r2: float) -> str:
+    """A share of variance for people; below 0 a guess of the mean would be better."""
+    return f"{r2:.0%}" if r2 > 0 else "nothing"
 
 
 def tell_memory(lm: LM, spec: FitSpec, screen: Screen) -> None:

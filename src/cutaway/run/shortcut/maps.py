@@ -75,6 +75,13 @@ class Maps:
         found = self._optional(f"part/{block}.{part}")
         return None if found is None else Shortcut((found,))
 
+    def words(self, vocab: int) -> "Tensor":
+        """The tokens a draft chooses from: the frequent ones of the fit's text, else all."""
+        import torch
+
+        found = self._optional("words")
+        return torch.arange(vocab) if found is None else found
+
     def chosen(self, kinds: Iterable[str]) -> tuple[str, ...]:
         """The wanted kinds; all of the file for `all`, UnknownName for one it lacks."""
         wanted = tuple(kinds)
@@ -120,10 +127,14 @@ def load_maps(path: Path | str, lm: LM | None = None) -> Maps:
 
 
 def save_maps(
-    path: Path, fitted: Fitted, parts: Mapping[str, Shortcut], meta: Mapping[str, Any]
+    path: Path,
+    fitted: Fitted,
+    parts: Mapping[str, Shortcut],
+    meta: Mapping[str, Any],
+    words: "Tensor | None" = None,
 ) -> Path:
     """Write the maps; the JSON beside them is written last."""
-    tensors: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {} if words is None else {"words": words}
     for (kind, source, target), jump in fitted.items():
         tensors |= _named(f"{kind}/{source}/{target}", jump)
     for name, jump in parts.items():

@@ -1,0 +1,213 @@
+"""`cutaway shortcut generate`: text with early exit or verified drafts, beside plain `generate`."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cutaway.core.errors import BadData, BadSpec
+from cutaway.models.lm import LM
+from cutaway.models.tokens import tokenize
+from cutaway.run.screen import Screen
+from cutaway.run.shortcut.choose import WORTH, Setting, choose, drafter_for, plain_text
+from cutaway.run.shortcut.decode import Written, exit_early, speculate
+from cutaway.run.shortcut.fit import head_of
+from cutaway.run.shortcut.maps import Maps, load_maps
+from cutaway.run.shortcut.sample import open_for
+from cutaway.run.shortcut.segments import segments
+from cutaway.run.specs.shortcut import GenerateSpec
+
+
+@dataclass(frozen=True)
+class Text:
+    """What was written for one prompt, and plain `generate` beside it."""
+
+    prompt: str
+    text: str
+    tokens: list[int]
+    layers_mean: float
+    """Layers behind a token on average: where it left the model."""
+    accepted: float
+    """Share of the drafted tokens that the full model kept; 0 without drafts."""
+    seconds: float
+    plain_tokens: list[int]
+    plain_seconds: float
+    identical: bool
+
+
+@dataclass(frozen=True)
+class Texts:
+    """All texts, the setting they were written with, and the verdict."""
+
+    texts: tuple[Text, ...]
+    setting: Setting | None
+    """None when drafting would not pay, or in mode exit."""
+    verdict: tuple[str, ...]
+
+    def plain(self) -> list[dict[str, Any]]:
+        """JSON-ready values, one per prompt."""
+        return [asdict(text) for text in self.texts]
+
+
+def run(spec: GenerateSpec, *, screen: Screen | None = None) -> Texts:
+    """A text for each prompt; greedy self-speculation gives exactly what `generate` gives."""
+    screen, lm = screen or Screen(quiet=True), open_for(spec)
+    return generate(lm, load_maps(spec.shortcut, lm), spec, screen)
+
+
+def generate(lm: LM, maps: Maps, spec: GenerateSpec, screen: Screen) -> Texts:
+    """As `run`, with a model and maps that are open already."""
+    prompts = [_prompt(lm, text, spec) for text in spec.prompt]
+    stops, kind = stops_of(lm), _kind(maps, spec)
+    plains = []
+    with screen.progress("plain generate", len(prompts)) as advance:
+        for prompt in prompts:
+            plains.append(_plain(lm, prompt, stops, spec))
+            advance()
+    setting = _setting(lm, maps, kind, prompts[0], plains[0][0], spec)
+    if spec.mode == "speculative" and setting is None:
+        texts = [
+            _text(
+                lm, text, Written(list(tokens), [lm.layers] * len(tokens)), seconds, tokens, seconds
+            )
+            for text, (tokens, seconds) in zip(spec.prompt, plains, strict=True)
+        ]
+        return Texts(tuple(texts), None, (FALLBACK,))
+    texts = []
+    with screen.progress(spec.mode, len(prompts)) as advance:
+        for text, prompt, (tokens, seconds) in zip(spec.prompt, prompts, plains, strict=True):
+            start = time.perf_counter()
+            written = _write(lm, maps, kind, setting, prompt, stops, spec)
+            texts.append(_text(lm, text, written, time.perf_counter() - start, tokens, seconds))
+            advance()
+    return Texts(tuple(texts), setting, tuple(_verdict(texts, setting, spec, lm)))
+
+
+FALLBACK = (
+    "A short measurement says that drafting would not be faster than plain generate here, so the "
+    "text is plain generate's. Give --exit-layers and --draft to draft all the same."
+)
+
+
+def stops_of(lm: LM) -> frozenset[int]:
+    """The tokens that end a text."""
+    found = lm.module.generation_config.eos_token_id
+    if found is None:
+        found = lm.tokenizer.eos_token_id
+    tokens = found if isinstance(found, list) else [found]
+    return frozenset(int(token) for token in tokens if token is not None)
+
+
+def _prompt(lm: LM, text: str, spec: GenerateSpec) -> Tensor:
+    if lm.kind != "causal":
+        raise BadSpec(f"{lm.name!r} is a masked model: only causal models write text.")
+    row = tokenize(lm, [text]).rows[0]
+    if len(row) + spec.max_new_tokens > lm.context:
+        raise BadData(
+            f"The prompt {text[:30]!r} has {len(row)} tokens; with {spec.max_new_tokens} new ones "
+            f"that is more than the context of {lm.context}. Shorten it or lower --max-new-tokens."
+        )
+    return torch.tensor([row], device=lm.device)
+
+
+def _plain(
+    lm: LM, prompt: Tensor, stops: frozenset[int], spec: GenerateSpec
+) -> tuple[list[int], float]:
+    if not spec.sample:
+        return plain_text(lm, prompt, spec.max_new_tokens, stops)
+    with torch.random.fork_rng():
+        torch.manual_seed(spec.seed)
+        sampling = {"do_sample": True, "temperature": spec.temperature, "top_k": 0, "top_p": 1.0}
+        return plain_text(lm, prompt, spec.max_new_tokens, stops, **sampling)
+
+
+def _kind(maps: Maps, spec: GenerateSpec) -> str:
+    if spec.kind == "auto":
+        return "tuned" if "tuned" in maps.kinds else "mat"
+    return maps.chosen([spec.kind])[0]
+
+
+def _layers(spec: GenerateSpec, lm: LM, default: Sequence[int]) -> list[int]:
+    try:
+        given = [int(layer) for layer in spec.exit_layers]
+    except ValueError:
+        raise BadSpec(f"exit_layers must be numbers, got {list(spec.exit_layers)!r}.") from None
+    return sorted({layer for layer in given or default if given or 1 <= layer < lm.layers})
+
+
+def _setting(
+    lm: LM, maps: Maps, kind: str, prompt: Tensor, tokens: list[int], spec: GenerateSpec
+) -> Setting | None:
+    """The draft layer and length: given, or the best by measurement, None if none pays."""
+    if spec.mode == "exit":
+        return None
+    layers = _layers(spec, lm, [round(lm.layers * k / 8) or 1 for k in range(1, 8)])
+    if spec.draft is not None and len(spec.exit_layers) == 1:
+        return Setting(layers[0], spec.draft, 0.0, float("nan"))
+    row = prompt[0].tolist() + tokens
+    best = choose(lm, maps, kind, row, len(tokens), layers)
+    return best if best.expected >= WORTH else None
+
+
+def _write(
+    lm: LM,
+    maps: Maps,
+    kind: str,
+    setting: Setting | None,
+    prompt: Tensor,
+    stops: frozenset[int],
+    spec: GenerateSpec,
+) -> Written:
+    rng = torch.Generator().manual_seed(spec.seed) if spec.sample else None
+    shared: dict[str, Any] = {"limit": spec.max_new_tokens, "stops": stops, "rng": rng}
+    shared["temperature"] = spec.temperature
+    head = head_of(lm)
+    with torch.inference_mode():
+        if setting is not None:
+            words = prompt[0].tolist()
+            drafter = drafter_for(
+                lm, maps, kind, setting.layer, setting.length, setting.floor, words
+            )
+            with segments(lm, [setting.layer]) as cut:
+                return speculate(cut, prompt, drafter, head, **shared)
+        layers = _layers(spec, lm, [lm.layers // 2, 3 * lm.layers // 4])
+        jumps = {layer: maps.jump(layer, lm.layers, kind) for layer in (*layers, lm.layers)}
+        with segments(lm, layers) as cut:
+            return exit_early(cut, prompt, jumps, head, lambda_=spec.lambda_, **shared)
+
+
+def _text(
+    lm: LM, prompt: str, written: Written, seconds: float, plain: list[int], plain_seconds: float
+) -> Text:
+    return Text(
+        prompt=prompt,
+        text=lm.tokenizer.decode(written.tokens, skip_special_tokens=True),
+        tokens=written.tokens,
+        layers_mean=sum(written.layers) / max(len(written.layers), 1),
+        accepted=written.accepted / max(written.drafted, 1),
+        seconds=seconds,
+        plain_tokens=plain,
+        plain_seconds=plain_seconds,
+        identical=written.tokens == plain,
+    )
+
+
+def _verdict(texts: list[Text], setting: Setting | None, spec: GenerateSpec, lm: LM) -> list[str]:
+    ours, plain = (sum(getattr(t, name) for t in texts) for name in ("seconds", "plain_seconds"))
+    same = sum(text.identical for text in texts)
+    said = [f"{plain / ours:.2f} times the speed of plain generate ({ours:.2f} s, {plain:.2f} s)."]
+    if setting is not None:
+        kept = sum(text.accepted for text in texts) / len(texts)
+        said.append(
+            f"Drafts of {setting.length} from layer {setting.layer} of {lm.layers}; {kept:.0%} of "
+            "the drafted tokens were kept."
+        )
+    else:
+        mean = sum(text.layers_mean for text in texts) / len(texts)
+        said.append(f"Tokens left the model after {mean:.1f} of {lm.layers} layers on average.")
+    if not spec.sample:
+        said.append(f"{same} of {len(texts)} texts are the same as plain generate's.")
+    return said
