@@ -1,0 +1,207 @@
+"""Shelves of activations: columns of vectors for numbered rows, found again by their content.
+
+A shelf is a folder named by the digest of its key: everything that can change a number (weights,
+tokenizer, template, rows, ...). It holds
+
+    manifest.json                the key itself, so the shelf can be read without model or data
+    shard-<id>.safetensors       some columns of some rows, never changed once written
+    shard-<id>.json              written last, with checksums: without it the shard doesn't exist
+    used, in-use-*               when it was last read, and by whom it is held
+
+Any number of processes may write at once, and any of them may be killed at any moment: shards
+never share a file, and rows written twice are the same rows.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cutaway.core.digest import digest_json
+from cutaway.core.errors import Corrupt, Mismatch, Missing
+from cutaway.core.lookup import suggestion
+from cutaway.store import files, gather
+from cutaway.store.home import home
+from cutaway.store.shards import Column, Rows, Shard, find_shards
+from cutaway.store.stamps import Hold, release_dead, touch_used
+from cutaway.store.writer import Writer
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    Dtype = torch.dtype | str | None
+
+SHARD_BYTES = 64 << 20
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """The activations of one identity: a model, its rows, how they were read."""
+
+    folder: Path
+    key: Mapping[str, Any]
+    rows: int
+    _hold: Hold = field(repr=False, compare=False)
+
+    def columns(self) -> dict[str, Column]:
+        """The columns that are there for all rows."""
+        shards = self._shards()
+        known = {name: column for shard in shards for name, column in shard.columns.items()}
+        there = _present(shards, list(known), self.rows)
+        return {name: column for name, column in known.items() if there[name].all()}
+
+    def covered(self, columns: Iterable[str]) -> NDArray[np.bool_]:
+        """For each row, whether all these columns are there already."""
+        there = _present(self._shards(), list(columns), self.rows)
+        everywhere = np.ones(self.rows, dtype=bool)
+        for mask in there.values():
+            everywhere &= mask
+        return everywhere
+
+    def writer(self, shard_bytes: int = SHARD_BYTES) -> Writer:
+        """A writer for this shelf; the folder and its manifest are there from now on."""
+        _write_manifest(self.folder, self.key, self.rows)
+        self._hold.take()
+        files.sweep(self.folder)
+        release_dead(self.folder)
+        return Writer(self.folder, self.rows, shard_bytes)
+
+    def read(
+        self, column: str, rows: ArrayLike | None = None, *, dtype: "Dtype" = "float32"
+    ) -> "Tensor":
+        """The column's values (n, ...) for these rows, in this order; all rows by default.
+
+        Floats come as `dtype`, or as stored when it is None; whole numbers always as stored.
+        """
+        shards, wanted = self._having(column, ragged=False), self._wanted(rows)
+        self._need_rows(column, shards, wanted)
+        return gather.dense(shards, column, wanted, self.rows, dtype)
+
+    def read_ragged(
+        self, column: str, rows: ArrayLike | None = None, *, dtype: "Dtype" = "float32"
+    ) -> tuple["Tensor", "Tensor"]:
+        """Values (tokens, ...) and offsets (n + 1): row i has values[offsets[i]:offsets[i+1]]."""
+        shards, wanted = self._having(column, ragged=True), self._wanted(rows)
+        self._need_rows(column, shards, wanted)
+        return gather.ragged(shards, column, wanted, self.rows, dtype)
+
+    def mapped(self, column: str) -> Iterator[tuple[Rows, "Tensor"]]:
+        """(row numbers, values) shard by shard, as views on the files; each row once."""
+        return gather.stream(self._having(column, ragged=False), column, self.rows)
+
+    def mapped_ragged(self, column: str) -> Iterator[tuple[Rows, Rows, "Tensor"]]:
+        """(row numbers, lengths, values) shard by shard, as views on the files; each row once."""
+        return gather.stream_ragged(self._having(column, ragged=True), column, self.rows)
+
+    def _shards(self) -> list[Shard]:
+        return find_shards(self.folder)
+
+    def _having(self, column: str, *, ragged: bool) -> list[Shard]:
+        """The shards with this column; Missing with a suggestion when there are none."""
+        shards = self._shards()
+        having = [shard for shard in shards if column in shard.columns]
+        if not having:
+            known = sorted({name for shard in shards for name in shard.columns})
+            raise Missing(
+                f"No column {column!r} in {str(self.folder)!r}. {suggestion(column, known)}"
+                f"There: {', '.join(known) or 'none'}."
+            )
+        _same_kind(having, column, ragged)
+        touch_used(self.folder)
+        return having
+
+    def _wanted(self, rows: ArrayLike | None) -> Rows:
+        wanted = np.arange(self.rows) if rows is None else np.asarray(rows, dtype=np.int64)
+        wrong = wanted[(wanted < 0) | (wanted >= self.rows)]
+        if len(wrong):
+            raise Mismatch(f"Row number {int(wrong[0])} is not in 0..{self.rows - 1}.")
+        return wanted
+
+    def _need_rows(self, column: str, shards: list[Shard], wanted: Rows) -> None:
+        lacking = int((~_present(shards, [column], self.rows)[column][wanted]).sum())
+        if lacking:
+            raise Missing(
+                f"Column {column!r} lacks {lacking} of {len(wanted)} rows in "
+                f"{str(self.folder)!r}. Repeat the command that makes it; it goes on from there."
+            )
+
+
+def open_shelf(key: Mapping[str, Any], rows: int, folder: Path | None = None) -> Shelf:
+    """The shelf of a key, there or not yet; nothing is written before `writer` is asked for."""
+    plain = files.jsonable(key)
+    shelf = _shelf(shelves_folder(folder) / digest_json(plain), plain, rows)
+    have = _manifest_or_none(shelf.folder)
+    if have is not None and have["rows"] != rows:
+        raise Mismatch(f"{str(shelf.folder)!r} is for {have['rows']} rows, asked for {rows}.")
+    return shelf
+
+
+def read_shelf(folder: Path) -> Shelf:
+    """The shelf in a folder, known by its manifest alone; Corrupt or Missing without one."""
+    content = read_manifest(folder)
+    return _shelf(folder, content["key"], content["rows"])
+
+
+def shelves_folder(folder: Path | None = None) -> Path:
+    """Where the shelves stand."""
+    return home() / "activations" if folder is None else Path(folder)
+
+
+def _shelf(folder: Path, key: Mapping[str, Any], rows: int) -> Shelf:
+    shelf = Shelf(folder, key, rows, Hold(folder))
+    shelf._hold.take()
+    return shelf
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Format, key and rows of the shelf in a folder; Missing or Corrupt without a manifest."""
+    path = folder / "manifest.json"
+    content: dict[str, Any] = files.read_json(path)
+    fields = isinstance(content, dict) and {"format", "key", "rows"} <= set(content)
+    if not fields or digest_json(content["key"]) != folder.name:
+        raise Corrupt(f"{str(path)!r} doesn't describe the shelf it stands in.")
+    if content["format"] != FORMAT:
+        raise Mismatch(
+            f"{str(path)!r} has format {content['format']!r}, this version reads {FORMAT}. "
+            "Update cutaway, or drop the shelf with `cutaway cache prune`."
+        )
+    return content
+
+
+def _manifest_or_none(folder: Path) -> dict[str, Any] | None:
+    """The manifest; None when it is absent or damaged, since the key can write it again."""
+    try:
+        return read_manifest(folder)
+    except (Missing, Corrupt):
+        return None
+
+
+def _write_manifest(folder: Path, key: Mapping[str, Any], rows: int) -> None:
+    if _manifest_or_none(folder) is None:
+        files.write_json(folder / "manifest.json", {"format": FORMAT, "rows": rows, "key": key})
+
+
+def _present(shards: list[Shard], columns: list[str], rows: int) -> dict[str, NDArray[np.bool_]]:
+    """For each column and row, whether some shard has it."""
+    holders = {c: tuple(i for i, s in enumerate(shards) if c in s.columns) for c in columns}
+    # Columns mostly come in the same shards, so this is one look per group, not per column.
+    masks = {}
+    for group in set(holders.values()):
+        masks[group] = np.zeros(rows, dtype=bool)
+        for number in group:
+            masks[group][gather.row_numbers(shards[number], rows)] = True
+    return {column: masks[group] for column, group in holders.items()}
+
+
+def _same_kind(shards: list[Shard], column: str, ragged: bool) -> None:
+    forms = {shard.columns[column] for shard in shards}
+    if len(forms) > 1:
+        raise Mismatch(f"Column {column!r} comes in several forms: {sorted(map(str, forms))!r}.")
+    if forms.pop().ragged != ragged:
+        verbs = "read_ragged or mapped_ragged" if not ragged else "read or mapped"
+        raise Mismatch(f"Column {column!r} is {'dense' if ragged else 'ragged'}: use {verbs}.")

@@ -1,0 +1,104 @@
+"""What a run makes for later use: tensors as safetensors, what they are as JSON beside them."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutaway.core.errors import BadSpec, Corrupt, Missing
+from cutaway.core.lookup import lookup
+from cutaway.store import files, tensors
+from cutaway.store.files import Chunk
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A file of named tensors, read one at a time, and what they are."""
+
+    path: Path
+    meta: dict[str, Any]
+    names: tuple[str, ...]
+
+    def tensor(self, name: str) -> "Tensor":
+        """One tensor, as a view on the file; UnknownName lists what there is."""
+        lookup(dict.fromkeys(self.names), name, kind=f"tensor in {self.path.name}")
+        return tensors.map_tensor(self.path, name)
+
+
+def save_artefact(path: Path, values: Mapping[str, "Tensor"], meta: Mapping[str, Any]) -> Path:
+    """Tensors at `path` and `meta` in the JSON beside it, which is written last."""
+    path = _named(path)
+    description = description_of(path)
+    layout = tensors.Layout({name: [value] for name, value in values.items()})
+    files.sweep(path.parent)
+    files.need_room(path.parent, sum(value.nbytes for value in values.values()))
+    # An older description must not stand beside new tensors: without one there is no artefact.
+    with files.disk_errors(path):
+        description.unlink(missing_ok=True)
+    # Summed up as it is written: the file at `path` may be another process's a moment later.
+    total = _Sum()
+    files.write_atomic(path, total.over(layout.chunks()))
+    digest = {"sha256": total.sha256.hexdigest(), "bytes": total.bytes}
+    files.write_sealed(description, {"meta": meta, **digest})
+    return path
+
+
+class _Sum:
+    """The checksum and size of what passes through."""
+
+    def __init__(self) -> None:
+        self.sha256, self.bytes = hashlib.sha256(), 0
+
+    def over(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+        for chunk in chunks:
+            self.sha256.update(chunk)
+            self.bytes += len(chunk)
+            yield chunk
+
+
+def load_artefact(path: Path, *, verify: bool = True) -> Artefact:
+    """The artefact at `path`; Missing, BadData or Corrupt when it isn't a whole one."""
+    path = Path(path)
+    with files.disk_errors(path):
+        if not path.is_file():
+            raise Missing(f"No artefact {str(path)!r}.")
+        tensors.refuse_pickle(path)
+    content = _description(_named(path))
+    size = path.stat().st_size
+    if size != content["bytes"]:
+        raise Corrupt(f"{str(path)!r} has {size} bytes, expected {content['bytes']}.")
+    if verify and files.sha256_file(path) != content["sha256"]:
+        raise Corrupt(f"{str(path)!r} fails its checksum. Make it again.")
+    return Artefact(path, content["meta"], tensors.tensor_names(path))
+
+
+def description_of(path: Path) -> Path:
+    """Where the JSON of an artefact is."""
+    return path.with_suffix(".json")
+
+
+def _named(path: Path) -> Path:
+    path = Path(path)
+    if path.suffix != _SUFFIX:
+        raise BadSpec(f"An artefact's file ends in {_SUFFIX}, got {str(path)!r}.")
+    return path
+
+
+def _description(path: Path) -> dict[str, Any]:
+    """The sealed JSON of an artefact, with all its fields."""
+    described = description_of(path)
+    if not described.is_file():
+        raise Missing(
+            f"{str(path)!r} has no {described.name} beside it: it was never finished, or the "
+            "two were parted. Copy both, or make it again."
+        )
+    content = files.read_sealed(described)
+    if not {"meta", "sha256", "bytes"} <= set(content):
+        raise Corrupt(f"{str(described)!r} is not the description of an artefact.")
+    return content

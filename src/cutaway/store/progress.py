@@ -1,0 +1,92 @@
+"""Pieces of an unfinished run, kept one by one, so that a killed grid goes on where it was."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cutaway.core.digest import digest_json
+from cutaway.core.errors import BadData, Corrupt, Missing
+from cutaway.store import files
+
+Row = Mapping[str, Any]
+
+PARTIAL = ".partial"
+
+# JSON has no words for these, and a row must come back exactly as it went in.
+_WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The finished pieces of one run, in a folder beside where its result will be."""
+
+    folder: Path
+
+    def put(self, key: str, rows: Sequence[Row]) -> None:
+        """The piece `key` is done and its rows are on the disk."""
+        self.put_many({key: rows})
+
+    def put_many(self, pieces: Mapping[str, Sequence[Row]]) -> None:
+        """All these pieces are done, in one file: quicker where pieces are tiny."""
+        if not pieces:
+            return
+        content = {key: [_packed(row) for row in rows] for key, rows in pieces.items()}
+        name = f"{digest_json(sorted(pieces))[:32]}.json"
+        files.write_sealed(Path(self.folder) / name, {"pieces": content})
+
+    def done(self) -> set[str]:
+        """The keys of all finished pieces."""
+        return set(self._pieces())
+
+    def rows(self, keys: Iterable[str] | None = None) -> list[dict[str, Any]]:
+        """The rows of these pieces in this order; of all, sorted by key, by default.
+
+        The order never depends on which piece was done first.
+        """
+        pieces = self._pieces()
+        order = sorted(pieces) if keys is None else list(keys)
+        lacking = [key for key in order if key not in pieces]
+        if lacking:
+            raise Missing(
+                f"{len(lacking)} pieces are not done in {str(self.folder)!r}, the first is "
+                f"{lacking[0]!r}. Repeat the command; it goes on from there."
+            )
+        return [_unpacked(row) for key in order for row in pieces[key]]
+
+    def discard(self) -> None:
+        """No pieces are kept any more."""
+        files.drop_folder(Path(self.folder))
+
+    def _pieces(self) -> dict[str, list[dict[str, Any]]]:
+        """Rows by key; a damaged file counts as not done, so that its pieces are made again."""
+        pieces: dict[str, list[dict[str, Any]]] = {}
+        for path in sorted(Path(self.folder).glob("*.json")):
+            try:
+                pieces.update(files.read_sealed(path)["pieces"])
+            except (Corrupt, Missing, KeyError):
+                continue
+        return pieces
+
+
+def _packed(row: Row) -> dict[str, Any]:
+    return {
+        name: _pack(value.item() if hasattr(value, "item") else value)
+        for name, value in row.items()
+    }
+
+
+def _pack(value: Any) -> Any:
+    if isinstance(value, Mapping | list | tuple):
+        raise BadData(f"Rows must be tidy: one value per cell, got {value!r}.")
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(float(value))}
+    return value
+
+
+def _unpacked(row: Row) -> dict[str, Any]:
+    return {
+        name: _WORDS[value["float"]] if isinstance(value, dict) else value
+        for name, value in row.items()
+    }

@@ -1,0 +1,161 @@
+"""SQL over all runs, confined to two tables in memory: `runs` and `rows`.
+
+DuckDB is opened on nothing, with every way to files, network, extensions and Python's own
+variables shut, and its settings locked, before it sees the user's text.
+"""
+
+import json
+import re
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from cutaway.core.errors import BadSpec
+from cutaway.store.records import Record, names_of
+
+if TYPE_CHECKING:
+    import duckdb
+    import polars as pl
+
+MAX_SECONDS = 120.0
+MAX_ROWS = 5_000_000
+
+_SHUT: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "",
+    "memory_limit": "2GB",
+}
+
+_JSON_COLUMNS = ("summary", "baselines", "spec", "versions")
+
+# Only these words can lead to the table `rows`; without them its files need not be read.
+_NAMES_ROWS = re.compile(r"rows|show|describe|query|information_schema|duckdb_|pg_", re.IGNORECASE)
+
+
+def query(records: Sequence[Record], sql: str, *, seconds: float = MAX_SECONDS) -> "pl.DataFrame":
+    """The answer to one SELECT, WITH, DESCRIBE or SHOW; BadSpec with DuckDB's words otherwise."""
+    import duckdb
+
+    with duckdb.connect(":memory:", config=_SHUT) as connection:
+        try:
+            _only_select(connection, sql)
+            _fill(connection, records, with_rows=bool(_NAMES_ROWS.search(sql)))
+            connection.execute("set lock_configuration = true")
+            return _answer(connection, sql, seconds)
+        except duckdb.InterruptException:
+            raise BadSpec(f"The query took more than {seconds:g} seconds. Ask for less.") from None
+        except duckdb.Error as error:
+            raise BadSpec(f"The query can't be answered. {error}") from None
+
+
+def _only_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> None:
+    import duckdb
+
+    try:
+        sql.encode()
+    except UnicodeEncodeError as error:
+        raise BadSpec(f"The query is not readable text: {error}.") from None
+    kinds = [statement.type for statement in connection.extract_statements(sql)]
+    if kinds != [duckdb.StatementType.SELECT]:
+        said = ", ".join(kind.name for kind in kinds) or "nothing"
+        raise BadSpec(
+            f"A query must be one SELECT, WITH, DESCRIBE or SHOW statement, got: {said}. "
+            'Example: "select layers, avg(value) from rows group by layers".'
+        )
+
+
+def _fill(
+    connection: "duckdb.DuckDBPyConnection", records: Sequence[Record], *, with_rows: bool
+) -> None:
+    frame = _runs_frame(records)
+    connection.register("listed", frame.to_arrow())
+    as_json = ", ".join(f"{name}::json as {name}" for name in _JSON_COLUMNS)
+    connection.execute(f"create table runs as select * replace ({as_json}) from listed")
+    connection.unregister("listed")
+    if with_rows:
+        connection.register("rows", rows_frame(records).to_arrow())
+
+
+def _answer(connection: "duckdb.DuckDBPyConnection", sql: str, seconds: float) -> "pl.DataFrame":
+    timer = threading.Timer(seconds, connection.interrupt)
+    timer.start()
+    try:
+        frame: pl.DataFrame = connection.sql(sql).limit(MAX_ROWS + 1).pl()
+    finally:
+        timer.cancel()
+    if len(frame) > MAX_ROWS:
+        raise BadSpec(f"The answer has more than {MAX_ROWS} rows. Add a limit, or group them.")
+    return frame
+
+
+def _runs_frame(records: Sequence[Record]) -> "pl.DataFrame":
+    import polars as pl
+
+    schema = {
+        "method": pl.String,
+        "address": pl.String,
+        "model": pl.String,
+        "data": pl.String,
+        "seed": pl.Int64,
+        "seconds": pl.Float64,
+        "peak_memory_mb": pl.Float64,
+        "created": pl.String,
+        "command": pl.String,
+        "path": pl.String,
+        **dict.fromkeys(_JSON_COLUMNS, pl.String),
+    }
+    return pl.DataFrame([_run_row(record) for record in records], schema=schema, orient="row")
+
+
+def _run_row(record: Record) -> dict[str, Any]:
+    return {
+        "method": record.method,
+        "address": record.address,
+        "model": names_of(record.model),
+        "data": names_of(record.data),
+        "seed": record.seed if isinstance(record.seed, int) else None,
+        "seconds": record.seconds,
+        "peak_memory_mb": record.peak_memory_mb,
+        "created": record.created,
+        "command": record.command,
+        "path": str(record.path),
+        **{name: json.dumps(getattr(record, name)) for name in _JSON_COLUMNS},
+    }
+
+
+def rows_frame(records: Sequence[Record]) -> "pl.DataFrame":
+    """The rows of all runs, joined by column name, with the run they are of in front."""
+    import polars as pl
+
+    if not records:
+        return pl.DataFrame(schema={"method": pl.String, "address": pl.String})
+    mixed = _mixed([record.rows for record in records])
+    return pl.concat([_labelled(record, mixed) for record in records], how="diagonal_relaxed")
+
+
+def _labelled(record: Record, mixed: set[str]) -> "pl.DataFrame":
+    """A run's rows with its method and address, and mixed columns as text."""
+    import polars as pl
+
+    names = {"method": record.method, "address": record.address}
+    front = [pl.Series(n, [v]).new_from_index(0, len(record.rows)) for n, v in names.items()]
+    columns = record.rows.get_columns()
+    return pl.DataFrame(
+        front + [c.cast(pl.String) if c.name in mixed else c for c in columns], strict=False
+    )
+
+
+def _mixed(frames: Sequence["pl.DataFrame"]) -> set[str]:
+    """Columns that are numbers in one run and something else in another: those become text."""
+    import polars as pl
+
+    types = {(name, dtype) for frame in frames for name, dtype in frame.schema.items()}
+    kinds: dict[str, set[str]] = {}
+    for name, dtype in types:
+        if dtype != pl.Null:
+            kinds.setdefault(name, set()).add("number" if dtype.is_numeric() else str(dtype))
+    return {name for name, found in kinds.items() if len(found) > 1}

@@ -1,0 +1,169 @@
+"""One finished run: `result.json`, `rows.parquet` beside it, artefacts if it made any."""
+
+import hashlib
+import io
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from cutaway.core.errors import BadSpec, Corrupt, Missing
+from cutaway.core.lookup import lookup
+from cutaway.store import files
+from cutaway.store.artefacts import Artefact, load_artefact
+from cutaway.store.progress import PARTIAL
+
+if TYPE_CHECKING:
+    import polars as pl
+
+RESULT, ROWS = "result.json", "rows.parquet"
+
+# What stands in result.json, and what it must be.
+FIELDS: dict[str, type | tuple[type, ...]] = {
+    "method": str,
+    "address": str,
+    "spec": dict,
+    "summary": dict,
+    "baselines": (dict, list),
+    "model": (dict, list),
+    "data": (dict, list),
+    "seed": (int, list, type(None)),
+    "versions": dict,
+    "seconds": (int, float),
+    "peak_memory_mb": (int, float, type(None)),
+    "command": str,
+}
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,119}")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished run as it stands on the disk."""
+
+    method: str
+    address: str
+    spec: dict[str, Any]
+    summary: dict[str, Any]
+    baselines: Any
+    model: Any
+    data: Any
+    seed: Any
+    versions: dict[str, Any]
+    seconds: float
+    peak_memory_mb: float | None
+    command: str
+    path: Path
+    created: str = ""
+    files: dict[str, Any] = field(default_factory=dict)
+    """sha256 and bytes of every file beside result.json, by name."""
+
+    @cached_property
+    def rows(self) -> "pl.DataFrame":
+        """One row per measured cell; Corrupt when rows.parquet is not as it was written."""
+        import polars as pl
+
+        path = self.path / ROWS
+        data = _read_bytes(path)
+        _check_sum(path, hashlib.sha256(data).hexdigest(), self.files.get(ROWS))
+        try:
+            return pl.read_parquet(io.BytesIO(data))
+        except (pl.exceptions.PolarsError, OSError, ValueError) as error:
+            raise Corrupt(f"{str(path)!r} is not readable as parquet: {error}.") from None
+
+    def file(self, name: str) -> Path:
+        """A file of this run by its name, after a look at its checksum."""
+        lookup(self.files, name, kind=f"file of run {self.address}")
+        path = self.path.joinpath(*inner_name(name).parts)
+        if not path.is_file():
+            raise Missing(f"{str(path)!r} is gone. Make it again with: {self.command}")
+        _check_sum(path, files.sha256_file(path), self.files[name])
+        return path
+
+    def artefact(self, name: str) -> Artefact:
+        """The tensors of this run called `name`, read one at a time."""
+        return load_artefact(self.file(name), verify=False)
+
+    def plain(self) -> dict[str, Any]:
+        """The record as JSON-ready values."""
+        values = {name: getattr(self, name) for name in (*FIELDS, "created", "files")}
+        return {**values, "path": str(self.path)}
+
+    def brief(self) -> dict[str, Any]:
+        """What a listing says of the run."""
+        names = ("method", "address", "seed", "seconds", "created", "summary")
+        values = {name: getattr(self, name) for name in names}
+        both = {"model": names_of(self.model), "data": names_of(self.data)}
+        return {**values, **both, "path": str(self.path)}
+
+
+def names_of(described: Any) -> str:
+    """The name in a description of a model or data set, or the names in a list of them."""
+    many = described if isinstance(described, list) else [described]
+    return ", ".join(str(one.get("name", "?") if isinstance(one, dict) else one) for one in many)
+
+
+def run_folder(folder: Path | str, method: str, address: str) -> Path:
+    """Where a run is kept; BadSpec for a name that would lead out of the folder."""
+    for label, name in (("method", method), ("address", address)):
+        ours = files.is_temporary(Path(str(name))) or str(name).endswith(PARTIAL)
+        if not _NAME.fullmatch(str(name)) or ours:
+            raise BadSpec(
+                f"The {label} {name!r} can't name a folder. Use letters, digits and _ . + = - only."
+            )
+    return Path(folder) / method / address
+
+
+def inner_name(name: str) -> PurePosixPath:
+    """A file's name inside a run; BadSpec when it would lead out of it."""
+    path = PurePosixPath(name)
+    if not path.parts or not all(_NAME.fullmatch(part) for part in path.parts):
+        raise BadSpec(
+            f"{name!r} can't name a file of a run. Use letters, digits and _ . + = - only, and / "
+            "between folders."
+        )
+    return path
+
+
+def read_record(folder: Path) -> Record:
+    """The run in a folder; Missing before it is done, Corrupt when result.json can't be used."""
+    path = folder / RESULT
+    content = files.read_sealed(path, needs_seal=False)
+    wrong = [name for name, kind in FIELDS.items() if not isinstance(content.get(name), kind)]
+    if wrong:
+        raise Corrupt(f"{str(path)!r} lacks or spoils: {', '.join(wrong)}.")
+    if (content["method"], content["address"]) != (folder.parent.name, folder.name):
+        raise Corrupt(f"{str(path)!r} is of {content['method']}/{content['address']}: moved here?")
+    held = content.get("files", {})
+    return Record(
+        **{name: content[name] for name in FIELDS},
+        path=folder,
+        created=str(content.get("created", "")),
+        files=held if isinstance(held, dict) else {},
+    )
+
+
+def intact(folder: Path) -> Record | None:
+    """The run in a folder when every byte of it is there; None otherwise."""
+    try:
+        record = read_record(folder)
+        for name in record.files:
+            record.file(name)
+    except (Missing, Corrupt, BadSpec):
+        return None
+    return record
+
+
+def _read_bytes(path: Path) -> bytes:
+    with files.disk_errors(path):
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            raise Corrupt(f"{str(path)!r} is gone, though its run is done.") from None
+
+
+def _check_sum(path: Path, digest: str, expected: Any) -> None:
+    """Corrupt unless the digest is the one recorded; files made by hand have none."""
+    if isinstance(expected, dict) and expected.get("sha256") != digest:
+        raise Corrupt(f"{str(path)!r} fails its checksum. Remove its folder and repeat the run.")

@@ -1,0 +1,251 @@
+"""Runs: each saved whole or not at all, found by address, asked all at once.
+
+runs/<method>/<address>/result.json     written last: done means this file is there
+runs/<method>/<address>/rows.parquet    one row per measured cell
+runs/<method>/<address>.partial/        pieces of a run that isn't done yet (`Progress`)
+"""
+
+import errno
+import io
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutaway.core.errors import BadData, BadSpec, CutawayError, Missing, RunError
+from cutaway.core.lookup import suggestion
+from cutaway.core.spec import Spec, plain
+from cutaway.store import files as disk
+from cutaway.store.progress import PARTIAL, Progress
+from cutaway.store.records import (
+    RESULT,
+    ROWS,
+    Record,
+    inner_name,
+    intact,
+    read_record,
+    run_folder,
+)
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Progress", "Record", "Runs", "find", "progress", "results", "save"]
+
+# How often a rename is tried against other processes that finish the same run.
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True)
+class Runs:
+    """All finished runs of a folder, newest first."""
+
+    folder: Path
+
+    def __iter__(self) -> Iterator[Record]:
+        """The records, newest first."""
+        return iter(self._scan[0])
+
+    def __len__(self) -> int:
+        """How many runs can be read."""
+        return len(self._scan[0])
+
+    @property
+    def broken(self) -> list[tuple[Path, str]]:
+        """(folder, reason) of runs whose result.json can't be used."""
+        return list(self._scan[1])
+
+    def get(self, address: str) -> Record:
+        """The run whose address begins so (`probe/3f2a` works too)."""
+        method, _, digits = address.rpartition("/")
+        found = [r for r in self if r.address.startswith(digits) and method in ("", r.method)]
+        exact = [record for record in found if record.address == digits]
+        if len(exact or found) == 1:
+            return (exact or found)[0]
+        if not found:
+            hint = suggestion(digits, [record.address for record in self])
+            raise Missing(
+                f"No run {address!r} in {str(self.folder)!r}. {hint}`cutaway ls` lists them."
+            )
+        fits = ", ".join(f"{r.method}/{r.address}" for r in found[:5])
+        raise BadSpec(f"{address!r} fits {len(found)} runs: {fits}. Give more of the address.")
+
+    def query(self, sql: str) -> "pl.DataFrame":
+        """The answer to one SELECT over the tables `runs` and `rows`; nothing else is reachable."""
+        from cutaway.store.query import query
+
+        return query(list(self), sql)
+
+    @cached_property
+    def _scan(self) -> tuple[list[Record], list[tuple[Path, str]]]:
+        """What can be read and what can't."""
+        records, broken = [], []
+        with disk.disk_errors(self.folder):
+            folders = _run_folders(self.folder)
+        for path in folders:
+            try:
+                records.append(read_record(path))
+            except Missing:
+                continue
+            except CutawayError as error:
+                broken.append((path, str(error)))
+        records.sort(key=lambda record: (record.created, record.address), reverse=True)
+        return records, broken
+
+
+def results(folder: Path | str = "runs") -> Runs:
+    """The runs kept in a folder; none when it isn't there yet."""
+    folder = Path(folder)
+    with disk.disk_errors(folder):
+        if folder.exists() and not folder.is_dir():
+            raise BadSpec(f"--runs must be a folder, {str(folder)!r} is a file.")
+    return Runs(folder)
+
+
+def find(folder: Path | str, method: str, address: str) -> Record | None:
+    """The run if it is done and whole; None when it must be made (again)."""
+    return intact(run_folder(folder, method, address))
+
+
+def progress(folder: Path | str, method: str, address: str) -> Progress:
+    """The pieces of a run that are done already; `save` removes them."""
+    target = run_folder(folder, method, address)
+    return Progress(target.with_name(target.name + PARTIAL))
+
+
+def save(
+    folder: Path | str,
+    *,
+    method: str,
+    address: str,
+    spec: Mapping[str, Any] | Spec,
+    summary: Mapping[str, Any],
+    baselines: Any,
+    model: Any,
+    data: Any,
+    seed: Any,
+    versions: Mapping[str, Any],
+    seconds: float,
+    peak_memory_mb: float | None,
+    command: str,
+    rows: "pl.DataFrame",
+    files: Mapping[str, Path | bytes] | None = None,
+) -> Record:
+    """The run as it stands on the disk, whole; the first one saved when it was there already."""
+    target = run_folder(folder, method, address)
+    record = intact(target)
+    if record is None:
+        fields = {
+            "method": method,
+            "address": address,
+            "spec": plain(spec) if isinstance(spec, Spec) else spec,
+            "summary": summary,
+            "baselines": baselines,
+            "model": model,
+            "data": data,
+            "seed": seed,
+            "versions": versions,
+            "seconds": seconds,
+            "peak_memory_mb": peak_memory_mb,
+            "command": command,
+            "created": datetime.now(UTC).isoformat(),
+        }
+        record = _publish(target, fields, {ROWS: parquet_bytes(rows), **_checked(files or {})})
+    progress(folder, method, address).discard()
+    disk.sweep(target.parent)
+    return record
+
+
+def parquet_bytes(rows: "pl.DataFrame") -> bytes:
+    """A tidy table as parquet: the same table gives the same bytes."""
+    nested = [name for name, dtype in rows.schema.items() if dtype.is_nested() or dtype.is_object()]
+    taken = [name for name in rows.columns if name.lower() in ("method", "address")]
+    if nested or taken:
+        raise BadData(
+            f"Rows must be tidy: one value per cell, and columns other than method and address "
+            f"(those are the run's own). Not so: {', '.join(nested + taken)}."
+        )
+    buffer = io.BytesIO()
+    # One chunk, fixed groups: how the table was put together must not show in the file.
+    rows.rechunk().write_parquet(buffer, compression="zstd", row_group_size=1 << 18)
+    return buffer.getvalue()
+
+
+def _checked(files: Mapping[str, Path | bytes]) -> Mapping[str, Path | bytes]:
+    for name in files:
+        if str(inner_name(name)) in (RESULT, ROWS):
+            raise BadSpec(f"A file of a run can't be called {name!r}: that is the run's own.")
+    return files
+
+
+def _publish(target: Path, fields: dict[str, Any], held: Mapping[str, Path | bytes]) -> Record:
+    """Everything in a folder aside, then one rename."""
+    aside = disk.sibling(target)
+    disk.need_room(target.parent, sum(_size(content) for content in held.values()))
+    with disk.disk_errors(target):
+        disk.make_folder(target.parent)
+        try:
+            aside.mkdir()
+            sums = {name: _put(aside, name, content) for name, content in held.items()}
+            disk.write_through(aside / RESULT, disk.sealed_bytes({**fields, "files": sums}))
+            disk.sync_folder(aside)
+            return _rename(aside, target)
+        finally:
+            disk.discard(aside)
+
+
+def _put(folder: Path, name: str, content: Path | bytes) -> dict[str, Any]:
+    """Writes one file of a run; its checksum and size."""
+    path = folder.joinpath(*inner_name(name).parts)
+    disk.make_folder(path.parent)
+    disk.write_through(path, content if isinstance(content, bytes) else _pieces(content))
+    return {"sha256": disk.sha256_file(path), "bytes": path.stat().st_size}
+
+
+def _pieces(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
+    with path.open("rb") as handle:
+        while piece := handle.read(size):
+            yield piece
+
+
+def _size(content: Path | bytes) -> int:
+    if isinstance(content, bytes):
+        return len(content)
+    if not content.is_file():
+        raise Missing(f"No file {str(content)!r} to keep with the run.")
+    return content.stat().st_size
+
+
+def _rename(aside: Path, target: Path) -> Record:
+    """`aside` becomes `target`, unless another process has put a whole run there first."""
+    for _ in range(_ATTEMPTS):
+        try:
+            aside.rename(target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            record = intact(target)
+            if record is not None:
+                return record
+            disk.drop_folder(target)
+        else:
+            disk.sync_folder(target.parent)
+            return read_record(target)
+    raise RunError(f"{str(target)!r} keeps changing under other processes. Repeat the command.")
+
+
+def _run_folders(folder: Path) -> list[Path]:
+    """Folders that could be runs: not temporary, not partial."""
+    found = [path for method in _folders_in(folder) for path in _folders_in(method)]
+    return [path for path in found if not disk.is_temporary(path) and path.suffix != PARTIAL]
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    # scandir knows what is a folder without asking the disk for each.
+    with os.scandir(folder) as entries:
+        return sorted(folder / entry.name for entry in entries if entry.is_dir())

@@ -1,0 +1,197 @@
+"""One shard: a safetensors file of many columns for some rows, and its sealed sidecar.
+
+The sidecar is written last: a shard without one doesn't exist. It carries a checksum for every
+tensor, so that reading one column touches, and verifies, that column's bytes alone.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutaway.core.errors import Corrupt, Missing
+from cutaway.store import files, tensors
+from cutaway.store.owners import HOUR
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Rows = NDArray[np.int64]
+
+# Columns may have any name, so they get a prefix that keeps them apart from ROWS and LENGTHS.
+_COLUMN, ROWS, LENGTHS = "column/", "rows", "lengths"
+
+_MEND = "Drop it with `cutaway cache verify --repair`; its rows are then computed again."
+
+_NAMES = {code: name for name, code in tensors.DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column holds: `shape` is one row's shape (of one token's, when ragged)."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    ragged: bool
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A whole shard, as its sidecar describes it."""
+
+    path: Path
+    bytes: int
+    ragged: bool
+    entries: Mapping[str, Mapping[str, Any]]
+    _verified: set[tuple[str, int, int]] = field(default_factory=set, repr=False, compare=False)
+
+    @cached_property
+    def columns(self) -> dict[str, Column]:
+        """The columns in this shard."""
+        return {
+            name.removeprefix(_COLUMN): Column(
+                name.removeprefix(_COLUMN),
+                _NAMES[entry["dtype"]],
+                tuple(entry["shape"][1:]),
+                self.ragged,
+            )
+            for name, entry in self.entries.items()
+            if name.startswith(_COLUMN)
+        }
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The row numbers, one per row of each dense column."""
+        return self._tensor(ROWS).numpy().copy()
+
+    @cached_property
+    def lengths(self) -> Rows:
+        """How many tokens each row of a ragged shard has."""
+        return self._tensor(LENGTHS).numpy().copy()
+
+    def block(self, column: str) -> "Tensor":
+        """A column's values as a view on the file, verified on the first read."""
+        return self._tensor(_COLUMN + column)
+
+    def check(self) -> None:
+        """Corrupt unless every tensor of the file passes its checksum now."""
+        self._verified.clear()
+        for name in self.entries:
+            self._tensor(name)
+
+    def drop(self) -> None:
+        """The shard is gone, sidecar first, so that it is never half there."""
+        files.discard(sidecar(self.path))
+        files.discard(self.path)
+
+    def _tensor(self, name: str) -> "Tensor":
+        size, changed = _whole(self.path, self.bytes)
+        tensor = tensors.map_tensor(self.path, name)
+        seen = (name, size, changed)
+        if seen not in self._verified:
+            self._compare(name, tensor)
+            self._verified.add(seen)
+        return tensor
+
+    def _compare(self, name: str, tensor: "Tensor") -> None:
+        entry = self.entries[name]
+        form = [tensors.DTYPES.get(tensors.dtype_name(tensor)), list(tensor.shape)]
+        digest = hashlib.sha256(tensors.raw_bytes(tensor)).hexdigest()
+        if form != [entry["dtype"], entry["shape"]] or digest != entry["sha256"]:
+            raise Corrupt(f"{str(self.path)!r} fails its checksum at {name!r}. {_MEND}")
+
+
+def write_shard(
+    folder: Path,
+    rows: Sequence[Rows],
+    columns: Mapping[str, Sequence["Tensor"]],
+    lengths: Sequence[Rows] = (),
+) -> Path:
+    """A new shard in `folder`, made of blocks in their order; the path of its file."""
+    import torch
+
+    blocks = {_COLUMN + name: list(parts) for name, parts in columns.items()}
+    blocks[ROWS] = [torch.from_numpy(part) for part in rows]
+    if lengths:
+        blocks[LENGTHS] = [torch.from_numpy(part) for part in lengths]
+    layout = tensors.Layout(blocks)
+    path = folder / f"shard-{uuid4().hex}.safetensors"
+    files.need_room(folder, sum(part.nbytes for parts in blocks.values() for part in parts))
+    files.write_atomic(path, layout.chunks())
+    files.write_sealed(sidecar(path), _description(path, layout, bool(lengths)))
+    return path
+
+
+def _description(path: Path, layout: tensors.Layout, ragged: bool) -> dict[str, Any]:
+    entries = {
+        name: {"dtype": entry["dtype"], "shape": entry["shape"], "sha256": layout.sha256[name]}
+        for name, entry in layout.entries().items()
+    }
+    return {"bytes": path.stat().st_size, "ragged": ragged, "tensors": entries}
+
+
+def sidecar(path: Path) -> Path:
+    """Where a shard's description is."""
+    return path.with_suffix(".json")
+
+
+def find_shards(folder: Path) -> list[Shard]:
+    """The whole shards of a folder, always in the same order; Corrupt names a damaged one."""
+    found = sorted(folder.glob("shard-*.json")) if folder.is_dir() else []
+    shards = (read_shard(path) for path in found)
+    return [shard for shard in shards if shard is not None]
+
+
+def read_shard(described: Path) -> Shard | None:
+    """The shard of a sidecar; None when both were dropped a moment ago."""
+    try:
+        state = described.stat()
+        return _parse(described, state.st_size, state.st_mtime_ns)
+    except (FileNotFoundError, Missing):
+        return None
+
+
+# Sidecars never change once written; size and time in the key see to those that did anyway.
+@lru_cache(maxsize=4096)
+def _parse(described: Path, size: int, changed: int) -> Shard:
+    del size, changed
+    content = files.read_sealed(described)
+    try:
+        return Shard(
+            described.with_suffix(".safetensors"),
+            content["bytes"],
+            content["ragged"],
+            content["tensors"],
+        )
+    except KeyError as error:
+        raise Corrupt(f"{str(described)!r} lacks {error}. {_MEND}") from None
+
+
+def _whole(path: Path, expected: int) -> tuple[int, int]:
+    """Size and time of a file that has its full size; Corrupt otherwise."""
+    try:
+        state = path.stat()
+    except FileNotFoundError:
+        raise Corrupt(f"{str(path)!r} is gone. {_MEND}") from None
+    if state.st_size != expected:
+        raise Corrupt(f"{str(path)!r} has {state.st_size} bytes, expected {expected}. {_MEND}")
+    return state.st_size, state.st_mtime_ns
+
+
+def orphans(folder: Path) -> list[Path]:
+    """Shard files that never got their sidecar and have been silent for an hour."""
+    import time
+
+    now = time.time()
+    return [
+        path
+        for path in folder.glob("shard-*.safetensors")
+        if not sidecar(path).exists() and now - path.stat().st_mtime > HOUR
+    ]

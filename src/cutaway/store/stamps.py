@@ -1,0 +1,65 @@
+"""Who uses a folder, and when it was last used: small files, no locks.
+
+`in-use-<machine>-<process>-<random>` stands in a folder while an object of a living process
+holds it; the time of `used` is the last read. Both are a courtesy to the cache's eviction, so
+where they can't be written (a read-only disk) reading goes on without them.
+"""
+
+import os
+import weakref
+from contextlib import suppress
+from pathlib import Path
+
+from cutaway.store.files import discard
+from cutaway.store.owners import DAY, EVER, abandoned, token
+
+_HELD = "in-use-"
+
+
+class Hold:
+    """A claim on a folder that ends with this object or with its process."""
+
+    def __init__(self, folder: Path) -> None:
+        """Nothing is written before `take`."""
+        self.path = folder / f"{_HELD}{token()}"
+
+    def take(self) -> None:
+        """The folder is marked as in use, if it is there and can be written."""
+        with suppress(OSError):
+            if self.path.exists() or not self.path.parent.is_dir():
+                return
+            self.path.touch()
+            weakref.finalize(self, _release, self.path, os.getpid())
+
+
+def _release(path: Path, process: int) -> None:
+    """Only the process that took the hold gives it back; a fork must not."""
+    if os.getpid() == process:
+        discard(path)
+
+
+def in_use(folder: Path) -> bool:
+    """Whether a living process holds the folder."""
+    holds = list(folder.glob(f"{_HELD}*"))
+    return any(not abandoned(hold, here=EVER, elsewhere=DAY) for hold in holds)
+
+
+def release_dead(folder: Path) -> None:
+    """The holds of dead processes are gone."""
+    for hold in folder.glob(f"{_HELD}*"):
+        if abandoned(hold, here=EVER, elsewhere=DAY):
+            discard(hold)
+
+
+def touch_used(folder: Path) -> None:
+    """The folder counts as used just now."""
+    with suppress(OSError):
+        (folder / "used").touch()
+
+
+def last_used(folder: Path) -> float:
+    """When the folder was last used, in seconds since 1970."""
+    for path in (folder / "used", folder):
+        with suppress(OSError):
+            return path.stat().st_mtime
+    return 0.0

@@ -1,0 +1,168 @@
+"""Laws of SQL over all runs."""
+
+import time
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cutaway.core.errors import BadSpec, Corrupt
+from cutaway.store.query import query
+from cutaway.store.results import results
+from tests.store.samples import keep, rows
+
+
+@pytest.fixture
+def runs(tmp_path):
+    keep(tmp_path, address="a1", summary={"best": 0.75})
+    keep(tmp_path, address="b2", table=rows(0.25, 2), summary={"best": 0.5})
+    shortcut = pl.DataFrame({"layers": [3, 4, 5], "lambda": [0.1, 0.2, 0.3], "value": [1, 2, 3]})
+    keep(tmp_path, method="shortcut", address="c3", table=shortcut, summary={"r2": 1})
+    return results(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("sql", "answer"),
+    [
+        ("select count(*) from runs", [(3,)]),
+        ("select count(*) from rows", [(9,)]),
+        ("select sum(value) from rows group by address order by address", [(2.0,), (0.5,), (6.0,)]),
+        ("with x as (from rows where method = 'shortcut') select max(layers) from x", [("5",)]),
+        ("select summary->>'$.best' from runs where address = 'b2'", [("0.5",)]),
+        ("select (summary->'$.best')::double from runs order by 1 limit 1", [(0.5,)]),
+        ("select model, data, seed from runs where address = 'a1'", [("gpt2", "sst2", 3)]),
+        ("from runs select address where seconds > 1 order by 1 limit 2", [("a1",), ("b2",)]),
+        ('select "lambda" from rows where layers = \'3\' and method = \'shortcut\'', [(0.1,)]),
+        ("select address from runs join rows using (address) where metric is null", [("c3",)] * 3),
+        ("SELECT 1;", [(1,)]),
+        ("select 1 -- ; drop table runs", [(1,)]),
+    ],
+)  # fmt: skip
+def test_questions_are_answered(runs, sql, answer):
+    assert runs.query(sql).rows() == answer
+
+
+def test_the_order_asked_for_is_the_order_given(runs):
+    frame = runs.query("select value from rows order by value desc")
+    assert frame["value"].to_list() == sorted(frame["value"].to_list(), reverse=True)
+
+
+@pytest.mark.parametrize(
+    "sql", ["show tables", "show all tables", "describe rows", "describe runs"]
+)
+def test_tables_are_described(runs, sql):
+    said = str(runs.query(sql).to_dicts())
+    assert "rows" in said or "address" in said
+
+
+def test_no_runs_are_an_empty_answer(tmp_path):
+    assert results(tmp_path).query("select * from runs, rows").shape[0] == 0
+
+
+ATTACKS = [
+    "attach '{secret}' as other",
+    "attach ':memory:' as other",
+    "copy rows to '{target}'",
+    "copy (select 1) to '{target}' (format csv)",
+    "export database '{target}'",
+    "select * from read_csv('{secret}')",
+    "select * from read_text('{secret}')",
+    "select * from read_blob('{secret}')",
+    "select * from read_json('{secret}')",
+    "select * from read_parquet('{secret}')",
+    "select * from '{secret}'",
+    "select * from '{secret}.csv'",
+    "select * from glob('{folder}/*')",
+    "select * from read_csv('http://localhost/x.csv')",
+    "select * from query('select * from read_text(''{secret}'')')",
+    "select * from query_table(['{secret}'])",
+    "with x as (select * from read_text('{secret}')) select * from x",
+    "select * from runs union all by name select * from read_text('{secret}')",
+    "select (select content from read_text('{secret}'))",
+    "install httpfs",
+    "load httpfs",
+    "load '{secret}'",
+    "pragma database_list",
+    "pragma enable_external_access",
+    "set enable_external_access = true",
+    "reset lock_configuration",
+    "call pragma_version()",
+    "create table x as select 1",
+    "create view x as select 1",
+    "create secret s (type s3)",
+    "drop table runs",
+    "delete from runs",
+    "update runs set model = 'x'",
+    "insert into runs select * from runs",
+    "alter table runs drop column model",
+    "truncate runs",
+    "prepare p as select 1",
+    "begin",
+    "checkpoint",
+    "vacuum",
+    "use memory",
+    "detach memory",
+    "select 1; select 2",
+    "select 1; drop table runs",
+    "select getenv('HOME')",
+    "explain analyze select * from read_text('{secret}')",
+    "select * from records",
+    "select * from frame",
+    "select * from listed",
+    "",
+    ";",
+    "   ",
+    "select",
+    "nonsense",
+    "select * from nothing",
+    "select nothing from rows",
+    "select 'open",
+    "select \ud800",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_nothing_outside_the_two_tables_can_be_read_or_changed(tmp_path, runs, attack):
+    secret, target = tmp_path / "secret", tmp_path / "written"
+    for path in (secret, tmp_path / "secret.csv"):
+        path.write_text("a,b\nhidden,1\n")
+    sql = attack.format(secret=secret, target=target, folder=tmp_path)
+    with pytest.raises(BadSpec):
+        runs.query(sql)
+    assert not target.exists()
+    assert len(runs.query("select * from runs")) == 3
+
+
+@given(st.text(max_size=80))
+@settings(max_examples=60, deadline=None)
+def test_any_text_is_an_answer_or_a_bad_spec(text):
+    try:
+        assert isinstance(query([], text), pl.DataFrame)
+    except BadSpec as error:
+        assert str(error)
+
+
+def test_the_error_has_duckdbs_own_words(runs):
+    with pytest.raises(BadSpec, match="valeu"):
+        runs.query("select valeu from rows")
+
+
+def test_a_query_that_takes_too_long_is_stopped(runs):
+    start = time.monotonic()
+    with pytest.raises(BadSpec, match="seconds"):
+        query(list(runs), "select count(*) from range(10000000) a, range(1000000) b", seconds=0.3)
+    assert time.monotonic() - start < 20
+
+
+def test_a_huge_answer_is_refused(runs):
+    with pytest.raises(BadSpec, match="Add a limit"):
+        runs.query("select * from range(100000000)")
+
+
+def test_damaged_rows_are_named_and_the_list_of_runs_still_answers(tmp_path, runs):
+    path = tmp_path / "probe" / "b2" / "rows.parquet"
+    path.write_bytes(b"0" * 50)
+    with pytest.raises(Corrupt, match="b2"):
+        results(tmp_path).query("select * from rows")
+    assert len(results(tmp_path).query("select * from runs")) == 3
