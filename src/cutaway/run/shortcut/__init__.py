@@ -1,0 +1,1 @@
+"""Recipes of shortcut, one file per verb; `verbs` is what `cutaway.shortcut` shows."""

@@ -10,6 +10,7 @@ from cutaway.methods.shortcut.fit import Shortcut
 from cutaway.methods.shortcut.lens import Reading, answer, join, read
 from cutaway.run.estimate import Estimate
 from cutaway.run.estimate import estimate as estimate_pass
+from cutaway.run.objects import Objects
 from cutaway.run.record import measured
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
@@ -31,13 +32,13 @@ from cutaway.run.shortcut.sample import (
 from cutaway.run.specs.shortcut import EvalSpec, ExitSpec, Sampled
 
 
-def run(spec: EvalSpec, *, screen: Screen | None = None) -> Result:
+def run(spec: EvalSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:
     """r2, precision@k, surprisal, KL, entropy and perplexity by layer and kind of map."""
-    screen, lm = screen or Screen(quiet=True), open_for(spec)
+    screen, lm = screen or Screen(quiet=True), open_for(spec, objects)
     maps = load_maps(spec.shortcut, lm)
     kinds = maps.chosen(spec.kinds)
     with measured() as meter:
-        sample = take_sample(lm, spec, screen)
+        sample = take_sample(lm, spec, screen, objects)
         name = name_of(spec, lm, sample, maps=maps.digest)
         done = done_before(spec, name)
         if done is not None:

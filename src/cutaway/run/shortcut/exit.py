@@ -18,6 +18,7 @@ from cutaway.methods.shortcut.exit import (
     fixed_curve,
 )
 from cutaway.run.estimate import Estimate
+from cutaway.run.objects import Objects
 from cutaway.run.record import measured
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
@@ -33,15 +34,15 @@ from cutaway.run.specs.shortcut import ExitSpec
 Curves = dict[tuple[str, str], list[Point]]
 
 
-def run(spec: ExitSpec, *, screen: Screen | None = None) -> Result:
+def run(spec: ExitSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:
     """Mean layers against agreement for every lambda, confidence and kind of map."""
-    screen, lm = screen or Screen(quiet=True), open_for(spec)
+    screen, lm = screen or Screen(quiet=True), open_for(spec, objects)
     maps = load_maps(spec.shortcut, lm)
     kinds = maps.chosen(spec.kinds)
     for name in spec.confidence:
         lookup(CONFIDENCES, name, kind="confidence")
     with measured() as meter:
-        sample = take_sample(lm, spec, screen)
+        sample = take_sample(lm, spec, screen, objects)
         name = name_of(spec, lm, sample, maps=maps.digest)
         done = done_before(spec, name)
         if done is not None:

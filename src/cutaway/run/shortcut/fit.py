@@ -15,6 +15,7 @@ from cutaway.methods.shortcut.tune import tune
 from cutaway.models.lm import LM
 from cutaway.run.estimate import Estimate
 from cutaway.run.estimate import estimate as estimate_pass
+from cutaway.run.objects import Objects
 from cutaway.run.record import measured
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
@@ -29,11 +30,11 @@ Fitted = dict[tuple[str, int, int], Shortcut]
 FILE = "shortcut.safetensors"
 
 
-def run(spec: FitSpec, *, screen: Screen | None = None) -> Result:
+def run(spec: FitSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:
     """The fitted maps on disk, and how well each explains its target on held-out text."""
-    screen, lm = screen or Screen(quiet=True), open_for(spec)
+    screen, lm = screen or Screen(quiet=True), open_for(spec, objects)
     with measured() as meter:
-        sample = take_sample(lm, spec, screen)
+        sample = take_sample(lm, spec, screen, objects)
         name = name_of(spec, lm, sample)
         done = done_before(spec, name)
         if done is not None and file_of(done, spec).exists():

@@ -11,6 +11,7 @@ from torch import Tensor
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.models.lm import LM
 from cutaway.models.tokens import tokenize
+from cutaway.run.objects import Objects
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.choose import WORTH, Setting, choose, drafter_for, plain_text
 from cutaway.run.shortcut.decode import Written, exit_early, speculate
@@ -52,9 +53,11 @@ class Texts:
         return [asdict(text) for text in self.texts]
 
 
-def run(spec: GenerateSpec, *, screen: Screen | None = None) -> Texts:
+def run(
+    spec: GenerateSpec, *, screen: Screen | None = None, objects: Objects | None = None
+) -> Texts:
     """A text for each prompt; greedy self-speculation gives exactly what `generate` gives."""
-    screen, lm = screen or Screen(quiet=True), open_for(spec)
+    screen, lm = screen or Screen(quiet=True), open_for(spec, objects)
     return generate(lm, load_maps(spec.shortcut, lm), spec, screen)
 
 

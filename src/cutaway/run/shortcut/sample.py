@@ -17,6 +17,7 @@ from cutaway.models.tokens import tokenize
 from cutaway.run.ask import Ask
 from cutaway.run.extract import Features, extract
 from cutaway.run.feed import Fed, feed
+from cutaway.run.objects import Objects
 from cutaway.run.screen import Screen
 from cutaway.run.specs.shortcut import Sampled, ShortcutSpec
 
@@ -68,8 +69,11 @@ class Sample:
         return float(np.mean(self.fed.lengths))
 
 
-def open_for(spec: ShortcutSpec) -> LM:
-    """The model that a spec names."""
+def open_for(spec: ShortcutSpec, objects: Objects | None = None) -> LM:
+    """The model that a spec names; the object itself when it was given from Python."""
+    if objects and spec.model in objects:
+        given: LM = objects[spec.model]
+        return given
     return open_model(
         spec.model,
         revision=spec.revision,
@@ -79,14 +83,16 @@ def open_for(spec: ShortcutSpec) -> LM:
     )
 
 
-def read_texts(lm: LM, spec: Sampled) -> tuple[TextSet, int]:
+def read_texts(lm: LM, spec: Sampled, objects: Objects | None = None) -> tuple[TextSet, int]:
     """The texts with at least two tokens of their own, and how many had fewer."""
     found = load(
-        spec.text,
+        (objects or {}).get(spec.text, spec.text),
         text_column=spec.text_column,
         limit=spec.limit,
         seed=spec.seed,
         offline=spec.offline,
+        as_task="text",
+        drop_empty=True,
     )
     plain = TextSet(found.name, found.texts, notes=found.notes)
     special = set(lm.tokenizer.all_special_ids)
@@ -112,9 +118,9 @@ def ask_for(lm: LM, spec: Sampled) -> Ask:
     )
 
 
-def take_sample(lm: LM, spec: Sampled, screen: Screen) -> Sample:
+def take_sample(lm: LM, spec: Sampled, screen: Screen, objects: Objects | None = None) -> Sample:
     """The spec's examples; their states come from the cache, or from one pass of the model."""
-    texts, skipped = read_texts(lm, spec)
+    texts, skipped = read_texts(lm, spec, objects)
     if skipped:
         screen.say(f"{skipped} texts have less than two tokens and are left out.")
     ask = ask_for(lm, spec)

@@ -1,0 +1,99 @@
+"""`cutaway shortcut lens`: what every layer would say at every token of a text."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cutaway.core.errors import BadData, BadSpec
+from cutaway.models.gather import parse_layers
+from cutaway.models.lm import LM
+from cutaway.models.read import states
+from cutaway.models.tokens import tokenize
+from cutaway.run.objects import Objects
+from cutaway.run.screen import Screen
+from cutaway.run.shortcut.fit import head_of
+from cutaway.run.shortcut.maps import Maps, load_maps
+from cutaway.run.shortcut.sample import open_for
+from cutaway.run.specs.shortcut import LensSpec
+from cutaway.store.files import write_atomic
+
+
+@dataclass(frozen=True)
+class Lens:
+    """The grid: for each kind, layer and token the likeliest words with their probabilities."""
+
+    model: str
+    tokens: tuple[str, ...]
+    layers: tuple[int, ...]
+    kinds: tuple[str, ...]
+    words: dict[str, list[list[list[str]]]]
+    """kind -> layer -> token -> the likeliest words."""
+    probs: dict[str, list[list[list[float]]]]
+    agree: dict[str, list[list[bool]]]
+    """kind -> layer -> token: the first word is the full model's."""
+
+    def plain(self) -> dict[str, Any]:
+        """JSON-ready values."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def run(spec: LensSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Lens:
+    """The grid of a text; written as a web page too when `html` names a file."""
+    lm = open_for(spec, objects)
+    maps = load_maps(spec.shortcut, lm) if spec.shortcut else None
+    lens = look(lm, maps, spec)
+    if spec.html:
+        from cutaway.report.shortcut_lens import lens_page
+
+        write_atomic(Path(spec.html), lens_page(lens.plain()).encode())
+        (screen or Screen(quiet=True)).say(f"Written: {spec.html}")
+    return lens
+
+
+@torch.inference_mode()
+def look(lm: LM, maps: Maps | None, spec: LensSpec) -> Lens:
+    """The grid, with a model and maps that are open already."""
+    kinds, layers = _kinds(maps, spec), parse_layers(lm, spec.layers)
+    row = tokenize(lm, [spec.text]).rows[0]
+    if len(row) < 2:
+        raise BadData(f"The text {spec.text!r} has less than two tokens: give a longer one.")
+    ids = torch.tensor([row], device=lm.device)
+    seen = states(lm, ids, torch.ones_like(ids, dtype=torch.bool), {*layers, lm.layers}).layers
+    head = head_of(lm)
+    answer = head(seen[lm.layers][0]).argmax(dim=-1)
+    words: dict[str, Any] = {}
+    probs: dict[str, Any] = {}
+    agree: dict[str, Any] = {}
+    for kind in kinds:
+        tops = [_top(lm, maps, kind, layer, seen[layer][0], spec.top) for layer in layers]
+        words[kind] = [_words(lm, ids_) for _, ids_ in tops]
+        probs[kind] = [values.tolist() for values, _ in tops]
+        agree[kind] = [(ids_[:, 0] == answer).tolist() for _, ids_ in tops]
+    shown = tuple(word for [word] in _words(lm, ids[0][:, None]))
+    return Lens(lm.name, shown, tuple(layers), kinds, words, probs, agree)
+
+
+def _kinds(maps: Maps | None, spec: LensSpec) -> tuple[str, ...]:
+    if maps is not None:
+        return maps.chosen(spec.kinds)
+    wanted = [kind for kind in spec.kinds if kind != "id"]
+    if wanted and spec.kinds != ("id", "mat"):
+        raise BadSpec(f"Kind {wanted[0]!r} needs --shortcut FILE; without one there is only id.")
+    return ("id",)
+
+
+def _top(
+    lm: LM, maps: Maps | None, kind: str, layer: int, hidden: Tensor, count: int
+) -> tuple[Tensor, Tensor]:
+    """Probabilities and ids of the likeliest tokens after each state."""
+    moved = hidden if maps is None else maps.jump(layer, lm.layers, kind)(hidden)
+    found = torch.softmax(head_of(lm)(moved), dim=-1).topk(min(count, lm.vocab), dim=-1)
+    return found.values, found.indices
+
+
+def _words(lm: LM, ids: Tensor) -> list[list[str]]:
+    """Tokens as people read them, spaces kept visible."""
+    return [[lm.tokenizer.decode([token]) for token in row] for row in ids.tolist()]

@@ -1,0 +1,82 @@
+"""`cutaway.shortcut`: jump over layers with one matrix.
+
+    cutaway.shortcut.fit(model="smollm2-135m", out="maps.safetensors")
+    cutaway.shortcut.eval(model="smollm2-135m", shortcut="maps.safetensors").figure("precision")
+    cutaway.shortcut.load("maps.safetensors").jump(9, 30)(hidden)
+
+Keyword arguments are the flags of the command line; `model` and `text` may be given as objects.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from cutaway.core.spec import build
+from cutaway.run.objects import name_objects
+from cutaway.run.screen import Screen
+from cutaway.run.specs.shortcut import (
+    EvalSpec,
+    ExitSpec,
+    FitSpec,
+    GenerateSpec,
+    LensSpec,
+    ShortcutSpec,
+)
+
+if TYPE_CHECKING:
+    from cutaway.models.lm import LM
+    from cutaway.run.result import Result
+    from cutaway.run.shortcut.generate import Texts
+    from cutaway.run.shortcut.lens import Lens
+    from cutaway.run.shortcut.maps import Maps
+
+__all__ = ["eval", "exit", "fit", "generate", "import_maps", "lens", "load"]
+
+
+def fit(*, quiet: bool = False, **options: Any) -> "Result":
+    """All layer-to-layer maps of a model, written to `out` or into the run's folder."""
+    return cast("Result", _run("fit", FitSpec, options, quiet))
+
+
+def eval(*, quiet: bool = False, **options: Any) -> "Result":
+    """r2, precision@k, surprisal, KL, entropy and perplexity by layer and kind of map."""
+    return cast("Result", _run("eval", EvalSpec, options, quiet))
+
+
+def exit(*, quiet: bool = False, **options: Any) -> "Result":
+    """The early-exit curve, and with `agreement` a threshold that comes with a promise."""
+    return cast("Result", _run("exit", ExitSpec, options, quiet))
+
+
+def generate(*, quiet: bool = False, **options: Any) -> "Texts":
+    """Text with early exit or lossless self-speculation, plain `generate` beside it."""
+    return cast("Texts", _run("generate", GenerateSpec, options, quiet))
+
+
+def lens(text: str, *, quiet: bool = False, **options: Any) -> "Lens":
+    """What every layer would say at every token of the text."""
+    return cast("Lens", _run("lens", LensSpec, {"text": text, **options}, quiet))
+
+
+def load(path: Path | str, model: "LM | None" = None) -> "Maps":
+    """The maps in a file, read one at a time; with a model, only if they are its own."""
+    from cutaway.run.shortcut.maps import load_maps
+
+    return load_maps(path, model)
+
+
+def import_maps(folder: Path | str, *, model: "LM", out: Path | str) -> "Maps":
+    """The reference's matrices (one tensor file `i_j` per pair) as a file of ours."""
+    from cutaway.run.shortcut.foreign import import_maps as bring_in
+
+    return bring_in(Path(folder), model, Path(out))
+
+
+def _run(verb: str, spec: type[ShortcutSpec], options: Mapping[str, Any], quiet: bool) -> Any:
+    """Run a verb's recipe; the science is loaded only now."""
+    fields = ("model",) if verb == "lens" else ("model", "text")
+    named, objects = name_objects(options, fields)
+    single = {name: named[name][0] for name in fields if name in named}
+    recipe = import_module(f"cutaway.run.shortcut.{verb}")
+    return recipe.run(build(spec, named | single), screen=Screen(quiet=quiet), objects=objects)
