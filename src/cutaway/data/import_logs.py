@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.core.errors import BadData, Missing
-from cutaway.data.files import read_text
+from cutaway.data.files import home_path, read_text, what_is
 from cutaway.data.table import short
 from cutaway.measure.intervals import corrected_t
 
@@ -69,16 +69,16 @@ def read_experiment_logs(path: str | Path) -> list[dict[str, Any]]:
 
 def read_experiments(path: str | Path) -> list[Experiment]:
     """The experiments in a log file or a folder of them, in the order of their numbers."""
-    place = Path(path).expanduser()
-    if place.is_dir():
+    place = home_path(path)
+    if what_is(place) == "folder":
         logs = sorted(place.glob("*.json"))
         if not logs:
             raise Missing(f"No .json file in {str(place)!r}. Name an experiment log.")
         return [experiment for log in logs for experiment in read_experiments(log)]
     try:
         text = read_text(place)
-    except OSError as error:
-        raise Missing(f"No log at {str(place)!r} ({error.strerror}). Check the path.") from None
+    except (OSError, ValueError) as error:
+        raise Missing(f"No log at {str(place)!r} ({error}). Check the path.") from None
     return experiments_of(place.name, _parse(place.name, text))
 
 

@@ -23,7 +23,7 @@ from cutaway.data.arithmetic_read import is_arithmetic, read_arithmetic
 from cutaway.data.assemble import assemble, limited
 from cutaway.data.columns import choose
 from cutaway.data.docs_text import docs
-from cutaway.data.files import READERS, read_table
+from cutaway.data.files import READERS, home_path, read_table, what_is
 from cutaway.data.folder import read_folder
 from cutaway.data.generate import GENERATORS, generate
 from cutaway.data.hub import HubId, parse_id, read_hub
@@ -112,7 +112,7 @@ def _made(source: Source, seed: int) -> TextSet | None:
         return source
     if isinstance(source, str) and source.startswith("gen:"):
         return generate(source, seed=seed)
-    return docs() if source == "docs" else None
+    return docs() if isinstance(source, str) and source == "docs" else None
 
 
 def _is_task(source: str) -> bool:
@@ -161,10 +161,11 @@ def _read(
         address = parse_id(str(source))
         table, parts = read_hub(address, revision=revision, offline=offline)
         return table, parts, str(source)
-    path = Path(source).expanduser()
-    if path.is_dir():
+    path = home_path(source)
+    kind = what_is(path)
+    if kind == "folder":
         return (*read_folder(path, wanted, mend), path.resolve().name)
-    if path.is_file():
+    if kind == "file":
         return mend(read_table(path)), None, _name(path)
     raise _nothing_there(str(source), path)
 

@@ -16,7 +16,7 @@ _ENDS = frozenset(".?!\"'”’)")
 _SHAPE = re.compile(r"[\"'“‘(]?[A-Z][A-Za-z0-9 ,.;:'\"()\-–—?!/%’‘“”é]*[.?!][\"'”’)]?")
 # Calls, dotted names, camel case, paths, file names, placeholders: marks of code inside a sentence.
 _CODE = re.compile(
-    r"\w\(|\(\)|\w\.(?!g\.|e\.|m\.|[A-Z]\.)[A-Za-z]|[a-z][A-Z]|\w/\w*/|--|(?<!\S)-\w|\b[A-Z]{7,}\b|''|\.\.\.|(?<!\w)/|\s[.,;:]"
+    r"\w\(|\w:\w|\(\)|\w\.(?!g\.|e\.|m\.|[A-Z]\.)[A-Za-z]|[a-z][A-Z]|\w/\w*/|--|(?<!\S)-\w|\b[A-Z]{7,}\b|''|\.\.\.|(?<!\w)/|\s[.,;:]"
 )
 _STARTS = re.compile(
     r"(?:Note|See|Changed|New|Added|Deprecated|Copyright|Author|Usage|Bases|Raises|Args|Returns?:)\b"

@@ -3,6 +3,8 @@
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import Spec
 
+MOST = 1_000_000
+
 
 class Sizes(Spec):
     """Rows by part, and the seed."""
@@ -22,6 +24,6 @@ class Sizes(Spec):
         test = max(2, self.n * 2 // 5) if self.test is None else self.test
         sizes = {"train": self.n, "dev": dev, "test": test}
         for part, size in sizes.items():
-            if size < 1:
-                raise BadSpec(f"gen: {part} must have at least 1 row, got {size}.")
+            if not 1 <= size <= MOST:
+                raise BadSpec(f"gen: {part} must have 1 to {MOST:,} rows, got {size}.")
         return sizes

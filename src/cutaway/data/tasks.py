@@ -15,6 +15,7 @@ from cutaway.core.errors import BadSpec, Missing, UnknownName
 from cutaway.core.lookup import lookup, suggestion
 from cutaway.core.spec import Spec, build, parse_toml
 from cutaway.core.textset import PARTS, Task
+from cutaway.data.files import home_path
 from cutaway.data.templates import EDITS, check_template
 
 Words = tuple[str, ...]
@@ -187,6 +188,8 @@ class TaskFile(Spec):
     @model_validator(mode="after")
     def _fits_together(self) -> "TaskFile":
         many = len(self.classes)
+        if self.kind in ("binary", "multiclass") and many < 2:
+            raise ValueError(f"classes has {many} names, expected at least 2 for {self.kind!r}.")
         answers = self.autoregressive.words if self.autoregressive else ()
         expected = many if self.kind in ("binary", "multiclass") else 2
         for field, given in (("label_words", self.label_words), ("autoregressive.words", answers)):
@@ -194,8 +197,6 @@ class TaskFile(Spec):
                 raise ValueError(
                     f"{field} has {len(given)} words, expected {expected}: one a class."
                 )
-        if self.kind in ("binary", "multiclass") and many < 2:
-            raise ValueError(f"classes has {many} names, expected at least 2 for {self.kind!r}.")
         strange = set(self.labels.names.values()) - set(self.labels.order or self.classes)
         if strange:
             raise ValueError(f"labels.names leads to {sorted(strange)[0]!r}, which is no class.")
@@ -234,7 +235,7 @@ def find_task(name: str | Path | TaskFile) -> TaskFile:
     if task is not None:
         return task
     if said.endswith(".toml"):
-        return _from_file(Path(said).expanduser())
+        return _from_file(home_path(said))
     known = ", ".join(known_tasks())
     raise UnknownName(
         f"Unknown task {said!r}. {suggestion(said, spellings())}Known: {known}; "

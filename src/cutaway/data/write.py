@@ -6,6 +6,7 @@ import io
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from cutaway.core.textset import PARTS, TextSet
 from cutaway.data import arithmetic_read
 from cutaway.data.assemble import take
 from cutaway.data.delimited import csv_wrote
+from cutaway.data.files import home_path
 
 Columns = dict[str, list[Any]]
 
@@ -26,7 +28,7 @@ def write(textset: TextSet, out: str | Path) -> list[Path]:
     A folder gets train.jsonl, dev.jsonl and test.jsonl, or all.jsonl for a set without parts.
     Each file appears whole or not at all.
     """
-    path = Path(out).expanduser()
+    path = home_path(out)
     if path.suffix.lower() in WRITERS:
         return [_put(path, WRITERS[path.suffix.lower()](path.name, columns_of(textset)))]
     if path.suffix and not path.is_dir():
@@ -44,13 +46,12 @@ def write(textset: TextSet, out: str | Path) -> list[Path]:
 
 def columns_of(textset: TextSet) -> Columns:
     """The columns of a set by name; classes as number and name."""
-    columns: Columns = {}
-    if all(name in textset.meta for name in arithmetic_read.COLUMNS):
+    if textset.meta.get("format") == "plain" and "op" in textset.meta:
         columns = {name: _plain(textset.meta[name]) for name in arithmetic_read.COLUMNS}
     else:
-        columns["text"] = list(textset.texts)
-        if textset.pairs is not None:
-            columns["pair"] = list(textset.pairs)
+        columns = {"text": list(textset.texts)}
+        columns |= {"pair": list(textset.pairs)} if textset.pairs is not None else {}
+        columns |= {"answer": _plain(textset.meta["answers"])} if "answers" in textset.meta else {}
         columns |= _label_columns(textset)
     if textset.parts is not None:
         columns["split"] = _plain(textset.parts)
@@ -159,7 +160,8 @@ def _put(path: Path, data: bytes) -> Path:
             os.fsync(page.fileno())
         beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         kind = NoRoom if full else BadSpec
         raise kind(

@@ -1,0 +1,122 @@
+import json
+import math
+
+import pytest
+
+from cutaway.core.errors import BadData, CutawayError, Missing
+from cutaway.data.import_logs import experiments_of, read_experiment_logs, read_experiments
+
+COLUMNS = (
+    *("model", "data", "kind", "layers", "pool", "classifier", "repeat", "n_train", "n_val"),
+    *("n_test", "metric", "value", "low", "high", "status", "reason"),
+)
+
+
+def experiment(**changes):
+    settings = {
+        "model": "gpt2",
+        "classifier": "LDA",
+        "layer": 6,
+        "quantile": 1.0,
+        "layer_method": None,
+    }
+    data = {"Accuracy": [0.6, 0.7, 0.8], "F1": [0.5, 0.6, 0.7], "train loss": [0]}
+    made = {"metadata": {"name": "Toy", "size": 50}, "expdata": settings, "data": data}
+    for path, value in changes.items():
+        table, _, key = path.partition("__")
+        made[table] = {**made[table], key.replace("_", " ") if table == "data" else key: value}
+    return made
+
+
+def rows(**changes):
+    return experiments_of("log", {"experiment_0": experiment(**changes)})[0].rows()
+
+
+def test_there_is_a_row_for_each_repeat_and_metric() -> None:
+    found = rows()
+    assert all(tuple(row) == COLUMNS for row in found)
+    assert [(r["metric"], r["repeat"], r["value"]) for r in found[:3]] == [
+        ("accuracy", 0, 0.6),
+        ("accuracy", 1, 0.7),
+        ("accuracy", 2, 0.8),
+    ]
+    assert {r["metric"] for r in found} == {"accuracy", "f1"}
+    assert found[0]["low"] < 0.7 < found[0]["high"]
+    assert found[0]["n_test"] is None
+
+
+@pytest.mark.parametrize(
+    ("layer", "method", "expected"),
+    [
+        (6, None, "6"),
+        (-1, None, "-1"),
+        ("all", "mean", "mean:all"),
+        ([8, 9], "extend", "concat:8,9"),
+        ([8, 9], "max", "max:8,9"),
+    ],
+)
+def test_layers_are_spelled_as_ours(layer, method, expected: str) -> None:
+    assert rows(expdata__layer=layer, expdata__layer_method=method)[0]["layers"] == expected
+
+
+def test_the_last_layer_is_not_guessed() -> None:
+    assert "README says the last layer but one" in rows(expdata__layer=-1)[0]["reason"]
+    assert rows()[0]["reason"] == ""
+
+
+@pytest.mark.parametrize(
+    ("quantile", "expected"), [(1.0, "last"), (-1, "last"), (0.0, "first"), (0.4, "q0.4")]
+)
+def test_tokens_are_spelled_as_ours(quantile, expected: str) -> None:
+    assert rows(expdata__quantile=quantile)[0]["pool"] == expected
+
+
+def test_losses_are_kept_where_there_was_training() -> None:
+    (plain,) = experiments_of("log", {"experiment_0": experiment()})
+    (trained,) = experiments_of("log", {"experiment_0": experiment(data__train_loss=[0.9, 0.5])})
+    assert (plain.losses, trained.losses) == ({}, {"train loss": (0.9, 0.5)})
+
+
+def test_experiments_come_in_the_order_of_their_numbers(tmp_path) -> None:
+    log = {f"experiment_{i}": experiment() for i in (10, 2, 0)}
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    names = [e.name for e in read_experiments(tmp_path / "log.json")]
+    assert names == ["experiment_0", "experiment_2", "experiment_10"]
+    (tmp_path / "more.json").write_text(json.dumps({"experiment_0": experiment()}))
+    assert len(read_experiment_logs(tmp_path)) == 4 * 6
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        ([], "holds no experiments"),
+        ({}, "holds no experiments"),
+        ({"experiment_3": {}}, "experiment_3 has no table 'metadata'"),
+        ({"experiment_3": 7}, "experiment_3 has no table 'metadata'"),
+        ({"e": {**experiment(), "expdata": {"model": "gpt2"}}}, "expdata has no 'classifier'"),
+        ({"e": {**experiment(), "data": {"train loss": [0]}}}, "no scores"),
+        ({"e": experiment(data__Accuracy=[0.5, math.nan])}, "'Accuracy' holds nan at place 2"),
+        ({"e": experiment(data__Accuracy=[math.inf])}, "finite number"),
+        ({"e": experiment(data__Accuracy=["high"])}, "finite number"),
+        ({"e": experiment(data__Accuracy=[])}, "expected a list of numbers"),
+        ({"e": experiment(data__Accuracy=0.5)}, "expected a list of numbers"),
+    ],
+)
+def test_a_log_that_is_not_whole_is_refused(log, message: str) -> None:
+    with pytest.raises(BadData, match=message):
+        experiments_of("log.json", log)
+
+
+def test_a_log_that_is_cut_short_is_refused(tmp_path) -> None:
+    whole = json.dumps({"experiment_0": experiment()})
+    for size in range(0, len(whole) - 1, 37):
+        (tmp_path / "log.json").write_text(whole[:size])
+        with pytest.raises(CutawayError, match="cut short"):
+            read_experiments(tmp_path / "log.json")
+
+
+def test_a_log_that_is_not_there_is_missing(tmp_path) -> None:
+    with pytest.raises(Missing, match="No log at"):
+        read_experiments(tmp_path / "gone.json")
+    with pytest.raises(Missing, match=r"No \.json file"):
+        read_experiments(tmp_path)

@@ -1,0 +1,37 @@
+import pytest
+
+from cutaway.core.errors import BadSpec
+from cutaway.data.templates import EDITS, check_template, fill
+
+
+def test_braces_in_a_text_are_only_text() -> None:
+    assert fill("{text} It was {mask}.", "a {mask} {x}", mask="M") == "a {mask} {x} It was M."
+
+
+@pytest.mark.parametrize(
+    ("edit", "text", "expected"),
+    [
+        ("bare", "A text.", "A text"),
+        ("bare", "Really?!", "Really"),
+        ("bare", "...", "..."),
+        ("small", "The end.", "the end."),
+        ("small", "NASA said.", "NASA said."),
+        ("small", "I went.", "I went."),
+        ("small", "", ""),
+    ],
+)
+def test_edits_fit_a_text_into_a_sentence(edit: str, text: str, expected: str) -> None:
+    assert EDITS[edit](text) == expected
+
+
+def test_a_template_for_pairs_needs_a_pair() -> None:
+    with pytest.raises(BadSpec, match="needs a pair"):
+        fill("{text}? {mask}, {pair}", "a", mask="M")
+
+
+@pytest.mark.parametrize(
+    "template", ["{text}", "{mask}", "{text} {mask} {pair}", "{text} {} {mask}"]
+)
+def test_a_template_with_other_fields_is_refused(template: str) -> None:
+    with pytest.raises(ValueError, match="expected exactly"):
+        check_template(template, pair=False, mask=True)
