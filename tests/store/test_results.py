@@ -203,7 +203,8 @@ def test_no_content_of_result_json_stops_the_listing(tmp_path_factory, data):
     assert len(results(folder)) + len(results(folder).broken) == 1
 
 
-def test_two_thousand_runs_are_listed_in_under_a_second(tmp_path):
+def test_two_thousand_runs_are_listed_in_under_a_second_of_work(tmp_path):
+    """Processor time, not the clock on the wall, which also counts what others do meanwhile."""
     made = keep(tmp_path, address="0000")
     content = files.read_sealed(made.path / "result.json")
     for number in range(1, 2000):
@@ -211,6 +212,6 @@ def test_two_thousand_runs_are_listed_in_under_a_second(tmp_path):
         path.mkdir()
         data = files.sealed_bytes({**content, "address": path.name})
         (path / "result.json").write_bytes(data)
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(results(tmp_path)) == 2000
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0

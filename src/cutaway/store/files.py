@@ -138,9 +138,11 @@ def drop_folder(folder: Path) -> None:
 
 def sweep(folder: Path) -> list[Path]:
     """Removes the temporary files of dead processes; returns what it removed."""
-    stale = [
-        path for path in folder.glob(f"*{_MARK}*") if abandoned(path, here=DAY, elsewhere=HOUR)
-    ]
+    stale: list[Path] = []
+    # Only a courtesy: a folder that can't be listed says so when it is needed.
+    with suppress(OSError):
+        found = folder.glob(f"*{_MARK}*")
+        stale = [path for path in found if abandoned(path, here=DAY, elsewhere=HOUR)]
     for path in stale:
         discard(path)
     return stale
