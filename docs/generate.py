@@ -1,0 +1,244 @@
+"""Writes docs/cli.md and docs/tables.md from the real command line and the real tables.
+
+    python docs/generate.py [FOLDER]
+
+`make docs` runs it; tests/test_docs.py fails when the committed pages are not what it writes.
+"""
+
+import inspect
+import sys
+import types
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+from cyclopts import App
+
+from cutaway.cli.main import app
+
+NOTE = "<!-- Written by docs/generate.py; change the code, then run: make docs -->\n"
+PLAIN = {str: "text", int: "number", float: "number", Path: "path"}
+# The order a newcomer meets them in; commands that are not named follow.
+FIRST = ("tour", "check", "models", "tasks", "probe", "run", "ls", "show", "query", "report")
+
+
+def main(folder: Path) -> None:
+    """Write every generated page into the folder."""
+    for name, page in PAGES.items():
+        (folder / name).write_text(page(), encoding="utf-8")
+
+
+def cli_page() -> str:
+    """The command line: one section per command, one table row per option."""
+    parts = [NOTE, "# Command line\n", INTRODUCTION]
+    for words, command in commands():
+        parts.append(section(words, command))
+    return "\n".join(parts)
+
+
+INTRODUCTION = """\
+Every command takes `--help`. Results go to stdout, progress and messages to stderr. Lists may be
+repeated (`--model a --model b`), put in a row (`--model a b`) or joined by commas
+(`--model a,b`). Switches have an opposite: `--offline`, `--no-offline`.
+
+Exit status: 0 done, 2 the request is wrong, 1 the run failed, 130 interrupted (the same command
+goes on from there). See [errors](errors.md).
+"""
+
+
+def commands(root: App = app, words: tuple[str, ...] = ("cutaway",)) -> Iterator[tuple[str, App]]:
+    """Every command that does something, with the words that call it."""
+    names = [name for name in root if not name.startswith("-")]
+    for name in sorted(names, key=lambda n: FIRST.index(n) if n in FIRST else len(FIRST)):
+        child = root[name]
+        if any(not inner.startswith("-") for inner in child):
+            yield from commands(child, (*words, name))
+        else:
+            yield " ".join((*words, name)), child
+
+
+def section(words: str, command: App) -> str:
+    """A command's heading, its first sentence, and its options."""
+    given = [a for a in command.assemble_argument_collection(parse_docstring=True) if a.show]
+    said = inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " ")
+    rows = [[option(a), takes(a), default(a), a.parameter.help or ""] for a in given]
+    return f"## `{words}`\n\n{said}\n\n" + table(
+        ["option", "takes", "default", "what it does"], rows
+    )
+
+
+def option(argument: Any) -> str:
+    """The option as it is typed."""
+    return f"`{argument.names[0]}`"
+
+
+def takes(argument: Any) -> str:
+    """What may stand behind the option."""
+    choices = argument.get_choices()
+    if choices:
+        return ", ".join(f"`{choice}`" for choice in choices)
+    return _type_words(argument.hint)
+
+
+def _type_words(hint: Any) -> str:
+    if hint is bool:
+        return "a switch"
+    if get_origin(hint) in (tuple, list):
+        inner = next(part for part in get_args(hint) if part is not Ellipsis)
+        return f"one or more: {_type_words(inner)}"
+    if get_origin(hint) in (Union, types.UnionType):
+        kinds = [_type_words(part) for part in get_args(hint) if part is not type(None)]
+        return " or ".join(dict.fromkeys(kinds))
+    if get_origin(hint) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(hint))
+    return PLAIN.get(hint, "text")
+
+
+def default(argument: Any) -> str:
+    """The value when the option isn't given."""
+    if argument.required:
+        return "**needed**"
+    value = argument.field_info.default
+    if value is None or value is False or value is inspect.Parameter.empty:
+        return ""
+    if isinstance(value, (tuple, list)):
+        return f"`{','.join(map(str, value))}`" if value else ""
+    return "on" if value is True else f"`{value}`"
+
+
+def tables_page() -> str:
+    """Every table a name can be taken from."""
+    parts = [NOTE, "# Tables\n", "What a name may be, read from the code itself.\n"]
+    return "\n".join([*parts, *(f"## {title}\n\n{make()}" for title, make in TABLES.items())])
+
+
+def poolers() -> str:
+    """The poolers, with what each needs."""
+    from cutaway.pool import POOLERS
+
+    rows = [[f"`{p.name}`", sentence(p.function), p.needs or ""] for p in POOLERS.values()]
+    rows += [
+        ["`q0.4`", "The real token at that share of the way: `q0` first, `q1` last.", ""],
+        ["`attn:3`", "As `attn`, with the weights of one head.", "attention"],
+    ]
+    return table(["pooler", "gives", "needs"], rows)
+
+
+def classifiers() -> str:
+    """The classifiers of probe."""
+    from cutaway.methods.probe import CLASSIFIERS
+
+    rows = [[f"`{name}`", sentence(row)] for name, row in CLASSIFIERS.items()]
+    return table(["classifier", "what it is"], rows)
+
+
+def protocols() -> str:
+    """The protocols, as the module's own docstring lists them."""
+    from cutaway.measure import splits
+
+    lines = [line.split(maxsplit=1) for line in (splits.__doc__ or "").splitlines()]
+    said = {words[0]: words[1] for words in lines if len(words) == 2}
+    return table(["protocol", "rows"], [[f"`{n}`", said[n]] for n in splits.PROTOCOLS])
+
+
+def metrics() -> str:
+    """The metrics, with what they look at and where they are reported unasked."""
+    from cutaway.measure import calibration
+    from cutaway.measure.metrics import METRICS
+
+    rows = []
+    for name, metric in METRICS.items():
+        said = sentence(metric.function) or sentence(getattr(calibration, name))
+        better = "higher" if metric.higher_is_better else "lower"
+        rows.append([f"`{name}`", said, metric.needs, better, ", ".join(metric.tasks) or "by name"])
+    return table(["metric", "what it is", "looks at", "better", "reported for"], rows)
+
+
+def figures() -> str:
+    """The figures of each method."""
+    from cutaway.report.figures import METHODS
+
+    rows = [
+        [method, f"`{name}`", sentence(draw)]
+        for method, drawn in METHODS.items()
+        for name, draw in drawn.items()
+    ]
+    return table(["method", "figure", "shows"], rows)
+
+
+def families() -> str:
+    """The model families with a row in ANATOMIES."""
+    from cutaway.models.anatomy import ANATOMIES
+
+    rows = [[f"`{name}`", row.kind, row.layout] for name, row in ANATOMIES.items()]
+    return table(["family", "kind", "block layout"], rows)
+
+
+def bundled() -> str:
+    """The models that travel as packages."""
+    from cutaway.models.bundled import BUNDLED
+
+    rows = [[f"`{name}`", row.description, f"`{row.package}`"] for name, row in BUNDLED.items()]
+    return table(["model", "what it is", "package"], rows)
+
+
+def tasks() -> str:
+    """The tasks with a file of their own."""
+    from cutaway.data.tasks import known_tasks
+
+    rows = [[f"`{n}`", t.description, t.kind, _hub(t)] for n, t in sorted(known_tasks().items())]
+    return table(["task", "question", "labels", "rows come from"], rows)
+
+
+def _hub(task: Any) -> str:
+    return f"`hf:{task.source.hub}`" if task.source else "a file of yours"
+
+
+def generated() -> str:
+    """The generated sets."""
+    from cutaway.data.generate import GENERATORS
+
+    return table(["set", "about"], [[f"`gen:{n}`", g.description] for n, g in GENERATORS.items()])
+
+
+def endings() -> str:
+    """The files that can be read."""
+    from cutaway.data.files import READERS
+
+    return ", ".join(f"`{ending}`" for ending in READERS) + "\n"
+
+
+def sentence(thing: Any) -> str:
+    """The first paragraph of a docstring, as one line; empty where there is none."""
+    inner = getattr(thing, "func", thing)
+    said = getattr(thing, "description", None) or inspect.getdoc(inner) or ""
+    return " ".join(said.split("\n\n")[0].split())
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; bars inside cells are escaped. Columns that say nothing are left out."""
+    rows = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
+    used = [i for i in range(len(head)) if any(row[i] for row in rows)]
+    lines = [
+        [head[i] for i in used],
+        ["---" for _ in used],
+        *([row[i] for i in used] for row in rows),
+    ]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines) if used else ""
+
+
+TABLES = {
+    "Models in a package": bundled,
+    "Model families": families,
+    "Tasks": tasks,
+    "Generated sets": generated,
+    "File endings": endings,
+    "Poolers": poolers,
+    "Protocols": protocols,
+    "Metrics": metrics,
+    "Figures": figures,
+}
+PAGES = {"cli.md": cli_page, "tables.md": tables_page}
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent)
