@@ -134,11 +134,8 @@ def _kind(maps: Maps, spec: GenerateSpec) -> str:
 
 
 def _layers(spec: GenerateSpec, lm: LM, default: Sequence[int]) -> list[int]:
-    try:
-        given = [int(layer) for layer in spec.exit_layers]
-    except ValueError:
-        raise BadSpec(f"exit_layers must be numbers, got {list(spec.exit_layers)!r}.") from None
-    return sorted({layer for layer in given or default if given or 1 <= layer < lm.layers})
+    """The layers that were asked for; those of `default` that the model has otherwise."""
+    return list(spec.exit_layers) or sorted({n for n in default if 1 <= n < lm.layers})
 
 
 def _setting(
@@ -179,7 +176,7 @@ def _write(
         layers = _layers(spec, lm, [lm.layers // 2, 3 * lm.layers // 4])
         jumps = {layer: maps.jump(layer, lm.layers, kind) for layer in (*layers, lm.layers)}
         with segments(lm, layers) as cut:
-            return exit_early(cut, prompt, jumps, head, lambda_=spec.lambda_, **shared)
+            return exit_early(cut, prompt, jumps, head, lambda_=spec.lambda_value, **shared)
 
 
 def _text(

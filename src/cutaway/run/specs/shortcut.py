@@ -12,7 +12,18 @@ def _texts(value: Any) -> Any:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
+def _layers(value: Any) -> Any:
+    """Layer numbers from `6,12`, from a list, or from one number."""
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    pieces = [piece.strip() for part in parts for piece in str(part).split(",")]
+    wrong = [piece for piece in pieces if piece and not piece.isdigit()]
+    if wrong:
+        raise ValueError(f"exit_layers must be numbers such as 6,12, got {wrong[0]!r}.")
+    return tuple(sorted({int(piece) for piece in pieces if piece}))
+
+
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+Layers = Annotated[tuple[int, ...], BeforeValidator(_layers)]
 
 
 class ShortcutSpec(Common):
@@ -101,12 +112,13 @@ class GenerateSpec(ShortcutSpec):
     """exit: stop at a layer that is sure enough; speculative: draft early, verify, lose nothing."""
     kind: str = "auto"
     """Map to jump with: id mat affine ridge lowrank tuned; auto takes the best the file has."""
-    exit_layers: Names = ()
-    """Layers where the model may exit or drafts from; chosen by measurement when not given."""
+    exit_layers: Layers = ()
+    """Layers to exit at (half and three quarters of the way when not given), or to draft from
+    (the best by measurement when not given)."""
     draft: int | None = Field(default=None, ge=1, le=32)
     """Tokens drafted before each verification; chosen by measurement when not given."""
-    lambda_: float = Field(default=0.9, alias="lambda")
-    """How sure an exit must be (mode exit)."""
+    lambda_value: float = 0.9
+    """How sure an exit must be: the lambda of the paper (mode exit)."""
     sample: bool = False
     """Draw tokens from the model's distribution instead of taking the likeliest."""
     temperature: float = Field(default=1.0, gt=0)

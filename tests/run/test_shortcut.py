@@ -1,0 +1,244 @@
+"""The recipes of shortcut on a toy model: files, numbers, refusals, from Python as a user would."""
+
+import json
+
+import polars as pl
+import pytest
+import torch
+
+from cutaway.core.errors import BadData, BadSpec, Mismatch, Missing, UnknownName
+from cutaway.core.textset import TextSet
+from cutaway.models.load import open_model
+from cutaway.models.read import states
+from cutaway.run.shortcut import verbs as shortcut
+from cutaway.run.shortcut.maps import load_maps
+from cutaway.run.shortcut.parts import GROUPS, parts_of, replaced
+from cutaway.run.shortcut.sample import split
+from tests.tiny import toy_language, toy_model
+
+TEXTS = TextSet("toy", tuple(toy_language(240)))
+OTHER = TextSet("other", tuple(toy_language(40, seed=9)))
+EVERYTHING = {"intercept": True, "ridge": "auto", "rank": 8, "tuned": 30, "parts": True}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("shortcut")
+
+
+@pytest.fixture(scope="module")
+def toy(folder):
+    return open_model(str(toy_model(folder / "toy")))
+
+
+@pytest.fixture(scope="module")
+def fitted(folder, toy):
+    """Every kind of map of the toy model, and the run that made them."""
+    result = shortcut.fit(
+        model=toy, text=TEXTS, out=str(folder / "maps.safetensors"), runs=str(folder / "runs"),
+        positions_per_text=3, quiet=True, **EVERYTHING,
+    )  # fmt: skip
+    return result, load_maps(folder / "maps.safetensors", toy)
+
+
+@pytest.fixture(scope="module")
+def measured(folder, toy, fitted):
+    return shortcut.eval(
+        model=toy, text=TEXTS, positions_per_text=3, quiet=True,
+        shortcut=str(folder / "maps.safetensors"), runs=str(folder / "runs"),
+    )  # fmt: skip
+
+
+def values(rows: pl.DataFrame, metric: str, kind: str) -> list[float]:
+    chosen = rows.filter((pl.col("metric") == metric) & (pl.col("kind") == kind))
+    return chosen.sort("layer")["value"].to_list()
+
+
+def test_a_fit_has_every_pair_and_explains_more_than_the_identity(fitted) -> None:
+    result, maps = fitted
+    assert maps.kinds == ("id", "mat", "affine", "ridge", "lowrank", "tuned")
+    r2 = result.rows.filter(pl.col("metric") == "r2")
+    mat, same = (r2.filter(pl.col("kind") == kind) for kind in ("mat", "id"))
+    assert len(mat) == len(same) == 6
+    joined = mat.join(same, on=["source", "target"], suffix="_id")
+    assert (joined["value"] > joined["value_id"]).all()
+    assert result.summary["verdict"]
+
+
+def test_the_fit_of_python_is_least_squares_on_the_training_texts(fitted, toy) -> None:
+    _, maps = fitted
+    _, train = split(len(TEXTS), 0.25, 0)
+    assert maps.meta["text"]["fitted_rows"] == len(train) == 180
+    assert maps.jump(1, 3).matrix.shape == (32, 32)
+    assert maps.jump(2, 2)(torch.ones(4)).tolist() == [1.0] * 4
+
+
+def test_at_the_last_layer_every_kind_agrees_with_the_model(measured) -> None:
+    for kind in ("id", "mat", "affine", "ridge", "lowrank", "tuned"):
+        for metric in ("precision@1", "precision@5", "precision@10"):
+            assert values(measured.rows, metric, kind)[-1] == 1.0
+        assert values(measured.rows, "kl", kind)[-1] < 1e-5
+
+
+def test_precision_grows_with_k_and_the_trained_map_is_nearest(measured) -> None:
+    for kind in ("id", "mat"):
+        one, five = (values(measured.rows, f"precision@{k}", kind) for k in (1, 5))
+        assert all(a <= b for a, b in zip(one, five, strict=True))
+    kl = {kind: sum(values(measured.rows, "kl", kind)) for kind in ("id", "mat", "tuned")}
+    assert kl["tuned"] <= kl["mat"] < kl["id"]
+
+
+def test_intervals_hold_their_value(measured) -> None:
+    rows = measured.rows.drop_nulls(["low", "high"])
+    assert len(rows) > 50
+    assert (rows["low"] <= rows["value"] + 1e-9).all()
+    assert (rows["value"] <= rows["high"] + 1e-9).all()
+
+
+def test_replaced_parts_are_measured_from_several_layers(measured) -> None:
+    kinds = set(measured.rows["kind"].to_list())
+    assert {f"part:{group}" for group in GROUPS} <= kinds
+    assert len(values(measured.rows, "precision@1", "part:mlp")) == 3
+
+
+def test_other_text_is_measured_whole_the_fits_own_text_only_where_held_out(
+    measured, folder, toy
+) -> None:
+    other = shortcut.eval(
+        model=toy, text=OTHER, kinds="id,mat", quiet=True, parts=False,
+        shortcut=str(folder / "maps.safetensors"), runs=str(folder / "runs"),
+    )  # fmt: skip
+    assert measured.summary["texts"] == 60
+    assert other.summary["texts"] == 40
+    assert set(other.rows["kind"].to_list()) == {"id", "mat"}
+
+
+def test_a_second_fit_finds_the_first(fitted, folder, toy, monkeypatch) -> None:
+    monkeypatch.setattr("cutaway.run.shortcut.fit.fit_all", lambda *_: pytest.fail("fitted again"))
+    again = shortcut.fit(
+        model=toy, text=TEXTS, out=str(folder / "maps.safetensors"), runs=str(folder / "runs"),
+        positions_per_text=3, quiet=True, **EVERYTHING,
+    )  # fmt: skip
+    assert again.record.address == fitted[0].record.address
+
+
+def test_without_a_file_name_the_maps_lie_in_the_run(folder, toy) -> None:
+    result = shortcut.fit(
+        model=toy, text=OTHER, layers="to-final", runs=str(folder / "runs"), quiet=True
+    )
+    maps = shortcut.load(result.path / "shortcut.safetensors", toy)
+    assert maps.jump(0, 3).factors
+    assert "30 rows for 32 coordinates" in result.summary["notes"][0]
+    with pytest.raises(BadSpec, match="to-final"):
+        maps.jump(0, 1)
+
+
+def test_exit_curves_end_where_the_paper_says(folder, toy, fitted) -> None:
+    result = shortcut.exit(
+        model=toy, text=TEXTS, agreement=0.8, quiet=True,
+        shortcut=str(folder / "maps.safetensors"), runs=str(folder / "runs"),
+    )  # fmt: skip
+    layers = result.rows.filter(pl.col("metric") == "layers")
+    assert set(layers.filter(pl.col("lambda") == 1.112)["value"]) == {3.0}
+    assert set(layers.filter(pl.col("lambda") == -1.112)["value"]) == {1.0}
+    right = result.rows.filter((pl.col("metric") == "precision@1") & (pl.col("lambda") == 1.112))
+    assert set(right["value"]) == {1.0}
+    assert result.summary["calibrated"][0]["agreement"] >= 0.8
+    fixed = result.rows.filter(pl.col("confidence") == "fixed")
+    assert fixed.filter(pl.col("layer") == 3)["value"].to_list() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("options", [{}, {"exit_layers": [2], "draft": 2}, {"sample": True}])
+def test_speculative_text_is_the_models_own(folder, toy, fitted, options) -> None:
+    out = shortcut.generate(
+        model=toy, shortcut=str(folder / "maps.safetensors"), prompt=[" the film", " the king"],
+        max_new_tokens=8, quiet=True, **options,
+    )  # fmt: skip
+    assert json.loads(json.dumps(out.plain()))[0]["prompt"] == " the film"
+    assert all(len(text.tokens) <= 8 for text in out.texts)
+    if "sample" not in options:
+        assert all(text.identical for text in out.texts)
+    if "draft" in options:
+        assert out.setting is not None
+        assert out.setting.layer == 2
+
+
+def test_an_exit_tells_its_layers(folder, toy, fitted) -> None:
+    out = shortcut.generate(
+        model=toy, shortcut=str(folder / "maps.safetensors"), prompt=" the film", mode="exit",
+        exit_layers="1,2", max_new_tokens=6, quiet=True, lambda_value=-1.112,
+    )  # fmt: skip
+    assert out.texts[0].layers_mean == pytest.approx((3 + 5 * 1) / 6)
+
+
+def test_the_lens_shows_the_models_own_words_at_the_last_layer(folder, toy, fitted) -> None:
+    page = folder / "lens.html"
+    lens = shortcut.lens(
+        " the film is good", model=toy, shortcut=str(folder / "maps.safetensors"), html=str(page)
+    )
+    assert lens.layers == (0, 1, 2, 3)
+    assert all(lens.agree["mat"][-1])
+    assert len(lens.words["id"][0][0]) == 10
+    assert "<html" in page.read_text()
+    assert shortcut.lens(" the film is good", model=toy).kinds == ("id",)
+
+
+@pytest.mark.parametrize("family", ["albert", "bert", "gpt2", "gpt_neox", "llama", "opt", "gemma2"])
+def test_a_part_is_replaced_behind_the_start_and_only_there(family, tiny_lm) -> None:
+    lm = tiny_lm(family)
+    ids = torch.randint(5, 50, (2, 7), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    plain = states(lm, ids, mask).layers[lm.layers]
+    for part in parts_of(lm):
+        with replaced(lm, {(1, part): torch.zeros_like}, start=0):
+            changed = states(lm, ids, mask).layers
+        with replaced(lm, {(1, part): torch.zeros_like}, start=1):
+            kept = states(lm, ids, mask).layers[lm.layers]
+        assert not torch.allclose(changed[1], states(lm, ids, mask).layers[1]), part
+        assert torch.equal(kept, plain)
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "options"),
+    [
+        (UnknownName, "Unknown map kind", {"kinds": "matt"}),
+        (Missing, "No artefact", {"shortcut": "nowhere.safetensors"}),
+        (BadData, "two tokens or more", {"text": TextSet("short", ("a", "b"))}),
+    ],
+)
+def test_bad_requests_are_told(folder, toy, fitted, error, message, options) -> None:
+    given = {"model": toy, "text": TEXTS, "shortcut": str(folder / "maps.safetensors")} | options
+    with pytest.raises(error, match=message):
+        shortcut.eval(**given, runs=str(folder / "runs"), quiet=True)
+
+
+def test_maps_of_another_model_are_refused(folder, fitted, tiny_lm) -> None:
+    with pytest.raises(Mismatch, match="was fitted on"):
+        load_maps(folder / "maps.safetensors", tiny_lm("llama"))
+    with pytest.raises(BadSpec, match=r"within layers 0\.\.3"):
+        fitted[1].jump(2, 9)
+
+
+def test_the_references_matrices_come_in_through_a_safe_loader(folder, tiny_lm) -> None:
+    lm, source = tiny_lm("llama"), folder / "reference"
+    source.mkdir()
+    matrix = torch.randn(32, 32)
+    torch.save(matrix, source / "1_3.pt")
+    maps = shortcut.import_maps(source, model=lm, out=folder / "theirs.safetensors")
+    x = torch.randn(5, 32)
+    torch.testing.assert_close(maps.jump(1, 3)(x), (matrix @ x.T).T)
+    (source / "0_3.pkl").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    with pytest.raises(BadData, match="no plain tensor file"):
+        shortcut.import_maps(source, model=lm, out=folder / "theirs.safetensors")
+    with pytest.raises(Missing, match="i_j"):
+        shortcut.import_maps(folder / "runs", model=lm, out=folder / "theirs.safetensors")
+
+
+def test_masked_models_are_fitted_at_the_mask(folder, tiny_lm) -> None:
+    lm = tiny_lm("bert")
+    result = shortcut.fit(model=lm, text=OTHER, runs=str(folder / "runs"), quiet=True)
+    assert result.summary["pairs"] == 6
+    with pytest.raises(BadSpec, match="only causal models"):
+        shortcut.generate(
+            model=lm, shortcut=str(result.path / "shortcut.safetensors"), prompt="the", quiet=True
+        )
