@@ -1,0 +1,216 @@
+"""The figures of `shortcut`, by name: the paper's, and what they need to be read.
+
+A figure takes the rows and the run they come from; it raises Missing, with the way to mend it,
+when the run holds nothing to draw.
+"""
+
+from collections.abc import Callable
+
+import plotly.graph_objects as go
+import polars as pl
+from plotly.subplots import make_subplots
+
+from cutaway.core.errors import Missing
+from cutaway.report import formats, theme
+from cutaway.report.records import Drawable
+
+COLOURS = {
+    "id": theme.NEUTRAL,
+    "mat": theme.PALETTE[0],
+    "affine": theme.PALETTE[5],
+    "ridge": theme.PALETTE[2],
+    "lowrank": theme.PALETTE[7],
+    "tuned": theme.PALETTE[1],
+    "part:norms": theme.PALETTE[3],
+    "part:attn": theme.PALETTE[4],
+    "part:mlp": theme.PALETTE[6],
+}
+TITLES = {
+    "precision@1": "agreement with the full model's top token",
+    "precision@5": "guess is among the full model's top 5",
+    "precision@10": "guess is among the full model's top 10",
+    "surprisal": "surprisal of the guess (nats)",
+    "kl": "KL from the full distribution (nats)",
+    "entropy": "entropy (nats)",
+    "perplexity": "perplexity of the real next token",
+}
+BAND = "bands give the 95 % interval of the mean over tokens"
+
+
+def r2(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+    """Heat maps of r2 from every layer to every later one: the matrix beside the identity."""
+    table = rows.filter(pl.col("metric") == "r2")
+    kinds = [kind for kind in ("mat", "id") if kind in table["kind"]]
+    if table.filter(pl.col("kind") == "mat").height < 3:
+        raise Missing("The r2 map needs several pairs of layers: cutaway shortcut fit --layers all")
+    figure = make_subplots(rows=1, cols=len(kinds), subplot_titles=kinds, shared_yaxes=True)
+    for column, kind in enumerate(kinds, start=1):
+        cells = table.filter(pl.col("kind") == kind)
+        figure.add_trace(_r2_map(cells), row=1, col=column)
+    scale = {"colorscale": theme.SEQUENTIAL, "cmin": 0, "cmax": 1}
+    figure.update_layout(coloraxis={**scale, "colorbar": {"title": {"text": "r2"}}})
+    figure.update_xaxes(title="from layer")
+    figure.update_yaxes(title="to layer", col=1)
+    return theme.finish(
+        figure,
+        title="How linear is the way between two layers",
+        caption="Share of the target layer's variance that the map from the source layer explains "
+        "on held-out tokens, mean over coordinates. Values below 0 (worse than always guessing "
+        "the mean) are drawn as 0; hover for them.",
+        height=430,
+    )
+
+
+def _r2_map(cells: pl.DataFrame) -> go.Heatmap:
+    found = {(c["target"], c["source"]): c["value"] for c in cells.iter_rows(named=True)}
+    targets = sorted({target for target, _ in found})
+    sources = sorted({source for _, source in found})
+    exact = [[found.get((t, s)) for s in sources] for t in targets]
+    return go.Heatmap(
+        x=sources,
+        y=targets,
+        z=[[None if v is None else max(v, 0.0) for v in line] for line in exact],
+        customdata=[[[formats.number(v)] for v in line] for line in exact],
+        hovertemplate="layer %{x} to %{y}<br>r2 %{customdata[0]}<extra></extra>",
+        coloraxis="coloraxis",
+        hoverongaps=False,
+    )
+
+
+def by_layer(metric: str, title: str) -> Callable[[pl.DataFrame, Drawable], go.Figure]:
+    """A figure function: one metric by layer, a line per kind of map."""
+
+    def draw(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+        table = rows.filter((pl.col("metric") == metric) & pl.col("lambda").is_null())
+        table = table.filter(
+            pl.col("confidence").is_null() & ~pl.col("kind").str.starts_with("part")
+        )
+        if table.is_empty():
+            raise Missing(f"This run has no {metric} by layer: cutaway shortcut eval measures it.")
+        figure = go.Figure()
+        for kind in table["kind"].unique(maintain_order=True):
+            _line(figure, table.filter(pl.col("kind") == kind).sort("layer"), "layer", kind)
+        figure.update_xaxes(title="layer (0 = embeddings)")
+        figure.update_yaxes(title=TITLES[metric])
+        return theme.finish(figure, title=title, caption=_caption(metric)).update_layout(
+            hovermode="x unified"
+        )
+
+    return draw
+
+
+def _caption(metric: str) -> str:
+    return (
+        f"Each point reads one layer as if it were the last: {TITLES[metric]}. id takes the state "
+        f"as it is (the logit lens), the others go through a fitted map first; {BAND}."
+    )
+
+
+def parts(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+    """Agreement when norms, attention or mlp of all blocks after a layer are replaced by maps."""
+    table = rows.filter(pl.col("metric") == "precision@1")
+    replaced = table.filter(pl.col("kind").str.starts_with("part"))
+    if replaced.is_empty():
+        raise Missing(
+            "This run has no replaced parts: fit with --parts, then cutaway shortcut eval."
+        )
+    figure = go.Figure()
+    jump = table.filter((pl.col("kind") == "mat") & pl.col("lambda").is_null())
+    kinds = replaced["kind"].unique(maintain_order=True)
+    drawn = {"mat": jump} | {kind: replaced.filter(pl.col("kind") == kind) for kind in kinds}
+    for kind, cells in drawn.items():
+        if not cells.is_empty():
+            _line(figure, cells.sort("layer"), "layer", kind)
+    figure.update_xaxes(title="layer after which parts are replaced")
+    figure.update_yaxes(title=TITLES["precision@1"])
+    return theme.finish(
+        figure,
+        title="Which part of a block needs to be what it is",
+        caption="Real blocks up to the layer, then blocks whose norms, attention or mlp are one "
+        f"matrix each; mat jumps over them all at once; {BAND}.",
+    )
+
+
+def exits(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+    """Layers processed against agreement: one point per lambda, fixed exits beside it."""
+    curves = rows.filter(pl.col("lambda").is_not_null())
+    if curves.is_empty():
+        raise Missing("This run has no early exits: cutaway shortcut exit measures them.")
+    figure = go.Figure()
+    wide = curves.pivot(on="metric", index=["kind", "confidence", "lambda"], values="value")
+    names = wide["confidence"].unique(maintain_order=True).to_list()
+    for (kind, name), cells in wide.group_by(["kind", "confidence"], maintain_order=True):
+        _exit_line(figure, cells.sort("lambda"), kind, name, theme.DASHES[names.index(name) % 6])
+    for (kind,), cells in rows.filter(pl.col("confidence") == "fixed").group_by(
+        ["kind"], maintain_order=True
+    ):
+        _fixed_line(figure, cells.sort("layer"), kind)
+    figure.update_xaxes(title="layers processed on average")
+    figure.update_yaxes(title=TITLES["precision@1"])
+    return theme.finish(
+        figure,
+        title="What an early exit saves, and what it costs",
+        caption="Each point is one lambda: tokens leave the model at the first layer that is sure "
+        "enough. Further left is cheaper, further up agrees more often with the full model. The "
+        "thin dotted lines let every token leave at the same layer.",
+    )
+
+
+def _exit_line(figure: go.Figure, cells: pl.DataFrame, kind: str, name: str, dash: str) -> None:
+    figure.add_trace(
+        go.Scatter(
+            x=cells["layers"],
+            y=cells["precision@1"],
+            mode="lines+markers",
+            name=formats.plain(f"{kind}, {name}"),
+            line={"color": COLOURS.get(kind), "dash": dash},
+            customdata=cells["lambda"].to_list(),
+            hovertemplate="lambda %{customdata}<br>%{x:.2f} layers, %{y:.3f}<extra></extra>",
+        )
+    )
+
+
+def _fixed_line(figure: go.Figure, cells: pl.DataFrame, kind: str) -> None:
+    figure.add_trace(
+        go.Scatter(
+            x=cells["layer"],
+            y=cells["value"],
+            mode="lines",
+            name=formats.plain(f"{kind}, fixed layer"),
+            line={"color": COLOURS.get(kind), "dash": "dot", "width": 1},
+        )
+    )
+
+
+def _line(figure: go.Figure, cells: pl.DataFrame, x: str, kind: str) -> None:
+    """One kind's line with its interval band."""
+    colour = COLOURS.get(kind, theme.PALETTE[7])
+    ends = cells.drop_nulls(["low", "high"])
+    if not ends.is_empty():
+        figure.add_trace(
+            go.Scatter(
+                x=[*ends[x], *reversed(ends[x].to_list())],
+                y=[*ends["high"], *reversed(ends["low"].to_list())],
+                fill="toself", mode="none", fillcolor=colour, opacity=0.15,
+                hoverinfo="skip", showlegend=False, legendgroup=kind,
+            )
+        )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(
+            x=cells[x], y=cells["value"], name=formats.plain(kind), legendgroup=kind,
+            mode="lines+markers", line={"color": colour},
+        )
+    )  # fmt: skip
+
+
+FIGURES: dict[str, Callable[[pl.DataFrame, Drawable], go.Figure]] = {
+    "precision": by_layer("precision@1", "What the model would say if it stopped here"),
+    "precision@5": by_layer("precision@5", "Is the guess among the model's top 5"),
+    "precision@10": by_layer("precision@10", "Is the guess among the model's top 10"),
+    "surprisal": by_layer("surprisal", "How surprised the full model is by a layer's guess"),
+    "kl": by_layer("kl", "How far a layer's distribution is from the final one"),
+    "perplexity": by_layer("perplexity", "How well a layer predicts the real next token"),
+    "r2": r2,
+    "parts": parts,
+    "exits": exits,
+}
