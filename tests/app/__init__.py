@@ -1,0 +1,1 @@
+"""Tests of the app room: each page's logic, without a browser."""

@@ -38,6 +38,15 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Style:
+    """Which columns tell lines apart, and the colour and dash of each value."""
+
+    differ: tuple[str, ...]
+    hues: Mapping[Any, str]
+    dashes: Mapping[tuple[Any, ...], str]
+
+
+@dataclass(frozen=True)
 class Panels:
     """A figure of stacked panels and which data set each one shows."""
 
@@ -64,22 +73,30 @@ def stack(titles: Sequence[str], *, each: int) -> Panels:
     return Panels(figure, shown, len(titles) - len(shown), AROUND + plot)
 
 
-def series(table: pl.DataFrame, metric: str, most: int = MOST_SERIES) -> tuple[list[Series], int]:
-    """The lines of one panel, best of each colour first, and how many had to be left out."""
-    differ = varying(table, ("model", "pool", "classifier"))
-    groups = probes(table).group_by(differ or ["data"], maintain_order=True)
-    lines = dict(list(groups))
-    shown = _choose(table, differ, metric, most) if differ else list(lines)
-    # Colour tells the first difference, the dash the second and third together.
-    hues = theme.colours(list(dict.fromkeys(str(key[0]) for key in lines)))
-    rests = list(dict.fromkeys(key[1:] for key in lines if key in shown))
+def style(table: pl.DataFrame) -> Style:
+    """How the lines of all panels are told apart: colour by the first difference, then dashes."""
+    found = probes(table)
+    differ = tuple(varying(table, ("model", "pool", "classifier")))
+    hues = theme.colours(found[differ[0]].unique(maintain_order=True).to_list()) if differ else {}
+    rests = found.select(differ[1:]).unique(maintain_order=True).rows() if differ[1:] else [()]
     dashes = {rest: theme.DASHES[i % len(theme.DASHES)] for i, rest in enumerate(rests)}
+    return Style(differ, hues, dashes)
+
+
+def series(
+    table: pl.DataFrame, metric: str, look: Style, most: int = MOST_SERIES
+) -> tuple[list[Series], int]:
+    """The lines of one panel, best of each colour first, and how many had to be left out."""
+    if not look.differ:
+        return [Series("probe", probes(table), theme.PALETTE[0], "solid")], 0
+    lines = dict(list(probes(table).group_by(look.differ, maintain_order=True)))
+    shown = _choose(table, look.differ, metric, most)
     drawn = [
         Series(
-            " · ".join(formats.plain(part, 32) for part in key) if differ else "probe",
+            " · ".join(formats.plain(part, 32) for part in key),
             lines[key],
-            hues[str(key[0])],
-            dashes[key[1:]],
+            look.hues[key[0]],
+            look.dashes[key[1:]],
         )
         for key in lines
         if key in shown

@@ -31,11 +31,10 @@ def sizes(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     tops = tops.with_columns(known.alias("parameters")).sort("parameters", maintain_order=True)
     sets = tops["data"].unique(maintain_order=True).to_list()
     shown = panels.stack(sets, each=270 if len(sets) == 1 else 200)
-    missing = 0
+    look, missing = panels.style(tops.with_columns(model=pl.lit("all"))), 0
     for row, data in enumerate(shown.titles, start=1):
         panel = tops.filter(pl.col("data") == data)
-        one_model = panel.with_columns(pl.lit("all").alias("model"))
-        drawn, more = panels.series(one_model, metric)
+        drawn, more = panels.series(panel.with_columns(model=pl.lit("all")), metric, look)
         missing += more
         ends = sorted(panel["parameters"].unique().to_list())
         for kind, value in panels.flat_baselines(cells(rows, metric), data).items():
@@ -59,7 +58,8 @@ def sizes(rows: pl.DataFrame, record: Drawable) -> go.Figure:
 
 
 def _name_models(figure: go.Figure, panel: pl.DataFrame, metric: str, row: int) -> None:
-    for top in best_per(panel, ("model",), metric).iter_rows(named=True):
+    # Runs of one size stand above each other: one name is enough.
+    for top in best_per(panel, ("parameters",), metric).iter_rows(named=True):
         figure.add_annotation(
             # Annotations on a log axis are placed by the exponent.
             x=math.log10(top["parameters"]),
@@ -172,23 +172,24 @@ def curve(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     """Score against the number of training rows."""
     metric = main_metric(rows, record)
     table = cells(rows, metric)
-    found = probes(table).filter(pl.col("size").is_not_null())
-    if found["size"].n_unique() < 2:
+    same = ["data", "model", "pool", "classifier", "layers"]
+    several = pl.col("size").n_unique().over(same) > 1
+    found = probes(table).filter(pl.col("size").is_not_null()).filter(several)
+    if found.is_empty():
         raise Missing("A learning curve needs several training sizes: try --protocol curve.")
     # At small sizes layers change places; each line keeps the layer that is best at full size.
     fixed = best_per(full_size(found), ("data", "model", "pool", "classifier"), metric)
-    same = ["data", "model", "pool", "classifier", "layers"]
     table_ = found.join(fixed.select(same), on=same, how="semi").sort("size", maintain_order=True)
     sets = table_["data"].unique(maintain_order=True).to_list()
     shown = panels.stack(sets, each=270 if len(sets) == 1 else 200)
-    missing = 0
+    look, missing = panels.style(table_), 0
     for row, data in enumerate(shown.titles, start=1):
         panel = table_.filter(pl.col("data") == data)
         flat = full_size(table.filter(pl.col("kind") == "baseline"))
         ends = sorted(panel["size"].unique().to_list())
         for kind, value in panels.flat_baselines(flat, data).items():
             panels.level(shown.figure, kind, ends, [value] * len(ends), row)
-        drawn, more = panels.series(panel, metric)
+        drawn, more = panels.series(panel, metric, look)
         missing += more
         panels.lines(shown.figure, drawn, lambda t: t["size"].to_list(), row)
     words = metric_title(metric)

@@ -1,6 +1,7 @@
 """The figures of `probe` that look inside one cell: what is confused, how sure, how spread out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import plotly.graph_objects as go
@@ -9,7 +10,7 @@ import polars as pl
 from cutaway.core.errors import Missing
 from cutaway.report import details, formats, theme
 from cutaway.report.cells import LOWER_IS_BETTER, cells, full_size, main_metric, probes
-from cutaway.report.records import Drawable, folders
+from cutaway.report.records import Drawable, parts, suffix
 
 MOST_POINTS = 2000
 MOST_LINES = 6
@@ -256,9 +257,8 @@ def _chance() -> go.Scatter:
 
 def _ranked(kind: type[DetailT], rows: pl.DataFrame, record: Drawable) -> list[list[DetailT]]:
     """The entries of one kind by cell, best cell first, each cell's repeats in order."""
-    entries = [e for folder in folders(record) for e in details.read(folder)]
     by_cell: dict[details.Key, list[DetailT]] = {}
-    for entry in entries:
+    for entry in _entries(record):
         if isinstance(entry, kind):
             by_cell.setdefault(entry.key, []).append(entry)
     metric = main_metric(rows, record)
@@ -271,6 +271,14 @@ def _ranked(kind: type[DetailT], rows: pl.DataFrame, record: Drawable) -> list[l
         raise Missing(f"No {kind.__name__.lower()} data for these cells in the run's details.json.")
     keys.sort(key=lambda key: means[key], reverse=metric not in LOWER_IS_BETTER)
     return [sorted(by_cell[key], key=lambda entry: entry.repeat) for key in keys]
+
+
+def _entries(record: Drawable) -> Iterator[details.AnyDetail]:
+    """The entries of every run behind a record, models named as in its rows."""
+    for part in parts(record):
+        more = suffix(record, part)
+        for entry in details.read(Path(part.path)) if part.path else ():
+            yield entry.model_copy(update={"model": entry.model + more}) if more else entry
 
 
 def _best_cell(kind: type[DetailT], rows: pl.DataFrame, record: Drawable) -> list[DetailT]:

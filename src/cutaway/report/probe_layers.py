@@ -27,9 +27,10 @@ def layers(rows: pl.DataFrame, record: Drawable) -> go.Figure:
         raise Missing("Score by layer needs at least two layers: try --layers all.")
     sets = probes(table)["data"].unique(maintain_order=True).to_list()
     shown = panels.stack(sets, each=290 if len(sets) == 1 else 210)
-    missing = 0
+    look, missing = panels.style(table), 0
     for row, data in enumerate(shown.titles, start=1):
-        missing += _layer_panel(shown.figure, table.filter(pl.col("data") == data), metric, row)
+        panel = table.filter(pl.col("data") == data)
+        missing += _layer_panel(shown.figure, panel, metric, look, row)
     panels.layer_axis(shown.figure, where)
     words = metric_title(metric)
     shown.figure.update_xaxes(title="layer (0 = embeddings)", row=len(shown.titles))
@@ -45,7 +46,9 @@ def layers(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     return shown.figure.update_layout(hovermode="x unified")
 
 
-def _layer_panel(figure: go.Figure, table: pl.DataFrame, metric: str, row: int) -> int:
+def _layer_panel(
+    figure: go.Figure, table: pl.DataFrame, metric: str, look: panels.Style, row: int
+) -> int:
     """One data set's lines and baselines; how many lines were left out."""
     where = panels.positions(probes(table)["layers"].to_list())
     top = best(table, metric)
@@ -58,7 +61,7 @@ def _layer_panel(figure: go.Figure, table: pl.DataFrame, metric: str, row: int) 
         if same.height:
             x = [where[name] for name in same["layers"]]
             panels.level(figure, kind, x, same["mean"].to_list(), row)
-    drawn, left_out = panels.series(table, metric)
+    drawn, left_out = panels.series(table, metric, look)
     panels.lines(figure, drawn, lambda t: [where[name] for name in t["layers"]], row)
     figure.add_annotation(
         x=where[top["layers"]],

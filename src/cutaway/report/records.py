@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
 from typing import Any, Protocol
 
 import polars as pl
@@ -50,7 +50,11 @@ class RecordLike(Protocol):
 
 @dataclass(frozen=True)
 class Together:
-    """Several runs of one method, looked at as one: the rows of all, the models of all."""
+    """Several runs of one method, looked at as one: the rows of all, the models of all.
+
+    Where two runs measured the same model on the same data (another seed, another prompt), the
+    run's address is added to the model's name, so that their cells stay apart.
+    """
 
     records: tuple[RecordLike, ...]
 
@@ -60,10 +64,24 @@ class Together:
         metrics = {(r.summary or {}).get("metric") for r in self.records}
         return {"metric": metrics.pop()} if len(metrics) == 1 else {}
 
-    @property
+    @cached_property
     def rows(self) -> pl.DataFrame:
         """The rows of all runs, columns matched by name."""
-        return pl.concat([r.rows for r in self.records], how="diagonal_relaxed")
+        renamed = [
+            one.rows.with_columns(model=pl.col("model") + pl.lit(self.suffixes[one.address]))
+            for one in self.records
+        ]
+        return pl.concat(renamed, how="diagonal_relaxed")
+
+    @cached_property
+    def suffixes(self) -> dict[str, str]:
+        """Address -> what is added to the run's model names; nothing where none is needed."""
+        pairs = {r.address: _measured_pairs(r) for r in self.records}
+        all_pairs = [pair for found in pairs.values() for pair in found]
+        return {
+            address: f" [{address[:4]}]" if any(all_pairs.count(p) > 1 for p in found) else ""
+            for address, found in pairs.items()
+        }
 
 
 Drawable = RecordLike | Together
@@ -72,6 +90,15 @@ Drawable = RecordLike | Together
 def parts(record: Drawable) -> tuple[RecordLike, ...]:
     """The single runs behind a record."""
     return record.records if isinstance(record, Together) else (record,)
+
+
+def suffix(record: Drawable, part: RecordLike) -> str:
+    """What is added to a part's model names in the rows of the whole."""
+    return record.suffixes[part.address] if isinstance(record, Together) else ""
+
+
+def _measured_pairs(record: RecordLike) -> set[tuple[Any, ...]]:
+    return set(record.rows.select("model", "data").unique().rows())
 
 
 def entries(value: Any) -> list[Mapping[str, Any]]:
@@ -90,13 +117,8 @@ def names(value: Any) -> list[str]:
 
 def parameters(record: Drawable) -> dict[str, int]:
     """Model name -> how many weights it has, for every model that says so."""
-    found = [e for part in parts(record) for e in entries(part.model)]
-    return {str(e["name"]): int(e["parameters"]) for e in found if e.get("parameters")}
-
-
-def folders(record: Drawable) -> list[Path]:
-    """The folders of the runs, for what lies beside their rows."""
-    return [Path(part.path) for part in parts(record) if part.path]
+    found = [(e, suffix(record, part)) for part in parts(record) for e in entries(part.model)]
+    return {f"{e['name']}{more}": int(e["parameters"]) for e, more in found if e.get("parameters")}
 
 
 def verdict(record: RecordLike) -> list[str]:

@@ -25,6 +25,7 @@ COLOURS = {
     "part:attn": theme.PALETTE[4],
     "part:mlp": theme.PALETTE[6],
 }
+MAPS = ("id", "mat", "affine", "ridge", "lowrank", "tuned")
 TITLES = {
     "precision@1": "agreement with the full model's top token",
     "precision@5": "guess is among the full model's top 5",
@@ -82,9 +83,7 @@ def by_layer(metric: str, title: str) -> Callable[[pl.DataFrame, Drawable], go.F
 
     def draw(rows: pl.DataFrame, record: Drawable) -> go.Figure:
         table = rows.filter((pl.col("metric") == metric) & pl.col("lambda").is_null())
-        table = table.filter(
-            pl.col("confidence").is_null() & ~pl.col("kind").str.starts_with("part")
-        )
+        table = table.filter(pl.col("confidence").is_null() & pl.col("kind").is_in(MAPS))
         if table.is_empty():
             raise Missing(f"This run has no {metric} by layer: cutaway shortcut eval measures it.")
         figure = go.Figure()

@@ -125,7 +125,11 @@ def finish(figure: go.Figure, *, title: str, caption: str, height: int = 420) ->
         margin={"l": 8, "r": 16, "t": 72 if titled else 52, "b": 8},
         meta={"caption": caption},
         hovermode="closest",
+        # A finger that scrolls the page must not zoom the figure.
+        dragmode=False,
         legend={
+            # On a phone a long legend scrolls instead of squeezing the figure.
+            "maxheight": 92,
             "orientation": "h",
             "x": 0,
             "xanchor": "left",
@@ -183,6 +187,6 @@ def config(filename: str) -> dict[str, Any]:
     return {
         "displaylogo": False,
         "responsive": True,
-        "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "pan2d"],
+        "modeBarButtons": [["toImage", "zoom2d", "resetScale2d"]],
         "toImageButtonOptions": {"format": "png", "scale": 2, "filename": filename},
     }

@@ -1,0 +1,208 @@
+"""Runs that the app started: each a process of the real command line, with its log on the disk.
+
+`<runs>/.jobs/<id>/` holds job.json (the command), log.txt (its progress), out.txt (its answer)
+and, when it is over, ended.json. Everything is read from there, so a reload or a restart of the
+app loses nothing.
+"""
+
+import json
+import os
+import re
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from cutaway.app.keeper import ENDED, JOB, LOG, OUT
+from cutaway.core.errors import CutawayError, RunError
+from cutaway.store.files import disk_errors, make_folder, read_json, write_json
+
+FOLDER = ".jobs"
+# The command line, run by the same interpreter as the app.
+COMMAND = (sys.executable, "-m", "cutaway")
+State = Literal["running", "done", "refused", "failed", "cancelled", "killed"]
+# The command line's exit status -> what became of the job.
+STATES: dict[int, State] = {0: "done", 2: "refused", 130: "cancelled", -2: "cancelled"}
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{6}")
+_PERCENT = re.compile(r"^(?P<what>.*?):\s+(?P<percent>\d{1,3})%")
+_TAIL = 64_000
+
+
+@dataclass(frozen=True)
+class Job:
+    """One command in the background."""
+
+    folder: Path
+    method: str
+    words: tuple[str, ...]
+    started: float
+    pid: int
+    born: float
+    """When the process was made: a number given again to another process is not ours."""
+
+    @property
+    def id(self) -> str:
+        """The job's name."""
+        return self.folder.name
+
+    @property
+    def command(self) -> str:
+        """The command as one would type it."""
+        return shlex.join(["cutaway", *self.words])
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a job stands."""
+
+    state: State
+    seconds: float
+    share: float | None
+    """How much of the current step is done, when the log says so."""
+    line: str
+    """The last thing the log said."""
+
+    @property
+    def over(self) -> bool:
+        """Nothing more will come."""
+        return self.state != "running"
+
+
+def start(runs: Path, method: str, words: Sequence[str]) -> Job:
+    """`cutaway WORDS` as a new process, which goes on when the app is closed."""
+    folder = runs / FOLDER / f"{int(time.time()):08x}-{secrets.token_hex(3)}"
+    told = {"method": method, "words": list(words), "argv": [*COMMAND, *words]}
+    with disk_errors(folder):
+        make_folder(folder)
+        write_json(folder / JOB, told)
+        with (folder / LOG).open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "cutaway.app.keeper", str(folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+    own = {"started": time.time(), "pid": process.pid, "born": _born(process.pid)}
+    write_json(folder / JOB, {**told, **own})
+    return read(folder)
+
+
+def read(folder: Path) -> Job:
+    """The job in a folder."""
+    told = read_json(folder / JOB)
+    try:
+        return Job(
+            folder,
+            str(told["method"]),
+            tuple(map(str, told["words"])),
+            float(told["started"]),
+            int(told["pid"]),
+            float(told["born"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{str(folder / JOB)!r} is not a job of this app: {error}.") from None
+
+
+def jobs(runs: Path) -> list[Job]:
+    """All jobs of a runs folder, newest first; what isn't one is passed over."""
+    place = runs / FOLDER
+    found = []
+    for folder in sorted(place.iterdir(), reverse=True) if place.is_dir() else []:
+        if _ID.fullmatch(folder.name):
+            try:
+                found.append(read(folder))
+            except CutawayError:
+                continue
+    return found
+
+
+def status(job: Job) -> Status:
+    """How the job stands now."""
+    line, share = _said(job.folder / LOG)
+    ended = job.folder / ENDED
+    if ended.exists():
+        told = read_json(ended)
+        state = STATES.get(int(told["status"]), "failed")
+        return Status(state, float(told["at"]) - job.started, None, line)
+    if alive(job):
+        return Status("running", time.time() - job.started, share, line)
+    return Status("killed", time.time() - job.started, None, line)
+
+
+def alive(job: Job) -> bool:
+    """Whether the job's keeper still runs."""
+    try:
+        process = psutil.Process(job.pid)
+        same = abs(process.create_time() - job.born) < 1.5
+        return bool(same and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+def cancel(job: Job) -> None:
+    """Ask the job to stop, as Ctrl-C would: what is finished is kept."""
+    if alive(job):
+        os.killpg(os.getpgid(job.pid), signal.SIGINT)
+
+
+def forget(job: Job) -> None:
+    """The job's log is gone; its results stay."""
+    if not alive(job):
+        shutil.rmtree(job.folder, ignore_errors=True)
+
+
+def address(job: Job) -> str | None:
+    """The address of the run the job made, from its answer."""
+    try:
+        answer = json.loads((job.folder / OUT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    found = answer.get("address") if isinstance(answer, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def answer(job: Job) -> str:
+    """What the command printed."""
+    path = job.folder / OUT
+    return _tail(path) if path.exists() else ""
+
+
+def log(job: Job) -> str:
+    """The end of the job's log."""
+    path = job.folder / LOG
+    return _tail(path) if path.exists() else ""
+
+
+def _said(path: Path) -> tuple[str, float | None]:
+    """The log's last line, and the share of the step it speaks of."""
+    lines = [line.strip() for line in _tail(path).splitlines() if line.strip()]
+    if not lines:
+        return "", None
+    found = _PERCENT.match(lines[-1])
+    return lines[-1], min(int(found["percent"]), 100) / 100 if found else None
+
+
+def _tail(path: Path) -> str:
+    if not path.exists():
+        return ""
+    with path.open("rb") as handle:
+        handle.seek(max(0, path.stat().st_size - _TAIL))
+        return handle.read().decode("utf-8", errors="replace")
+
+
+def _born(pid: int) -> float:
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        # Over before we could look; the keeper has written how it ended.
+        return 0.0

@@ -1,0 +1,30 @@
+"""The app's script: the pages, and which of them is open. Streamlit runs it top to bottom."""
+
+from pathlib import Path
+
+import streamlit as st
+
+from cutaway.app import new_run, overview, probe
+
+
+def main() -> None:
+    """Draw the open page."""
+    # A file, because Streamlit fetches icons given by name from the network.
+    icon = str(Path(__file__).with_name("icon.png"))
+    st.set_page_config(page_title="Cutaway", page_icon=icon, layout="wide")
+    st.logo(icon, size="large")
+    pages = {
+        "overview": st.Page(
+            overview.show, title="Overview", icon=":material/dashboard:", default=True
+        ),
+        "probe": st.Page(probe.show, title="Probe", icon=":material/layers:", url_path="probe"),
+        "new": st.Page(
+            new_run.show, title="New run", icon=":material/play_circle:", url_path="new"
+        ),
+    }
+    # Pages link to each other by name; the objects only exist here.
+    st.session_state["pages"] = pages
+    st.navigation(list(pages.values()), position="top").run()
+
+
+main()

@@ -1,0 +1,123 @@
+"""The page that starts runs: a form from the spec, a process in the background, its progress."""
+
+import shlex
+from pathlib import Path
+
+import streamlit as st
+
+from cutaway.app import forms, jobs, parts
+from cutaway.app.library import library, runs_folder
+from cutaway.core.errors import BadSpec, CutawayError
+from cutaway.core.spec import Spec, build
+from cutaway.report import formats
+from cutaway.run.record import command_of
+from cutaway.run.specs import SPECS
+
+# The fields most runs set, by method; the others are folded away.
+FIRST: dict[str, tuple[str, ...]] = {
+    "probe": ("model", "data", "layers", "pool", "classifier", "protocol", "repeats", "limit"),
+}
+# State -> icon, words.
+WORDS: dict[jobs.State, tuple[str, str]] = {
+    "running": (":material/progress_activity:", "running"),
+    "done": (":material/check_circle:", "done"),
+    "refused": (":material/block:", "refused: the request can't be carried out as it stands"),
+    "failed": (":material/error:", "failed"),
+    "cancelled": (
+        ":material/cancel:",
+        "cancelled; what was finished is kept, starting it again goes on",
+    ),
+    "killed": (":material/warning:", "was killed before it could end; starting it again goes on"),
+}
+MOST_JOBS = 8
+
+
+def show() -> None:
+    """Draw the page."""
+    st.title("New run")
+    st.caption(
+        "Fill in what you want to know; the run goes on in the background, also when you leave."
+    )
+    method = (
+        st.selectbox("Method", list(SPECS), key="method") if len(SPECS) > 1 else next(iter(SPECS))
+    )
+    with st.form(f"form-{method}", border=True):
+        values = forms.form(SPECS[method], FIRST.get(method, ()), key=method)
+        with st.container(horizontal=True):
+            go = st.form_submit_button("Start", type="primary", icon=":material/play_arrow:")
+            guess = st.form_submit_button("Estimate only", icon=":material/timer:")
+    if go or guess:
+        _submit(method, values, dry=guess)
+    running()
+
+
+def _submit(method: str, values: forms.Values, *, dry: bool) -> None:
+    """Start the run, or say what is wrong with the request where it was made."""
+    cls = SPECS[method]
+    try:
+        forms.stay_inside(values, Path.cwd())
+        spec = build(cls, {**forms.filled(cls, values), "runs": str(runs_folder())})
+        job = jobs.start(runs_folder(), method, words(method, spec, dry=dry))
+    except BadSpec as error:
+        named = forms.at_field(str(error), list(cls.model_fields))
+        where = f"**{forms.label(named, cls.model_fields[named])}** " if named else ""
+        st.error(where + parts.quiet(error), icon=":material/edit:")
+    except CutawayError as error:
+        st.error(parts.quiet(error))
+    else:
+        st.session_state["watched"] = job.id
+
+
+def words(method: str, spec: Spec, *, dry: bool) -> list[str]:
+    """The words after `cutaway` that build this spec again, and how the answer is wanted."""
+    return [*shlex.split(command_of(method, spec))[1:], "--dry-run" if dry else "--json"]
+
+
+@st.fragment(run_every=1.0)
+def running() -> None:
+    """The jobs of this folder, their progress and what can be done about them."""
+    found = jobs.jobs(runs_folder())
+    if not found:
+        return
+    st.subheader("Started here")
+    for job in found[:MOST_JOBS]:
+        with st.container(border=True), parts.in_place():
+            _job(job, jobs.status(job))
+
+
+def _job(job: jobs.Job, now: jobs.Status) -> None:
+    icon, told = WORDS[now.state]
+    st.markdown(f"{icon} **{job.method}** {told} · {formats.duration(now.seconds)}")
+    if now.state == "running":
+        st.progress(now.share or 0.0, text=parts.quiet(now.line or "starting …"))
+    elif now.line and now.state != "done":
+        st.warning(parts.quiet(now.line))
+    estimate = "--dry-run" in job.words
+    if estimate and now.state == "done":
+        st.text(jobs.answer(job))
+    with st.expander("Command and log"):
+        st.code(job.command, language="bash", wrap_lines=True)
+        st.code(jobs.log(job) or "nothing yet", language=None, wrap_lines=True)
+    with st.container(horizontal=True):
+        if not now.over:
+            if st.button("Cancel", key=f"cancel-{job.id}", icon=":material/stop:"):
+                jobs.cancel(job)
+        else:
+            if now.state == "done" and not estimate:
+                _open(job)
+            if st.button("Remove from list", key=f"forget-{job.id}", type="tertiary"):
+                jobs.forget(job)
+                st.rerun(scope="fragment")
+
+
+def _open(job: jobs.Job) -> None:
+    """A way to the result; at once when it was started in this window."""
+    made = jobs.address(job)
+    if made is None or library().find(made, job.method) is None:
+        st.caption("Its result is not in the runs folder any more.")
+        return
+    wanted = st.button("Open result", key=f"result-{job.id}", type="primary")
+    if wanted or st.session_state.get("watched") == job.id:
+        st.session_state.pop("watched", None)
+        st.session_state[f"{job.method}-runs"] = [made]
+        st.switch_page(st.session_state["pages"][job.method])

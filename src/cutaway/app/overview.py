@@ -1,0 +1,162 @@
+"""The overview: every run on one page, to search, filter, compare and open."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import streamlit as st
+
+from cutaway.app import parts
+from cutaway.app.library import Library, library
+from cutaway.report import formats
+from cutaway.report.cells import metric_words
+from cutaway.report.compare import compare
+from cutaway.report.figures import METHODS
+from cutaway.store.results import Record
+
+SEARCHED = ("model", "data", "method", "address", "where", "verdict", "metric", "origin")
+FILTERS = ("method", "model", "data")
+MOST_FACTS = 6
+
+
+def show() -> None:
+    """Draw the page."""
+    shelf = library()
+    st.title("Overview")
+    if not shelf.records:
+        _explain(shelf)
+        _broken(shelf)
+        return
+    if shelf.tour:
+        st.info(
+            "There are no runs of your own yet, so these are the tour's. Start one on the page "
+            "**New run**, or from a terminal; it appears here when it is done.",
+            icon=":material/explore:",
+        )
+    chosen = filtered(shelf.listed.with_row_index("place"))
+    st.caption(f"{chosen.height:,} of {shelf.listed.height:,} runs")
+    if chosen.is_empty():
+        st.warning("No run fits these filters. Clear one of them to see more.")
+    else:
+        picked = _table(chosen)
+        _picked([shelf.records[i] for i in picked])
+    _broken(shelf)
+
+
+def filtered(listed: pl.DataFrame) -> pl.DataFrame:
+    """The lines that pass the search box and the filters."""
+    search, *boxes = st.columns([2, 1, 1, 1])
+    words = search.text_input(
+        "Search", placeholder="model, data, layer, words of a verdict …", key="search"
+    )
+    for word in words.lower().split():
+        hit = pl.concat_str(SEARCHED, separator=" ", ignore_nulls=True).str.to_lowercase()
+        listed = listed.filter(hit.str.contains(word, literal=True))
+    for box, column in zip(boxes, FILTERS, strict=True):
+        known = sorted(listed[column].unique().to_list())
+        wanted = box.multiselect(
+            column.capitalize(), known, key=f"only-{column}", placeholder="all"
+        )
+        if wanted:
+            listed = listed.filter(pl.col(column).is_in(wanted))
+    return listed
+
+
+def _table(chosen: pl.DataFrame) -> list[int]:
+    """The table of runs; the places of the selected ones."""
+    event = st.dataframe(
+        readable(chosen),
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="multi-row",
+        key="runs",
+        height=min(36 * (chosen.height + 1) + 4, 460),
+        column_config={
+            "model": st.column_config.TextColumn("model", width="medium"),
+            "data": st.column_config.TextColumn("data", width="medium"),
+            "best score": st.column_config.TextColumn("best score", width="medium"),
+            "baseline": st.column_config.NumberColumn("baseline", format="%.3f"),
+        },
+    )
+    rows = [row for row in event["selection"]["rows"] if row < chosen.height]
+    return chosen["place"].gather(rows).to_list() if rows else []
+
+
+def readable(listed: pl.DataFrame) -> pl.DataFrame:
+    """The lines as people read them: score with interval, time as a clock."""
+    told: list[dict[str, Any]] = [
+        {
+            "model": line["model"],
+            "data": line["data"],
+            "best score": _score(line),
+            "baseline": line["baseline"],
+            "where": line["where"],
+            "method": line["method"],
+            "time": formats.duration(line["seconds"]),
+            "made": "imported" if line["origin"] == "imported" else line["created"],
+            "address": line["address"],
+        }
+        for line in listed.iter_rows(named=True)
+    ]
+    return pl.DataFrame(told, schema_overrides={"baseline": pl.Float64})
+
+
+def _score(line: dict[str, Any]) -> str:
+    if line["best"] is None:
+        return formats.DASH
+    name = f"{metric_words(line['metric'])} " if line["metric"] else ""
+    return name + formats.interval(line["best"], line["low"], line["high"])
+
+
+def _picked(records: Sequence[Record]) -> None:
+    """What is shown of the selected runs: the verdict of one, a comparison of several."""
+    if not records:
+        st.caption("Select a run to read its verdict, several to compare them.")
+        return
+    with st.container(horizontal=True):
+        for method in dict.fromkeys(record.method for record in records):
+            mine = [r for r in records if r.method == method]
+            if method in METHODS and st.button(
+                f"Open {len(mine)} in {method.capitalize()}", type="primary", key=f"open-{method}"
+            ):
+                open_runs(mine)
+    if len(records) > 1:
+        with parts.in_place():
+            parts.figure_card("compare", compare(records), records, key="compare")
+    parts.verdict_box(records)
+    with st.expander("Provenance"):
+        for record in records[:MOST_FACTS]:
+            parts.facts_table(record)
+
+
+def open_runs(records: Sequence[Record]) -> None:
+    """Go to the method's page with these runs chosen."""
+    method = records[0].method
+    st.session_state[f"{method}-runs"] = [record.address for record in records]
+    st.switch_page(st.session_state["pages"][method])
+
+
+def _explain(shelf: Library) -> None:
+    """What the app is, for someone who opens it before anything was run."""
+    st.markdown(
+        "Cutaway opens a language model the way a cutaway drawing opens an engine: what each "
+        "layer knows, how sure one can be of it, and what words alone would give away. "
+        "Results appear here as soon as there are some."
+    )
+    st.markdown("**See it at work** on the bundled model, about ten minutes on a laptop:")
+    st.code("make tour", language="bash")
+    st.markdown("**Ask your own question** on the page *New run*, or from a terminal:")
+    st.code("cutaway probe --model smollm2-135m --data gen:sentiment --layers all", language="bash")
+    st.caption(f"Runs are read from {parts.quiet(shelf.folder)}")
+
+
+def _broken(shelf: Library) -> None:
+    """Runs that can't be read, with the reason."""
+    if not shelf.broken:
+        return
+    word = "run" if len(shelf.broken) == 1 else "runs"
+    with st.expander(f"{len(shelf.broken)} {word} can't be read", icon=":material/warning:"):
+        st.caption("The others are not affected. Repeating a run's command makes it again.")
+        st.dataframe(
+            pl.DataFrame(shelf.broken, schema=["folder", "reason"], orient="row"), hide_index=True
+        )

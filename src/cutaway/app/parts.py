@@ -1,0 +1,95 @@
+"""Pieces every page is made of: figures with their command and data, verdicts, messages."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from cutaway.core.errors import CutawayError
+from cutaway.report import theme
+from cutaway.report.export import figure_csv
+from cutaway.report.provenance import provenance
+from cutaway.report.records import RecordLike, headline, verdict
+
+
+def quiet(text: object) -> str:
+    """Text from data as Markdown that shows it letter by letter: no links, pictures or colours."""
+    line = re.sub(r"\s+", " ", str(text))
+    return re.sub(r"([\\`*_{}\[\]()#+\-.!|<>~$:&@/])", r"\\\1", line)
+
+
+@contextmanager
+def in_place() -> Iterator[None]:
+    """A problem inside becomes a message where it happened; the rest of the page works."""
+    try:
+        yield
+    except CutawayError as error:
+        st.warning(quiet(error), icon=":material/info:")
+
+
+def mode() -> theme.Mode:
+    """The ground the reader has chosen, light or dark."""
+    return "dark" if st.context.theme.type == "dark" else "light"
+
+
+def figure_card(name: str, figure: go.Figure, records: Sequence[RecordLike], *, key: str) -> None:
+    """A figure with its caption, the command that repeats it, and its data as CSV."""
+    with st.container(border=True):
+        st.plotly_chart(
+            theme.in_mode(figure, mode()),
+            theme=None,
+            key=f"figure-{key}",
+            config={**theme.config(f"cutaway-{name}"), "displayModeBar": True},
+        )
+        st.caption(quiet(theme.caption(figure)))
+        with st.container(horizontal=True):
+            with st.popover("Command", icon=":material/terminal:"):
+                st.code(commands(records), language="bash", wrap_lines=True)
+            st.download_button(
+                "Data (CSV)",
+                data=lambda: figure_csv(figure),
+                file_name=f"cutaway-{name}.csv",
+                mime="text/csv",
+                key=f"csv-{key}",
+                icon=":material/download:",
+                on_click="ignore",
+            )
+
+
+def commands(records: Sequence[RecordLike]) -> str:
+    """The commands that measure these runs again and draw their figures as files."""
+    again = [record.command for record in records if record.command]
+    folder = Path(records[0].path).parent.parent if records else Path("runs")
+    addresses = " ".join(record.address for record in records)
+    drawn = f"cutaway report {addresses} --runs {shlex.quote(str(folder))} --figures png"
+    return "\n".join(["# measure again", *again, "", "# draw as files", drawn])
+
+
+def verdict_box(records: Sequence[RecordLike]) -> None:
+    """What follows from the runs: all sentences of one, the first sentence of each of several."""
+    if len(records) == 1:
+        first, *rest = verdict(records[0]) or ["This run has no verdict; its figures speak below."]
+        lines = [f"**{quiet(first)}**", "", *[f"- {quiet(one)}" for one in rest]]
+    else:
+        lines = [f"- **{quiet(headline(one))}:** {quiet(_first(one))}" for one in records]
+    st.info("\n".join(lines), icon=":material/lightbulb:")
+
+
+def _first(record: RecordLike) -> str:
+    said = verdict(record)
+    return said[0] if said else "no verdict."
+
+
+def facts_table(record: RecordLike) -> None:
+    """Where the run's numbers come from, and the command that repeats it."""
+    st.markdown(f"**{quiet(headline(record))}**")
+    for label, value in provenance(record):
+        left, right = st.columns([1, 5])
+        left.caption(quiet(label))
+        right.text(value)
+    if record.command:
+        st.code(record.command, language="bash", wrap_lines=True)

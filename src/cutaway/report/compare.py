@@ -1,0 +1,80 @@
+"""Runs side by side: each run's best score with its interval, beside its best baseline."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+import polars as pl
+
+from cutaway.core.errors import Missing
+from cutaway.report import formats, theme
+from cutaway.report.cells import metric_title
+from cutaway.report.overview import overview
+from cutaway.report.records import RecordLike
+
+MOST_RUNS = 40
+
+
+def compare(records: Sequence[RecordLike]) -> go.Figure:
+    """One line per run, in the order given; runs of another metric than the first are left out."""
+    listed = overview(records).filter(pl.col("best").is_not_null())
+    if listed.is_empty():
+        raise Missing("None of these runs names a best score in its summary.")
+    metric = listed["metric"][0]
+    same = listed.filter(pl.col("metric") == metric) if metric else listed
+    shown = same.head(MOST_RUNS).to_dicts()[::-1]
+    names = _names(shown)
+    figure = go.Figure([_baseline(shown, names), _best(shown, names)])
+    figure.update_xaxes(title=metric_title(metric or "best score"), showgrid=True)
+    figure.update_yaxes(showgrid=False, type="category")
+    left = listed.height - len(shown)
+    more = f" {left} more not shown (another metric, or no room)." if left else ""
+    return theme.finish(
+        figure,
+        title="Best score of each run",
+        caption="Each dot is a run's best cell with its 95 % interval; the grey diamond is its "
+        f"best baseline without a model. Runs whose lines overlap can't be told apart.{more}",
+        height=170 + 30 * len(shown),
+    )
+
+
+def _names(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """A label per run; the address keeps runs of the same model and data apart."""
+    told = [f"{formats.cut(c['model'], 20)} on {formats.cut(c['data'], 18)}" for c in lines]
+    return [
+        formats.plain(f"{name} ({c['address'][:4]})" if told.count(name) > 1 else name)
+        for name, c in zip(told, lines, strict=True)
+    ]
+
+
+def _best(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> go.Scatter:
+    known = [(c["best"], c["low"], c["high"]) for c in lines]
+    return go.Scatter(
+        x=[best for best, _, _ in known],
+        y=list(names),
+        error_x={
+            "array": [high - best if high is not None else 0 for best, _, high in known],
+            "arrayminus": [best - low if low is not None else 0 for best, low, _ in known],
+            "thickness": 2,
+            "width": 5,
+        },
+        mode="markers",
+        name="best probe",
+        marker={"size": 10, "color": theme.PALETTE[0]},
+        customdata=[(c["address"], c["where"], c["low"], c["high"]) for c in lines],
+        meta={"columns": ["address", "where", "low", "high"]},
+        hovertext=[f"{formats.interval(*k)}<br>{formats.plain(c['where'])}"
+                   for k, c in zip(known, lines, strict=True)],
+        hovertemplate="<b>%{y}</b><br>%{hovertext}<extra></extra>",
+    )  # fmt: skip
+
+
+def _baseline(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> go.Scatter:
+    return go.Scatter(
+        x=[c["baseline"] for c in lines],
+        y=list(names),
+        mode="markers",
+        name="best baseline",
+        marker={"size": 9, "color": theme.NEUTRAL, "symbol": "diamond"},
+        hovertemplate="<b>%{y}</b><br>baseline %{x:.3f}<extra></extra>",
+    )

@@ -1,0 +1,129 @@
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import BeforeValidator, Field
+from streamlit.testing.v1 import AppTest
+
+from cutaway.app import forms
+from cutaway.core.errors import BadSpec
+from cutaway.core.spec import Spec, build
+from cutaway.run.specs import SPECS
+
+
+class Example(Spec):
+    """One field of every kind."""
+
+    name: str
+    """Its name, with *stars*."""
+    many: Annotated[tuple[str, ...], BeforeValidator(tuple)] = ("a", "b")
+    """Several."""
+    way: Literal["left", "right"] = "right"
+    """Which side."""
+    maybe: Literal["x", "y"] | None = None
+    """Perhaps one of them."""
+    count: int = Field(default=3, ge=1)
+    """How many."""
+    limit: int | None = Field(default=None, ge=2)
+    """At most."""
+    rate: float = 0.5
+    """How fast."""
+    loud: bool = False
+    """Whether to shout."""
+
+
+def draw() -> AppTest:
+    def script() -> None:
+        import streamlit as st
+
+        from cutaway.app import forms
+        from tests.app.test_forms import Example
+
+        st.session_state["values"] = {
+            name: forms.field(name, info, name) for name, info in Example.model_fields.items()
+        }
+
+    app = AppTest.from_function(script).run()
+    assert not app.exception
+    return app
+
+
+def test_an_untouched_form_gives_the_defaults() -> None:
+    values = draw().session_state["values"]
+    assert forms.filled(Example, values) == {
+        "many": ["a", "b"], "way": "right", "maybe": None, "count": 3, "limit": None,
+        "rate": 0.5, "loud": False,
+    }  # fmt: skip
+    with pytest.raises(BadSpec, match="name is needed"):
+        build(Example, forms.filled(Example, values))
+
+
+def test_what_is_typed_is_what_the_spec_gets() -> None:
+    app = draw()
+    app.text_input(key="name").set_value(" me ")
+    app.text_input(key="many").set_value("0,6,12; mean:all ;")
+    app.selectbox(key="maybe").set_value("y")
+    app.number_input(key="limit").set_value(7)
+    app.toggle(key="loud").set_value(True)
+    app.run()
+    spec = build(Example, forms.filled(Example, app.session_state["values"]))
+    assert (spec.name, spec.many, spec.maybe, spec.limit, spec.loud) == (
+        "me", ("0,6,12", "mean:all"), "y", 7, True,
+    )  # fmt: skip
+
+
+def test_help_is_the_docstring_as_plain_text_and_bounds_are_kept() -> None:
+    app = draw()
+    assert app.text_input(key="name").help == "Its name, with \\*stars\\*."
+    assert app.number_input(key="count").min == 1
+    assert app.text_input(key="name").label == "Name *"
+
+
+@pytest.mark.parametrize("method", SPECS)
+def test_every_spec_has_a_widget_for_every_field_and_its_defaults_survive(method: str) -> None:
+    app = AppTest.from_string(
+        f"""
+import streamlit as st
+from cutaway.app import forms
+from cutaway.run.specs import SPECS
+st.session_state["values"] = forms.form(SPECS[{method!r}], (), key="f")
+""",
+        default_timeout=30,
+    ).run()
+    assert not app.exception
+    cls, values = SPECS[method], app.session_state["values"]
+    assert set(values) | forms.NOT_ASKED >= set(cls.model_fields)
+    needed = {n: "x" for n, info in cls.model_fields.items() if info.is_required()}
+    filled = {**forms.filled(cls, values), **needed}
+    assert build(cls, filled) == build(cls, needed)
+
+
+@pytest.mark.parametrize("given", ["/etc/passwd", "../secret.csv", "a.csv,/etc/hosts"])
+def test_a_form_can_not_name_files_outside_its_place(tmp_path, given: str) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    (tmp_path / "secret.csv").write_text("x")
+    with pytest.raises(BadSpec, match="outside"):
+        forms.stay_inside({"data": [given]}, place)
+
+
+def test_a_link_out_of_the_place_is_outside_too(tmp_path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "link").symlink_to("/etc")
+    with pytest.raises(BadSpec):
+        forms.stay_inside({"model": "link/passwd"}, place)
+
+
+@pytest.mark.parametrize(
+    "given", ["gpt2", "org/name", "gen:sentiment", "hf:a/b:train", "in.csv", "x" * 5000, "a\x00b"]
+)
+def test_names_and_files_inside_are_left_to_the_recipe(tmp_path, given: str) -> None:
+    (tmp_path / "in.csv").write_text("x")
+    forms.stay_inside({"data": [given], "model": given}, Path(tmp_path))
+
+
+def test_a_refusal_is_placed_at_the_one_field_it_names() -> None:
+    assert forms.at_field("count: must be at least 1, got 0.", ["count", "limit"]) == "count"
+    assert forms.at_field("count and limit disagree.", ["count", "limit"]) is None
+    assert forms.at_field("Something else.", ["count"]) is None

@@ -1,0 +1,58 @@
+import json
+import time
+
+import pytest
+
+from cutaway.app import library
+from cutaway.app.parts import commands, quiet
+from tests.report.fake_runs import probe_rows, save_run
+
+
+def test_a_new_run_is_seen_and_an_unchanged_folder_is_not_read_again(runs) -> None:
+    save_run(runs, address="a1")
+    first = library.library()
+    assert library.library() is first
+    save_run(runs, address="a2")
+    assert {r.address for r in library.library().records} == {"a1", "a2"}
+
+
+def test_jobs_and_temporary_folders_are_no_runs(runs) -> None:
+    save_run(runs, address="a1")
+    (runs / ".jobs" / "00000000-aaaaaa").mkdir(parents=True)
+    (runs / "probe" / "a2.partial").mkdir()
+    shelf = library.library()
+    assert [r.address for r in shelf.records] == ["a1"] and not shelf.broken
+
+
+@pytest.mark.parametrize("address", ["", "a", "../a1", "probe/a1", "A1"])
+def test_a_record_is_found_by_its_exact_address_only(runs, address: str) -> None:
+    record = save_run(runs, address="a1")
+    assert library.library().find("a1") == record
+    assert library.library().find(address) is None
+    assert library.library().find("a1", "graft") is None
+
+
+def test_two_thousand_runs_are_listed_within_three_seconds(runs) -> None:
+    record = save_run(runs, probe_rows(layers=("1",), baselines=False, repeats=1), address="a0")
+    text = (record.path / "result.json").read_text()
+    told = {k: v for k, v in json.loads(text).items() if k != "seal"}
+    for i in range(2000):
+        folder = runs / "probe" / f"b{i}"
+        folder.mkdir()
+        (folder / "result.json").write_text(json.dumps({**told, "address": f"b{i}"}))
+    start = time.perf_counter()
+    assert len(library.library().records) == 2001
+    assert time.perf_counter() - start < 3
+    start = time.perf_counter()
+    library.library()
+    assert time.perf_counter() - start < 0.5
+
+
+def test_the_commands_of_a_figure_measure_and_draw_again(runs) -> None:
+    record = save_run(runs)
+    text = commands([record])
+    assert record.command in text and f"cutaway report {record.address} --runs" in text
+
+
+def test_quiet_text_shows_every_letter_and_means_nothing() -> None:
+    assert quiet("a *b* [c](d)\n# e") == r"a \*b\* \[c\]\(d\) \# e"

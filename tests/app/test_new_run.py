@@ -1,0 +1,107 @@
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cutaway.app import jobs
+from tests.app.conftest import texts
+
+
+@pytest.fixture
+def quick(monkeypatch, runs):
+    """A command line that makes a run at once and prints its address."""
+    text = (
+        "import sys, pathlib\n"
+        "sys.path.insert(0, {root!r})\n"
+        "from tests.report.fake_runs import save_run\n"
+        "save_run(pathlib.Path({runs!r}), address='abcd')\n"
+        'print(\'{{"address": "abcd"}}\')'
+    ).format(root=str(Path(__file__).parents[2]), runs=str(runs))
+    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", text))
+
+
+def submit(app, **fields):
+    for name, value in fields.items():
+        app.text_input(key=f"probe-{name}").set_value(value)
+    return next(b for b in app.button if b.label == "Start").click().run()
+
+
+def wait(runs) -> None:
+    end = time.time() + 60
+    while not jobs.status(jobs.jobs(runs)[0]).over:
+        assert time.time() < end
+        time.sleep(0.1)
+
+
+def test_an_empty_form_is_refused_in_place_and_starts_nothing(runs, page) -> None:
+    app = submit(page("new_run"))
+    assert not app.exception
+    assert "needed" in app.error[0].value
+    assert jobs.jobs(runs) == []
+
+
+def test_a_wrong_value_is_refused_with_what_is_allowed(runs, page) -> None:
+    app = submit(page("new_run"), model="m", data="d", baselines="bogus")
+    assert "Known" in app.error[0].value and jobs.jobs(runs) == []
+
+
+def test_a_path_outside_is_refused(runs, page) -> None:
+    app = submit(page("new_run"), model="m", data="/etc/passwd")
+    assert "outside" in app.error[0].value and jobs.jobs(runs) == []
+
+
+def test_a_start_runs_the_real_command_with_the_forms_values(runs, page, quick) -> None:
+    app = submit(page("new_run"), model="small-lm", data="gen:sentiment", layers="0,6; mean:all")
+    assert not app.exception
+    (job,) = jobs.jobs(runs)
+    assert job.words[:5] == ("probe", "--runs", str(runs), "--model", "small-lm")
+    assert "mean:all" in job.words and job.words[-1] == "--json"
+    assert job.command in texts(app)
+    wait(runs)
+
+
+def test_a_finished_job_leads_to_its_result(runs, page, quick) -> None:
+    submit(page("new_run"), model="m", data="d")
+    wait(runs)
+    app = page("new_run")
+    assert not app.exception and "done" in texts(app)
+    assert any(b.label == "Open result" for b in app.button)
+
+
+def test_a_killed_job_is_explained_and_can_be_removed(runs, page, monkeypatch) -> None:
+    monkeypatch.setattr(jobs, "alive", lambda job: False)
+    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", "import time; time.sleep(3)"))
+    job = jobs.start(runs, "probe", ["probe"])
+    app = page("new_run")
+    assert "was killed" in texts(app)
+    next(b for b in app.button if b.label == "Remove from list").click().run()
+    assert jobs.jobs(runs) == [] and not job.folder.exists()
+
+
+def test_a_refused_job_shows_the_commands_own_words(runs, page, monkeypatch) -> None:
+    script = "import sys; print('cutaway: Unknown model <b>x</b>.', file=sys.stderr); sys.exit(2)"
+    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", script))
+    jobs.start(runs, "probe", ["probe"])
+    wait(runs)
+    app = page("new_run")
+    assert "Unknown model \\<b\\>" in app.warning[0].value
+
+
+def test_an_estimate_asks_for_a_dry_run_and_shows_the_answer(runs, page, monkeypatch) -> None:
+    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", "print('about 3 minutes')"))
+    app = page("new_run")
+    for name in ("model", "data"):
+        app.text_input(key=f"probe-{name}").set_value("x")
+    next(b for b in app.button if b.label == "Estimate only").click().run()
+    assert jobs.jobs(runs)[0].words[-1] == "--dry-run"
+    wait(runs)
+    assert "about 3 minutes" in texts(page("new_run"))
+
+
+def test_a_result_that_is_gone_is_said_so(runs, page, quick) -> None:
+    submit(page("new_run"), model="m", data="d")
+    wait(runs)
+    shutil.rmtree(runs / "probe")
+    assert "not in the runs folder" in texts(page("new_run"))

@@ -1,0 +1,81 @@
+import re
+
+import pytest
+
+from cutaway.app import overview
+from cutaway.report.overview import overview as listing
+from tests.app.conftest import texts
+from tests.report.fake_runs import FakeRecord, failed_rows, probe_rows, save_run
+
+
+def shown(app) -> list[str]:
+    """The addresses in the table of runs."""
+    return app.dataframe[0].value["address"].to_list()
+
+
+def test_without_runs_the_page_explains_itself_and_how_to_begin(runs, page) -> None:
+    app = page("overview")
+    assert not app.exception
+    assert "make tour" in texts(app) and "cutaway probe" in texts(app)
+
+
+def test_the_tour_is_shown_while_there_are_no_own_runs(runs, page) -> None:
+    save_run(runs.parent / "tour" / "runs", address="a1")
+    app = page("overview")
+    assert "the tour" in app.info[0].value and shown(app) == ["a1"]
+    save_run(runs, address="b2")
+    app = page("overview")
+    assert not app.info and shown(app) == ["b2"]
+
+
+def test_every_word_of_the_search_must_fit(runs, page) -> None:
+    save_run(runs, probe_rows(models=("tiny-lm",)), address="a1")
+    save_run(runs, probe_rows(models=("large-lm",), sets=("cola",)), address="a2")
+    app = page("overview")
+    assert sorted(shown(app)) == ["a1", "a2"]
+    app.text_input(key="search").set_value("LARGE cola").run()
+    assert shown(app) == ["a2"]
+    app.text_input(key="search").set_value("large sentiment").run()
+    assert not app.exception and "No run fits" in texts(app)
+    app.text_input(key="search").set_value("(").run()
+    assert not app.exception
+
+
+def test_filters_keep_only_what_is_chosen(runs, page) -> None:
+    save_run(runs, probe_rows(models=("tiny-lm",)), address="a1")
+    save_run(runs, probe_rows(models=("large-lm",)), address="a2")
+    app = page("overview")
+    app.multiselect(key="only-model").set_value(["tiny-lm"]).run()
+    assert shown(app) == ["a1"] and "1 of 2 runs" in texts(app)
+
+
+def test_broken_runs_are_listed_with_their_reason_and_the_others_work(runs, page) -> None:
+    save_run(runs, address="a1")
+    broken = save_run(runs, address="a2")
+    (broken.path / "result.json").write_text("{")
+    app = page("overview")
+    assert not app.exception and shown(app) == ["a1"]
+    listed = app.dataframe[1].value
+    assert listed["folder"].to_list() == ["a2"] and "damaged" in listed["reason"][0]
+
+
+def test_a_runs_folder_that_is_a_file_is_said_in_place(runs, page) -> None:
+    runs.write_text("not a folder")
+    app = page("overview")
+    assert not app.exception and "make tour" in texts(app)
+
+
+@pytest.mark.parametrize("summary", [{}, {"imported": True}, {"best": None, "verdict": "one"}])
+def test_a_run_without_a_best_cell_is_a_line_like_any_other(summary) -> None:
+    rows = failed_rows()
+    line = overview.readable(listing([FakeRecord(rows, summary=summary)])).row(0, named=True)
+    assert line["best score"] == "–" and line["time"] == "12 s"
+
+
+def test_text_from_data_is_never_markdown(runs, page) -> None:
+    nasty = "![x](http://evil.example/x.png) <b>b</b> :red[r] $x$"
+    save_run(runs, probe_rows(models=(nasty,)), summary={"verdict": [nasty]})
+    app = page("probe")
+    assert not app.exception
+    said = app.info[0].value
+    assert not re.search(r"(?<!\\)[\[\]()<>$:!]", said.replace("**", ""))
