@@ -8,12 +8,16 @@ import torch
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch, Missing, UnknownName
 from cutaway.core.textset import TextSet
+from cutaway.methods.shortcut.schedule import schedules
 from cutaway.models.load import open_model
 from cutaway.models.read import states
-from cutaway.run.shortcut import verbs as shortcut
+from cutaway.run import shortcut_verbs as shortcut
+from cutaway.run.ask import Ask
+from cutaway.run.feed import feed
 from cutaway.run.shortcut.maps import load_maps
 from cutaway.run.shortcut.parts import GROUPS, parts_of, replaced
 from cutaway.run.shortcut.sample import split
+from cutaway.run.shortcut.schedules import follow
 from tests.tiny import toy_language, toy_model
 
 TEXTS = TextSet("toy", tuple(toy_language(240)))
@@ -44,7 +48,7 @@ def fitted(folder, toy):
 @pytest.fixture(scope="module")
 def measured(folder, toy, fitted):
     return shortcut.eval(
-        model=toy, text=TEXTS, positions_per_text=3, quiet=True,
+        model=toy, text=TEXTS, positions_per_text=3, schedules=True, quiet=True,
         shortcut=str(folder / "maps.safetensors"), runs=str(folder / "runs"),
     )  # fmt: skip
 
@@ -99,6 +103,28 @@ def test_replaced_parts_are_measured_from_several_layers(measured) -> None:
     kinds = set(measured.rows["kind"].to_list())
     assert {f"part:{group}" for group in GROUPS} <= kinds
     assert len(values(measured.rows, "precision@1", "part:mlp")) == 3
+
+
+def test_schedules_are_measured_with_the_blocks_they_run(measured, toy, fitted) -> None:
+    rows = measured.rows.filter(pl.col("kind").str.starts_with("schedule"))
+    blocks = rows.filter(pl.col("metric") == "precision@1")
+    assert dict(zip(blocks["kind"], blocks["layer"], strict=True)) == {
+        "schedule:1": 1,
+        "schedule:2": 2,
+    }
+    kinds = set(measured.rows["kind"].to_list())
+    assert "alternate:1+1" in kinds
+
+
+def test_a_way_through_every_block_is_the_model_itself(toy, fitted) -> None:
+    lm, (_, maps) = toy, fitted
+    fed = feed(lm, OTHER, Ask(layers=(0,), feed="cut"))
+    whole = schedules({}, lm.layers)[0]
+    found = follow(lm, fed, [3, 1], maps, whole)
+    for place, row in enumerate([3, 1]):
+        ids = torch.tensor([fed.rows[row]])
+        plain = states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers[lm.layers]
+        torch.testing.assert_close(found[place], plain[0, fed.marks[row][0]], rtol=1e-4, atol=1e-5)
 
 
 def test_other_text_is_measured_whole_the_fits_own_text_only_where_held_out(

@@ -1,1 +1,1 @@
-"""Recipes of shortcut, one file per verb; `verbs` is what `cutaway.shortcut` shows."""
+"""Recipes of shortcut, one file per verb; `shortcut_verbs` is what `cutaway.shortcut` shows."""

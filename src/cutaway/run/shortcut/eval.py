@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from cutaway.core.errors import BadSpec
 from cutaway.methods.shortcut.fidelity import Fidelity
 from cutaway.methods.shortcut.fit import Shortcut
 from cutaway.methods.shortcut.lens import Reading, answer, join, read
@@ -29,6 +30,7 @@ from cutaway.run.shortcut.sample import (
     split,
     take_sample,
 )
+from cutaway.run.shortcut.schedules import candidates, follow
 from cutaway.run.specs.shortcut import EvalSpec, ExitSpec, Sampled
 
 
@@ -47,11 +49,14 @@ def run(spec: EvalSpec, *, screen: Screen | None = None, objects: Objects | None
         screen.say(f"Measuring on {len(rows)} texts of {sample.texts.name}.")
         found = readings(sample, rows, maps, kinds, screen)
         where = Where(lm.name, sample.texts.name)
-        table = r2_rows(where, all_r2(sample, rows, maps, kinds, screen))
+        r2 = all_r2(sample, rows, maps, kinds, screen)
+        table = r2_rows(where, r2)
         for (kind, layer), reading in found.items():
             table += reading_rows(where, kind, layer, lm.layers, reading)
         if spec.parts and maps.meta.get("parts"):
             table += part_rows(sample, rows, maps, where, screen)
+        if spec.schedules:
+            table += schedule_rows(sample, rows, maps, where, r2, screen)
     return finish(
         "eval", spec, name, sample, meter, summary=summarise(found, lm.layers, len(rows)),
         baselines={"id": by_layer(found, "id")} if "id" in kinds else {}, rows=table,
@@ -107,6 +112,25 @@ def part_rows(
                 reading = compare(sample, hidden, full, sample.answers(rows))
                 table += reading_rows(where, f"part:{group}", start, last, reading)
                 advance()
+    return table
+
+
+def schedule_rows(
+    sample: Sample, rows: Rows, maps: Maps, where: Where, r2: dict[Any, float], screen: Screen
+) -> list[Row]:
+    """Schedules that run some blocks and jump the others; `layer` is how many blocks run."""
+    lm, last = sample.lm, sample.lm.layers
+    if maps.meta["pairs"] == "to-final":
+        raise BadSpec("Schedules need maps between all layers: fit with --layers all.")
+    ways = candidates({pair: value for (kind, pair), value in r2.items() if kind == "mat"}, last)
+    full = torch.cat([states[last] for _, states in sample.states(rows, [last])])
+    table: list[Row] = []
+    with screen.progress("schedules", len(ways)) as advance:
+        for name, way in ways.items():
+            hidden = follow(lm, sample.seen, rows.tolist(), maps, way)
+            reading = compare(sample, hidden, full, sample.answers(rows))
+            table += reading_rows(where, name, way.blocks, last, reading)
+            advance()
     return table
 
 

@@ -4,9 +4,9 @@ They are read by torch's restricted loader, which builds tensors and nothing els
 would run code is refused. The reference multiplies from the left, so its matrices are turned.
 """
 
-import pickle
 import re
 from pathlib import Path
+from pickle import UnpicklingError  # safe: the error alone
 
 import torch
 from torch import Tensor
@@ -51,7 +51,7 @@ def import_maps(folder: Path, lm: LM, out: Path) -> Maps:
 def _matrix(path: Path, width: int) -> Tensor:
     try:
         matrix = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+    except (UnpicklingError, RuntimeError, EOFError, ValueError) as error:
         raise BadData(
             f"{str(path)!r} is no plain tensor file: {str(error).splitlines()[0]} Save the matrix "
             "again with torch.save(tensor, path)."

@@ -82,6 +82,8 @@ class EvalSpec(Sampled):
     """Which maps to measure: id mat affine ridge lowrank tuned, or all the file has."""
     parts: bool = True
     """Measure also blocks whose norms, attention or mlp are replaced (if the file has parts)."""
+    schedules: bool = False
+    """Measure also schedules that run some blocks and jump over the others."""
 
 
 class ExitSpec(Sampled):

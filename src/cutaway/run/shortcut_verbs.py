@@ -39,7 +39,7 @@ def fit(*, quiet: bool = False, **options: Any) -> "Result":
     return cast("Result", _run("fit", FitSpec, options, quiet))
 
 
-def eval(*, quiet: bool = False, **options: Any) -> "Result":
+def eval(*, quiet: bool = False, **options: Any) -> "Result":  # safe: a verb, not the builtin
     """r2, precision@k, surprisal, KL, entropy and perplexity by layer and kind of map."""
     return cast("Result", _run("eval", EvalSpec, options, quiet))
 
