@@ -120,16 +120,20 @@ def poolers() -> str:
     rows += [
         ["`q0.4`", "The real token at that share of the way: `q0` first, `q1` last.", ""],
         ["`attn:3`", "As `attn`, with the weights of one head.", "attention"],
+        ["`learned`", "A query learnt with the probe weighs all tokens (probe only).", ""],
     ]
     return table(["pooler", "gives", "needs"], rows)
 
 
 def classifiers() -> str:
-    """The classifiers of probe."""
+    """The classifiers of probe, the tasks they serve, and whether they stream from disk."""
     from cutaway.methods.probe import CLASSIFIERS
 
-    rows = [[f"`{name}`", sentence(row)] for name, row in CLASSIFIERS.items()]
-    return table(["classifier", "what it is"], rows)
+    rows = [
+        [f"`{name}`", row.text, ", ".join(row.tasks), "yes" if row.streams else ""]
+        for name, row in CLASSIFIERS.items()
+    ]
+    return table(["classifier", "what it is", "tasks", "streams from disk"], rows)
 
 
 def protocols() -> str:
@@ -234,6 +238,7 @@ TABLES = {
     "Generated sets": generated,
     "File endings": endings,
     "Poolers": poolers,
+    "Classifiers": classifiers,
     "Protocols": protocols,
     "Metrics": metrics,
     "Figures": figures,
