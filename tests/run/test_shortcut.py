@@ -108,10 +108,8 @@ def test_replaced_parts_are_measured_from_several_layers(measured) -> None:
 def test_schedules_are_measured_with_the_blocks_they_run(measured, toy, fitted) -> None:
     rows = measured.rows.filter(pl.col("kind").str.starts_with("schedule"))
     blocks = rows.filter(pl.col("metric") == "precision@1")
-    assert dict(zip(blocks["kind"], blocks["layer"], strict=True)) == {
-        "schedule:1": 1,
-        "schedule:2": 2,
-    }
+    found = dict(zip(blocks["kind"], blocks["layer"], strict=True))
+    assert found == {"schedule:1": 1, "schedule:2": 2}
     kinds = set(measured.rows["kind"].to_list())
     assert "alternate:1+1" in kinds
 
@@ -170,6 +168,8 @@ def test_exit_curves_end_where_the_paper_says(folder, toy, fitted) -> None:
     right = result.rows.filter((pl.col("metric") == "precision@1") & (pl.col("lambda") == 1.112))
     assert set(right["value"]) == {1.0}
     assert result.summary["calibrated"][0]["agreement"] >= 0.8
+    clock = result.summary["wall_clock"]
+    assert clock["plain_ms"] == pytest.approx(3 * clock["block_ms"] + clock["look_ms"])
     fixed = result.rows.filter(pl.col("confidence") == "fixed")
     assert fixed.filter(pl.col("layer") == 3)["value"].to_list() == [1.0, 1.0]
 
