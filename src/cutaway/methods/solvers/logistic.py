@@ -95,6 +95,35 @@ def logistic_path(
     return _path(found, problem, tuple(strengths), seen.mean, scale)
 
 
+def path_losses(
+    path: LogisticPath,
+    x: Shaped[Tensor, "n d"] | Rows,
+    y: Shaped[Tensor, " n"] | Shaped[Tensor, "n cls"],
+    *,
+    folds: Shaped[Tensor, "fold n"],
+    balanced: bool = False,
+) -> Float[Tensor, "fold c"]:
+    """The mean log-loss of each fit over the rows that its fold marks, in one pass."""
+    rows = as_rows(x)
+    shape = path.weights.shape
+    classes = max(2, shape[2]) if y.ndim == 1 else 2
+    made = targets(
+        y.to(rows.device), fold_weights(folds, rows), rows, classes, balanced, check=False
+    )
+    weights = path.weights.to(rows.dtype).flatten(0, 2)
+    total = torch.zeros(shape[0] * shape[1] * made.labels, dtype=torch.float64, device=rows.device)
+    place = torch.arange(len(total), device=rows.device)
+    fold, label = place // (shape[1] * made.labels), place % made.labels
+    group = fold * made.labels + label if made.groups_by_label else fold
+    link = binary_loss if made.outputs == 1 else softmax_loss
+    for index, block in rows:
+        logits = torch.addmm(path.intercept.to(rows.dtype).reshape(-1, 1), weights, block.T)
+        some, weight = made.y[:, index], made.weight[:, index][group]
+        wanted = some if len(some) == 1 else some[label]
+        total += link(logits.view(len(total), made.outputs, -1), wanted, weight)[0]
+    return total.view(shape[0], shape[1], made.labels).mean(-1)
+
+
 @dataclass(frozen=True, eq=False)
 class _Problem:
     """All fits, in the order fold, C, label."""

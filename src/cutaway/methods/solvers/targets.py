@@ -36,7 +36,9 @@ def fold_weights(folds: Tensor | None, rows: Rows) -> Tensor:
     return folds.to(rows.device, rows.dtype)
 
 
-def targets(y: Tensor, folds: Tensor, rows: Rows, classes: int, balanced: bool) -> Targets:
+def targets(
+    y: Tensor, folds: Tensor, rows: Rows, classes: int, balanced: bool, *, check: bool = True
+) -> Targets:
     """Targets and weights of every problem; BadData for labels that are no class numbers."""
     if len(y) != rows.n:
         raise Mismatch(f"{len(y)} labels for {rows.n} rows of features.")
@@ -48,7 +50,7 @@ def targets(y: Tensor, folds: Tensor, rows: Rows, classes: int, balanced: bool) 
             f"Labels must be class numbers 0 to {kinds - 1}, got {int(numbers.min())} to "
             f"{int(numbers.max())}."
         )
-    if kinds == 2 and not many:
+    if check and kinds == 2 and not many:
         _two_classes(folds, numbers[0])
     weight = folds
     if balanced:

@@ -1,0 +1,204 @@
+"""The CLASSIFIERS table, and the way from a name or an object to a classifier.
+
+A new classifier is one function and one row. `make` learns from one split, `make_many` from all
+splits of a matrix at once (and from matrices on disk); a row has one of them.
+"""
+
+import inspect
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor, nn
+
+from cutaway.core.errors import BadSpec
+from cutaway.core.lookup import lookup
+from cutaway.core.textset import Task
+from cutaway.measure.splits import Split
+from cutaway.methods.probe_closed import one_per_label, pca, qda
+from cutaway.methods.probe_fitted import CLASSES, EVERY, Aim, Fitted, Make, MakeMany
+from cutaway.methods.probe_linear import centroid, lda, logistic, naive_bayes, per_label, ridge
+from cutaway.methods.probe_nets import gated, layers, own
+from cutaway.methods.probe_sklearn import copied, fitter
+from cutaway.methods.probe_tokens import AttentionProbe
+from cutaway.methods.probe_train import trained
+
+Kind = Literal["closed", "gradient", "tokens"]
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """One row of the table."""
+
+    name: str
+    text: str
+    """One line for people."""
+    tasks: tuple[Task, ...]
+    kind: Kind
+    """Whether it is solved, trained by gradients, or trained on the vectors of all tokens."""
+    make: Make | None = None
+    make_many: MakeMany | None = None
+    identity: str = ""
+    """What else decides its numbers: the parameters of a user's estimator."""
+
+    @property
+    def streams(self) -> bool:
+        """Whether it learns from rows that don't fit into memory."""
+        return self.make_many is not None
+
+    def fit(
+        self,
+        x_train: Any,
+        y_train: Tensor,
+        x_val: Any,
+        y_val: Tensor,
+        *,
+        task: Task,
+        classes: int,
+        seed: int = 0,
+        balanced: bool = False,
+    ) -> Fitted:
+        """Fitted on the train rows; validation rows choose C, the best epoch, and the like."""
+        aim = Aim(task, classes, seed, balanced)
+        self.check(aim)
+        if self.make is not None:
+            return self.make(x_train, y_train, x_val, y_val, aim)
+        assert self.make_many is not None, f"{self.name} has neither make nor make_many"
+        rows = torch.arange(len(x_train) + len(x_val)).numpy()
+        split = Split(0, rows[: len(x_train)], rows[len(x_train) :], rows[:0])
+        x, y = torch.cat([x_train, x_val]), torch.cat([y_train, y_val])
+        return self.make_many(x, y, [split], aim)[0]
+
+    def check(self, aim: Aim) -> None:
+        """BadSpec where the classifier does not serve the task."""
+        if aim.task not in self.tasks:
+            others = [name for name, row in CLASSIFIERS.items() if aim.task in row.tasks]
+            raise BadSpec(
+                f"Classifier {self.name!r} does not serve {aim.task}, only "
+                f"{', '.join(self.tasks)}. Those that do: {', '.join(others)}."
+            )
+
+
+def classifier(given: Any) -> Classifier:
+    """The row of that name; an estimator with `fit` or a torch module as a row of its own."""
+    if isinstance(given, Classifier):
+        return given
+    if isinstance(given, str):
+        return lookup(CLASSIFIERS, given, kind="classifier")
+    net = isinstance(given, nn.Module) or _is_module_class(given)
+    if not net and hasattr(given, "fit"):
+        return _estimator(given() if inspect.isclass(given) else given)
+    if net or callable(given):
+        return _module(given)
+    raise BadSpec(
+        f"A classifier is a name of the table ({', '.join(CLASSIFIERS)}), an object with fit and "
+        f"predict, or a torch module (class, factory or instance); got {given!r}."
+    )
+
+
+def _is_module_class(given: Any) -> bool:
+    return inspect.isclass(given) and issubclass(given, nn.Module)
+
+
+def _estimator(given: Any) -> Classifier:
+    if not (hasattr(given, "predict") or hasattr(given, "transform")):
+        raise BadSpec(f"{given!r} has fit, but neither predict nor transform to answer with.")
+    name = str(getattr(given, "name", type(given).__name__))
+    text = f"{type(given).__module__}.{type(given).__qualname__}"
+    known = sorted(given.get_params().items()) if hasattr(given, "get_params") else repr(given)
+    return Classifier(
+        name, text, EVERY, "closed", make=fitter(copied(given)), identity=f"{text} {known!r}"
+    )
+
+
+def _module(given: Any) -> Classifier:
+    kind = type(given) if isinstance(given, nn.Module) else given
+    name = str(getattr(given, "name", getattr(kind, "__name__", "module")))
+    text = f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', name)}"
+    identity = f"{text} {given!r}" if isinstance(given, nn.Module) else text
+    return Classifier(name, text, EVERY, "gradient", make=trained(own(given)), identity=identity)
+
+
+def _neighbours(aim: Aim, n: int) -> Any:
+    count = min(15, n)
+    kind = KNeighborsRegressor if aim.task == "regression" else KNeighborsClassifier
+    return make_pipeline(StandardScaler(), kind(n_neighbors=count, weights="distance"))
+
+
+def _forest(aim: Aim, n: int) -> Any:
+    if aim.task == "regression":
+        return RandomForestRegressor(100, random_state=aim.seed)
+    weight = "balanced" if aim.balanced else None
+    return RandomForestClassifier(100, random_state=aim.seed, class_weight=weight)
+
+
+ROWS = (
+    Classifier(
+        "logistic",
+        "logistic regression, C by validation log-loss",
+        CLASSES,
+        "closed",
+        make_many=logistic,
+    ),
+    Classifier(
+        "ridge",
+        "ridge regression on values or -1/1, alpha by exact leave-one-out",
+        EVERY,
+        "closed",
+        make_many=ridge,
+    ),
+    Classifier("lda", "linear discriminant, not shrunk", CLASSES, "closed", make_many=lda(None)),
+    Classifier(
+        "lda_shrink",
+        "linear discriminant, shrunk as Ledoit and Wolf estimate",
+        CLASSES,
+        "closed",
+        make_many=lda("auto"),
+    ),
+    Classifier(
+        "qda",
+        "one Gaussian per class, covariances shrunk",
+        CLASSES,
+        "closed",
+        make=one_per_label(qda),
+    ),
+    Classifier("nb", "Gaussian naive Bayes", CLASSES, "closed", make_many=per_label(naive_bayes)),
+    Classifier(
+        "centroid", "the nearest class mean", CLASSES, "closed", make_many=per_label(centroid)
+    ),
+    Classifier(
+        "pca",
+        "the place along the first principal axis",
+        EVERY,
+        "closed",
+        make=one_per_label(pca),
+    ),
+    Classifier("knn", "15 nearest neighbours", EVERY, "closed", make=fitter(_neighbours)),
+    Classifier("forest", "random forest of 100 trees", EVERY, "closed", make=fitter(_forest)),
+    Classifier("linear", "one linear layer, trained", EVERY, "gradient", make=trained(layers(1))),
+    Classifier("mlp2", "two layers, trained", EVERY, "gradient", make=trained(layers(2))),
+    Classifier("mlp3", "three layers, trained", EVERY, "gradient", make=trained(layers(3))),
+    Classifier(
+        "glu", "gated linear unit, trained", EVERY, "gradient", make=trained(gated(nn.Sigmoid))
+    ),
+    Classifier(
+        "glu_linear",
+        "product of two linear maps, trained",
+        EVERY,
+        "gradient",
+        make=trained(gated(nn.Identity)),
+    ),
+    Classifier(
+        "attention",
+        "a learned query over all token vectors, trained",
+        EVERY,
+        "tokens",
+        make=trained(AttentionProbe),
+    ),
+)
+
+CLASSIFIERS: dict[str, Classifier] = {row.name: row for row in ROWS}

@@ -1,0 +1,114 @@
+"""Sentences that say what follows from the scores."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from cutaway.core.errors import BadData
+from cutaway.methods.probe_verdicts import Evidence, Score, best, explained, ties, verdicts
+
+NOISE = np.array([0.01, -0.012, 0.004, -0.006, 0.008, -0.004, 0.002, -0.002, 0.006, -0.006])
+
+
+def score(mean: float, layers: str = "7", *, wobble: float = 0.0, **kw) -> Score:
+    own = wobble * np.roll(NOISE, int(layers) if layers.isdigit() else 3)
+    values = tuple((mean + NOISE + own).tolist())
+    kw = {"pool": "mean", "classifier": "logistic"} | kw
+    return Score(values, 1400, 400, layers, **kw)
+
+
+CELLS = (score(0.60, "6", wobble=0.2), score(0.78), score(0.7795, "8", wobble=1.0))
+BASES = {"majority": score(0.5, "-"), "bow": score(0.61, "-", wobble=0.3)}
+
+
+def test_the_best_layer_its_ties_and_the_words_share_are_said():
+    said = verdicts(Evidence("accuracy", CELLS, BASES))
+    assert said[0].startswith("accuracy is highest at layer 7 (mean, logistic): 0.780 [")
+    assert said[1] == "Layer 8 can't be told from layer 7."
+    assert said[2] == (
+        "Bag-of-words explains 0.610 of the 0.780, 39% of the gain over the majority class (0.500)."
+    )
+    assert len(said) == 3
+
+
+def test_a_clear_winner_is_called_one():
+    said = verdicts(Evidence("accuracy", CELLS[:2]))
+    assert "Every other layer is worse." in said
+
+
+def test_many_equal_layers_are_not_listed():
+    cells = tuple(score(0.7, str(k), wobble=1.0) for k in range(6))
+    assert "None of the other 5 layers can be told from it." in verdicts(Evidence("auc", cells))
+
+
+def test_two_and_more_ties_read_as_a_list():
+    cells = (*CELLS, score(0.779, "9", wobble=1.0))
+    assert "Layers 8 and 9 can't be told from layer 7." in verdicts(Evidence("accuracy", cells))
+
+
+def test_less_is_better_where_the_metric_says_so():
+    evidence = Evidence("mse", CELLS)
+    assert best(evidence).layers == "6"
+    assert verdicts(evidence)[0].startswith("mse is lowest at layer 6")
+
+
+def test_nothing_to_read_is_said_plainly():
+    cells = (score(0.501, "3", wobble=1.0),)
+    said = " ".join(verdicts(Evidence("accuracy", cells, {"majority": score(0.5, "-")})))
+    assert "can't be told from the majority class (0.500)" in said
+
+
+def test_words_that_do_as_well_are_said_to():
+    said = verdicts(Evidence("accuracy", CELLS, BASES | {"tfidf": score(0.8, "-")}))
+    assert "TF-IDF alone gives 0.800, no less than the 0.780." in said
+    near = {"majority": BASES["majority"], "bow": score(0.779, "-", wobble=1.0)}
+    assert any("can't be told apart" in s for s in verdicts(Evidence("accuracy", CELLS, near)))
+
+
+def test_twin_control_and_code_are_said_where_they_were_measured():
+    said = verdicts(
+        Evidence(
+            "accuracy",
+            CELLS,
+            twins=(score(0.64, wobble=0.2), score(0.9, "1")),
+            controls=(score(0.55, wobble=0.2),),
+            mdl=(812.4, 1400.0),
+        )
+    )
+    text = " ".join(said)
+    assert "random weights gives 0.640 there: pretraining adds 0.140 [" in text
+    assert "Selectivity 0.230 [" in text
+    assert "The labels cost 812 bits instead of 1,400 (online code), 1.72 times fewer." in text
+    equal = verdicts(Evidence("accuracy", CELLS, twins=(score(0.779, wobble=1.0),)))
+    assert any("pretraining is not what makes it readable" in s for s in equal)
+
+
+def test_one_repeat_tells_nothing_apart():
+    cells = tuple(Score((v,), 700, 200, str(k), "mean", "lda") for k, v in enumerate((0.6, 0.9)))
+    said = verdicts(Evidence("accuracy", cells, {"majority": Score((0.5,), 700, 200)}))
+    assert said[0] == "accuracy is highest at layer 1 (mean, lda): 0.900 over 1 repeat."
+    assert said[1].startswith("With one repeat")
+
+
+@pytest.mark.parametrize(("bow", "share"), [(0.5, 0.0), (0.64, 0.5), (0.78, 1.0), (0.4, 0.0)])
+def test_what_words_explain_runs_from_nothing_to_all(bow, share):
+    found = explained(score(0.78), score(bow, "-"), score(0.5, "-"))
+    assert found == pytest.approx(share, abs=1e-6)
+
+
+def test_ties_are_sought_among_layers_of_the_same_pooler_and_classifier():
+    other = score(0.7795, "5", wobble=1.0, pool="last")
+    evidence = Evidence("accuracy", (*CELLS, other))
+    assert [cell.layers for cell in ties(evidence, best(evidence))] == ["8"]
+
+
+def test_no_value_is_no_verdict():
+    with pytest.raises(BadData, match="nothing to judge"):
+        verdicts(Evidence("auc", (Score((float("nan"),), 10, 5),)))
+
+
+def test_sentences_need_no_torch():
+    code = "import cutaway.methods.probe_verdicts, sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
