@@ -42,6 +42,12 @@ class Costs:
     blocks: dict[int, float]
     head: dict[int, float]
     small: float
+    call: float
+    """What a stretch costs besides its blocks: embedding, masks, positions."""
+
+    def stretch(self, share: float, tokens: int) -> float:
+        """The time of a stretch with this share of the blocks."""
+        return self.call + share * (self.at(self.blocks, tokens) - self.call)
 
     def at(self, table: dict[int, float], tokens: int) -> float:
         """The time for so many tokens; between two measured counts, on the line between them."""
@@ -131,9 +137,8 @@ def _per_token(
         kept = 0
         while kept < drafted and right[at + kept]:
             kept += 1
-        seconds += (drafted + 1) * share * costs.blocks[1] + min(drafted + 1, length) * costs.small
-        seconds += (1 - share) * costs.at(costs.blocks, drafted + 1)
-        seconds += costs.at(costs.head, drafted + 1)
+        seconds += (drafted + 1) * costs.stretch(share, 1) + min(drafted + 1, length) * costs.small
+        seconds += costs.stretch(1 - share, drafted + 1) + costs.at(costs.head, drafted + 1)
         at += kept + 1
     return seconds / len(right)
 
@@ -142,17 +147,18 @@ def _per_token(
 def measure_costs(lm: LM, drafter: Drafter, counts: Sequence[int] = (1, 2, 3, 5, 9)) -> Costs:
     """Times of this model on this machine, the best of a few tries each."""
     context = torch.full((1, 32), lm.pad_id, device=lm.device)
-    blocks, heads = {}, {}
     with segments(lm, []) as cut:
         cut.run(0, context)
-        for count in counts:
-            some = context[:, :count]
-
-            blocks[count] = best_of(partial(_blocks, cut, some))
-            hidden = torch.zeros(count, lm.width, device=lm.device, dtype=getattr(torch, lm.dtype))
-            heads[count] = best_of(partial(_head, lm, hidden))
+        blocks = {n: best_of(partial(_blocks, cut, context[:, :n])) for n in counts}
+    with segments(lm, [1]) as cut:
+        cut.run(0, context)
+        short = best_of(partial(_blocks, cut, context[:, :1]))
+    hidden = torch.zeros(max(counts), lm.width, device=lm.device, dtype=getattr(torch, lm.dtype))
+    heads = {n: best_of(partial(_head, lm, hidden[:n])) for n in counts}
     small = best_of(lambda: drafter.probs(lm, hidden[0], 1.0))
-    return Costs(blocks, heads, small)
+    # A stretch of one block and one of all: the rest of the line is what a call costs by itself.
+    call = max(0.0, (lm.layers * short - blocks[1]) / max(lm.layers - 1, 1))
+    return Costs(blocks, heads, small, call)
 
 
 def _blocks(cut: Segments, tokens: Tensor) -> None:
