@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -158,3 +159,18 @@ def test_a_task_is_taken_as_it_is() -> None:
 def test_a_wrong_file_says_what_is_wrong(old: str, new: str, message: str) -> None:
     with pytest.raises(BadSpec, match=message):
         mine(old, new)
+
+
+def examples() -> list[str]:
+    page = Path(__file__).parents[2] / "docs" / "howto" / "add-a-task.md"
+    return re.findall(r"```toml\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("text", examples())
+def test_the_examples_of_the_how_to_are_tasks(text: str) -> None:
+    assert read_task(text, "example").description.endswith("?")
+
+
+def test_the_how_to_names_every_field() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "add-a-task.md").read_text("utf-8")
+    assert [field for field in TaskFile.model_fields if field not in page] == []
