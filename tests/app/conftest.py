@@ -3,6 +3,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from cutaway.app.launch import RUNS_VARIABLE
+from cutaway.app.method import PAGES
 
 
 @pytest.fixture
@@ -21,9 +22,9 @@ def page():
     """A page of the app, run once: `page("overview")`."""
 
     def run(name: str, **state) -> AppTest:
-        app = AppTest.from_string(
-            f"from cutaway.app import {name}\n{name}.show()", default_timeout=60
-        )
+        module, argument = ("method", repr(name)) if name in PAGES else (name, "")
+        text = f"from cutaway.app import {module}\n{module}.show({argument})"
+        app = AppTest.from_string(text, default_timeout=60)
         for key, value in state.items():
             app.session_state[key] = value
         return app.run()

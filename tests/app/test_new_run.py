@@ -14,11 +14,11 @@ def quick(monkeypatch, runs):
     """A command line that makes a run at once and prints its address."""
     text = (
         "import sys, pathlib\n"
-        "sys.path.insert(0, {root!r})\n"
+        f"sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
         "from tests.report.fake_runs import save_run\n"
-        "save_run(pathlib.Path({runs!r}), address='abcd')\n"
-        'print(\'{{"address": "abcd"}}\')'
-    ).format(root=str(Path(__file__).parents[2]), runs=str(runs))
+        f"save_run(pathlib.Path({str(runs)!r}), address='abcd')\n"
+        'print(\'{"address": "abcd"}\')'
+    )
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", text))
 
 

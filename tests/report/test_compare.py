@@ -10,7 +10,14 @@ from tests.report.fake_runs import FakeRecord, probe_rows, summary_of
 def fake(address: str, model: str = "small-lm", **more) -> FakeRecord:
     rows = probe_rows(models=(model,), seed=int(address[-1]))
     told = {"name": model, "parameters": 10**8}
-    return FakeRecord(rows, address=address, model=told, summary=summary_of(rows), **more)
+    return FakeRecord(
+        rows,
+        address=address,
+        model=told,
+        summary=summary_of(rows),
+        baselines={f"{model} on gen:sentiment": {"tfidf": 0.625, "bow": 0.5}},
+        **more,
+    )
 
 
 def test_each_run_is_a_dot_with_its_interval_and_baseline() -> None:
@@ -19,6 +26,7 @@ def test_each_run_is_a_dot_with_its_interval_and_baseline() -> None:
     assert len(best.x) == len(baseline.x) == 2
     assert list(best.y) == ["large-lm on gen:sentiment", "small-lm on gen:sentiment"]
     assert all(v > 0 for v in best.error_x.array)
+    assert list(baseline.x) == [0.625, 0.625]
 
 
 def test_runs_of_the_same_model_and_data_are_told_apart_by_address() -> None:

@@ -1,10 +1,11 @@
 """The app's script: the pages, and which of them is open. Streamlit runs it top to bottom."""
 
+from functools import partial
 from pathlib import Path
 
 import streamlit as st
 
-from cutaway.app import new_run, overview, probe
+from cutaway.app import method, new_run, overview
 
 
 def main() -> None:
@@ -17,7 +18,15 @@ def main() -> None:
         "overview": st.Page(
             overview.show, title="Overview", icon=":material/dashboard:", default=True
         ),
-        "probe": st.Page(probe.show, title="Probe", icon=":material/layers:", url_path="probe"),
+        **{
+            name: st.Page(
+                partial(method.show, name),
+                title=name.capitalize(),
+                icon=page.icon,
+                url_path=name,
+            )
+            for name, page in method.PAGES.items()
+        },
         "new": st.Page(
             new_run.show, title="New run", icon=":material/play_circle:", url_path="new"
         ),

@@ -8,10 +8,10 @@ import streamlit as st
 
 from cutaway.app import parts
 from cutaway.app.library import Library, library
+from cutaway.app.method import PAGES
 from cutaway.report import formats
 from cutaway.report.cells import metric_words
 from cutaway.report.compare import compare
-from cutaway.report.figures import METHODS
 from cutaway.store.results import Record
 
 SEARCHED = ("model", "data", "method", "address", "where", "verdict", "metric", "origin")
@@ -116,7 +116,7 @@ def _picked(records: Sequence[Record]) -> None:
     with st.container(horizontal=True):
         for method in dict.fromkeys(record.method for record in records):
             mine = [r for r in records if r.method == method]
-            if method in METHODS and st.button(
+            if method in PAGES and st.button(
                 f"Open {len(mine)} in {method.capitalize()}", type="primary", key=f"open-{method}"
             ):
                 open_runs(mine)

@@ -7,7 +7,8 @@ from typing import Any
 import polars as pl
 
 from cutaway.report import formats
-from cutaway.report.records import RecordLike, imported, names, verdict
+from cutaway.report.cells import LOWER_IS_BETTER
+from cutaway.report.records import RecordLike, imported, names, short, verdict
 
 SCHEMA = {
     "method": pl.String,
@@ -37,13 +38,13 @@ def _line(record: RecordLike) -> dict[str, Any]:
     return {
         "method": record.method,
         "address": record.address,
-        "model": ", ".join(names(record.model)) or formats.DASH,
-        "data": ", ".join(names(record.data)) or formats.DASH,
+        "model": ", ".join(map(short, names(record.model))) or formats.DASH,
+        "data": ", ".join(map(short, names(record.data))) or formats.DASH,
         "metric": _text(top.get("metric") or (record.summary or {}).get("metric")),
         "best": _number(top.get("value")),
         "low": _number(top.get("low")),
         "high": _number(top.get("high")),
-        "baseline": _number(top.get("baseline")),
+        "baseline": _baseline(record, top),
         "where": _where(top),
         "seconds": _number(record.seconds),
         "created": when(record.created),
@@ -58,6 +59,16 @@ def best_of(record: RecordLike) -> Mapping[str, Any]:
     if isinstance(top, list):
         top = top[0] if top else None
     return top if isinstance(top, Mapping) else {}
+
+
+def _baseline(record: RecordLike, top: Mapping[str, Any]) -> float | None:
+    """The best baseline of the best cell's model and data."""
+    told = record.baselines if isinstance(record.baselines, Mapping) else {}
+    here = told.get(f"{top.get('model')} on {top.get('data')}", {})
+    known = [n for n in map(_number, here.values()) if n is not None] if here else []
+    if not known:
+        return None
+    return min(known) if top.get("metric") in LOWER_IS_BETTER else max(known)
 
 
 def when(created: str) -> str:

@@ -181,16 +181,21 @@ def _band(figure: go.Figure, one: Series, x: Sequence[float], row: int) -> None:
 
 
 def level(
-    figure: go.Figure, kind: str, x: Sequence[float], y: Sequence[float | None], row: int
+    figure: go.Figure,
+    kind: str,
+    x: Sequence[float],
+    y: Sequence[float | None],
+    row: int,
+    more: str = "",
 ) -> None:
-    """A baseline across a panel: flat, or layer by layer."""
+    """A baseline across a panel: flat, or layer by layer; `more` stands behind its name."""
     words, colour, dash = theme.BASELINES.get(kind, (kind, theme.NEUTRAL, "dot"))
     seen = any(trace.legendgroup == kind and trace.showlegend for trace in figure.data)
     figure.add_trace(
         go.Scatter(
             x=list(x),
             y=list(y),
-            name=formats.plain(words),
+            name=formats.plain(f"{words}{more}"),
             legendgroup=kind,
             showlegend=not seen,
             mode="lines",
@@ -204,19 +209,27 @@ def level(
 
 
 def flat_baselines(table: pl.DataFrame, data: str) -> dict[str, float]:
-    """Baselines that don't depend on a layer: name -> mean, for one data set."""
+    """Baselines that don't depend on a layer: name -> mean, lowest first, for one data set."""
     found = table.filter(
         (pl.col("kind") == "baseline") & (pl.col("data") == data) & pl.col("mean").is_not_null()
     )
-    return {c["classifier"]: c["mean"] for c in found.iter_rows(named=True)}
+    return {c["classifier"]: c["mean"] for c in found.sort("mean").iter_rows(named=True)}
 
 
-def same_cell(table: pl.DataFrame, kind: str, cell: Mapping[str, Any]) -> pl.DataFrame:
-    """The cells of another kind (twin, control) read the same way as `cell`, layer by layer."""
-    keep = pl.col("kind") == kind
-    for column in ("model", "data", "pool", "classifier"):
-        keep = keep & (pl.col(column) == cell[column])
-    return table.filter(keep & pl.col("mean").is_not_null())
+def nearest(table: pl.DataFrame, kind: str, cell: Mapping[str, Any]) -> pl.DataFrame:
+    """The cells of another kind (twin, control) read most nearly as `cell` is, layer by layer.
+
+    Those are often measured with one classifier only: then the pooler decides, then the first.
+    """
+    here = (pl.col("kind") == kind) & pl.col("mean").is_not_null()
+    for column in ("model", "data"):
+        here = here & (pl.col(column) == cell[column])
+    found = table.filter(here)
+    for column in ("pool", "classifier"):
+        same = found.filter(pl.col(column) == cell[column])
+        first = found.filter(pl.col(column) == found[column][0]) if found.height else found
+        found = same if same.height else first
+    return found
 
 
 def positions(layers: Sequence[str]) -> dict[str, float]:

@@ -56,11 +56,12 @@ def _layer_panel(
     for kind, value in panels.flat_baselines(table, top["data"]).items():
         panels.level(figure, kind, list(where.values()), [value] * len(where), row)
     for kind in ("twin", "control"):
-        same = panels.same_cell(table, kind, top)
-        same = same.filter(pl.col("layers").is_in(list(where)))
-        if same.height:
-            x = [where[name] for name in same["layers"]]
-            panels.level(figure, kind, x, same["mean"].to_list(), row)
+        near = panels.nearest(table, kind, top).filter(pl.col("layers").is_in(list(where)))
+        if near.height:
+            x = [where[name] for name in near["layers"]]
+            how = near["classifier"][0]
+            more = "" if how == top["classifier"] else f" ({how})"
+            panels.level(figure, kind, x, near["mean"].to_list(), row, more)
     drawn, left_out = panels.series(table, metric, look)
     panels.lines(figure, drawn, lambda t: [where[name] for name in t["layers"]], row)
     figure.add_annotation(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePath
 from typing import Any, Protocol
 
 import polars as pl
@@ -67,10 +68,7 @@ class Together:
     @cached_property
     def rows(self) -> pl.DataFrame:
         """The rows of all runs, columns matched by name."""
-        renamed = [
-            one.rows.with_columns(model=pl.col("model") + pl.lit(self.suffixes[one.address]))
-            for one in self.records
-        ]
+        renamed = [_renamed(one.rows, self.suffixes[one.address]) for one in self.records]
         return pl.concat(renamed, how="diagonal_relaxed")
 
     @cached_property
@@ -97,8 +95,18 @@ def suffix(record: Drawable, part: RecordLike) -> str:
     return record.suffixes[part.address] if isinstance(record, Together) else ""
 
 
+# The columns that name a model and what it was measured on, by method.
+MODELS, TEXTS = ("model", "base"), ("data", "text", "task", "skill")
+
+
+def _renamed(rows: pl.DataFrame, more: str) -> pl.DataFrame:
+    found = [c for c in MODELS if c in rows.columns][:1]
+    return rows.with_columns(pl.col(found) + pl.lit(more)) if more else rows
+
+
 def _measured_pairs(record: RecordLike) -> set[tuple[Any, ...]]:
-    return set(record.rows.select("model", "data").unique().rows())
+    columns = [c for c in (*MODELS, *TEXTS) if c in record.rows.columns]
+    return set(record.rows.select(columns).unique().rows())
 
 
 def entries(value: Any) -> list[Mapping[str, Any]]:
@@ -113,6 +121,12 @@ def entries(value: Any) -> list[Mapping[str, Any]]:
 def names(value: Any) -> list[str]:
     """The names in a record's `model` or `data`, each once."""
     return list(dict.fromkeys(str(e["name"]) for e in entries(value) if e.get("name")))
+
+
+def short(name: str) -> str:
+    """A name for a heading: of a folder given by its path, the last part."""
+    is_path = name.startswith(("/", "./", "../", "~")) or "\\" in name
+    return PurePath(name.replace("\\", "/")).name or name if is_path else name
 
 
 def parameters(record: Drawable) -> dict[str, int]:
@@ -134,7 +148,7 @@ def imported(record: RecordLike) -> bool:
 
 def headline(record: RecordLike) -> str:
     """`smollm2-135m on gen:sentiment`, in the run's own words."""
-    models, sets = names(record.model), names(record.data)
+    models, sets = (list(map(short, names(told))) for told in (record.model, record.data))
     return f"{_list(models) or 'unnamed model'} on {_list(sets) or 'unnamed data'}"
 
 

@@ -71,7 +71,9 @@ def run(record: RecordLike, anchor: str, keep: KeepPicture) -> str:
 
 def _measured(record: RecordLike, rows: pl.DataFrame, keep: KeepPicture) -> str:
     """Key numbers, figures and tables."""
-    return _tiles(record, rows) + _figures(record, rows, keep) + _tables(record, rows)
+    # Key numbers come from a method's ranking; without one the verdict has to do.
+    tiles = _tiles(record, rows) if record.method in tables.RANKINGS else ""
+    return tiles + _figures(record, rows, keep) + _tables(record, rows)
 
 
 def _tiles(record: RecordLike, rows: pl.DataFrame) -> str:
@@ -122,7 +124,8 @@ def _figure(name: str, figure: go.Figure, kept: str) -> str:
 
 
 def _tables(record: RecordLike, rows: pl.DataFrame) -> str:
-    parts = ["<h3>Best cells and baselines</h3>", html_table(tables.ranking(rows, record))]
+    title = "Best cells and baselines" if record.method in tables.RANKINGS else "Measured"
+    parts = [f"<h3>{title}</h3>", html_table(tables.highlights(rows, record))]
     every = tables.summary(rows)
     more = f" (first {MOST_LINES})" if every.height > MOST_LINES else ""
     parts.append(

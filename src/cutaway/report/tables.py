@@ -13,12 +13,14 @@ from rich.text import Text
 
 from cutaway.report import formats
 from cutaway.report.cells import LOWER_IS_BETTER, cells, full_size, main_metric, varying
-from cutaway.report.records import Drawable
+from cutaway.report.records import Drawable, RecordLike
 
 SUMMARY = (
     "model", "data", "kind", "layers", "pool", "classifier", "metric",
     "mean", "low", "high", "repeats", "n_train", "n_test", "failed",
 )  # fmt: skip
+# What isn't a coordinate of a cell.
+MEASURED = frozenset({"value", "low", "high", "repeat", "seed", "status", "reason"})
 # Whole numbers, shown without decimals even when the column holds floats.
 COUNTS = frozenset({"repeats", "n_train", "n_test", "n_val", "failed", "times", "repeat", "rows"})
 
@@ -31,8 +33,25 @@ _LATEX = {
 
 
 def summary(rows: pl.DataFrame, metric: str | None = None) -> pl.DataFrame:
-    """One line per cell and metric: mean over repeats, interval, sizes, failed repeats."""
-    return cells(rows, metric).select(SUMMARY)
+    """One line per cell and metric: mean over repeats, interval, sizes, failed repeats.
+
+    Rows of other methods than probe keep their own coordinates.
+    """
+    if "classifier" in rows.columns or "layers" in rows.columns:
+        return cells(rows, metric).select(SUMMARY)
+    chosen = rows if metric is None else rows.filter(pl.col("metric") == metric)
+    coordinates = [c for c in rows.columns if c not in MEASURED]
+    ends = [pl.col(c).first() for c in ("low", "high") if c in rows.columns]
+    return chosen.group_by(coordinates, maintain_order=True).agg(
+        pl.col("value").mean().alias("mean"), *ends, pl.len().alias("repeats")
+    )
+
+
+def highlights(rows: pl.DataFrame, record: RecordLike, most: int = 12) -> pl.DataFrame:
+    """The lines worth reading first: a ranking where the method has one, else the first lines."""
+    if record.method in RANKINGS:
+        return RANKINGS[record.method](rows, record, most)
+    return summary(rows).head(2 * most)
 
 
 def ranking(rows: pl.DataFrame, record: Drawable, most: int = 12) -> pl.DataFrame:
@@ -141,6 +160,7 @@ def _right(frame: pl.DataFrame, name: str) -> bool:
     return frame.schema[name].is_numeric()
 
 
+RANKINGS: dict[str, Callable[[pl.DataFrame, Drawable, int], pl.DataFrame]] = {"probe": ranking}
 TABLES: dict[str, Callable[[pl.DataFrame], str]] = {
     "table": to_text,
     "markdown": to_markdown,

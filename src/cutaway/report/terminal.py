@@ -77,7 +77,7 @@ def record_view(record: RecordLike) -> RenderableType:
 
 
 def _measured(record: RecordLike, rows: pl.DataFrame) -> list[RenderableType]:
-    best = tables.rich_table(tables.ranking(rows, record, most=8))
+    best = tables.rich_table(tables.highlights(rows, record, most=8))
     failed = failures(rows)
     if failed.is_empty():
         return [best]

@@ -129,7 +129,7 @@ def finish(figure: go.Figure, *, title: str, caption: str, height: int = 420) ->
         dragmode=False,
         legend={
             # On a phone a long legend scrolls instead of squeezing the figure.
-            "maxheight": 92,
+            "maxheight": 110,
             "orientation": "h",
             "x": 0,
             "xanchor": "left",

@@ -1,6 +1,11 @@
-"""The probe page: one or several runs, filtered alike, seen together or side by side."""
+"""A method's page: one or several runs, filtered alike, seen together or side by side.
+
+A method gets its page by a row in PAGES: which figures stand together, what can be filtered.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
@@ -16,45 +21,81 @@ from cutaway.report.overview import when
 from cutaway.report.records import Drawable, Together, headline, imported
 from cutaway.store.results import Record
 
-METHOD = "probe"
-# Which figures stand together under one heading.
-VIEWS: dict[str, tuple[str, ...]] = {
-    "Layers": ("layers", "heatmap"),
-    "Comparison": ("classifiers", "curve", "sizes"),
-    "Inside the best probe": ("confusion", "roc", "scores", "projection", "losses"),
-}
-FILTERS = ("model", "data", "pool", "classifier")
 MOST_RUNS = 6
 
 
-def show() -> None:
+@dataclass(frozen=True)
+class Page:
+    """What a method's page shows."""
+
+    method: str
+    question: str
+    icon: str
+    views: dict[str, tuple[str, ...]]
+    """Heading -> the figures that stand under it."""
+    filters: tuple[str, ...]
+    """Columns of the rows that can be narrowed."""
+    one_metric: bool = False
+    """Whether the figures speak of one metric, chosen by the reader."""
+
+
+PAGES: dict[str, Page] = {
+    "probe": Page(
+        "probe",
+        "What can be read off the hidden layers, and is it more than the words give away?",
+        ":material/layers:",
+        {
+            "Layers": ("layers", "heatmap"),
+            "Comparison": ("classifiers", "curve", "sizes"),
+            "Inside the best probe": ("confusion", "roc", "scores", "projection", "losses"),
+        },
+        ("model", "data", "pool", "classifier"),
+        one_metric=True,
+    ),
+    "shortcut": Page(
+        "shortcut",
+        "How linear is the way from one layer to another, and what if the model stopped here?",
+        ":material/alt_route:",
+        {
+            "Stopping early": ("precision", "precision@5", "precision@10", "exits"),
+            "Distance from the answer": ("surprisal", "kl", "perplexity"),
+            "The maps": ("r2", "parts"),
+        },
+        ("model", "text", "kind"),
+    ),
+}
+
+
+def show(method: str) -> None:
     """Draw the page."""
-    shelf = library()
-    st.title("Probe")
-    st.caption("What can be read off the hidden layers, and is it more than the words give away?")
-    if not shelf.of(METHOD):
-        st.info("No probe runs yet. Start one on the page **New run**.", icon=":material/explore:")
+    page, shelf = PAGES[method], library()
+    st.title(method.capitalize())
+    st.caption(page.question)
+    if not shelf.of(method):
+        st.info(
+            f"No {method} runs yet. Start one on the page **New run**.", icon=":material/explore:"
+        )
         return
-    records = choose(shelf)
+    records = choose(shelf, method)
     if not records:
         st.warning("Choose at least one run.")
         return
     readable = [record for record in records if _can_read(record)]
     if readable:
         parts.verdict_box(readable)
-        _views(readable)
+        _views(page, readable)
 
 
-def choose(shelf: Library) -> list[Record]:
+def choose(shelf: Library, method: str) -> list[Record]:
     """The runs picked in the box; the newest one at first."""
-    known = {record.address: record for record in shelf.of(METHOD)}
-    asked = [a for a in st.session_state.get(f"{METHOD}-runs", []) if a in known]
+    known = {record.address: record for record in shelf.of(method)}
+    asked = [a for a in st.session_state.get(f"{method}-runs", []) if a in known]
     linked = [a for a in st.query_params.get("run", "").split(",") if a in known]
-    st.session_state[f"{METHOD}-runs"] = (asked or linked or list(known)[:1])[:MOST_RUNS]
+    st.session_state[f"{method}-runs"] = (asked or linked or list(known)[:1])[:MOST_RUNS]
     picked = st.multiselect(
         "Runs",
         list(known),
-        key=f"{METHOD}-runs",
+        key=f"{method}-runs",
         max_selections=MOST_RUNS,
         format_func=lambda address: _label(known[address]),
         help=f"Up to {MOST_RUNS} runs, own or imported.",
@@ -75,10 +116,10 @@ def _can_read(record: Record) -> bool:
     return False
 
 
-def _views(records: Sequence[Record]) -> None:
+def _views(page: Page, records: Sequence[Record]) -> None:
     """Filters, then the chosen view of what is left."""
-    keep, metric = filters(complete(_drawable(records).rows))
-    options = [*VIEWS, "Table", "Provenance"]
+    keep = filters(page, _rows(page, _drawable(records)))
+    options = [*page.views, "Table", "Provenance"]
     view = st.segmented_control("View", options, default=options[0], key="view", required=True)
     beside = len(records) > 1 and st.toggle(
         "Side by side", key="beside", help="One column per run instead of all runs in one figure."
@@ -88,56 +129,66 @@ def _views(records: Sequence[Record]) -> None:
         with column:
             if beside:
                 st.subheader(parts.quiet(headline(group[0])))
-            _view(str(view), group, keep, metric)
+            _view(page, str(view), group, keep)
 
 
 def _drawable(records: Sequence[Record]) -> Drawable:
     return records[0] if len(records) == 1 else Together(tuple(records))
 
 
-def filters(rows: pl.DataFrame) -> tuple[pl.Expr, str]:
-    """What the reader wants to see: a condition on rows, and the metric."""
-    probes = rows.filter(pl.col("kind") == "probe")
-    boxes = st.columns(len(FILTERS) + 1)
-    measured = metrics(probes if probes.height else rows) or ["accuracy"]
-    metric = boxes[0].selectbox("Metric", measured, format_func=metric_words, key="metric")
+def _rows(page: Page, drawable: Drawable) -> pl.DataFrame:
+    return complete(drawable.rows) if page.method == "probe" else drawable.rows
+
+
+def filters(page: Page, rows: pl.DataFrame) -> pl.Expr:
+    """What the reader wants to see, as a condition on rows."""
+    boxes = st.columns(len(page.filters) + page.one_metric)
     keep = pl.lit(True)
-    for box, column in zip(boxes[1:], FILTERS, strict=True):
-        known = probes[column].unique(maintain_order=True).to_list()
+    if page.one_metric:
+        chosen = boxes[0].selectbox("Metric", metrics(rows), format_func=metric_words, key="metric")
+        keep = keep & (pl.col("metric") == chosen)
+    # A baseline's own names (the words' "pooler") are nothing to choose from.
+    own = rows.filter(pl.col("kind") == "probe") if page.method == "probe" else rows
+    for box, column in zip(boxes[page.one_metric :], page.filters, strict=True):
+        known = own[column].drop_nulls().unique(maintain_order=True).to_list()
         wanted = box.multiselect(
             column.capitalize(), known, key=f"keep-{column}", placeholder="all"
         )
         if wanted:
             keep = keep & _fits(column, wanted)
-    return keep, str(metric)
+    return keep
 
 
-def _fits(column: str, wanted: Sequence[str]) -> pl.Expr:
+def _fits(column: str, wanted: Sequence[Any]) -> pl.Expr:
     """Rows with a wanted value; text baselines have no pooler or classifier to be filtered by."""
     fits = pl.col(column).is_in(list(wanted))
     return fits | (pl.col("kind") == "baseline") if column in ("pool", "classifier") else fits
 
 
-def _view(view: str, records: Sequence[Record], keep: pl.Expr, metric: str) -> None:
+def _view(page: Page, view: str, records: Sequence[Record], keep: pl.Expr) -> None:
     together = _drawable(records)
-    rows = complete(together.rows).filter(keep)
+    rows = _rows(page, together).filter(keep)
     if view == "Provenance":
         for record in records:
             with st.container(border=True):
                 parts.facts_table(record)
     elif view == "Table":
-        _table(rows, metric, key=records[0].address)
+        _table(page, rows, key=records[0].address)
     else:
-        _figures(VIEWS[view], rows.filter(pl.col("metric") == metric), together, records)
+        _figures(page, page.views[view], rows, together, records)
 
 
 def _figures(
-    names: Sequence[str], rows: pl.DataFrame, together: Drawable, records: Sequence[Record]
+    page: Page,
+    names: Sequence[str],
+    rows: pl.DataFrame,
+    together: Drawable,
+    records: Sequence[Record],
 ) -> None:
     """The figures these rows can give, and a line about those they can't."""
     lacking = []
     for name in names:
-        drawn = _draw(name, rows, together)
+        drawn = _draw(page.method, name, rows, together)
         if isinstance(drawn, go.Figure):
             parts.figure_card(name, drawn, records, key=f"{name}-{records[0].address}")
         elif isinstance(drawn, Missing):
@@ -150,18 +201,20 @@ def _figures(
             st.markdown("\n".join(lacking))
 
 
-def _draw(name: str, rows: pl.DataFrame, together: Drawable) -> go.Figure | CutawayError:
+def _draw(
+    method: str, name: str, rows: pl.DataFrame, together: Drawable
+) -> go.Figure | CutawayError:
     try:
-        return METHODS[METHOD][name](rows, together)
+        return METHODS[method][name](rows, together)
     except CutawayError as error:
         return error
 
 
-def _table(rows: pl.DataFrame, metric: str, *, key: str) -> None:
-    """All cells of the metric, and what failed."""
-    table = tables.summary(rows, metric)
+def _table(page: Page, rows: pl.DataFrame, *, key: str) -> None:
+    """All cells that are left, and what failed."""
+    table = tables.summary(rows)
     st.dataframe(
-        table.drop("metric").filter(pl.col("mean").is_not_null()),
+        table.filter(pl.col("mean").is_not_null()),
         hide_index=True,
         column_config={
             name: st.column_config.NumberColumn(name, format="%.3f")
@@ -173,7 +226,7 @@ def _table(rows: pl.DataFrame, metric: str, *, key: str) -> None:
             st.download_button(
                 kind.upper() if kind == "csv" else kind.capitalize(),
                 data=tables.TABLES[kind](table),
-                file_name=f"cutaway-probe.{ending}",
+                file_name=f"cutaway-{page.method}.{ending}",
                 key=f"table-{kind}-{key}",
                 icon=":material/download:",
                 on_click="ignore",

@@ -1,6 +1,8 @@
 import pytest
 
+from cutaway.app.method import PAGES
 from cutaway.report import details
+from cutaway.report.figures import METHODS
 from tests.app.conftest import texts
 from tests.report.fake_runs import failed_rows, probe_details, probe_rows, save_run
 
@@ -114,3 +116,9 @@ def test_imported_logs_stand_beside_own_runs(runs, page) -> None:
     save_run(runs, logs, address="b1", summary={"imported": True})
     app = page("probe", **{"probe-runs": ["a1", "b1"]})
     assert not app.exception and figures(app) == 1
+
+
+@pytest.mark.parametrize("method", PAGES)
+def test_every_page_shows_every_figure_of_its_method_once(method: str) -> None:
+    shown = [name for names in PAGES[method].views.values() for name in names]
+    assert sorted(shown) == sorted(METHODS[method])
