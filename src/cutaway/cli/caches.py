@@ -82,6 +82,8 @@ def verify(*, repair: bool = False, json: Json = False) -> None:
         put_json([{"path": str(p.path), "reason": p.reason} for p in problems])
     elif not problems:
         put("Everything is as it was written.")
+    elif repair:
+        put("\n".join(f"dropped: {p.path} ({p.reason})" for p in problems))
     if problems and not repair:
         said = "; ".join(f"{p.path}: {p.reason}" for p in problems)
         raise Corrupt(

@@ -5,7 +5,7 @@ is done is known by the caller (the store), so an engine keeps no state of its o
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cutaway.core.lookup import lookup
 from cutaway.engine.local import run_here
@@ -13,7 +13,7 @@ from cutaway.engine.local import run_here
 Piece = TypeVar("Piece")
 Done = TypeVar("Done")
 
-ENGINES: dict[str, Callable[..., Iterator]] = {"local": run_here}
+ENGINES: dict[str, Callable[..., Iterator[Any]]] = {"local": run_here}
 
 
 def run_pieces(

@@ -53,7 +53,8 @@ def estimate(lm: LM, texts: TextSet, ask: Ask) -> Estimate:
     """The cost of `extract(lm, texts, ask)`, from a short trial on some of the rows."""
     fed = feed(lm, texts, ask)
     shelf = open_shelf(ask.key(lm, texts), len(texts))
-    missing = {n: c for n, c in ask.columns().items() if n not in shelf.columns()}
+    there = shelf.columns()
+    missing = {n: c for n, c in ask.columns().items() if n not in there}
     covered = shelf.covered(list(missing)) if missing else np.ones(len(texts), bool)
     todo = np.flatnonzero(~covered[fed.owner])
     tokens = int(sum(len(fed.rows[i]) for i in todo))

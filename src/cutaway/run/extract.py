@@ -19,6 +19,7 @@ from cutaway.run.sweep import Swept, sweep
 from cutaway.run.visitors import Pools, Visitor
 from cutaway.run.windows import Windowed, need_combinable
 from cutaway.store.activations import Shelf, open_shelf
+from cutaway.store.cache import enforce
 
 RAGGED = ("all", "marks")
 
@@ -66,12 +67,14 @@ def extract(
         need_combinable(ask.pools)
     fed = feed(lm, texts, ask)
     shelf = open_shelf(ask.key(lm, texts), len(texts))
-    missing = {n: c for n, c in ask.columns().items() if n not in shelf.columns()}
+    there = shelf.columns()
+    missing = {n: c for n, c in ask.columns().items() if n not in there}
     if not missing and not visitors:
         return Features(shelf, len(texts), fed.cut, None)
     todo = _todo(shelf, list(missing), fed, everything=bool(visitors))
     refuse_when_full(lm, ask, len(texts), fed, len(missing), shelf.folder)
     swept = _pass(lm, ask, fed, shelf, missing, todo, screen, visitors, budget)
+    enforce()
     return Features(shelf, len(texts), fed.cut, swept)
 
 

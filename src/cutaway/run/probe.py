@@ -15,7 +15,7 @@ from cutaway.run.estimate import estimate as estimate_pass
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.probe_rows import frame
 from cutaway.run.probe_summary import summarise
-from cutaway.run.probe_work import Work, rows_and_details
+from cutaway.run.probe_work import Work, ask_for, mixes_of, rows_and_details
 from cutaway.run.record import command_of, measured, versions
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
@@ -66,7 +66,7 @@ def estimate(spec: ProbeSpec, *, screen: Screen | None = None) -> list[Estimate]
     """What the passes will cost, one estimate per model and set."""
     sets = [_load(spec, name, {}) for name in spec.data]
     return [
-        estimate_pass(lm, texts, Work(spec, lm, texts, {}, None, Screen(quiet=True)).ask)
+        estimate_pass(lm, texts, ask_for(spec, mixes_of(spec, lm)))
         for lm in _models(spec, {})
         for texts in sets
     ]

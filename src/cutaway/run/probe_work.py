@@ -11,20 +11,25 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from cutaway.core.errors import CutawayError
+from cutaway.core.lookup import lookup
 from cutaway.core.textset import TextSet
-from cutaway.engine import run_pieces
+from cutaway.engine import ENGINES, run_pieces
 from cutaway.measure.splits import Plan, Split, split
+from cutaway.measure.words import Words, count_words
+from cutaway.methods.probe import Ragged, Rows, classifier
+from cutaway.methods.probe_fitted import Aim
 from cutaway.methods.probe_layers import LayerMix, mix, parse_layers
 from cutaway.models.lm import LM
+from cutaway.pool import pooler
 from cutaway.report.details import AnyDetail, loads
 from cutaway.run.ask import Ask
 from cutaway.run.extract import Features, extract
 from cutaway.run.objects import Objects
 from cutaway.run.probe_cells import Job, measure
+from cutaway.run.probe_details import best_details
 from cutaway.run.probe_rows import MAIN, Cell, failed, tidy
 from cutaway.run.screen import Screen
 from cutaway.run.specs.probe import ProbeSpec
@@ -35,6 +40,9 @@ LEARNED = "learned"
 """The pooler that is learnt: one query attends to all token vectors."""
 DETAIL = "detail"
 TEXT = ("majority", "bow", "tfidf")
+AT_ONCE = 256 << 20
+"""Bytes of one feature matrix that are held in memory; larger ones are read in blocks."""
+BLOCK = 8192
 
 
 @dataclass(frozen=True)
@@ -45,33 +53,57 @@ class Work:
     lm: LM
     texts: TextSet
     objects: Objects
-    progress: Progress | None
+    progress: Progress
     screen: Screen
 
     def carry_out(self) -> list[str]:
         """Do every piece that is not done yet; the keys of all, in order."""
-        assert self.progress is not None
+        self.need_possible()
         jobs = {self._key(job): job for job in self._jobs()}
         done = self.progress.done()
         todo = [job for key, job in jobs.items() if key not in done]
         if todo:
             self._do(todo)
-        return list(jobs)
+        return [*jobs, *self._best_piece(jobs, done)]
+
+    def _best_piece(self, jobs: Mapping[str, Job], done: set[str]) -> list[str]:
+        """The piece with the details of the best cell; none when every cell failed."""
+        probes = {key: job for key, job in jobs.items() if job.what == "probe"}
+        metric, means = MAIN[self.texts.task], {}
+        for key in probes:
+            rows = [r for r in self.progress.rows([key]) if r.get("metric") == metric]
+            values = [r["value"] for r in rows if r["value"] is not None]
+            if values:
+                means[key] = float(np.mean(values))
+        if not means:
+            return []
+        best = max(means, key=lambda key: means[key])
+        name = f"{best}|details"
+        if name not in done:
+            found = best_details(probes[best], self)
+            self.progress.put(name, [{DETAIL: d.model_dump_json()} for d in found])
+        return [name]
+
+    def need_possible(self) -> None:
+        """Everything that is wrong with the request is said before anything is computed."""
+        for name in self.spec.classifier:
+            row = classifier(self.objects.get(name, name))
+            row.check(Aim(self.texts.task, max(2, len(self.texts.classes))))
+        for name in self.spec.pool:
+            if name != LEARNED:
+                pooler(name)
+        lookup(ENGINES, self.spec.engine, kind="engine")
+        _ = self.mixes, self.splits
 
     @cached_property
     def mixes(self) -> list[LayerMix]:
         """The layer choices of the spec, for this model's number of layers."""
-        return [m for text in self.spec.layers for m in parse_layers(text, self.lm.layers)]
+        return mixes_of(self.spec, self.lm)
 
     @cached_property
     def ask(self) -> Ask:
         """What the one pass must give."""
-        layers = sorted({layer for m in self.mixes for layer in m.layers})
-        pools = tuple(dict.fromkeys("all" if p == LEARNED else p for p in self.spec.pool))
-        return Ask(
-            layers=tuple(layers), pools=pools, max_tokens=self.spec.max_tokens,
-            cut=self.spec.cut, keep=self.spec.keep,
-        )  # fmt: skip
+        return ask_for(self.spec, self.mixes)
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
@@ -82,7 +114,7 @@ class Work:
             shots=spec.shots, sizes=self._sizes(),
         )  # fmt: skip
         return split(
-            self.texts.labels, plan, task=self.texts.task, parts=self.texts.parts,
+            np.asarray(self.texts.labels), plan, task=self.texts.task, parts=self.texts.parts,
             classes=self.texts.classes,
         )  # fmt: skip
 
@@ -158,10 +190,50 @@ class Work:
         self.screen.say(f"Cell {job.cell.key} failed: {reason}")
         return [failed(job.cell, reason, MAIN[self.texts.task])]
 
-    def states(self, layers: LayerMix, pool: str, *, of_twin: bool = False) -> Tensor:
-        """The (n, d) features of one layer mix and pooler."""
+    @cached_property
+    def words(self) -> Words:
+        """The words of every text, counted once for all text baselines."""
+        return count_words(self.texts.texts, self.texts.pairs)
+
+    def states(
+        self, layers: LayerMix, pool: str, *, of_twin: bool = False
+    ) -> Tensor | Rows | Ragged:
+        """The features of one layer mix and pooler; read block by block when they are large."""
         source = self.twin_features if of_twin else self.features
+        if pool == LEARNED:
+            return self._tokens(layers, source)
+        if len(layers.layers) == 1 and len(self.texts) * self.lm.width * 4 > AT_ONCE:
+            return self._streamed(f"{layers.layers[0]}/{pool}", source)
         return mix({layer: source.column(layer, pool) for layer in layers.layers}, layers)
+
+    def _tokens(self, layers: LayerMix, source: Features) -> Ragged:
+        parts = {layer: source.tokens(layer) for layer in layers.layers}
+        offsets = next(iter(parts.values()))[1]
+        return Ragged(mix({layer: values for layer, (values, _) in parts.items()}, layers), offsets)
+
+    def _streamed(self, column: str, source: Features) -> Rows:
+        n = len(self.texts)
+
+        def blocks() -> Iterator[Tensor]:
+            for start in range(0, n, BLOCK):
+                yield source.shelf.read(column, np.arange(start, min(start + BLOCK, n)))
+
+        return Rows(blocks, n, self.lm.width)
+
+
+def mixes_of(spec: ProbeSpec, lm: LM) -> list[LayerMix]:
+    """The layer choices of the spec, each once."""
+    found = [m for text in spec.layers for m in parse_layers(text, lm.layers)]
+    return list({m.name: m for m in found}.values())
+
+
+def ask_for(spec: ProbeSpec, mixes: Iterable[LayerMix]) -> Ask:
+    """What one pass must give for these layer choices and the spec's poolers."""
+    layers = sorted({layer for m in mixes for layer in m.layers})
+    pools = tuple(dict.fromkeys("all" if p == LEARNED else p for p in spec.pool))
+    return Ask(
+        layers=tuple(layers), pools=pools, max_tokens=spec.max_tokens, cut=spec.cut, keep=spec.keep
+    )
 
 
 def rows_and_details(
@@ -175,8 +247,3 @@ def rows_and_details(
         else:
             rows.append(row)
     return rows, details
-
-
-def class_labels(texts: TextSet) -> NDArray[Any]:
-    """The labels as every solver wants them."""
-    return np.asarray(texts.labels)

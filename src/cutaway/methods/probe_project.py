@@ -1,0 +1,53 @@
+"""Hidden states in two dimensions, for the eye."""
+
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+Way = Literal["pca", "lda"]
+
+
+def project(
+    x: Float[Tensor, "n d"], labels: Int[Tensor, " n"] | None, way: Way
+) -> Float[Tensor, "n 2"]:
+    """Two coordinates per row: the first two principal axes (pca), or the axes that part the
+    classes best (lda; with two classes the second is the widest axis across it)."""
+    centred = x.double() - x.double().mean(0)
+    if way == "pca" or labels is None:
+        return _principal(centred, 2)
+    # A few dozen principal axes first: with fewer rows than columns any labels can be parted.
+    narrow = _principal(centred, min(30, max(2, len(x) // 10), x.shape[1]))
+    axes = _discriminants(narrow, labels)
+    first = narrow @ axes[:, :1]
+    if axes.shape[1] > 1:
+        return torch.cat([first, narrow @ axes[:, 1:2]], 1)
+    unit = axes[:, 0] / axes[:, 0].norm()
+    rest = narrow - torch.outer(narrow @ unit, unit)
+    return torch.cat([first, _principal(rest - rest.mean(0), 1)], 1)
+
+
+def _principal(centred: Float[Tensor, "n d"], count: int) -> Float[Tensor, "n k"]:
+    """The rows along the widest axes; signs fixed so that pictures repeat."""
+    _, _, axes = torch.linalg.svd(centred, full_matrices=False)
+    axes = axes[:count]
+    signs = torch.sign(axes[torch.arange(len(axes)), axes.abs().argmax(1)])
+    made = centred @ (axes * signs[:, None]).T
+    return torch.nn.functional.pad(made, (0, count - made.shape[1]))
+
+
+def _discriminants(x: Float[Tensor, "n k"], labels: Int[Tensor, " n"]) -> Float[Tensor, "k axes"]:
+    kinds = np.unique(labels.numpy())
+    means = torch.stack([x[labels == int(kind)].mean(0) for kind in kinds])
+    within = sum(
+        (x[labels == int(kind)] - mean).T @ (x[labels == int(kind)] - mean)
+        for kind, mean in zip(kinds, means, strict=True)
+    )
+    assert isinstance(within, Tensor)
+    ridge = 1e-6 * within.diagonal().mean() * torch.eye(x.shape[1], dtype=x.dtype)
+    between = (means - x.mean(0)).T
+    values, vectors = torch.linalg.eigh(between @ between.T)
+    order = values.argsort(descending=True)[: max(1, min(2, len(kinds) - 1))]
+    return torch.linalg.solve(within + ridge, vectors[:, order])

@@ -1,0 +1,110 @@
+"""What the figures of a best cell need beyond one number: who was mistaken for whom, the ROC
+curve, the scores with their cut, the states in two dimensions. Of the first split."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.metrics import roc_curve
+from torch import Tensor
+
+from cutaway.measure.metrics import auc
+from cutaway.methods.probe import Cell as Outcome
+from cutaway.methods.probe import cell as fit_cell
+from cutaway.methods.probe import take
+from cutaway.methods.probe_project import Way, project
+from cutaway.report.details import AnyDetail, Confusion, Projection, Roc, Scores
+from cutaway.run.probe_cells import Job, coordinates
+
+if TYPE_CHECKING:
+    from cutaway.run.probe_work import Work
+
+POINTS = 400
+"""Points in a projection: enough to see, few enough to stay fluid."""
+CURVE = 200
+"""Points of a ROC curve."""
+LETTERS = 120
+
+
+def best_details(job: Job, work: "Work") -> list[AnyDetail]:
+    """Every detail the task allows, for one cell."""
+    assert job.layers is not None
+    states, name = work.states(job.layers, job.cell.pool), job.cell.classifier
+    labels, split = np.asarray(work.texts.labels), work.splits[-1]
+    outcome = fit_cell(
+        states, labels, split, work.objects.get(name, name), task=work.texts.task,
+        classes=work.texts.classes, seed=work.spec.seed,
+        balanced=work.spec.class_weight == "balanced",
+    )  # fmt: skip
+    where, classes = coordinates(job.cell), work.texts.classes
+    made: list[AnyDetail] = []
+    if work.texts.task in ("binary", "multiclass"):
+        made.append(_confusion(where, classes, labels[split.test], outcome))
+        made += _rocs(where, classes, labels[split.test], outcome)
+    if work.texts.task == "binary":
+        made.append(_scores(where, classes, labels[split.test], outcome))
+    chosen = np.sort(split.test)[:POINTS]
+    picked = take(states, chosen)
+    if isinstance(picked, Tensor) and work.texts.task != "multilabel":
+        ways: tuple[Way, ...] = ("pca",) if work.texts.task == "regression" else ("pca", "lda")
+        made += [_projection(where, way, picked.float(), chosen, work) for way in ways]
+    return made
+
+
+def _confusion(
+    where: dict[str, Any], classes: tuple[str, ...], truth: NDArray[Any], outcome: Outcome
+) -> Confusion:
+    counts = np.zeros((len(classes), len(classes)), dtype=int)
+    np.add.at(counts, (truth.astype(int), outcome.decisions.astype(int)), 1)
+    return Confusion(**where, classes=classes, counts=tuple(map(tuple, counts.tolist())))
+
+
+def _rocs(
+    where: dict[str, Any], classes: tuple[str, ...], truth: NDArray[Any], outcome: Outcome
+) -> list[AnyDetail]:
+    """One curve for two classes, one against the rest for several."""
+    columns = {1: outcome.scores} if outcome.scores.ndim == 1 else dict(enumerate(outcome.scores.T))
+    curves: list[AnyDetail] = []
+    for number, scores in list(columns.items())[:10]:
+        mine = (truth == number).astype(int)
+        if 0 < mine.sum() < len(mine):
+            wrong, right, _ = roc_curve(mine, scores)
+            keep = np.unique(np.linspace(0, len(wrong) - 1, CURVE).astype(int))
+            curves.append(
+                Roc(
+                    **where, label=classes[number], false_positive=tuple(wrong[keep].tolist()),
+                    true_positive=tuple(right[keep].tolist()), auc=auc(mine, scores),
+                )
+            )  # fmt: skip
+    return curves
+
+
+def _scores(
+    where: dict[str, Any], classes: tuple[str, ...], truth: NDArray[Any], outcome: Outcome
+) -> Scores:
+    edges = np.histogram_bin_edges(outcome.scores, bins=30)
+    counts = {
+        name: tuple(np.histogram(outcome.scores[truth == number], edges)[0].tolist())
+        for number, name in enumerate(classes)
+    }
+    return Scores(
+        **where, edges=tuple(edges.tolist()), counts=counts, threshold=outcome.thresholds[0]
+    )
+
+
+def _projection(
+    where: dict[str, Any], way: Way, states: Tensor, rows: NDArray[Any], work: "Work"
+) -> Projection:
+    labels = np.asarray(work.texts.labels)[rows]
+    numbers = None if work.texts.task == "regression" else torch.from_numpy(labels.astype(int))
+    points = project(states, numbers, way)
+    names = (
+        tuple(float(v) for v in labels)
+        if numbers is None
+        else tuple(work.texts.classes[int(v)] for v in labels)
+    )
+    return Projection(
+        **where, way=way, x=tuple(points[:, 0].tolist()), y=tuple(points[:, 1].tolist()),
+        labels=names, texts=tuple(work.texts.texts[i][:LETTERS] for i in rows),
+    )  # fmt: skip
