@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import r2_score
-from tests.methods.test_shortcut_moments import gather, some_layers
 
 from cutaway.core.errors import BadData, BadSpec, Missing
 from cutaway.methods.shortcut.fidelity import Fidelity
 from cutaway.methods.shortcut.fit import IDENTITY, RIDGES, Source, fit, ridge_path
 from cutaway.methods.shortcut.moments import layer_pairs
+from tests.methods.test_shortcut_moments import gather, some_layers
 
 
 def measure(states, maps) -> dict:

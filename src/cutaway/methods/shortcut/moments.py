@@ -23,7 +23,7 @@ Site = int | str
 Pair = tuple[Site, Site]
 
 # Rows per product: long enough for the matrix product to run at full speed.
-CHUNK = 2048
+CHUNK = 4096
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,7 @@ def moments_bytes(pairs: Iterable[Pair], width: int, *, chunk: int = CHUNK) -> i
     pairs = list(pairs)
     sources, sites = {s for s, _ in pairs}, {site for pair in pairs for site in pair}
     products = (len(pairs) + len(sources)) * width * width * 8
+    # All rows of a chunk in float32, and one layer of them once more in float64.
     buffer = chunk * width * (4 * len(sites) + 8)
     return products + buffer + 2 * width * width * 8 + 2 * len(sites) * width * 8
 
@@ -179,23 +180,67 @@ def _nothing(pairs: list[Pair], like: Mapping[Site, Tensor]) -> Moments:
 
 
 def _absorb(total: Moments, rows: Mapping[Site, Tensor], cross: torch.dtype) -> Moments:
-    """Add one chunk, in place: the products of 13 layers of 768 are 430 MB, too much to copy."""
-    sums = {site: value.sum(dim=0, dtype=torch.float64) for site, value in rows.items()}
-    for (source, target), gram in total.grams.items():
-        if source == target or cross == torch.float64:
-            gram.addmm_(rows[source].double().T, rows[target].double())
+    """Add one chunk, in place: the products of 13 layers of 768 are 430 MB, too much to copy.
+
+    The rows are used up: they are centred where they lie.
+    """
     count = len(next(iter(rows.values())))
-    means = {site: (value / count).to(cross).double() for site, value in sums.items()}
-    if cross != torch.float64:
-        centred = {site: value - means[site].to(value.dtype) for site, value in rows.items()}
-        for (source, target), gram in total.grams.items():
-            if source != target:
-                gram += centred[source].T @ centred[target]
-                _put_back(gram, means, sums, count, (source, target))
+    sums = {site: value.sum(dim=0, dtype=torch.float64) for site, value in rows.items()}
+    targets: dict[Site, list[Site]] = {site: [] for site in rows}
+    for source, target in total.grams:
+        targets[source] += [target] if target != source else []
     for site, value in rows.items():
+        exact = value.double()
         total.sums[site].add_(sums[site])
-        total.squares[site].add_(value.double().square_().sum(dim=0))
+        total.squares[site].add_(torch.linalg.vecdot(exact, exact, dim=0))
+        if (site, site) in total.grams:
+            _add_square(total.grams[site, site], exact)
+    add = _add_exact if cross == torch.float64 else _add_centred
+    add(total.grams, rows, sums, targets, count)
     return Moments(total.rows + count, total.sums, total.squares, total.grams)
+
+
+def _add_exact(
+    grams: Mapping[Pair, Tensor],
+    rows: Mapping[Site, Tensor],
+    sums: Mapping[Site, Tensor],
+    targets: Mapping[Site, list[Site]],
+    count: int,
+) -> None:
+    """Products between layers in float64."""
+    for source, goals in targets.items():
+        for target in goals:
+            grams[source, target].addmm_(rows[source].double().T, rows[target].double())
+
+
+def _add_centred(
+    grams: Mapping[Pair, Tensor],
+    rows: Mapping[Site, Tensor],
+    sums: Mapping[Site, Tensor],
+    targets: Mapping[Site, list[Site]],
+    count: int,
+) -> None:
+    """Products between layers in float32, about the chunk's means; the means put back exactly."""
+    means = {site: (value / count).float().double() for site, value in sums.items()}
+    for site, value in rows.items():
+        value.sub_(means[site].float())
+    for source, goals in ((s, goals) for s, goals in targets.items() if goals):
+        # Turned once for all targets: the product is a tenth faster from a row-major left side.
+        left = rows[source].T.contiguous()
+        for target in goals:
+            grams[source, target].add_(left @ rows[target])
+            _put_back(grams[source, target], means, sums, count, (source, target))
+
+
+def _add_square(gram: Tensor, rows: Tensor, pieces: int = 3) -> None:
+    """Add rows' rows; only what lies on or above the diagonal is multiplied."""
+    width = len(gram)
+    cuts = [slice(width * i // pieces, width * (i + 1) // pieces) for i in range(pieces)]
+    for i, upper in enumerate(cuts):
+        for right in cuts[i:]:
+            gram[upper, right].addmm_(rows[:, upper].T, rows[:, right])
+            if right != upper:
+                gram[right, upper] = gram[upper, right].T
 
 
 def _put_back(
