@@ -1,6 +1,7 @@
 """Self-speculative text: ours against plain `generate` and transformers' own early-exit drafts.
 
-CUTAWAY_BENCH_MODEL names another model than the bundled one, CUTAWAY_BENCH_DATA a file of texts.
+CUTAWAY_BENCH_MODEL names another model than the bundled one, CUTAWAY_BENCH_TEXT a file of texts
+that suits it.
 """
 
 import os
@@ -11,8 +12,9 @@ from typing import Any
 
 import torch
 
-from bench.extract_setup import BUNDLED
+from bench.extract_setup import BUNDLED, sentences
 from bench.report import row
+from cutaway.core.textset import TextSet
 from cutaway.data.load import load
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
@@ -27,13 +29,13 @@ def run(quick: bool, rows: int | None = None) -> dict[str, Any]:
     """Identity with greedy generate over many prompts, and the speed beside two rivals."""
     prompts, new, texts = (3, 8, 60) if quick else (rows or PROMPTS, NEW, 1500)
     lm = open_model(os.environ.get("CUTAWAY_BENCH_MODEL", BUNDLED))
-    source = os.environ.get("CUTAWAY_BENCH_DATA", "docs")
-    said = [t[:80] for t in load(source, limit=prompts, seed=1, as_task="text").texts]
+    source = texts_for(texts)
+    said = [text[:80] for text in source.texts[:prompts]]
     with tempfile.TemporaryDirectory(prefix="cutaway-bench-") as folder:
         file = str(Path(folder) / "maps.safetensors")
         shared = {"model": lm, "runs": folder, "quiet": True}
         shortcut.fit(
-            **shared, text=source, limit=texts, max_tokens=128, positions_per_text=4,
+            **shared, text=source, max_tokens=128, positions_per_text=4,
             layers="to-final", tuned=0 if quick else 150, out=file,
         )  # fmt: skip
         chosen = shortcut.generate(
@@ -46,6 +48,12 @@ def run(quick: bool, rows: int | None = None) -> dict[str, Any]:
         )  # fmt: skip
     rival = early_exit(lm, said[:10], new, layer)
     return report(lm, chosen, forced, rival)
+
+
+def texts_for(count: int) -> TextSet:
+    """The texts of CUTAWAY_BENCH_TEXT, or sentences."""
+    file = os.environ.get("CUTAWAY_BENCH_TEXT")
+    return load(file, limit=count, as_task="text") if file else sentences(count)
 
 
 def early_exit(lm: LM, prompts: list[str], new: int, layer: int) -> float | str:
