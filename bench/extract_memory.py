@@ -15,7 +15,7 @@ from cutaway.core.textset import TextSet
 LIMIT_MB = 300
 # Between two sizes that both fill the store's buffers, more rows may cost only their tokens.
 GROWTH_MB = 30
-SIZES = (1_000, 10_000, 20_000)
+SIZES = (1_000, 8_000, 20_000)
 BUNDLED_ROWS = 300
 QUICK_SIZES = (50, 100, 200)
 QUICK_BUNDLED_ROWS = 8

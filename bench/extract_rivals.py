@@ -9,6 +9,7 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 from bench.extract_setup import bundled_folder, sentences
@@ -24,6 +25,7 @@ OURS = "cutaway"
 # The rivals are slow and the bars far away: fewer rows and rounds tell enough.
 MOST_ROWS = 100
 MOST_ROUNDS = 3
+MOST_SECONDS = 300
 
 
 @dataclass(frozen=True)
@@ -115,11 +117,17 @@ def _end(process: "subprocess.Popen[str]") -> None:
 def answer(process: "subprocess.Popen[str]", log: Path) -> dict[str, Any]:
     """The next answer of a server; Unusable with its last words when it died."""
     assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith(MARK):
-            return json.loads(line.removeprefix(MARK))
+    # A rival that hangs is ended, so that the others' figures are still written.
+    guard = Timer(MOST_SECONDS, process.kill)
+    guard.start()
+    try:
+        for line in process.stdout:
+            if line.startswith(MARK):
+                return json.loads(line.removeprefix(MARK))
+    finally:
+        guard.cancel()
     said = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    raise Unusable(f"it failed: {said[-1][:200] if said else 'without a word'}")
+    raise Unusable(f"it failed or hung: {said[-1][:200] if said else 'without a word'}")
 
 
 def _take_turns(
@@ -128,7 +136,8 @@ def _take_turns(
     """Seconds of each tool in each round; who fails drops out."""
     seconds: dict[str, list[float]] = {name: [] for name in servers}
     broken: dict[str, str] = {}
-    for _ in range(rounds):
+    for number in range(rounds):
+        print(f"   round {number + 1} of {rounds}", file=sys.stderr)
         for name in [n for n in servers if n not in broken]:
             try:
                 seconds[name].append(servers[name].go()["seconds"])

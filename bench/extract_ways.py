@@ -19,7 +19,7 @@ POOLS = ("last", "mean")
 BUDGETS = (256, 512, 1024, 2048)
 PLAIN_BATCH = 32
 # The bare model's plans are tried on every SAMPLE-th batch of each.
-SAMPLE = 5
+SAMPLE = 8
 Plan = list[list[int]]
 
 
