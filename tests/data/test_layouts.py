@@ -1,3 +1,5 @@
+import numpy as np
+import polars
 import pytest
 
 from cutaway.core.errors import BadData
@@ -50,6 +52,8 @@ def test_rounded_grades_take_the_names_of_the_legend() -> None:
         {"data": [{"text": "a", "label": 1}, {"text": "b", "label": 0}]},
         {"text": ["a", "b"], "label": [1, 0]},
         {"text": {"1": "b", "0": "a"}, "label": {"0": 1, "1": 0}},
+        {"text": ("a", "b"), "label": np.array([1, 0])},
+        {"text": polars.Series(["a", "b"]), "label": np.array([1, 0])},
     ],
 )
 def test_all_layouts_mean_the_same(value) -> None:

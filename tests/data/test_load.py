@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from cutaway.core.errors import BadData, BadSpec, CutawayError, Missing, UnknownName
 from cutaway.core.textset import TextSet
 from cutaway.data.files import READERS
+from cutaway.data.import_logs import experiments_of
 from cutaway.data.load import load, load_task
+from cutaway.data.tasks import find_task, known_tasks
 
 FUZZ = settings(
     max_examples=int(os.environ.get("CUTAWAY_FUZZ", "40")),
@@ -171,6 +173,35 @@ def test_any_json_ends_in_a_text_set_or_in_one_of_our_errors(value, lines, tmp_p
     text = json.dumps(value)
     _load_or_refuse(_utf8(tmp_path / ("fuzz.jsonl" if lines else "fuzz.json"), text))
     _load_or_refuse(value)
+
+
+@given(
+    value=VALUES,
+    rows=st.dictionaries(st.sampled_from(["e", "metadata", "expdata", "data"]), VALUES),
+)
+@FUZZ
+def test_any_log_ends_in_experiments_or_in_one_of_our_errors(value, rows) -> None:
+    for log in (value, {"experiment_0": value}, {"experiment_0": rows}):
+        try:
+            assert experiments_of("log", log)
+        except CutawayError as error:
+            assert str(error)
+
+
+TEXTS = st.lists(st.text(max_size=9) | VALUES, min_size=2, max_size=3)
+RAW = st.floats() | st.integers() | st.text(max_size=5) | VALUES
+
+
+@given(st.sampled_from(sorted(known_tasks())), TEXTS, RAW)
+@FUZZ
+def test_any_rows_of_a_task_end_in_a_text_set_or_in_one_of_our_errors(name, texts, label) -> None:
+    columns = find_task(name).columns
+    named = [names[0].split("+")[0] for names in (columns.text, columns.pair) if names]
+    rows = dict.fromkeys(named, texts) | {columns.label[0]: [label] * len(texts)}
+    try:
+        assert load_task(name, data=rows).texts
+    except CutawayError as error:
+        assert str(error)
 
 
 LABELS = st.none() | st.integers() | st.floats() | st.text(max_size=3) | st.lists(st.integers())

@@ -114,7 +114,7 @@ def _raw(value: Any, names: Sequence[str] | None = None) -> str:
     if names and isinstance(value, int) and 0 <= value < len(names):
         return names[value]
     as_number = number(value)
-    if as_number is not None and as_number == int(as_number):
+    if as_number is not None and as_number.is_integer():
         return str(int(as_number))
     said = str(value).strip()
     return said.lower() if said in ("True", "False") else said
@@ -144,8 +144,24 @@ def _labelled(task: TaskFile, table: Table, column: str) -> Table:
             f"{task.name!r}: {short(values[odd[0]])!r} in {point_at(table, odd)}. "
             f"{suggestion(str(values[odd[0]]), known)}Known: {', '.join(known) or 'numbers'}."
         )
+    _within(task, table, column, found)
     legend = {**table.names, column: tuple(task.classes)}
     return replace(table, columns={**table.columns, column: found}, names=legend)
+
+
+def _within(task: TaskFile, table: Table, column: str, found: Sequence[float | None]) -> None:
+    """BadData for numbers outside the task's bounds: most often they are scaled already."""
+    if task.labels.bounds is None:
+        return
+    low, high = task.labels.bounds
+    out = [i for i, v in enumerate(found) if v is not None and not low - 1e-6 <= v <= high + 1e-6]
+    if out:
+        raise BadData(
+            f"{table.origin}: {len(out)} labels in {column!r} lie outside {low:g} to {high:g} "
+            f"after the scaling of {task.name!r}: {table.columns[column][out[0]]!r} becomes "
+            f"{found[out[0]]:g} ({point_at(table, out)}). Are they scaled already? Then read the "
+            "file itself instead of the task."
+        )
 
 
 def _meanings(task: TaskFile) -> dict[str, int]:

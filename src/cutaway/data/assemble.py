@@ -22,7 +22,6 @@ def assemble(
     as_task: str | None = None,
     parts: NDArray[np.str_] | None = None,
     drop_empty: bool = False,
-    order: Sequence[str] = (),
 ) -> TextSet:
     """The text set of a table. Empty texts and missing labels are refused, or dropped if asked."""
     if len(table) == 0:
@@ -35,7 +34,7 @@ def assemble(
     labels = None
     if chosen.label is not None and as_task != "text":
         names = table.names.get(chosen.label) or _legend(table, chosen.label)
-        labels = encode(table, chosen.label, as_task=as_task, names=names, order=order)
+        labels = encode(table, chosen.label, as_task=as_task, names=names)
     return TextSet(
         name=name,
         texts=_joined(table, chosen.text),

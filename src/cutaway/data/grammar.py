@@ -33,8 +33,6 @@ class Grammar(Spec):
 
     name: str
     """What it is called after `gen:`."""
-    description: str
-    """One sentence: what the label says."""
     classes: tuple[str, ...]
     """The classes, in the order of their numbers."""
     templates: tuple[str, ...]

@@ -48,7 +48,7 @@ def missing(value: Any) -> bool:
     """Whether a label is not there: None, NaN, an empty string, the string `nan`."""
     if isinstance(value, str):
         return value.strip().lower() in ("", "nan")
-    return value is None or (isinstance(value, float) and math.isnan(value))
+    return value is None or (isinstance(value, float | np.floating) and math.isnan(value))
 
 
 def number(value: Any) -> float | None:
@@ -70,12 +70,10 @@ def encode(
     *,
     as_task: str | None = None,
     names: Sequence[str] = (),
-    order: Sequence[str] = (),
 ) -> Labels:
     """The labels of a column as numbers, by the rule on top of this file or as asked.
 
-    `names` are the class names of labels that are class numbers already; `order` is the order
-    of classes that came as strings.
+    `names` are the class names of labels that are class numbers already.
     """
     values = table.column(column)
     _all_there(table, column, values)
@@ -91,7 +89,7 @@ def encode(
     _all_finite(table, column, numbers)
     if as_task == "regression" or (as_task is None and _has_fraction(numbers)):
         return Labels(_floats(table, column, values, numbers), "regression")
-    classes = _classes(values, numbers, names, order)
+    classes = _classes(values, numbers, names)
     if as_task is None and len(classes.classes) > MOST_CLASSES:
         raise BadData(_too_many(table, column, values, len(classes.classes)))
     return _named(table, column, classes, as_task)
@@ -182,9 +180,8 @@ def _classes(
     values: Sequence[Any],
     numbers: Sequence[float | None],
     names: Sequence[str],
-    order: Sequence[str],
 ) -> Labels:
-    """Class numbers; whole numbers are ordered by size, strings as `order` says or by name."""
+    """Class numbers; whole numbers are ordered by size, strings by name."""
     if all(value is not None for value in numbers):
         # Half to even, as the probing reference rounds its regression targets.
         whole = np.rint(np.asarray(numbers, dtype=np.float64))
@@ -193,9 +190,7 @@ def _classes(
             return Labels(whole.astype(np.int64), "multiclass", tuple(names))
         return Labels(index.astype(np.int64), "multiclass", tuple(str(int(v)) for v in known))
     said = [str(value).strip() for value in values]
-    found = set(said)
-    classes = [name for name in order if name in found or len(found - set(order)) == 0]
-    classes += sorted(found - set(classes))
+    classes = sorted(set(said))
     place = {name: i for i, name in enumerate(classes)}
     return Labels(np.array([place[name] for name in said], np.int64), "multiclass", tuple(classes))
 

@@ -61,6 +61,9 @@ def _of_parts(origin: str, value: Mapping[str, Any]) -> Table:
 
 def _column(origin: str, name: str, values: Any) -> list[Any]:
     """A column as a list; {index: value} dicts are put in the order of their numbers."""
+    as_list = getattr(values, "tolist", None) or getattr(values, "to_list", None)
+    if as_list is not None:
+        values = as_list()
     if isinstance(values, Mapping):
         return [values[key] for key in _numeric_order(origin, name, list(values))]
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):

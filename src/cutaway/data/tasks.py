@@ -222,7 +222,8 @@ TABLES: dict[str, type[Spec]] = {
 def known_tasks() -> dict[str, TaskFile]:
     """Every task that ships, by its name."""
     folder = files("cutaway.data").joinpath("tasks")
-    found = [read_task(path.read_text("utf-8"), path.name) for path in folder.iterdir()]
+    toml = [path for path in folder.iterdir() if path.name.endswith(".toml")]
+    found = [read_task(path.read_text("utf-8"), path.name) for path in toml]
     return {task.name: task for task in sorted(found, key=lambda task: task.name)}
 
 
