@@ -27,7 +27,7 @@ def folds(n: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-@pytest.mark.parametrize(("n", "d"), [(150, 9), (36, 60)])
+@pytest.mark.parametrize(("n", "d"), [(150, 9), (36, 60), (150, 80)])
 def test_plain_is_scikit_learns_default(n, d, classes):
     x, y = made(n, d, classes)
     found = discriminant(x, y, classes=classes, folds=folds(n))

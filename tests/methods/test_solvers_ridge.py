@@ -29,7 +29,7 @@ def halves(n: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("standardise", [True, False])
-@pytest.mark.parametrize(("n", "d"), [(90, 7), (30, 50)])
+@pytest.mark.parametrize(("n", "d"), [(90, 7), (30, 50), (90, 65)])
 def test_every_fold_and_alpha_has_scikit_learns_weights(n, d, standardise):
     x, y = made(n, d)
     path = ridge_path(x, y, alphas=ALPHAS, folds=halves(n), standardise=standardise)

@@ -172,7 +172,9 @@ def _chance(
     """Probabilities of the test rows, where the classifier has them and the task needs them."""
     if aim.task not in ("binary", "multiclass"):
         return None
-    found = fitted.probabilities(take(x, split.test), torch.from_numpy(scores))
+    # Most probabilities follow from the scores; only then are the rows read again.
+    some = None if fitted.chance is None else take(x, split.test)
+    found = fitted.probabilities(some, torch.from_numpy(scores))
     return None if found is None else found.cpu().numpy()
 
 

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.methods.solvers.rows import Rows, Sums, as_rows, sums
-from cutaway.methods.solvers.scatter import in_groups, scatters
-from cutaway.methods.solvers.spectrum import WIDEST
+from cutaway.methods.solvers.scatter import by_shape, scatters
 
 Shrinkage = float | Literal["auto"] | None
 # scikit-learn's cut on singular values, squared because ours are eigenvalues.
@@ -87,12 +86,12 @@ def discriminant(
         raise BadSpec(f"shrinkage must be None, 'auto' or from 0 to 1, got {shrinkage!r}.")
     rows = as_rows(x)
     marks = torch.ones(1, rows.n, dtype=torch.bool) if folds is None else folds.bool().cpu()
-    parts = [
-        part
-        for group in in_groups(len(marks), max(3 * min(rows.d, rows.n) * rows.d, classes * rows.n))
-        for part in _some(rows, y, marks[group], classes, shrinkage)
-    ]
-    weights, intercept, share, rank = (torch.stack(v) for v in zip(*parts, strict=True))
+    parts: dict[int, tuple[Tensor, Tensor, Tensor, Tensor]] = {}
+    for numbers, tall in by_shape(marks, rows.d, each=classes * rows.n):
+        made = _some(rows, y, marks[numbers], classes, shrinkage, tall=tall)
+        parts |= dict(zip(numbers, made, strict=True))
+    in_order = (parts[k] for k in range(len(marks)))
+    weights, intercept, share, rank = (torch.stack(v) for v in zip(*in_order, strict=True))
     return Discriminant(weights, intercept, share, rank)
 
 
@@ -111,9 +110,8 @@ class _Fold:
 
 
 def _some(
-    rows: Rows, y: Tensor, folds: Tensor, classes: int, shrinkage: Shrinkage
+    rows: Rows, y: Tensor, folds: Tensor, classes: int, shrinkage: Shrinkage, *, tall: bool
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    tall = rows.d <= WIDEST and int(folds.sum(1).min()) >= rows.d
     seen = class_sums(rows, y, folds, classes, scatter=tall)
     centre, unit = seen.whole.mean, seen.whole.deviation
     ready = rows.standard(centre, unit)

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
 from cutaway.methods.solvers.rows import Rows, as_rows, sums
-from cutaway.methods.solvers.scatter import in_groups, scatters
-from cutaway.methods.solvers.spectrum import WIDEST
+from cutaway.methods.solvers.scatter import by_shape, scatters
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,20 +79,19 @@ def ridge_path(
         raise BadData("Ridge needs at least two rows in each fold to learn from.")
     targets = y.to(rows.device, torch.float64)
     level = torch.tensor(list(alphas), dtype=torch.float64, device=rows.device)
-    parts = [
-        part
-        for group in in_groups(len(marks), 3 * min(rows.d, rows.n) * rows.d)
-        for part in _fits(rows, targets, marks[group], level, standardise)
-    ]
-    weights, intercept, loo = (torch.stack(values) for values in zip(*parts, strict=True))
+    parts: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+    for numbers, tall in by_shape(marks.cpu(), rows.d):
+        made = _fits(rows, targets, marks[numbers], level, standardise, tall=tall)
+        parts |= dict(zip(numbers, made, strict=True))
+    in_order = (parts[k] for k in range(len(marks)))
+    weights, intercept, loo = (torch.stack(values) for values in zip(*in_order, strict=True))
     return RidgePath(weights, intercept, tuple(alphas), loo)
 
 
 def _fits(
-    rows: Rows, y: Tensor, marks: Tensor, alphas: Tensor, standardise: bool
+    rows: Rows, y: Tensor, marks: Tensor, alphas: Tensor, standardise: bool, *, tall: bool
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Weights, intercepts and errors of some folds, in two or three passes over the rows."""
-    tall = rows.d <= WIDEST and int(marks.sum(1).min()) >= rows.d
     seen = sums(rows, marks, scatter=tall)
     ready = rows.standard(seen.mean, seen.deviation)
     if tall:

@@ -16,7 +16,7 @@ from cutaway.core.errors import BadData, Mismatch
 # Long enough for a matrix product to run at full speed, short enough to stay in the cache.
 BLOCK = 2048
 # A matrix below this many bytes is kept in the solver's precision, not cast block by block.
-KEEP = 1 << 30
+KEEP = 384 << 20
 CPU = torch.device("cpu")
 
 

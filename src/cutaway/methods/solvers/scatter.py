@@ -14,6 +14,8 @@ from cutaway.methods.solvers.rows import Rows
 
 # Numbers in the matrices held at once: 512 MB of float64.
 AT_ONCE = 64_000_000
+# Beyond this width no d x d matrix is made.
+WIDEST = 4096
 
 
 def in_groups(count: int, each: int) -> Iterator[slice]:
@@ -21,6 +23,20 @@ def in_groups(count: int, each: int) -> Iterator[slice]:
     size = max(1, AT_ONCE // max(each, 1))
     for start in range(0, count, size):
         yield slice(start, min(start + size, count))
+
+
+def by_shape(
+    folds: Bool[Tensor, "fold n"], d: int, *, each: int = 0
+) -> Iterator[tuple[list[int], bool]]:
+    """Fold numbers in groups that fit into memory, and whether they have d rows at least.
+
+    A fold needs a few d x d matrices, and `each` numbers besides.
+    """
+    tall = (folds.sum(1) >= d) & (d <= WIDEST)
+    for kind in (True, False):
+        numbers = (tall == kind).nonzero()[:, 0].tolist()
+        for group in in_groups(len(numbers), 3 * min(d, folds.shape[1]) * d + each):
+            yield numbers[group], kind
 
 
 def scatters(

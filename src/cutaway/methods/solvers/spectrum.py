@@ -14,9 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cutaway.methods.solvers.rows import Rows, Sums
-
-# Beyond this width the directions come from as many rows: exact is not needed, only near.
-WIDEST = 4096
+from cutaway.methods.solvers.scatter import WIDEST
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +54,7 @@ def spectrum(rows: Rows, seen: Sums, scale: Float[Tensor, " d"]) -> Spectrum:
     if seen.scatter is not None:
         values, vectors = torch.linalg.eigh(seen.scatter / torch.outer(scale, scale) / rows.n)
         return Spectrum(values.clamp_min(0.0).to(rows.dtype), vectors.to(rows.dtype))
+    # As many rows as the widest matrix has columns: exact is not needed, only near.
     count = min(rows.n, WIDEST)
     some = rows.take(torch.arange(count) * rows.n // count).double()
     values, left = torch.linalg.eigh(some @ some.T / count)
