@@ -75,6 +75,12 @@ DISTILBERT = {
 }
 # Windows shorter than the test sentences, so that local attention shows.
 LOCAL = HEADED | {"sliding_window": 4}
+EXPERTS = {
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+}
 DEBERTA = ENCODER | {
     "relative_attention": True,
     "pos_att_type": ["p2c", "c2p"],
@@ -90,6 +96,7 @@ FAMILIES: dict[str, Family] = {
     "camembert": Family(SHIFTED, "roberta", "masked"),
     "codegen": Family(ROTARY, "gpt2"),
     "cohere": Family(DECODER),
+    "data2vec-text": Family(SHIFTED, "roberta", "masked"),
     "deberta-v2": Family(DEBERTA, "bert", "masked"),
     "distilbert": Family(DISTILBERT, "bert", "masked"),
     "electra": Family(SMALL_TABLE, "bert", "masked"),
@@ -106,6 +113,7 @@ FAMILIES: dict[str, Family] = {
     "gptj": Family(ROTARY, "gpt2"),
     "llama": Family(DECODER),
     "mistral": Family(LOCAL),
+    "mixtral": Family(HEADED | EXPERTS),
     "modernbert": Family(ENCODER | {"local_attention": 8}, "bert", "masked"),
     "mpnet": Family(SHIFTED, "roberta", "masked"),
     "olmo": Family(DECODER),
@@ -116,6 +124,7 @@ FAMILIES: dict[str, Family] = {
     "phi3": Family(DECODER),
     "qwen2": Family(DECODER, "gpt2"),
     "qwen3": Family(HEADED, "gpt2"),
+    "qwen3_moe": Family(HEADED | EXPERTS, "gpt2"),
     "roberta": Family(SHIFTED, "roberta", "masked"),
     "smollm3": Family(DECODER, "gpt2"),
     "stablelm": Family(DECODER, "gpt2"),
@@ -154,7 +163,6 @@ def tiny_model(family: str, tokenizer: PreTrainedTokenizerFast, *, seed: int = 0
 def _shake(model) -> None:
     for parameter in model.parameters():
         parameter.add_(torch.randn_like(parameter), alpha=0.1)
-    # A padding row of embeddings stays zero in real checkpoints too; nothing may depend on it.
 
 
 def tiny_tokenizer(style: str, texts=SENTENCES, *, size: int = 420) -> PreTrainedTokenizerFast:
@@ -220,6 +228,7 @@ def _bert(texts, size: int) -> PreTrainedTokenizerFast:
         sep_token="[SEP]",
         mask_token="[MASK]",
         model_max_length=64,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
     )
 
 

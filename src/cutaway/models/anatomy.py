@@ -170,6 +170,11 @@ ANATOMIES: dict[str, Anatomy] = {
     "camembert": ROBERTA,
     "codegen": GPTJ,
     "cohere": replace(LLAMA, norm2=None, layout="parallel", after=(("multiply", "logit_scale"),)),
+    "data2vec-text": replace(
+        ROBERTA,
+        embeddings="data2vec_text.embeddings.word_embeddings",
+        blocks="data2vec_text.encoder.layer",
+    ),
     "deberta-v2": replace(
         BERT,
         embeddings="deberta.embeddings.word_embeddings",
@@ -216,6 +221,7 @@ ANATOMIES: dict[str, Anatomy] = {
     "gptj": GPTJ,
     "llama": LLAMA,
     "mistral": LLAMA,
+    "mixtral": LLAMA,
     "modernbert": Anatomy(
         kind="masked",
         embeddings="model.embeddings.tok_embeddings",
@@ -244,6 +250,7 @@ ANATOMIES: dict[str, Anatomy] = {
     "phi3": LLAMA,
     "qwen2": LLAMA,
     "qwen3": LLAMA,
+    "qwen3_moe": LLAMA,
     "roberta": ROBERTA,
     "smollm3": LLAMA,
     "stablelm": LLAMA,

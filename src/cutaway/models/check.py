@@ -118,6 +118,8 @@ def _more(lm: LM, drawn: Sample) -> list[Law]:
         laws.stopping_early_changes_nothing(lm, drawn),
         laws.running_on_reaches_the_end(lm, drawn),
     ]
+    if lm.kind == "masked":
+        found.append(laws.pairs_are_read_as_plainly(lm))
     if lm.anatomy.mlp is not None:
         found.append(laws.parts_add_up_to_the_block(lm, drawn))
     if lm.anatomy.attn is not None:

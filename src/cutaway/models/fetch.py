@@ -33,7 +33,7 @@ def fetch(
         folder, digest = unpack(name)
         return Source(name, folder, digest)
     path = Path(name).expanduser()
-    if path.is_dir():
+    if name and path.is_dir():
         return Source(name, path)
     if path.is_file():
         raise BadModel(

@@ -167,7 +167,12 @@ def _multiply(logits: Tensor, factor: float | None) -> Tensor:
     return logits if factor is None else logits * factor
 
 
+def _divide(logits: Tensor, factor: float | None) -> Tensor:
+    return logits if factor is None else logits / factor
+
+
 AFTER: dict[str, Callable[[Tensor, float | None], Tensor]] = {
     "softcap": _softcap,
     "multiply": _multiply,
+    "divide": _divide,
 }

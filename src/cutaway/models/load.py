@@ -14,7 +14,7 @@ from cutaway.models.digests import tokenizer_digest, weights_digest
 from cutaway.models.fetch import Source, fetch
 from cutaway.models.folder import need_config, need_tokenizer, need_weights
 from cutaway.models.lm import LM
-from cutaway.models.propose import propose
+from cutaway.models.propose import propose, settle
 from cutaway.models.tokenizer import load_tokenizer, reads_segments
 from cutaway.models.weights import (
     DTYPES,
@@ -43,7 +43,8 @@ def open_model(
     """The model called `name`: bundled, a hub id, a folder, or `base+adapter`.
 
     Weights come from safetensors only, in evaluation mode and frozen. With `check` the model
-    must pass the quick laws of `cutaway.models.check`; a pass is remembered.
+    must pass the quick laws of `cutaway.models.check`; a pass is remembered. Families without
+    a row in ANATOMIES are looked at, and opened if what is found holds every law.
     """
     if isinstance(name, LM):
         return name
@@ -99,9 +100,11 @@ def _assemble(
     if patch is not None:
         module = merge(module, patch.folder)
     module = module.to(device).eval().requires_grad_(False)
-    anatomy = row or propose(module, kind)
+    # For a family without a row the laws choose among what its modules suggest.
+    candidates = [row] if row else propose(module, kind)
+    anatomy = candidates[0]
     has_head, missed = head_there(source.name, anatomy, unfilled)
-    return LM(
+    lm = LM(
         name=source.name if patch is None else f"{source.name}+{patch.name}",
         family=config.model_type,
         kind=kind,
@@ -118,6 +121,7 @@ def _assemble(
         notes=(*notes, *missed, *_surprises(module, anatomy, attention)),
         **_sizes(module, anatomy),
     )
+    return lm if row else settle(lm, candidates)
 
 
 def _digest(source: Source, files: list[Path], patch: Source | None) -> str:

@@ -1,92 +1,164 @@
-"""A guess at the anatomy of a family without a row, from its modules; the laws decide."""
+"""Anatomies for a family without a row: guessed from its modules, kept only if the laws hold."""
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import permutations, product
 from typing import Any
 
+import torch
 from torch import nn
 
 from cutaway.core.errors import BadModel
-from cutaway.models.anatomy import Anatomy, Kind
+from cutaway.models import laws
+from cutaway.models.anatomy import Anatomy, Kind, Layout
+from cutaway.models.laws import Law
+from cutaway.models.lm import LM
+
+HOWTO = "Write a row for it: docs/howto/add-a-model-family.md"
+# Config fields that families use for what they do to their logits.
+AFTER_FIELDS = {
+    "final_logit_softcapping": "softcap",
+    "logit_scale": "multiply",
+    "logits_scaling": "divide",
+}
 
 
-def propose(module: Any, kind: Kind) -> Anatomy:
-    """An anatomy read off the module tree: good for layers and logits, not for parts of blocks.
-
-    Parts are named where their names tell, but their layout isn't known; `norm1`, `norm2` and
-    `mlp` are therefore left out, `attn` only serves attention weights.
-    """
+def propose(module: Any, kind: Kind) -> list[Anatomy]:
+    """What the family may look like, likeliest first; parts of blocks are left to `settle`."""
     blocks = _blocks(module)
     decoder = _name_of(module, module.get_output_embeddings())
     embeddings = _name_of(module, module.get_input_embeddings())
     if decoder is None or embeddings is None:
-        raise BadModel(
-            f"{type(module).__name__} shows no input or output embedding: its anatomy can't be "
-            "proposed. Write a row for it: docs/howto/add-a-model-family.md"
-        )
-    body = _name_of(module, module.base_model) or ""
-    return Anatomy(
+        raise BadModel(f"{type(module).__name__} shows no input or output embedding. {HOWTO}")
+    plain = Anatomy(
         kind=kind,
         embeddings=embeddings,
         blocks=blocks,
         norm1=None,
-        attn=_attention(module.get_submodule(blocks)[0]),
+        attn=_child(module.get_submodule(blocks)[0], ("attn", "attention")),
         norm2=None,
         mlp=None,
-        final=_final(module, blocks),
-        head=_head(module, body, decoder),
+        final=(),
+        head=_head(module, decoder),
         decoder=decoder,
-        positions=_positions(module),
+        after=_after(module.config),
         proposed=True,
     )
+    choices = product(_finals(module, blocks), _positions(module))
+    return [replace(plain, final=final, positions=counted) for final, counted in choices]
+
+
+def settle(lm: LM, candidates: Iterable[Anatomy]) -> LM:
+    """The model with the first candidate that holds the laws, else with the one that breaks
+    fewest: the check then says which."""
+    tried: list[tuple[int, LM]] = []
+    for candidate in candidates:
+        guess = replace(lm, anatomy=candidate)
+        broken = sum(not law.passed for law in _telling_laws(guess))
+        if broken == 0:
+            return _with_parts(_with_attention(guess))
+        tried.append((broken, guess))
+    return min(tried, key=lambda pair: pair[0])[1]
+
+
+def _telling_laws(lm: LM) -> list[Law]:
+    """The laws that tell candidates apart; one that can't even run counts as broken."""
+    try:
+        with torch.no_grad():
+            drawn = laws.sample(lm)
+            found = [laws.hooks_show_the_plain_layers(lm, drawn)]
+            found += [laws.unembedding_gives_the_logits(lm, drawn)] if lm.has_head else []
+            return [*found, *laws.padding_changes_nothing(lm, drawn)]
+    except (RuntimeError, TypeError, KeyError, IndexError, AttributeError) as error:
+        return [Law("runs", False, float("inf"), 0.0, str(error))] * 4
+
+
+def _with_attention(lm: LM) -> LM:
+    """The model; without a name for its attention when that shows no weights."""
+    if lm.anatomy.attn is None:
+        return lm
+    with torch.no_grad():
+        shown = laws.attention_sums_to_one(lm, laws.sample(lm, laws.SENTENCES[:2])).passed
+    return lm if shown else replace(lm, anatomy=replace(lm.anatomy, attn=None))
+
+
+def _with_parts(lm: LM) -> LM:
+    """The model with the parts of its blocks named, where a naming adds up to the block."""
+    if lm.anatomy.attn is None:
+        return lm
+    with torch.no_grad():
+        drawn = laws.sample(lm, laws.SENTENCES[:1])
+        for anatomy in _part_names(lm):
+            guess = replace(lm, anatomy=anatomy)
+            try:
+                if laws.parts_add_up_to_the_block(guess, drawn).passed:
+                    return guess
+            except (KeyError, AttributeError, RuntimeError):
+                continue
+    return lm
+
+
+def _part_names(lm: LM) -> Iterator[Anatomy]:
+    """Namings of norms and mlp by the blocks' children, in every order and layout."""
+    block = lm.blocks[0]
+    mlp = _child(block, ("mlp", "ffn", "feed_forward", "moe", "feedforward"))
+    norms = [name for name, child in block.named_children() if _is_norm(name, child)]
+    if mlp is None or not 1 <= len(norms) <= 2:
+        return
+    layouts: tuple[Layout, ...] = ("pre", "parallel", "post", "inner")
+    orders = permutations(norms) if len(norms) == 2 else [(norms[0], None)]
+    for (one, two), layout in product(orders, layouts):
+        if two is not None or layout == "parallel":
+            yield replace(lm.anatomy, norm1=one, norm2=two, mlp=mlp, layout=layout)
 
 
 def _blocks(module: Any) -> str:
     """The list of modules with most weights, one per layer of the config."""
-    lists = {n: m for n, m in module.named_modules() if isinstance(m, nn.ModuleList) and len(m)}
     layers = getattr(module.config, "num_hidden_layers", None)
-    fit = {n: _weight(m) for n, m in lists.items() if len(m) == layers}
+    lists = {n: m for n, m in module.named_modules() if isinstance(m, nn.ModuleList) and len(m)}
+    fit = {name: _weight(found) for name, found in lists.items() if len(found) == layers}
     if not fit:
-        raise BadModel(
-            f"{type(module).__name__} has no list of {layers} blocks: its anatomy can't be "
-            "proposed. Write a row for it: docs/howto/add-a-model-family.md"
-        )
-    # The outermost of equals: a list inside a block can't have more weights than the blocks.
+        raise BadModel(f"{type(module).__name__} has no list of {layers} blocks. {HOWTO}")
     best: str = max(fit, key=lambda name: (fit[name], -name.count(".")))
     return best
 
 
-def _final(module: Any, blocks: str) -> tuple[str, ...]:
-    """The norm that stands beside the blocks, if there is one."""
+def _finals(module: Any, blocks: str) -> list[tuple[str, ...]]:
+    """The norms beside the blocks, last first, and none at all."""
     parent, _, _ = blocks.rpartition(".")
     beside = module.get_submodule(parent).named_children()
     norms = [name for name, child in beside if _is_norm(name, child)]
-    # Families with a norm on their embeddings list it first; the final one comes last.
-    return (f"{parent}.{norms[-1]}",) if norms else ()
+    return [(f"{parent}.{name}",) for name in reversed(norms)] + [()]
+
+
+def _head(module: Any, decoder: str) -> tuple[str, ...]:
+    """What stands beside the body, up to and with what holds the decoder."""
+    tops = [name for name, child in module.named_children() if child is not module.base_model]
+    holder = decoder.split(".")[0]
+    if holder not in tops:
+        return (decoder,)
+    return tuple(tops[: tops.index(holder) + 1])
+
+
+def _after(config: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((op, name) for name, op in AFTER_FIELDS.items() if getattr(config, name, None))
+
+
+def _positions(module: Any) -> list[Any]:
+    """Who counts positions in padded batches: to be tried in this order."""
+    takes = inspect.signature(module.base_model.forward).parameters
+    return ["count", "own"] if "position_ids" in takes else ["own"]
+
+
+def _child(block: nn.Module, words: tuple[str, ...]) -> str | None:
+    """The first child of a block with weights and one of the words in its name."""
+    found = [n for n, m in block.named_children() if _weight(m) and not _is_norm(n, m)]
+    return next((n for n in found if any(word in n.lower() for word in words)), None)
 
 
 def _is_norm(name: str, child: nn.Module) -> bool:
-    kind = f"{name} {type(child).__name__}".lower()
-    return ("norm" in kind or name.lower().startswith("ln")) and "emb" not in name.lower()
-
-
-def _head(module: Any, body: str, decoder: str) -> tuple[str, ...]:
-    """The module beside the body that holds the decoder, with what stands before it."""
-    tops = [name for name, _ in module.named_children() if name != body.split(".")[0]]
-    holder = decoder.split(".")[0]
-    return tuple(name for name in tops[: tops.index(holder) + 1] if _weight(getattr(module, name)))
-
-
-def _attention(block: nn.Module) -> str | None:
-    """The module in a block that is called attention."""
-    names = [name for name, _ in block.named_children()]
-    return next((n for n in names if "attn" in n.lower() or "attention" in n.lower()), None)
-
-
-def _positions(module: Any) -> Any:
-    """`count` when the body takes position ids, `own` otherwise."""
-    takes = inspect.signature(module.base_model.forward).parameters
-    return "count" if "position_ids" in takes else "own"
+    return "norm" in f"{name} {type(child).__name__}".lower() or name.lower().startswith("ln")
 
 
 def _name_of(root: Any, wanted: nn.Module | None) -> str | None:

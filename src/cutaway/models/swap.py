@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -138,9 +137,3 @@ def _need_fit(own: Mapping[str, Tensor], params: Params) -> None:
                 f"Weight {name!r} has shape {tuple(value.shape)}, the model's has "
                 f"{tuple(own[name].shape)}: these are not the same architecture."
             )
-
-
-def copied_params(module: nn.Module) -> dict[str, Tensor]:
-    """A detached copy of the weights by name, tied ones once."""
-    return {name: p.detach().clone(memory_format=torch.contiguous_format)
-            for name, p in module.named_parameters()}  # fmt: skip

@@ -45,11 +45,11 @@ def _give_padding(tokenizer: Any, folder: Path) -> tuple[str, ...]:
 
 
 def reads_segments(tokenizer: Any, module: nn.Module) -> bool:
-    """Whether pairs get token types 0 and 1, split at the first separator, and the model has
-    embeddings for both."""
+    """Whether a plain call types pairs 0 and 1, split at the first separator, and the model has
+    embeddings for both types."""
     if getattr(module.config, "type_vocab_size", 0) < 2 or tokenizer.sep_token_id is None:
         return False
-    pair = tokenizer("a", "b", return_token_type_ids=True)
+    pair = tokenizer("a", "b")
     border = pair["input_ids"].index(tokenizer.sep_token_id) + 1
     ours = [0] * border + [1] * (len(pair["input_ids"]) - border)
-    return bool(pair["token_type_ids"] == ours)
+    return bool(pair.get("token_type_ids") == ours)

@@ -1,0 +1,84 @@
+"""The report at the door: what it says, when it refuses, what it remembers."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from cutaway.core.errors import CheckFailed
+from cutaway.models import check as checking
+from cutaway.models.check import check, quick_check
+from cutaway.models.load import open_model
+
+
+def spoiled(lm):
+    """The same model with its final norm forgotten."""
+    return replace(lm, anatomy=replace(lm.anatomy, final=()))
+
+
+def test_the_report_is_plain_json_and_complete(lm) -> None:
+    report = check(lm)
+    plain = json.loads(json.dumps(report.plain()))
+    assert plain["passed"] is True
+    assert plain["layers"] == 3
+    assert set(plain["supports"]) == {"probe", "nextword", "shortcut", "graft", "inject"}
+    assert {"name", "passed", "measured", "limit", "detail"} == set(plain["laws"][0])
+    assert plain["estimates"]["row_all_layers"] == 4 * 32 * 4
+    assert plain["estimates"]["weights"] == 4 * lm.parameters
+
+
+def test_tokenizer_facts_say_what_is_added(lm_of) -> None:
+    facts = {name: check(lm_of(name)).tokenizer for name in ("gpt2", "llama", "bert")}
+    assert facts["gpt2"]["adds_in_front"] == facts["gpt2"]["adds_behind"] == []
+    assert facts["llama"]["adds_in_front"] == ["<s>"]
+    assert (facts["bert"]["adds_in_front"], facts["bert"]["adds_behind"]) == (["[CLS]"], ["[SEP]"])
+    assert facts["gpt2"]["pad_token"] == "<|endoftext|>"
+
+
+def test_a_broken_law_is_named_with_what_was_measured_and_allowed(lm_of) -> None:
+    report = check(spoiled(lm_of("gpt2")))
+    assert not report.passed
+    with pytest.raises(CheckFailed, match=r"'hooks = plain.*measured \d.*allowed 1e-05"):
+        report.need_passed()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_other_precisions_have_limits_of_their_own(dtype, lm_of) -> None:
+    report = check(lm_of("llama", dtype=dtype, attention="sdpa"))
+    report.need_passed()
+    assert {law.limit for law in report.laws} == {checking.laws.LIMITS[dtype]}
+
+
+def test_opening_runs_the_quick_check(folder_of, monkeypatch) -> None:
+    ran = []
+    monkeypatch.setattr(checking, "quick_check", lambda lm: ran.append(lm.name))
+    open_model(folder_of("gpt2"))
+    open_model(folder_of("gpt2"), check=False)
+    assert ran == [str(folder_of("gpt2"))]
+
+
+def test_a_pass_is_remembered_for_what_it_was_measured_on(lm_of, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path))
+    lm, ran, real = lm_of("gpt2"), [], checking.measure
+    monkeypatch.setattr(checking, "measure", lambda *a, **k: ran.append(1) or real(*a, **k))
+    quick_check(lm)
+    quick_check(lm)
+    assert len(ran) == 1
+    quick_check(replace(lm, digest="other weights"))
+    quick_check(lm_of("gpt2", attention="sdpa"))
+    assert len(ran) == 3
+
+
+def test_a_failure_is_never_remembered(lm_of, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path))
+    for _ in range(2):
+        with pytest.raises(CheckFailed):
+            quick_check(spoiled(lm_of("gpt2")))
+
+
+def test_a_model_without_head_is_told_what_is_left(lm_of) -> None:
+    report = check(replace(lm_of("bert"), has_head=False))
+    assert report.supports["probe"] == "yes"
+    assert report.supports["nextword"].startswith("no")
+    assert not any("logits" in law.name for law in report.laws)
+    report.need_passed()

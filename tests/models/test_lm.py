@@ -1,0 +1,77 @@
+"""What an open model promises of itself."""
+
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+import torch
+
+from cutaway.core.errors import Missing
+from cutaway.models.anatomy import ANATOMIES
+from cutaway.models.lm import optional_module
+from cutaway.models.read import states
+from cutaway.models.tokens import pad, tokenize
+from tests.tiny import SENTENCES
+
+
+def last_layer(lm):
+    ids, mask = pad(tokenize(lm, SENTENCES[:2], limit=20).rows, lm.pad_id)
+    with torch.no_grad():
+        got = states(lm, ids, mask, [lm.layers], logits=True)
+    return got.layers[lm.layers][mask], got.logits[mask]
+
+
+@pytest.mark.parametrize("family", ANATOMIES)
+def test_head_features_times_the_output_embedding_are_the_logits(family, lm_of) -> None:
+    lm = lm_of(family)
+    hidden, logits = last_layer(lm)
+    phi, bias = lm.output_embedding
+    features = lm.head_features(hidden)
+    ours = torch.nn.functional.linear(features, phi, bias)
+    assert phi.shape == (lm.vocab, features.shape[-1])
+    # A cap or a factor behind the decoder keeps the order of the words.
+    if lm.anatomy.after:
+        assert torch.equal(ours.argmax(-1), logits.argmax(-1))
+    else:
+        torch.testing.assert_close(ours, logits)
+
+
+def test_states_of_any_shape_can_be_unembedded(lm) -> None:
+    hidden, logits = last_layer(lm)
+    one = lm.unembed(lm.final_norm(hidden[0]))
+    torch.testing.assert_close(one, logits[0])
+    torch.testing.assert_close(lm.head_features(hidden[None])[0], lm.head_features(hidden))
+
+
+def test_unembedding_lets_gradients_through(lm) -> None:
+    hidden = last_layer(lm)[0].requires_grad_(True)
+    lm.unembed(lm.final_norm(hidden)).logsumexp(-1).sum().backward()
+    assert float(hidden.grad.abs().sum()) > 0
+
+
+def test_a_model_is_frozen_in_every_sense(lm) -> None:
+    with pytest.raises(FrozenInstanceError):
+        lm.name = "other"
+    assert not lm.module.training
+    assert not any(p.requires_grad for p in lm.params().values())
+
+
+def test_tied_weights_appear_once(lm_of) -> None:
+    tied, untied = lm_of("llama", tie_word_embeddings=True), lm_of("llama")
+    assert tied.tied
+    assert not untied.tied
+    assert set(untied.params()) - set(tied.params()) == {"lm_head.weight"}
+
+
+def test_without_a_head_there_are_no_logits(lm_of) -> None:
+    lm = replace(lm_of("bert"), has_head=False)
+    hidden = torch.zeros(1, lm.width)
+    for ask in (lm.unembed, lm.head_features, lambda _: lm.output_embedding):
+        with pytest.raises(Missing, match="no language-model head"):
+            ask(hidden)
+    assert lm.final_norm(hidden).shape == hidden.shape
+
+
+def test_an_optional_module_may_be_absent_another_may_not(lm) -> None:
+    assert optional_module(lm.module, "nothing_here?") is None
+    with pytest.raises(AttributeError):
+        optional_module(lm.module, "nothing_here")

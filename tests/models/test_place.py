@@ -1,0 +1,46 @@
+"""The small memory: whole or not there."""
+
+import os
+
+import platformdirs
+
+from cutaway.models.place import home, recall, remember
+
+
+def test_home_is_what_the_environment_says_else_the_users_cache(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path))
+    assert home() == tmp_path
+    monkeypatch.setenv("CUTAWAY_HOME", " ")
+    assert str(home()) == platformdirs.user_cache_dir("cutaway")
+
+
+def test_what_is_remembered_is_recalled(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path / "new"))
+    assert recall("notes", "a") is None
+    remember("notes", "a", [1])
+    remember("notes", "b", "two")
+    assert (recall("notes", "a"), recall("notes", "b")) == ([1], "two")
+    assert [p.name for p in (tmp_path / "new").iterdir()] == ["notes.json"]
+
+
+def test_a_spoiled_memory_is_no_memory_and_is_replaced(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path))
+    for text in ("{", "[1, 2]", ""):
+        (tmp_path / "notes.json").write_text(text)
+        assert recall("notes", "a") is None
+        remember("notes", "a", 1)
+        assert recall("notes", "a") == 1
+
+
+def test_a_failed_write_leaves_the_old_memory(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path))
+    remember("notes", "a", 1)
+
+    def full(*_, **__):
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdopen", full)
+        remember("notes", "a", 2)
+    assert recall("notes", "a") == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["notes.json"]
