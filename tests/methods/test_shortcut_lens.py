@@ -88,8 +88,10 @@ def test_training_on_the_distribution_lowers_the_divergence(fitted, outlier, sha
     assert not tuned.matrix.requires_grad
 
 
-def test_the_same_generator_trains_the_same_map() -> None:
-    x, head = torch.randn(50, 4), torch.randn(4, 9)
+def test_the_same_generator_trains_the_same_map_and_no_gain_keeps_the_start() -> None:
+    x, head = torch.randn(400, 4), torch.randn(4, 9)
     rngs = [torch.Generator().manual_seed(3) for _ in range(2)]
-    runs = [tune(IDENTITY, x, x.tanh(), lambda h: h @ head, rng=rng, steps=5) for rng in rngs]
+    options = {"steps": 50, "rate": 1e-2}
+    runs = [tune(IDENTITY, x, x.tanh(), lambda h: h @ head, rng=rng, **options) for rng in rngs]
     assert torch.equal(runs[0].matrix, runs[1].matrix)
+    assert tune(IDENTITY, x, x, lambda h: h @ head, rng=rngs[0], **options) is IDENTITY

@@ -17,6 +17,8 @@ Head = Callable[[Tensor], Tensor]
 DEPTHS = (1, 5, 10)
 """The k of precision@k."""
 
+AT_ONCE = 16
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -26,6 +28,11 @@ class Answer:
     probs: Float[Tensor, "n vocab"]
     top: Int[Tensor, "n k"]
     negative_entropy: Float[Tensor, " n"]
+
+    def rows(self, part: slice) -> "Answer":
+        """The answers to some of the rows."""
+        found = (self.log_probs, self.probs, self.top, self.negative_entropy)
+        return Answer(*(tensor[part] for tensor in found))
 
 
 @dataclass(frozen=True)
@@ -67,13 +74,27 @@ def answer(logits: Float[Tensor, "n vocab"], *, depth: int = max(DEPTHS)) -> Ans
 def read(
     logits: Float[Tensor, "n vocab"], full: Answer, next_token: Int[Tensor, " n"] | None = None
 ) -> Reading:
-    """One layer's reading, from its logits, in as few passes over the vocabulary as it takes."""
-    logits = logits.float()
+    """One layer's reading, from its logits.
+
+    A few rows at a time: what is made on the way then stays in the processor's cache.
+    """
+    parts = [slice(i, i + AT_ONCE) for i in range(0, len(logits), AT_ONCE)]
+    coming = [None if next_token is None else next_token[part] for part in parts]
+    return join(
+        [
+            _read(logits[part].float(), full.rows(part), token)
+            for part, token in zip(parts, coming, strict=True)
+        ]
+    )
+
+
+def _read(logits: Tensor, full: Answer, next_token: Tensor | None) -> Reading:
     peak, guess = logits.max(dim=-1)
     weights = (logits - peak[:, None]).exp_()
     total = weights.sum(dim=-1)
     log_total = peak + total.log()
-    second = weights.scatter(1, guess[:, None], -1.0).amax(dim=-1)
+    entropy = (log_total - _dot(weights, logits) / total).clamp(min=0)
+    second = weights.scatter_(1, guess[:, None], -1.0).amax(dim=-1)
     place = (full.top == guess[:, None]).to(torch.int8)
     missed = ~place.any(dim=-1)
     return Reading(
@@ -81,7 +102,7 @@ def read(
         rank=place.argmax(dim=-1).masked_fill(missed, full.top.shape[1]),
         surprisal=-full.log_probs.gather(1, guess[:, None])[:, 0],
         kl=(full.negative_entropy - _dot(full.probs, logits) + log_total).clamp(min=0),
-        entropy=(log_total - _dot(weights, logits) / total).clamp(min=0),
+        entropy=entropy,
         confidence=1 / total,
         gap=(1 - second) / total,
         loss=_loss(logits, log_total, next_token),
