@@ -37,9 +37,7 @@ def build(cls: type[SpecT], values: Mapping[str, Any]) -> SpecT:
     for key in values:
         if key not in known:
             hint = suggestion(key, known)
-            raise BadSpec(
-                f"{cls.__name__} has no field {key!r}. {hint}Known: {', '.join(known)}."
-            )
+            raise BadSpec(f"{cls.__name__} has no field {key!r}. {hint}Known: {', '.join(known)}.")
     try:
         return cls(**values)
     except ValidationError as error:

@@ -58,7 +58,13 @@ class TextSet:
             labels=None if self.labels is None else self.labels[index],
             pairs=None if self.pairs is None else tuple(self.pairs[i] for i in index),
             parts=None if self.parts is None else self.parts[index],
+            meta={name: self._rows_of_meta(value, index) for name, value in self.meta.items()},
         )
+
+    def _rows_of_meta(self, value: Any, index: NDArray[Any]) -> Any:
+        """A column of extra facts follows its rows; anything else stays as it is."""
+        per_row = isinstance(value, np.ndarray) and len(value) == len(self)
+        return value[index] if per_row else value
 
     def part(self, name: str) -> "TextSet":
         """The rows of one fixed split."""

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 BUDGETS = (256, 512, 1024, 2048, 4096)
 # A row joins a batch while it wastes at most this share of the batch on padding.
 SLACK = 0.05
+# Up to so many tokens a batch costs the reading of the weights, whatever it holds: padding is free.
+FREE = 192
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ def _end(lengths: Sequence[int], order: NDArray[np.int64], start: int, allowed: 
     end, real = start + 1, width
     while end < len(order) and (end - start + 1) * width <= allowed:
         real += int(lengths[order[end]])
-        if real < (1 - SLACK) * (end - start + 1) * width:
+        padded = (end - start + 1) * width
+        if padded > FREE and real < (1 - SLACK) * padded:
             break
         end += 1
     return end

@@ -87,7 +87,8 @@ def _models(spec: ProbeSpec, objects: Objects) -> Iterator[LM]:
 def _load(spec: ProbeSpec, name: str, objects: Objects) -> TextSet:
     columns = {k: getattr(spec, k) for k in ("text_column", "pair_column", "label_column")}
     texts = load(
-        objects.get(name, name), **columns, as_task=spec.as_, limit=spec.limit, seed=spec.seed,
+        objects.get(name, name), **columns, as_task=spec.as_,
+        drop_empty=spec.drop_empty, limit=spec.limit, seed=spec.seed,
         offline=spec.offline,
     )  # fmt: skip
     return need_labels(texts)

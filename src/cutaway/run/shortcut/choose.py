@@ -77,7 +77,13 @@ def drafter_for(
 
 
 def choose(
-    lm: LM, maps: Maps, kind: str, row: list[int], written: int, layers: Sequence[int]
+    lm: LM,
+    maps: Maps,
+    kind: str,
+    row: list[int],
+    written: int,
+    layers: Sequence[int],
+    lengths: Sequence[int] = LENGTHS,
 ) -> Setting:
     """The setting with the least expected time per token, from a text the model wrote.
 
@@ -94,7 +100,7 @@ def choose(
             plain / _per_token(lm, costs, right[layer], sure[layer], layer, length, floor),
         )
         for layer in layers
-        for length in LENGTHS
+        for length in lengths
         for floor in FLOORS
     ]
     return max(found, key=lambda setting: setting.expected)

@@ -13,7 +13,7 @@ from cutaway.models.lm import LM
 from cutaway.models.tokens import tokenize
 from cutaway.run.objects import Objects
 from cutaway.run.screen import Screen
-from cutaway.run.shortcut.choose import WORTH, Setting, choose, drafter_for, plain_text
+from cutaway.run.shortcut.choose import LENGTHS, WORTH, Setting, choose, drafter_for, plain_text
 from cutaway.run.shortcut.decode import Written, exit_early, speculate
 from cutaway.run.shortcut.fit import head_of
 from cutaway.run.shortcut.maps import Maps, load_maps
@@ -72,21 +72,32 @@ def generate(lm: LM, maps: Maps, spec: GenerateSpec, screen: Screen) -> Texts:
             advance()
     setting = _setting(lm, maps, kind, prompts[0], plains[0][0], spec)
     if spec.mode == "speculative" and setting is None:
-        texts = [
-            _text(
-                lm, text, Written(list(tokens), [lm.layers] * len(tokens)), seconds, tokens, seconds
-            )
-            for text, (tokens, seconds) in zip(spec.prompt, plains, strict=True)
-        ]
-        return Texts(tuple(texts), None, (FALLBACK,))
-    texts = []
+        return _as_plain(lm, spec, plains)
+    texts: list[Text] = []
     with screen.progress(spec.mode, len(prompts)) as advance:
         for text, prompt, (tokens, seconds) in zip(spec.prompt, prompts, plains, strict=True):
             start = time.perf_counter()
             written = _write(lm, maps, kind, setting, prompt, stops, spec)
             texts.append(_text(lm, text, written, time.perf_counter() - start, tokens, seconds))
+            # The measurement was a forecast; the first text is the proof.
+            if setting and not forced(spec) and len(texts) == 1 and texts[0].seconds >= seconds:
+                return _as_plain(lm, spec, plains)
             advance()
     return Texts(tuple(texts), setting, tuple(_verdict(texts, setting, spec, lm)))
+
+
+def forced(spec: GenerateSpec) -> bool:
+    """Whether the user has settled where and how far to draft."""
+    return spec.draft is not None and len(spec.exit_layers) == 1
+
+
+def _as_plain(lm: LM, spec: GenerateSpec, plains: list[tuple[list[int], float]]) -> Texts:
+    """Plain generate's texts, with the reason."""
+    texts = [
+        _text(lm, text, Written(list(tokens), [lm.layers] * len(tokens)), seconds, tokens, seconds)
+        for text, (tokens, seconds) in zip(spec.prompt, plains, strict=True)
+    ]
+    return Texts(tuple(texts), None, (FALLBACK,))
 
 
 FALLBACK = (
@@ -145,10 +156,13 @@ def _setting(
     if spec.mode == "exit":
         return None
     layers = _layers(spec, lm, [round(lm.layers * k / 8) or 1 for k in range(1, 8)])
-    if spec.draft is not None and len(spec.exit_layers) == 1:
+    if spec.draft is not None and forced(spec):
         return Setting(layers[0], spec.draft, 0.0, float("nan"))
+    if not layers or not tokens:
+        return None
+    lengths = LENGTHS if spec.draft is None else (spec.draft,)
     row = prompt[0].tolist() + tokens
-    best = choose(lm, maps, kind, row, len(tokens), layers)
+    best = choose(lm, maps, kind, row, len(tokens), layers, lengths)
     return best if best.expected >= WORTH else None
 
 

@@ -46,6 +46,8 @@ class ProbeSpec(Common):
     """Column with the label."""
     as_: Literal["classification", "regression", "binary", "multiclass", "multilabel"] | None = None
     """Read the labels as this; classification rounds regression targets."""
+    drop_empty: bool = False
+    """Leave out rows without text or label, and count them, instead of refusing the set."""
     limit: int | None = Field(default=None, ge=1)
     """Use at most this many rows of each set, drawn with the seed."""
     max_tokens: int | None = Field(default=None, ge=2)
