@@ -28,7 +28,12 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Flags of other programs that our messages give the line for.
 FOREIGN = {"--no-deps", "--force-reinstall"}
 # Pages whose snippets stand on their own feet: no model, no files.
-RUNNABLE = ("howto/add-a-pooler.md", "howto/add-a-metric.md", "errors.md")
+RUNNABLE = (
+    "howto/add-a-pooler.md",
+    "howto/add-a-metric.md",
+    "howto/add-a-classifier.md",
+    "errors.md",
+)
 
 
 WITH_PYTHON = [ROOT / "README.md", DOCS / "index.md", *sorted(DOCS.glob("*/*.md"))]
