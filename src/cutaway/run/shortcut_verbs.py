@@ -1,7 +1,7 @@
 """`cutaway.shortcut`: jump over layers with one matrix.
 
     cutaway.shortcut.fit(model="smollm2-135m", out="maps.safetensors")
-    cutaway.shortcut.eval(model="smollm2-135m", shortcut="maps.safetensors").figure("precision")
+    cutaway.shortcut.exit(model="smollm2-135m", shortcut="maps.safetensors").figure("exits")
     cutaway.shortcut.load("maps.safetensors").jump(9, 30)(hidden)
 
 Keyword arguments are the flags of the command line; `model` and `text` may be given as objects.
