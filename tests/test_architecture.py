@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import cutaway
+from cutaway.app.method import PAGES
 from cutaway.cli.recipes import VERBS
 from cutaway.run.specs import SPECS
 
@@ -20,10 +21,9 @@ LONGEST_FILE, LONGEST_FUNCTION = 350, 45
 # A method is done when its word stands in every room.
 ROOMS = (
     "src/cutaway/methods/{word}*",
-    "src/cutaway/run/{word}*.py",
+    "src/cutaway/run/{word}*",
     "src/cutaway/run/specs/{word}.py",
     "src/cutaway/report/{word}*.py",
-    "src/cutaway/app/**/{word}*.py",
     "tests/methods/test_{word}*.py",
     "tests/run/test_{word}*.py",
     "tests/report/test_{word}*.py",
@@ -49,6 +49,7 @@ def test_no_file_and_no_function_is_too_long(path: Path) -> None:
 @pytest.mark.parametrize("word", METHODS)
 def test_a_method_stands_in_every_room(word: str) -> None:
     missing = [room for room in ROOMS if not list(ROOT.glob(room.format(word=word)))]
+    missing += [] if word in PAGES else ["a row in PAGES (app/method.py)"]
     assert not missing, f"{word} is missing from: {missing}"
 
 

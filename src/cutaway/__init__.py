@@ -19,6 +19,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "open": ("cutaway.models.load", "open_model"),
     "probe": ("cutaway.run.probe", "probe"),
     "results": ("cutaway.store.results", "results"),
+    "shortcut": ("cutaway.run.shortcut_verbs", None),
 }
 
 __all__ = ["__version__", *sorted(_PUBLIC)]

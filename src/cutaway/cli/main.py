@@ -36,7 +36,7 @@ def main(words: Sequence[str] | None = None) -> None:
 def run(words: Sequence[str]) -> int:
     """The exit status of one command: 0 done, 2 wrong request, 1 failed, 130 interrupted."""
     try:
-        app(list(words), exit_on_error=False, print_error=False)
+        app(recipes.with_flag(words), exit_on_error=False, print_error=False)
         return 0
     except CycloptsError as error:
         return _refuse(_readable(error))

@@ -3,7 +3,7 @@
 What a recipe imports (torch above all) is loaded only when its verb is used.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import product
@@ -21,11 +21,13 @@ from cutaway.run.specs import SPECS
 
 @dataclass(frozen=True)
 class Verb:
-    """A recipe's words on the command line, and the module that carries it out."""
+    """A recipe's words on the command line, the module that carries it out, how it is shown."""
 
     words: str
     module: str
     help: str
+    show: str = "record"
+    """A row of the SHOWS table."""
 
     @property
     def spec(self) -> type[Spec]:
@@ -34,15 +36,50 @@ class Verb:
 
 
 VERBS: dict[str, Verb] = {
-    "probe": Verb("probe", "cutaway.run.probe", "What can be read off the hidden layers?"),
+    verb.words: verb
+    for verb in (
+        Verb("probe", "cutaway.run.probe", "What can be read off the hidden layers?"),
+        Verb("shortcut fit", "cutaway.run.shortcut.fit", "Fit every layer-to-layer map."),
+        Verb("shortcut eval", "cutaway.run.shortcut.eval", "How good is a jump from each layer?"),
+        Verb("shortcut exit", "cutaway.run.shortcut.exit", "What does an early exit save?"),
+        Verb(
+            "shortcut generate",
+            "cutaway.run.shortcut.generate",
+            "Text with early exit or with lossless self-speculation.",
+            show="texts",
+        ),
+        Verb(
+            "shortcut lens",
+            "cutaway.run.shortcut.lens",
+            "What would each layer say at each token?",
+            show="lens",
+        ),
+    )
 }
+GROUPS = {"shortcut": "Jump over layers with one matrix: how linear is the way, what if we stop?"}
+# Verbs whose first word may be given without its flag.
+FIRST = {"shortcut lens": "--text"}
 
 
 def register(app: App) -> None:
     """Add every recipe, and `run`, which starts any of them from a file."""
+    groups = {name: App(name=name, help=text) for name, text in GROUPS.items()}
+    for group in groups.values():
+        app.command(group)
     for verb in VERBS.values():
-        app.command(_command(verb), name=verb.words)
+        group, _, name = verb.words.rpartition(" ")
+        (groups[group] if group else app).command(_command(verb), name=name)
     app.command(run_file, name="run")
+
+
+def with_flag(words: Sequence[str]) -> list[str]:
+    """The words with the flag of a first value that was given without it."""
+    for verb, flag in FIRST.items():
+        head = verb.split()
+        rest = list(words[len(head) :])
+        if list(words[: len(head)]) == head and rest and not rest[0].startswith("-"):
+            return [*head, flag, *rest]
+    return list(words)
 
 
 def _command(verb: Verb) -> Callable[..., None]:
@@ -69,15 +106,45 @@ def carry_out(verb: Verb, spec: Spec, talk: Talk) -> None:
 
     recipe, screen = import_module(verb.module), Screen(quiet=talk.quiet)
     if talk.dry_run:
+        if not hasattr(recipe, "estimate"):
+            raise BadSpec(f"'cutaway {verb.words}' has no --dry-run: it is short.")
         _show_estimates(recipe.estimate(spec, screen=screen), talk)
         return
-    result = recipe.run(spec, screen=screen)
+    SHOWS[verb.show](recipe.run(spec, screen=screen), talk)
+
+
+def _show_record(result: Any, talk: Talk) -> None:
     if talk.json:
         put_json({**result.summary, "address": result.record.address, "path": str(result.path)})
     else:
         from cutaway.report.terminal import print_record
 
         print_record(result.record)
+
+
+def _show_texts(result: Any, talk: Talk) -> None:
+    if talk.json:
+        put_json(result.plain())
+        return
+    for one in result.texts:
+        put(f"{one.prompt}{one.text}" if not one.text.startswith(one.prompt) else one.text)
+    put("\n".join(result.verdict))
+
+
+def _show_lens(result: Any, talk: Talk) -> None:
+    if talk.json:
+        put_json(result.plain())
+    else:
+        from cutaway.report.shortcut_grid import print_lens
+
+        print_lens(result.plain())
+
+
+SHOWS: dict[str, Callable[[Any, Talk], None]] = {
+    "record": _show_record,
+    "texts": _show_texts,
+    "lens": _show_lens,
+}
 
 
 def _show_estimates(estimates: list[Any], talk: Talk) -> None:

@@ -2,7 +2,8 @@
 
 from cutaway.run.specs.common import Common
 from cutaway.run.specs.probe import ProbeSpec
+from cutaway.run.specs.shortcut import SHORTCUT
 
-SPECS: dict[str, type[Common]] = {"probe": ProbeSpec}
+SPECS: dict[str, type[Common]] = {"probe": ProbeSpec, **SHORTCUT}
 
 __all__ = ["SPECS", "Common", "ProbeSpec"]
