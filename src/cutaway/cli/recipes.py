@@ -64,8 +64,8 @@ FIRST = {"shortcut lens": "--text"}
 def register(app: App) -> None:
     """Add every recipe, and `run`, which starts any of them from a file."""
     groups = {name: App(name=name, help=text) for name, text in GROUPS.items()}
-    for group in groups.values():
-        app.command(group)
+    for made in groups.values():
+        app.command(made)
     for verb in VERBS.values():
         group, _, name = verb.words.rpartition(" ")
         (groups[group] if group else app).command(_command(verb), name=name)

@@ -17,17 +17,23 @@ MOST_LINES = 6
 DetailT = TypeVar("DetailT", bound=details.AnyDetail)
 
 
-def confusion(rows: pl.DataFrame, record: Drawable) -> go.Figure:
-    """Which classes the best probe takes for which, as shares of each true class."""
-    found = _best_cell(details.Confusion, rows, record)
-    classes = found[0].classes
-    counts = [[0] * len(classes) for _ in classes]
+def _added(found: Sequence[details.Confusion]) -> list[list[int]]:
+    """The counts of all repeats with the same classes, added up."""
+    counts = [[0] * len(found[0].classes) for _ in found[0].classes]
     for entry in found:
-        if entry.classes == classes:
+        if entry.classes == found[0].classes:
             counts = [
                 [a + b for a, b in zip(mine, more, strict=True)]
                 for mine, more in zip(counts, entry.counts, strict=True)
             ]
+    return counts
+
+
+def confusion(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+    """Which classes the best probe takes for which, as shares of each true class."""
+    found = _best_cell(details.Confusion, rows, record)
+    classes = found[0].classes
+    counts = _added(found)
     shares = [[c / max(sum(row), 1) for c in row] for row in counts]
     names = [formats.plain(c, 24) for c in classes]
     roomy = len(classes) <= 8
