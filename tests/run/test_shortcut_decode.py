@@ -34,6 +34,7 @@ def toy(tmp_path_factory):
     return open_model(str(toy_model(tmp_path_factory.mktemp("toy"))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", CAUSAL)
 @torch.inference_mode()
 def test_tokens_that_wait_between_stretches_get_the_plain_models_states(family, tiny_lm) -> None:
