@@ -53,11 +53,10 @@ def test_every_metric_of_the_task_and_the_sizes_are_there(task):
     assert len(found.scores) == len(found.decisions) == len(one.test)
 
 
-@pytest.mark.parametrize("name", FAST)
-@pytest.mark.parametrize("task", METRICS)
+@pytest.mark.parametrize(
+    ("name", "task"), [(name, task) for name in FAST for task in CLASSIFIERS[name].tasks]
+)
 def test_all_splits_at_once_and_one_by_one_are_the_same(name, task):
-    if task not in CLASSIFIERS[name].tasks:
-        pytest.skip("not served")
     x, y = made(task)
     splits = splits_of(y, task)
     together = cells(x, y, splits, name, task=task)
@@ -106,7 +105,7 @@ def test_nothing_learned_or_tuned_depends_on_test_labels(name):
     assert spoiled.metrics["accuracy"] == pytest.approx(1 - honest.metrics["accuracy"])
 
 
-@pytest.mark.parametrize("name", ["logistic", "ridge", "lda_shrink", "nb", "linear"])
+@pytest.mark.parametrize("name", ["logistic", "ridge", "lda_shrink", "nb"])
 def test_nothing_learned_depends_on_test_features(name):
     x, y = made("binary")
     one = splits_of(y, "binary")[0]
