@@ -19,7 +19,19 @@ from cutaway.cli.main import app
 NOTE = "<!-- Written by docs/generate.py; change the code, then run: make docs -->\n"
 PLAIN = {str: "text", int: "number", float: "number", Path: "path"}
 # The order a newcomer meets them in; commands that are not named follow.
-FIRST = ("tour", "check", "models", "tasks", "probe", "run", "ls", "show", "query", "report")
+FIRST = (
+    "tour",
+    "check",
+    "models",
+    "tasks",
+    "probe",
+    "shortcut",
+    "run",
+    "ls",
+    "show",
+    "query",
+    "report",
+)
 
 
 def main(folder: Path) -> None:
