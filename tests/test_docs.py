@@ -15,6 +15,7 @@ from cyclopts import MissingArgumentError
 
 import cutaway
 from cutaway.cli.main import app
+from cutaway.cli.recipes import with_flag
 from cutaway.core import errors
 from cutaway.pool import pooler
 from cutaway.run.specs import SPECS, ProbeSpec
@@ -120,7 +121,7 @@ def test_every_command_in_the_docs_can_be_given(page):
         pytest.skip("its method is not on the command line yet")
     for command in commands(page):
         for words in alternatives(command):
-            parse(words, command)
+            parse(with_flag(words), command)
 
 
 def parse(words: list[str], command: str) -> None:
