@@ -17,7 +17,10 @@ from cutaway.report.html import write_html
 from cutaway.run import probe
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
+from cutaway.run.shortcut import eval as evaluate
+from cutaway.run.shortcut import fit
 from cutaway.run.specs import ProbeSpec
+from cutaway.run.specs.shortcut import EvalSpec, FitSpec
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Stop:
     options: dict[str, Any]
 
 
+MAPS = "{out}/shortcut.safetensors"
 PROBE = {
     "layers": "all",
     "pool": ["last", "mean"],
@@ -44,6 +48,14 @@ STOPS: tuple[Stop, ...] = (
     Stop(
         "Which layers know the tense of a verb they were never shown?",
         probe.run, ProbeSpec, {**PROBE, "data": "gen:tense"},
+    ),
+    Stop(
+        "How linear is the way from each layer to the last?",
+        fit.run, FitSpec, {"text": "docs", "layers": "to-final", "out": MAPS},
+    ),
+    Stop(
+        "What would the model say if it stopped at each layer, as it is or after a jump?",
+        evaluate.run, EvalSpec, {"text": "docs", "shortcut": MAPS},
     ),
 )  # fmt: skip
 ROWS, QUICK_ROWS = 1_200, 300
@@ -70,9 +82,11 @@ def tour(out: Path, *, model: str, quick: bool = False, screen: Screen) -> str:
 
 def _spec(stop: Stop, out: Path, model: str, quick: bool) -> Any:
     limit = QUICK_ROWS if quick else ROWS
-    return build(
-        stop.spec, {**stop.options, "model": model, "runs": str(out / "runs"), "limit": limit}
-    )
+    placed = {
+        name: value.format(out=out) if isinstance(value, str) else value
+        for name, value in stop.options.items()
+    }
+    return build(stop.spec, {**placed, "model": model, "runs": str(out / "runs"), "limit": limit})
 
 
 def _introduce(model: str, screen: Screen) -> str:
