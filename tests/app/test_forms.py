@@ -50,12 +50,12 @@ def draw() -> AppTest:
 
 def test_an_untouched_form_gives_the_defaults() -> None:
     values = draw().session_state["values"]
-    assert forms.filled(Example, values) == {
+    assert forms.given(Example, values) == {
         "many": ["a", "b"], "way": "right", "maybe": None, "count": 3, "limit": None,
         "rate": 0.5, "loud": False,
     }  # fmt: skip
     with pytest.raises(BadSpec, match="name is needed"):
-        build(Example, forms.filled(Example, values))
+        build(Example, forms.given(Example, values))
 
 
 def test_what_is_typed_is_what_the_spec_gets() -> None:
@@ -66,7 +66,7 @@ def test_what_is_typed_is_what_the_spec_gets() -> None:
     app.number_input(key="limit").set_value(7)
     app.toggle(key="loud").set_value(True)
     app.run()
-    spec = build(Example, forms.filled(Example, app.session_state["values"]))
+    spec = build(Example, forms.given(Example, app.session_state["values"]))
     assert (spec.name, spec.many, spec.maybe, spec.limit, spec.loud) == (
         "me", ("0,6,12", "mean:all"), "y", 7, True,
     )  # fmt: skip
@@ -86,7 +86,7 @@ def test_every_spec_has_a_widget_for_every_field_and_its_defaults_survive(method
 import streamlit as st
 from cutaway.app import forms
 from cutaway.run.specs import SPECS
-st.session_state["values"] = forms.form(SPECS[{method!r}], (), key="f")
+st.session_state["values"] = forms.form(SPECS[{method!r}], (), key="f").values
 """,
         default_timeout=30,
     ).run()
@@ -94,7 +94,7 @@ st.session_state["values"] = forms.form(SPECS[{method!r}], (), key="f")
     cls, values = SPECS[method], app.session_state["values"]
     assert set(values) | forms.NOT_ASKED >= set(cls.model_fields)
     needed = {n: "x" for n, info in cls.model_fields.items() if info.is_required()}
-    filled = {**forms.filled(cls, values), **needed}
+    filled = {**forms.given(cls, values), **needed}
     assert build(cls, filled) == build(cls, needed)
 
 
@@ -123,7 +123,10 @@ def test_names_and_files_inside_are_left_to_the_recipe(tmp_path, given: str) -> 
     forms.stay_inside({"data": [given], "model": given}, Path(tmp_path))
 
 
-def test_a_refusal_is_placed_at_the_one_field_it_names() -> None:
-    assert forms.at_field("count: must be at least 1, got 0.", ["count", "limit"]) == "count"
-    assert forms.at_field("count and limit disagree.", ["count", "limit"]) is None
-    assert forms.at_field("Something else.", ["count"]) is None
+def test_a_refusal_is_placed_at_the_fields_it_names() -> None:
+    said = "count is needed and was not given. limit: must be at least 2, got 1. Try again."
+    assert forms.by_field(said, ["count", "limit", "rate"]) == {
+        "count": "count is needed and was not given.",
+        "limit": "limit: must be at least 2, got 1.",
+    }
+    assert forms.by_field("count and limit disagree.", ["count", "limit"]) == {}

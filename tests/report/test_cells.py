@@ -67,3 +67,14 @@ def test_lower_is_better_agrees_with_the_metrics_table() -> None:
     metrics = pytest.importorskip("cutaway.measure.metrics").METRICS
     for name, metric in metrics.items():
         assert (name in cells.LOWER_IS_BETTER) == (not metric.higher_is_better), name
+
+
+@pytest.mark.parametrize(
+    ("metric", "low", "high"), [("accuracy", 0.0, 1.0), ("mcc", -0.5, 1.0), ("mdl_bits", -0.5, 1.5)]
+)
+def test_an_interval_never_leaves_the_range_of_its_metric(metric, low, high) -> None:
+    rows = pl.DataFrame({"metric": [metric], "value": [0.9], "low": [-0.5], "high": [1.5]})
+    cell = cells.cells(rows).row(0, named=True)
+    assert (cell["low"], cell["high"]) == (low, high)
+    bare = cells.cells(rows.with_columns(low=None, high=None)).row(0, named=True)
+    assert (bare["low"], bare["high"]) == (None, None)

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -9,39 +11,50 @@ from typing import Any, Literal, Union, get_args, get_origin
 import streamlit as st
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
+from streamlit.delta_generator import DeltaGenerator
 
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import Spec
 from cutaway.run.specs import Common
 
 # The app decides these itself, or they make no sense in a form.
-NOT_ASKED = frozenset({"runs", "engine"})
-# Fields whose values may be paths; a form reaches only files below where the app was started.
-PATHS = ("model", "data", "text")
+NOT_ASKED = frozenset({"runs", "engine", "out"})
 Values = dict[str, Any]
 Draw = Callable[[str, FieldInfo, str], Any]
 
 
-def form(cls: type[Spec], first: Sequence[str], *, key: str) -> Values:
-    """What the reader filled in: the fields named `first`, the others folded away."""
+@dataclass(frozen=True)
+class Filled:
+    """What the reader filled in, and a place under each field for what is wrong with it."""
+
+    values: Values
+    places: dict[str, DeltaGenerator]
+
+
+def form(cls: type[Spec], first: Sequence[str], *, key: str) -> Filled:
+    """A spec's form: the fields named `first` (and those needed) on top, the others folded away."""
     asked = [name for name in cls.model_fields if name not in NOT_ASKED]
-    top = [name for name in first if name in asked]
-    values = _columns(cls, top, key)
-    own = [name for name in asked if name not in top and name not in Common.model_fields]
+    needed = [name for name in asked if cls.model_fields[name].is_required()]
+    top = list(dict.fromkeys([*[name for name in first if name in asked], *needed]))
+    shared = [name for name in asked if name in Common.model_fields and name not in top]
+    own = [name for name in asked if name not in top and name not in shared]
+    filled_in = Filled({}, {})
+    _columns(cls, top, key, filled_in)
     with st.expander("More options"):
-        values |= _columns(cls, own, key)
+        _columns(cls, own, key, filled_in)
     with st.expander("Where and how it runs"):
-        values |= _columns(cls, [n for n in asked if n in Common.model_fields], key)
-    return values
+        _columns(cls, shared, key, filled_in)
+    return filled_in
 
 
-def _columns(cls: type[Spec], names: Sequence[str], key: str) -> Values:
-    columns = st.columns(2)
-    found = {}
-    for i, name in enumerate(names):
-        with columns[i % 2]:
-            found[name] = field(name, cls.model_fields[name], f"{key}-{name}")
-    return found
+def _columns(cls: type[Spec], names: Sequence[str], key: str, filled_in: Filled) -> None:
+    for pair in zip_longest(names[::2], names[1::2]):
+        for column, name in zip(st.columns(2), pair, strict=True):
+            if name is not None:
+                with column.container(gap="xsmall"):
+                    info = cls.model_fields[name]
+                    filled_in.values[name] = field(name, info, f"{key}-{name}")
+                    filled_in.places[name] = st.empty()
 
 
 def field(name: str, info: FieldInfo, key: str) -> Any:
@@ -130,7 +143,7 @@ WIDGETS: Mapping[Any, Draw] = {
 }
 
 
-def filled(cls: type[Spec], values: Values) -> Values:
+def given(cls: type[Spec], values: Values) -> Values:
     """The values that were given: an empty box means the default, or that it is missing."""
     return {k: v for k, v in values.items() if v is not None or _takes_none(cls, k)}
 
@@ -141,10 +154,9 @@ def _takes_none(cls: type[Spec], name: str) -> bool:
 
 def stay_inside(values: Values, place: Path) -> None:
     """BadSpec when a form names a file outside the folder the app was started in."""
-    for name in PATHS:
-        given = values.get(name) or ()
-        for one in [given] if isinstance(given, str) else given:
-            for piece in str(one).split(","):
+    for name, value in values.items():
+        for one in value if isinstance(value, list) else [value]:
+            for piece in one.split(",") if isinstance(one, str) else ():
                 _inside(name, piece.strip(), place)
 
 
@@ -163,7 +175,11 @@ def _inside(name: str, text: str, place: Path) -> None:
         )
 
 
-def at_field(message: str, names: Sequence[str]) -> str | None:
-    """The field a refusal speaks of; None when it speaks of none or of several."""
-    named = [name for name in names if re.search(rf"\b{re.escape(name)}\b", message)]
-    return named[0] if len(named) == 1 else None
+def by_field(message: str, names: Sequence[str]) -> dict[str, str]:
+    """What a refusal says of each field; a sentence that names several, or none, is left out."""
+    found: dict[str, str] = {}
+    for sentence in re.split(r"(?<=[.?])\s+(?=[A-Za-z])", message):
+        named = [name for name in names if re.search(rf"\b{re.escape(name)}s?\b", sentence)]
+        if len(named) == 1:
+            found[named[0]] = f"{found.get(named[0], '')} {sentence}".strip()
+    return found

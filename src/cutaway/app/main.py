@@ -1,6 +1,7 @@
 """The app's script: the pages, and which of them is open. Streamlit runs it top to bottom."""
 
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import streamlit as st
@@ -10,6 +11,9 @@ from cutaway.app import method, new_run, overview
 
 def main() -> None:
     """Draw the open page."""
+    # Streamlit loads pandas on first use, in whichever thread comes first; plotly, in another
+    # one, then finds it half loaded and fails. Here every thread waits until it is whole.
+    import_module("pandas")
     # A file, because Streamlit fetches icons given by name from the network.
     icon = str(Path(__file__).with_name("icon.png"))
     st.set_page_config(page_title="Cutaway", page_icon=icon, layout="wide")

@@ -42,30 +42,35 @@ def show() -> None:
         st.selectbox("Method", list(SPECS), key="method") if len(SPECS) > 1 else next(iter(SPECS))
     )
     with st.form(f"form-{method}", border=True):
-        values = forms.form(SPECS[method], FIRST.get(method, ()), key=method)
+        filled = forms.form(SPECS[method], FIRST.get(method, ()), key=method)
         with st.container(horizontal=True):
             go = st.form_submit_button("Start", type="primary", icon=":material/play_arrow:")
             guess = st.form_submit_button("Estimate only", icon=":material/timer:")
     if go or guess:
-        _submit(method, values, dry=guess)
+        _submit(method, filled, dry=guess)
     running()
 
 
-def _submit(method: str, values: forms.Values, *, dry: bool) -> None:
+def _submit(method: str, filled: forms.Filled, *, dry: bool) -> None:
     """Start the run, or say what is wrong with the request where it was made."""
     cls = SPECS[method]
     try:
-        forms.stay_inside(values, Path.cwd())
-        spec = build(cls, {**forms.filled(cls, values), "runs": str(runs_folder())})
+        forms.stay_inside(filled.values, Path.cwd())
+        spec = build(cls, {**forms.given(cls, filled.values), "runs": str(runs_folder())})
         job = jobs.start(runs_folder(), method, words(method, spec, dry=dry))
     except BadSpec as error:
-        named = forms.at_field(str(error), list(cls.model_fields))
-        where = f"**{forms.label(named, cls.model_fields[named])}** " if named else ""
-        st.error(where + parts.quiet(error), icon=":material/edit:")
+        _refuse(filled, str(error))
     except CutawayError as error:
         st.error(parts.quiet(error))
     else:
         st.session_state["watched"] = job.id
+
+
+def _refuse(filled: forms.Filled, message: str) -> None:
+    """What is wrong, under the fields it speaks of; the whole of it under the form."""
+    for name, sentence in forms.by_field(message, list(filled.places)).items():
+        filled.places[name].markdown(f":red[{parts.quiet(sentence)}]")
+    st.error(parts.quiet(message), icon=":material/edit:")
 
 
 def words(method: str, spec: Spec, *, dry: bool) -> list[str]:
@@ -87,7 +92,7 @@ def running() -> None:
 
 def _job(job: jobs.Job, now: jobs.Status) -> None:
     icon, told = WORDS[now.state]
-    st.markdown(f"{icon} **{job.method}** {told} · {formats.duration(now.seconds)}")
+    st.markdown(f"{icon} **{job.method}** {told} · {formats.duration(round(now.seconds))}")
     if now.state == "running":
         st.progress(now.share or 0.0, text=parts.quiet(now.line or "starting …"))
     elif now.line and now.state != "done":
@@ -112,12 +117,16 @@ def _job(job: jobs.Job, now: jobs.Status) -> None:
 
 def _open(job: jobs.Job) -> None:
     """A way to the result; at once when it was started in this window."""
-    made = jobs.address(job)
-    if made is None or library().find(made, job.method) is None:
+    # A verb of several words (`shortcut fit`) makes runs of its first.
+    made, method = jobs.address(job), job.method.split()[0]
+    if made is None:
+        st.code(jobs.answer(job) or "It gave no answer.", language=None, wrap_lines=True)
+        return
+    if library().find(made, method) is None:
         st.caption("Its result is not in the runs folder any more.")
         return
     wanted = st.button("Open result", key=f"result-{job.id}", type="primary")
     if wanted or st.session_state.get("watched") == job.id:
         st.session_state.pop("watched", None)
-        st.session_state[f"{job.method}-runs"] = [made]
-        st.switch_page(st.session_state["pages"][job.method])
+        st.session_state[f"{method}-runs"] = [made]
+        st.switch_page(st.session_state["pages"][method])

@@ -20,6 +20,13 @@ DEFAULTS: Mapping[Any, pl.DataType] = {
 # Which metric to speak of when the run doesn't say: the first that was measured.
 METRIC_ORDER = ("accuracy", "f1_macro", "f1", "auc", "r2", "spearman", "pearson", "mcc", "ap")
 LOWER_IS_BETTER = frozenset({"mse", "rmse", "log_rmse", "mae", "ece", "mdl_bits", "loss", "brier"})
+# The least and the most a metric can be; others have no such bounds.
+RANGES: dict[str, tuple[float | None, float | None]] = {
+    **dict.fromkeys(("accuracy", "f1", "f1_macro", "f1_micro", "auc", "ap", "ece"), (0.0, 1.0)),
+    **dict.fromkeys(("mcc", "spearman", "pearson"), (-1.0, 1.0)),
+    "r2": (None, 1.0),
+    "mse": (0.0, None),
+}
 METRIC_WORDS = {
     "accuracy": "accuracy",
     "f1": "F1",
@@ -83,10 +90,12 @@ def cells(rows: pl.DataFrame, metric: str | None = None) -> pl.DataFrame:
     if metric is not None:
         full = full.filter(pl.col("metric") == metric)
     done = pl.col("status") == "done"
+    bottom, top = (_bound(place) for place in (0, 1))
     folded = full.group_by([*COORDINATES, "size", "metric"], maintain_order=True).agg(
         pl.col("value").filter(done & pl.col("value").is_finite()).mean().alias("mean"),
-        pl.col("low").drop_nulls().first().alias("low"),
-        pl.col("high").drop_nulls().first().alias("high"),
+        # With two or three repeats a t interval leaves the range a share can have: cut it there.
+        pl.max_horizontal(pl.col("low").drop_nulls().first(), bottom).alias("low"),
+        pl.min_horizontal(pl.col("high").drop_nulls().first(), top).alias("high"),
         pl.col("n_train").max(),
         pl.col("n_test").max(),
         done.sum().alias("repeats"),
@@ -94,6 +103,14 @@ def cells(rows: pl.DataFrame, metric: str | None = None) -> pl.DataFrame:
         pl.col("reason").drop_nulls().first().alias("reason"),
     )
     return _in_order(folded)
+
+
+def _bound(place: int) -> pl.Expr:
+    """The bound of each row's metric, where its interval has an end to be cut."""
+    bounds = {name: ends[place] for name, ends in RANGES.items() if ends[place] is not None}
+    end = pl.col("low" if place == 0 else "high").drop_nulls().first()
+    bound = pl.col("metric").first().replace_strict(bounds, default=None, return_dtype=pl.Float64)
+    return pl.when(end.is_not_null()).then(bound)
 
 
 def with_size(rows: pl.DataFrame) -> pl.DataFrame:

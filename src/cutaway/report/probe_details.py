@@ -179,7 +179,7 @@ def projection(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     figure.update_yaxes(title=f"second {way}", zeroline=False)
     return theme.finish(
         figure,
-        title=f"Hidden states in two dimensions ({entry.way.upper()})",
+        title=f"States in two dimensions ({entry.way.upper()})",
         caption="Each dot is the state of one text; hover to read it. Classes that lie apart here "
         f"are easy to read off; classes that mix may still part in more dimensions. "
         f"{_where(entry)}"

@@ -154,7 +154,7 @@ def _map_panel(
 
 def _cell_text(cell: dict[str, float] | None, columns: int) -> str:
     """The number in a square, when squares are wide enough to hold it."""
-    return formats.number(cell["mean"]).lstrip("0") if cell and columns <= 14 else ""
+    return formats.number(cell["mean"]).lstrip("0") if cell and columns <= 8 else ""
 
 
 def _cell_hover(cell: dict[str, float] | None) -> str:
