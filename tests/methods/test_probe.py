@@ -197,3 +197,18 @@ def test_half_precision_features_are_read(name):
     one = splits_of(y, "binary")[0]
     half, full = (cell(v, y, one, name, task="binary") for v in (x.half(), x.half().float()))
     np.testing.assert_allclose(half.scores, full.scores, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n, row in CLASSIFIERS.items() if row.kind == "closed"])
+def test_features_that_never_change_give_one_decision_for_all(name):
+    _, y = made("binary")
+    found = cell(torch.full((len(y), 5), 0.1), y, splits_of(y, "binary")[0], name, task="binary")
+    assert len(set(found.decisions.tolist())) == 1
+    assert found.metrics["auc"] == 0.5
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_one_row_of_each_class_is_enough_to_fit(name):
+    x, y = made("binary", d=200)
+    for one in split(y, Plan(protocol="kshot", shots=1, repeats=2), task="binary"):
+        assert np.isfinite(cell(x, y, one, name, task="binary").scores).all()

@@ -161,7 +161,8 @@ def _bayes(seen: ClassSums, f: int, aim: Aim) -> Fitted:
     centre = share @ seen.mean[f]
     mean = seen.mean[f] - centre
     spread = share @ (seen.variance[f] + mean.square())
-    variance = seen.variance[f] + 1e-9 * float(spread.max())
+    # Features that never change have no variance to add a share of; any will do.
+    variance = seen.variance[f] + (1e-9 * float(spread.max()) or 1.0)
     prior = torch.zeros_like(share) if aim.balanced else torch.log(share)
     level = prior - 0.5 * (torch.log(2 * torch.pi * variance) + mean.square() / variance).sum(1)
 

@@ -7,7 +7,7 @@ with the caller's preconditioner in place of the scaled identity.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -84,15 +84,15 @@ class _Memory:
         for scale in self.inverse:
             scale[chosen] = 0.0
 
-    def direction(self, gradient: Tensor, middle: Callable[[Tensor], Tensor]) -> Tensor:
+    def direction(self, here: Value, running: Tensor, precondition: Precondition) -> Tensor:
         """The two loops, around the preconditioner."""
-        q, past = gradient, []
+        q, past = here.gradient, []
         pairs = list(zip(self.steps, self.turns, self.inverse, strict=True))
         for step, turn, scale in reversed(pairs):
             share = scale * (step * q).sum(1)
             past.append(share)
             q = torch.addcmul(q, share[:, None], turn, value=-1.0)
-        q = middle(q)
+        q = precondition(q, here.curvature, running)
         for (step, turn, scale), share in zip(pairs, reversed(past), strict=True):
             q = torch.addcmul(q, (share - scale * (turn * q).sum(1))[:, None], step)
         return -q
@@ -128,8 +128,7 @@ def minimise(
             past.keep(go)
         if len(running) == 0:
             break
-        which, curvature = running, here.curvature
-        way = past.direction(here.gradient, lambda g: precondition(g, curvature, which))  # noqa: B023
+        way = past.direction(here, running, precondition)
         next_point, next_here, moved = _search(evaluate, point, here, way, running)
         past.add(next_point - point, next_here.gradient - here.gradient)
         stuck = torch.where(moved, 0, stuck + 1)
@@ -169,8 +168,8 @@ def _search(
     slope = (way * here.gradient).sum(1)
     noise = _noise(here)
     length = torch.ones_like(slope)
-    reached, value = point.clone(), replace(here.at(torch.arange(len(point))))
     todo = torch.arange(len(point), device=point.device)
+    reached, value = point.clone(), here.at(todo)
     for _ in range(SHORTENINGS):
         tried = point[todo] + length[todo, None] * way[todo]
         there = evaluate(tried, running[todo])

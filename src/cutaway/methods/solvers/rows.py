@@ -65,11 +65,7 @@ class Rows:
         made = replace(self, shift=shift, scale=scale)
         if self.n * self.d * torch.finfo(self.dtype).bits // 8 > KEEP:
             return made
-        return replace(made.kept(), dtype=self.dtype, device=self.device)
-
-    def kept(self) -> "Rows":
-        """The same rows as one tensor in memory."""
-        return as_rows(self.whole(), dtype=self.dtype)
+        return as_rows(made.whole(), dtype=self.dtype)
 
     def whole(self) -> Float[Tensor, "n d"]:
         """All rows as one tensor."""
