@@ -155,7 +155,8 @@ def _setting(
     """The draft layer and length: given, or the best by measurement, None if none pays."""
     if spec.mode == "exit":
         return None
-    layers = _layers(spec, lm, [round(lm.layers * k / 8) or 1 for k in range(1, 8)])
+    # The first layers are nearly free to run, so even a weak draft from there may pay.
+    layers = _layers(spec, lm, [1, 2, *(round(lm.layers * k / 8) for k in range(1, 8))])
     if spec.draft is not None and forced(spec):
         return Setting(layers[0], spec.draft, 0.0, float("nan"))
     if not layers or not tokens:
