@@ -295,3 +295,17 @@ def test_killed_at_a_random_moment_the_same_command_gives_the_same_table(model, 
     subprocess.run(words("killed"), check=True, capture_output=True)
     whole, killed = (next(iter(results(tmp_path / part))) for part in ("whole", "killed"))
     assert whole.rows.equals(killed.rows)
+
+
+def test_texts_that_repeat_cost_no_numbers(model, tmp_path):
+    texts = TextSet("same", ("All is good.", "All is bad.") * 30, labels=np.arange(60) % 2,
+                    task="binary", classes=("good", "bad"))  # fmt: skip
+    result = quick(model, tmp_path, data=texts, classifier="centroid", layers="1", pool="last")
+    assert result.summary["best"]["value"] == 1.0
+
+
+def test_the_best_cell_has_its_twin_and_control_whatever_its_classifier(model, tmp_path):
+    result = quick(model, tmp_path, classifier=["knn", "ridge"], layers="1", pool="last")
+    top = result.summary["best"]["classifier"]
+    for kind in ("twin", "control"):
+        assert top in result.rows.filter(pl.col("kind") == kind)["classifier"].to_list()

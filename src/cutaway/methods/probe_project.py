@@ -24,7 +24,7 @@ def project(
     first = narrow @ axes[:, :1]
     if axes.shape[1] > 1:
         return torch.cat([first, narrow @ axes[:, 1:2]], 1)
-    unit = axes[:, 0] / axes[:, 0].norm()
+    unit = axes[:, 0] / axes[:, 0].norm().clamp(min=1e-300)
     rest = narrow - torch.outer(narrow @ unit, unit)
     return torch.cat([first, _principal(rest - rest.mean(0), 1)], 1)
 
@@ -46,8 +46,10 @@ def _discriminants(x: Float[Tensor, "n k"], labels: Int[Tensor, " n"]) -> Float[
         for kind, mean in zip(kinds, means, strict=True)
     )
     assert isinstance(within, Tensor)
-    ridge = 1e-6 * within.diagonal().mean() * torch.eye(x.shape[1], dtype=x.dtype)
+    # Rows that repeat leave no spread within a class; the ridge keeps the system solvable.
+    size = max(1e-6 * float(within.diagonal().mean()), 1e-12)
+    ridge = size * torch.eye(x.shape[1], dtype=x.dtype)
     between = (means - x.mean(0)).T
     values, vectors = torch.linalg.eigh(between @ between.T)
     order = values.argsort(descending=True)[: max(1, min(2, len(kinds) - 1))]
-    return torch.linalg.solve(within + ridge, vectors[:, order])
+    return torch.linalg.lstsq(within + ridge, vectors[:, order], driver="gelsd").solution

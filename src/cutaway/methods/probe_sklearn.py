@@ -40,7 +40,7 @@ def copied(estimator: Any) -> Factory:
         if aim.task == "regression" and is_classifier(estimator):
             raise BadSpec(
                 f"{type(estimator).__name__} is a classifier, and the targets are numbers. Give a "
-                "regressor, or round the targets to classes (as_task='classification')."
+                "regressor, or round the targets to classes (--as classification)."
             )
         made = _copy(estimator)
         if hasattr(made, "get_params") and made.get_params().get("random_state", 0) is None:

@@ -121,7 +121,10 @@ def _tied(evidence: Evidence, top: Score) -> str:
     if not rivals:
         return ""
     if len(top.values) < 2:
-        return "With one repeat no layer can be told from another; ask for more repeats."
+        return (
+            "With one split no layer can be told from another; the repeats and kfold protocols "
+            "have several."
+        )
     if not equal:
         return "Every other layer is worse."
     if len(equal) == len(rivals) and len(rivals) > 3:
@@ -179,6 +182,11 @@ def _code(evidence: Evidence) -> str:
     if evidence.mdl is None:
         return ""
     bits, uniform = evidence.mdl
+    if bits >= uniform:
+        return (
+            f"The labels cost {bits:,.0f} bits (online code), no less than the {uniform:,.0f} of "
+            "the uniform code: nothing is gained from the features."
+        )
     return (
         f"The labels cost {bits:,.0f} bits instead of {uniform:,.0f} (online code), "
         f"{uniform / bits:.2f} times fewer."

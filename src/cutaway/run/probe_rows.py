@@ -30,7 +30,7 @@ MAIN = {
     "regression": "r2",
 }
 # Metrics that are a share of right answers: one repeat has a Wilson interval.
-SHARES = ("accuracy", "train_accuracy")
+SHARES = ("accuracy", "accuracy_train")
 
 
 @dataclass(frozen=True)

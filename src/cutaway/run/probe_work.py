@@ -6,7 +6,7 @@ killed run goes on where it stopped; a piece that fails is recorded with its rea
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -78,11 +78,30 @@ class Work:
         if not means:
             return []
         best = max(means, key=lambda key: means[key])
+        beside = {self._key(job): job for job in self._beside(probes[best], set(jobs))}
+        if todo := [job for key, job in beside.items() if key not in done]:
+            self._do(todo)
         name = f"{best}|details"
         if name not in done:
-            found = best_details(probes[best], self)
-            self.progress.put(name, [{DETAIL: d.model_dump_json()} for d in found])
-        return [name]
+            self.progress.put(name, self._details(probes[best]))
+        return [*beside, name]
+
+    def _beside(self, best: Job, known: set[str]) -> Iterator[Job]:
+        """Twin and control task of the best cell, where its classifier has none yet."""
+        for kind in ("twin", "control"):
+            if kind in self.spec.baselines and best.cell.pool != LEARNED:
+                job = Job(kind, replace(best.cell, kind=kind), best.layers)
+                if self._key(job) not in known:
+                    yield job
+
+    def _details(self, best: Job) -> list[dict[str, Any]]:
+        """What figures need of the best cell; pictures that can't be made cost no numbers."""
+        for _, got in run_pieces("local", lambda job: best_details(job, self), [best]):
+            if isinstance(got, Exception):
+                self.screen.say(f"No details for {best.cell.key}: {got}")
+                return []
+            return [{DETAIL: detail.model_dump_json()} for detail in got]
+        return []
 
     def need_possible(self) -> None:
         """Everything that is wrong with the request is said before anything is computed."""
@@ -135,7 +154,10 @@ class Work:
         """Training sizes as row counts; shares are shares of the training part."""
         if self.spec.protocol != "curve":
             return ()
-        whole = int(0.7 * len(self.texts))
+        plan = Plan(protocol="repeats", seed=self.spec.seed, repeats=self.spec.repeats)
+        labels = np.asarray(self.texts.labels)
+        made = split(labels, plan, task=self.texts.task, classes=self.texts.classes)
+        whole = min(len(one.train) for one in made)
         sizes = {
             s if isinstance(s, int) else max(2, round(s * whole)) for s in self.spec.train_sizes
         }
@@ -160,7 +182,7 @@ class Work:
             return
         for kind in ("twin", "control"):
             if kind in wanted:
-                yield Job(kind, Cell(**{**first.__dict__, "kind": kind}), layers)
+                yield Job(kind, replace(first, kind=kind), layers)
         if "mdl" in wanted and self.texts.task in ("binary", "multiclass"):
             yield Job("mdl", self._cell(layers.name, pool, "logistic"), layers)
 
