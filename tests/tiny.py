@@ -294,42 +294,47 @@ def _deed(rng: np.random.Generator) -> str:
     return f" the {one}{'s' if many else ''} {deed}{'' if many else 's'} the {other} ."
 
 
-def toy_model(folder: Path, family: str = "llama", *, steps: int = 150, seed: int = 0) -> Path:
-    """A checkpoint that learned the toy language in a few seconds on one core."""
+def toy_model(folder: Path, family: str = "llama", *, steps: int = 0, seed: int = 0) -> Path:
+    """A checkpoint that learned the toy language in a few seconds on one core.
+
+    It ends `the film is dull , so i` with ` hate` and fills `the film is fine , so i[MASK] it .`
+    with `love`.
+    """
     texts = toy_language(600, seed=seed)
     tokenizer = tiny_tokenizer(FAMILIES[family].style, texts, size=700)
-    shape = dict(FAMILIES[family].config)
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        model = tiny_model(family, tokenizer, seed=seed, **shape)
-        _train(model, tokenizer, texts, steps, np.random.default_rng(seed))
+    model = tiny_model(family, tokenizer, seed=seed)
+    steps = steps or (150 if FAMILIES[family].kind == "causal" else 200)
+    _train(model, tokenizer, texts, steps, np.random.default_rng(seed))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return Path(folder)
 
 
 def _train(model, tokenizer, texts: list[str], steps: int, rng: np.random.Generator) -> None:
-    """AdamW on random batches: next word for causal models, one hidden word for masked ones."""
+    """AdamW on random batches, in evaluation mode: dropout only slows a toy down."""
     rows = [tokenizer(text)["input_ids"] for text in texts]
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, steps)
-    model.train()
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=steps)
     for _ in range(steps):
         chosen = [rows[i] for i in rng.integers(len(rows), size=32)]
         width = max(map(len, chosen))
-        ids = torch.tensor([row + [0] * (width - len(row)) for row in chosen])
+        pad = tokenizer.pad_token_id or 0
+        ids = torch.tensor([row + [pad] * (width - len(row)) for row in chosen])
         mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in chosen])
         inputs, labels = _puzzle(ids, mask, tokenizer, rng)
         model(input_ids=inputs, attention_mask=mask, labels=labels).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         schedule.step()
-    model.eval()
 
 
 def _puzzle(ids, mask, tokenizer, rng: np.random.Generator):
+    """Next word for causal models; for masked ones hidden words, most often the verb of feeling."""
     if tokenizer.mask_token_id is None:
         return ids, ids.masked_fill(mask == 0, -100)
     special = torch.tensor(tokenizer.all_special_ids)
-    hidden = torch.from_numpy(rng.random(ids.shape) < 0.2) & ~torch.isin(ids, special)
+    # ... love it . [SEP]
+    verb = torch.arange(ids.shape[1])[None] == mask.sum(1, keepdim=True) - 4
+    hidden = torch.from_numpy(rng.random(ids.shape)) < torch.where(verb, 0.6, 0.1)
+    hidden &= ~torch.isin(ids, special)
     return ids.masked_fill(hidden, tokenizer.mask_token_id), ids.masked_fill(~hidden, -100)

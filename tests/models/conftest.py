@@ -1,5 +1,6 @@
 """Tiny models of every family, opened once per session as a user opens them."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,3 +46,13 @@ def lm_of(folder_of) -> Opened:
 def lm(request, lm_of) -> LM:
     """One model without and one with a start token, and a masked one."""
     return lm_of(request.param)
+
+
+@pytest.fixture
+def copy(folder_of, tmp_path):
+    """A checkpoint folder of one's own to break."""
+
+    def make(family: str = "gpt2") -> Path:
+        return Path(shutil.copytree(folder_of(family), tmp_path / family))
+
+    return make

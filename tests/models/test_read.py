@@ -12,7 +12,6 @@ from cutaway.core.errors import BadSpec
 from cutaway.models.anatomy import ANATOMIES
 from cutaway.models.gather import attention_paid
 from cutaway.models.read import run_from, states, watch
-from cutaway.models.sites import Site
 from cutaway.models.tokens import pad, tokenize
 from cutaway.pool import POOLERS, pooler
 from tests.tiny import SENTENCES
@@ -151,26 +150,6 @@ def test_running_on_is_differentiable_and_leaves_the_blocks_alone(lm) -> None:
     assert float(hidden.grad.abs().sum()) > 0
     assert [block.forward for block in lm.blocks] == forwards
     assert all("forward" not in vars(block) for block in lm.blocks)
-
-
-def test_sites_meet_the_layers(lm) -> None:
-    ids, mask = batch(lm)
-    sites = [Site(2, "block", "in"), Site(2, "block", "out")]
-    got = states(lm, ids, mask, sites=sites)
-    assert torch.equal(got.sites[sites[0]], got.layers[1])
-    assert torch.equal(got.sites[sites[1]], got.layers[2])
-
-
-@pytest.mark.parametrize("site", [Site(0), Site(4), Site(1, "nose"), Site(1, "mlp", "up")])
-def test_a_site_that_is_not_there_is_refused(site, lm) -> None:
-    with pytest.raises(BadSpec):
-        states(lm, *batch(lm), sites=[site])
-
-
-def test_a_part_that_a_family_has_not_is_refused(lm_of) -> None:
-    lm = lm_of("phi")
-    with pytest.raises(BadSpec, match="norm2"):
-        states(lm, *batch(lm), sites=[Site(1, "norm2")])
 
 
 def test_logits_come_from_the_same_forward(lm) -> None:

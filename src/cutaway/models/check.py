@@ -103,16 +103,18 @@ def quick_check(lm: LM) -> None:
 def measure(lm: LM, *, thorough: bool = True) -> tuple[Law, ...]:
     """Every law that applies to the model; the few most telling ones unless thorough."""
     with torch.no_grad():
-        drawn = laws.sample(lm, laws.SENTENCES if thorough else laws.SENTENCES[1:3])
+        drawn = laws.sample(lm, laws.SENTENCES if thorough else laws.SENTENCES[::2])
         found = [laws.hooks_show_the_plain_layers(lm, drawn)]
         if lm.has_head:
             found.append(laws.unembedding_gives_the_logits(lm, drawn))
-        found += laws.padding_changes_nothing(lm, drawn)
+        # Padding on the left shifts every position: what goes wrong on the right does so here.
+        found.append(laws.padding_changes_nothing(lm, drawn, "left"))
         return tuple(found + (_more(lm, drawn) if thorough else []))
 
 
 def _more(lm: LM, drawn: Sample) -> list[Law]:
     found = [
+        laws.padding_changes_nothing(lm, drawn, "right"),
         laws.company_changes_nothing(lm, drawn),
         laws.twice_is_the_same(lm, drawn),
         laws.stopping_early_changes_nothing(lm, drawn),

@@ -46,9 +46,9 @@ def recorded_digest(path: Path) -> str | None:
 
 def tokenizer_digest(tokenizer: Any) -> str:
     """The identity of a tokenizer: its whole pipeline, special tokens, and what it adds."""
-    pipeline = json.loads(tokenizer.backend_tokenizer.to_str())
-    # How the last batch was cut or padded is a mood, not a property.
-    facts = {key: value for key, value in pipeline.items() if key not in ("padding", "truncation")}
+    # How the last batch was cut or padded is a mood, not a property; every call sets it anew.
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
     special = {key: str(value) for key, value in tokenizer.special_tokens_map.items()}
     added = tokenizer("a", return_attention_mask=False)["input_ids"]
-    return digest_text(json.dumps([facts, special, added], sort_keys=True))
+    return digest_json([digest_text(tokenizer.backend_tokenizer.to_str()), special, added])

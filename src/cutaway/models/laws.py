@@ -14,7 +14,7 @@ tokens by a tenth and more, so one wrong token in a hundred still stands out a t
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from cutaway.models.read import States, call_with, run_from, states, watch
 from cutaway.models.sites import Site
 from cutaway.models.tokens import pad, tokenize
 
+Side = Literal["left", "right"]
 SENTENCES = (
     "The old clock in the hall struck nine.",
     "Rain fell all night, but by morning the road was dry again.",
@@ -97,12 +98,12 @@ def pairs_are_read_as_plainly(lm: LM) -> Law:
     return _law(lm, "pairs = plain pairs", distance(_end(lm, rows), plain))
 
 
-def padding_changes_nothing(lm: LM, drawn: Sample) -> list[Law]:
-    """A sentence in a padded batch reads as it does alone, padded left or right."""
-    return [
-        _law(lm, f"padding on the {side} changes nothing", _padded_error(lm, drawn, side))
-        for side in ("left", "right")
-    ]
+def padding_changes_nothing(lm: LM, drawn: Sample, side: Side) -> Law:
+    """A sentence in a padded batch reads as it does alone."""
+    ids, mask = _batch(lm, drawn.rows, side)
+    together = {layer: state[mask] for layer, state in states(lm, ids, mask).layers.items()}
+    error = stream_distance(together, _join(drawn.alone))
+    return _law(lm, f"padding on the {side} changes nothing", error)
 
 
 def company_changes_nothing(lm: LM, drawn: Sample) -> Law:
@@ -256,12 +257,6 @@ def _law(lm: LM, name: str, measured: float, detail: str = "") -> Law:
     return Law(name, measured <= limit, measured, limit, detail)
 
 
-def _padded_error(lm: LM, drawn: Sample, side: Any) -> float:
-    ids, mask = _batch(lm, drawn.rows, side)
-    together = {layer: state[mask] for layer, state in states(lm, ids, mask).layers.items()}
-    return stream_distance(together, _join(drawn.alone))
-
-
 def _join(alone: list[States]) -> dict[int, Tensor]:
     """All tokens of all sentences, layer by layer (tokens, d)."""
     return {layer: torch.cat([one.layers[layer][0] for one in alone]) for layer in alone[0].layers}
@@ -275,7 +270,7 @@ def _read(lm: LM, rows: list[list[int]]) -> States:
     return states(lm, *_batch(lm, rows))
 
 
-def _batch(lm: LM, rows: list[list[int]], side: Any = "right") -> tuple[Tensor, Tensor]:
+def _batch(lm: LM, rows: list[list[int]], side: Side = "right") -> tuple[Tensor, Tensor]:
     ids, mask = pad(rows, lm.pad_id, side)
     return ids.to(lm.device), mask.to(lm.device)
 

@@ -16,6 +16,7 @@ from cutaway.models.laws import Law
 from cutaway.models.lm import LM
 
 HOWTO = "Write a row for it: docs/howto/add-a-model-family.md"
+SIDES: tuple[laws.Side, ...] = ("left", "right")
 # Config fields that families use for what they do to their logits.
 AFTER_FIELDS = {
     "final_logit_softcapping": "softcap",
@@ -69,7 +70,7 @@ def _telling_laws(lm: LM) -> list[Law]:
             drawn = laws.sample(lm)
             found = [laws.hooks_show_the_plain_layers(lm, drawn)]
             found += [laws.unembedding_gives_the_logits(lm, drawn)] if lm.has_head else []
-            return [*found, *laws.padding_changes_nothing(lm, drawn)]
+            return [*found, *(laws.padding_changes_nothing(lm, drawn, s) for s in SIDES)]
     except (RuntimeError, TypeError, KeyError, IndexError, AttributeError) as error:
         return [Law("runs", False, float("inf"), 0.0, str(error))] * 4
 

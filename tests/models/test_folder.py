@@ -1,0 +1,84 @@
+"""A folder is looked at before anything in it is loaded."""
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cutaway.core.errors import BadModel
+from cutaway.models.load import open_model
+from tests.models.breaking import Trap, refusal
+
+
+def test_a_folder_without_config_is_refused(copy) -> None:
+    folder = copy()
+    (folder / "config.json").unlink()
+    assert "has no config.json" in refusal(folder)
+    assert "A folder inside has one: 'bert'" in refusal(folder_holding(copy("bert")))
+
+
+def folder_holding(folder: Path) -> Path:
+    (folder.parent / "outer").mkdir()
+    shutil.move(folder, folder.parent / "outer" / folder.name)
+    return folder.parent / "outer"
+
+
+def test_a_folder_without_weights_is_refused(copy) -> None:
+    folder = copy()
+    (folder / "model.safetensors").unlink()
+    assert "model.safetensors is missing" in refusal(folder)
+
+
+def test_a_folder_without_tokenizer_is_refused(copy) -> None:
+    folder = copy()
+    (folder / "tokenizer.json").unlink()
+    assert "has no tokenizer" in refusal(folder)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "weights.pt", "model.pkl"])
+def test_pickled_weights_are_refused_unread(name, copy) -> None:
+    folder, trap = copy(), copy("bert") / "sprung"
+    (folder / "model.safetensors").unlink()
+    (folder / name).write_bytes(pickle.dumps(Trap(str(trap))))
+    message = refusal(folder)
+    assert name in message
+    assert "save_pretrained" in message
+    assert not trap.exists()
+
+
+def test_a_pickle_under_a_safe_name_is_refused_unread(copy) -> None:
+    folder, trap = copy(), copy("bert") / "sprung"
+    (folder / "model.safetensors").write_bytes(pickle.dumps(Trap(str(trap))))
+    assert "not a whole safetensors file" in refusal(folder)
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"model_type": 3}', "\xff"])
+def test_a_broken_config_is_refused(text, copy) -> None:
+    folder = copy()
+    (folder / "config.json").write_text(text, encoding="latin-1")
+    with pytest.raises(BadModel, match=r"config\.json"):
+        open_model(folder)
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, 20_000])
+def test_cut_weights_are_refused(keep, copy) -> None:
+    folder = copy()
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[:keep])
+    assert "not a whole safetensors file" in refusal(folder)
+
+
+def test_a_missing_shard_is_named(copy, tmp_path) -> None:
+    folder = copy()
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    index = {
+        "weight_map": {
+            "a": "model-00001-of-00002.safetensors",
+            "b": "model-00002-of-00002.safetensors",
+        }
+    }
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert "model-00002-of-00002.safetensors is missing" in refusal(folder)
