@@ -14,6 +14,12 @@ from cutaway.report.records import Drawable, parts, suffix
 
 MOST_POINTS = 2000
 MOST_LINES = 6
+SHARES = {
+    "colorscale": theme.SEQUENTIAL,
+    "cmin": 0,
+    "cmax": 1,
+    "colorbar": {"title": {"text": "share of the true class"}, "tickformat": ".0%"},
+}
 DetailT = TypeVar("DetailT", bound=details.AnyDetail)
 
 
@@ -54,15 +60,7 @@ def confusion(rows: pl.DataFrame, record: Drawable) -> go.Figure:
             ygap=2,
         )
     )
-    bar = {"title": {"text": "share of the true class"}}
-    figure.update_layout(
-        coloraxis={
-            "colorscale": theme.SEQUENTIAL,
-            "cmin": 0,
-            "cmax": 1,
-            "colorbar": {**bar, "tickformat": ".0%"},
-        }
-    )
+    figure.update_layout(coloraxis=SHARES)
     figure.update_xaxes(title="called", side="bottom", type="category", showgrid=False)
     figure.update_yaxes(title="true class", autorange="reversed", type="category", showgrid=False)
     return theme.finish(

@@ -62,18 +62,7 @@ GROUNDS: dict[Mode, dict[str, str]] = {
 def template(mode: Mode = "light") -> go.layout.Template:
     """The plotly template of one ground; the paper itself stays clear so the page shows through."""
     c = GROUNDS[mode]
-    axis = {
-        "gridcolor": c["grid"],
-        "linecolor": c["line"],
-        "zerolinecolor": c["line"],
-        "tickcolor": c["line"],
-        "ticks": "outside",
-        "ticklen": 4,
-        "showline": True,
-        "automargin": True,
-        "title": {"font": {"size": 13, "color": c["soft"]}, "standoff": 10},
-        "tickfont": {"size": 12, "color": c["soft"]},
-    }
+    axis = _axis(c)
     layout = {
         "font": {"family": FONT, "size": 13, "color": c["ink"]},
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -104,6 +93,22 @@ def template(mode: Mode = "light") -> go.layout.Template:
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": c["soft"], "activecolor": c["ink"]},
     }
     return go.layout.Template(layout=layout)
+
+
+def _axis(c: dict[str, str]) -> dict[str, Any]:
+    """How every axis looks."""
+    return {
+        "gridcolor": c["grid"],
+        "linecolor": c["line"],
+        "zerolinecolor": c["line"],
+        "tickcolor": c["line"],
+        "ticks": "outside",
+        "ticklen": 4,
+        "showline": True,
+        "automargin": True,
+        "title": {"font": {"size": 13, "color": c["soft"]}, "standoff": 10},
+        "tickfont": {"size": 12, "color": c["soft"]},
+    }
 
 
 def finish(figure: go.Figure, *, title: str, caption: str, height: int = 420) -> go.Figure:
