@@ -56,3 +56,9 @@ def test_rows_have_the_promised_columns_in_order():
 def test_rows_do_not_depend_on_the_order_of_the_pieces():
     first, second = tidy(CELL, repeats([0.5, 0.6])), [failed(CELL, "x", "f1")]
     assert frame([*first, *second]).equals(frame([*second, *reversed(first)]))
+
+
+def test_the_interval_of_a_share_stays_between_0_and_1():
+    table = frame(tidy(CELL, repeats([0.7, 1.0, 1.0])))
+    assert table["high"].max() == 1.0
+    assert table["low"].min() >= 0.0

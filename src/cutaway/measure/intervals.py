@@ -9,7 +9,8 @@
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isnan
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,6 +57,15 @@ def corrected_t(
     mean, error = float(known.mean()), _corrected_error(known, n_train, n_test)
     reach = float(stdtrit(len(known) - 1, (1 + level) / 2)) * error
     return Interval(mean, mean - reach, mean + reach, level, len(known))
+
+
+def within(interval: Interval, low: float, high: float) -> Interval:
+    """The interval without what the measured thing can't be, such as a share above 1."""
+    return replace(
+        interval,
+        low=interval.low if isnan(interval.low) else max(low, interval.low),
+        high=interval.high if isnan(interval.high) else min(high, interval.high),
+    )
 
 
 def paired_t(

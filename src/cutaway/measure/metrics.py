@@ -258,3 +258,7 @@ def _average_precision(positive: NDArray[np.bool_], scores: NDArray[Any]) -> flo
 def _ranks(values: NDArray[Any]) -> NDArray[np.float64]:
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(count) - (count - 1) / 2.0)[place]
+
+
+UNIT = frozenset({"accuracy", "f1", "f1_macro", "f1_micro", "auc", "ap", "ece", "exact_match"})
+"""Metrics that lie between 0 and 1, whatever the data."""

@@ -12,8 +12,8 @@ from math import isnan
 import numpy as np
 
 from cutaway.core.errors import BadData
-from cutaway.measure.intervals import Difference, corrected_t, paired_t
-from cutaway.measure.metrics import METRICS
+from cutaway.measure.intervals import Difference, corrected_t, paired_t, within
+from cutaway.measure.metrics import METRICS, UNIT
 
 NAMES = {"bow": "bag-of-words", "tfidf": "TF-IDF"}
 
@@ -108,6 +108,7 @@ def _differs(top: Score, other: Score, evidence: Evidence) -> bool:
 
 def _headline(evidence: Evidence, top: Score) -> str:
     span = corrected_t(top.values, n_train=top.n_train, n_test=top.n_test)
+    span = within(span, 0.0, 1.0) if evidence.metric in UNIT else span
     extreme = "highest" if evidence.sign > 0 else "lowest"
     reach = "" if isnan(span.low) else f" [{_n(span.low)}, {_n(span.high)}]"
     return (

@@ -62,5 +62,5 @@ class Ask:
             "rows": digest_rows([*texts.texts, *(texts.pairs or ())]),
             "paired": texts.pairs is not None,
             "transformers": version("transformers"),
-            "layout": 1,
+            "layout": 2,
         }

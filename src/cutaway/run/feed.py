@@ -48,6 +48,9 @@ def feed(lm: LM, texts: TextSet, ask: Ask) -> Fed:
     n = len(got.rows)
     marks = _marks(lm, got.rows, ask) if ask.feed != "plain" else [np.zeros(0, np.int64)] * n
     rows = _masked(lm, got.rows, marks) if ask.feed == "mask" else got.rows
+    if ask.feed == "cut" and lm.kind == "causal":
+        # What comes behind the last mark can't change it: those tokens need not be read.
+        rows = [row[: int(at[-1]) + 1] for row, at in zip(rows, marks, strict=True)]
     return Fed(rows, np.arange(n), np.zeros(n, np.int64), marks, got.cut)
 
 

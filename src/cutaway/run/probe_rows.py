@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cutaway.measure.intervals import Interval, corrected_t, wilson
+from cutaway.measure.intervals import Interval, corrected_t, wilson, within
+from cutaway.measure.metrics import UNIT
 from cutaway.measure.splits import Split
 
 COORDINATES = (
@@ -101,7 +102,9 @@ def spread(values: Sequence[float], group: Sequence[Measured], metric: str) -> I
     n_train, n_test = (
         float(np.mean([getattr(m, k) for m in group])) for k in ("n_train", "n_test")
     )
-    return corrected_t(values, n_train=n_train, n_test=n_test)
+    interval = corrected_t(values, n_train=n_train, n_test=n_test)
+    plain = metric.removesuffix("_ref").removesuffix("_train")
+    return within(interval, 0.0, 1.0) if plain in UNIT else interval
 
 
 def failed(cell: Cell, reason: str, metric: str) -> dict[str, Any]:
