@@ -89,7 +89,7 @@ def test_one_repeat_tells_nothing_apart():
     cells = tuple(Score((v,), 700, 200, str(k), "mean", "lda") for k, v in enumerate((0.6, 0.9)))
     said = verdicts(Evidence("accuracy", cells, {"majority": Score((0.5,), 700, 200)}))
     assert said[0] == "accuracy is highest at layer 1 (mean, lda): 0.900 over 1 repeat."
-    assert said[1].startswith("With one repeat")
+    assert said[1].startswith("With one split")
 
 
 @pytest.mark.parametrize(("bow", "share"), [(0.5, 0.0), (0.64, 0.5), (0.78, 1.0), (0.4, 0.0)])
