@@ -73,6 +73,16 @@ def test_a_folder_that_is_no_adapter_is_refused(folder_of) -> None:
         open_model(folder_of("llama"), adapter=folder_of("gpt2"))
 
 
+def test_an_adapter_without_weights_to_merge_is_refused(folder_of, tmp_path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    base = AutoModelForCausalLM.from_pretrained(folder_of("llama"))
+    config = peft.PromptTuningConfig(num_virtual_tokens=2, task_type="CAUSAL_LM")
+    peft.get_peft_model(base, config).save_pretrained(tmp_path)
+    with pytest.raises(BadModel, match="PROMPT_TUNING"):
+        open_model(folder_of("llama"), adapter=tmp_path)
+
+
 def test_a_pickled_adapter_is_refused(folder_of, tmp_path) -> None:
     folder, _ = make_adapter(tmp_path / "adapter", folder_of("llama"))
     (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")

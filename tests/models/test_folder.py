@@ -4,10 +4,12 @@ import json
 import pickle
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from cutaway.core.errors import BadModel
+from cutaway.core.errors import BadModel, NoRoom
+from cutaway.models.folder import count_weights
 from cutaway.models.load import open_model
 from tests.models.breaking import Trap, refusal
 
@@ -82,3 +84,13 @@ def test_a_missing_shard_is_named(copy, tmp_path) -> None:
     }
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     assert "model-00002-of-00002.safetensors is missing" in refusal(folder)
+
+
+def test_weights_that_do_not_fit_into_memory_are_refused_before_loading(copy, monkeypatch) -> None:
+    folder = copy()
+    size = count_weights([folder / "model.safetensors"])
+    free = SimpleNamespace(available=size * 4 - 1)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: free)
+    with pytest.raises(NoRoom, match="bfloat16"):
+        open_model(folder, device="cpu")
+    assert open_model(folder, device="cpu", dtype="bfloat16").parameters == size

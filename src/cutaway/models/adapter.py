@@ -22,7 +22,15 @@ def merge(module: Any, folder: Path) -> Any:
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
         raise Mismatch(f"Adapter {folder} doesn't fit this base: {_first_line(error)}.") from None
     _need_all_used(joined, folder, peft)
-    return joined.merge_and_unload()
+    try:
+        unload = joined.merge_and_unload
+    except AttributeError:
+        kind = read_json(folder / "adapter_config.json").get("peft_type")
+        raise BadModel(
+            f"Adapter {folder} is of type {kind!r}, which has no weights to merge into the base. "
+            "LoRA and its kin have."
+        ) from None
+    return unload()
 
 
 def need_adapter(folder: Path) -> list[Path]:

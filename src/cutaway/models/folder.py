@@ -1,12 +1,14 @@
 """A checkpoint folder, looked at before anything in it is loaded."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import psutil
 from safetensors import SafetensorError, safe_open
 
-from cutaway.core.errors import BadModel, Missing
+from cutaway.core.errors import BadModel, Missing, NoRoom
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json", "spiece.model",
@@ -38,6 +40,26 @@ def need_weights(folder: Path, stem: str = "model") -> list[Path]:
     for file in files:
         _need_whole(file)
     return files
+
+
+def need_memory(files: list[Path], itemsize: int) -> None:
+    """NoRoom unless the weights, at this many bytes each, fit into the memory that is free."""
+    need, free = count_weights(files) * itemsize, psutil.virtual_memory().available
+    if need > free:
+        raise NoRoom(
+            f"The weights take {need / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free. Choose "
+            "a smaller dtype (bfloat16), another device or a smaller model."
+        )
+
+
+def count_weights(files: list[Path]) -> int:
+    """How many numbers the files hold, from their headers."""
+    total = 0
+    for file in files:
+        with safe_open(file, framework="pt") as tensors:
+            names = list(tensors.keys())
+            total += sum(math.prod(tensors.get_slice(name).get_shape()) for name in names)
+    return total
 
 
 def need_tokenizer(folder: Path) -> None:

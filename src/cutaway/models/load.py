@@ -12,7 +12,7 @@ from cutaway.models.adapter import adapter_digest, merge, need_adapter
 from cutaway.models.anatomy import Anatomy
 from cutaway.models.digests import tokenizer_digest, weights_digest
 from cutaway.models.fetch import Source, fetch
-from cutaway.models.folder import need_config, need_tokenizer, need_weights
+from cutaway.models.folder import need_config, need_memory, need_tokenizer, need_weights
 from cutaway.models.lm import LM
 from cutaway.models.propose import propose, settle
 from cutaway.models.tokenizer import load_tokenizer, reads_segments
@@ -91,6 +91,8 @@ def _assemble(
     need_config(source.folder)
     files = need_weights(source.folder)
     need_tokenizer(source.folder)
+    if device == "cpu":
+        need_memory(files, DTYPES[dtype].itemsize)
     if patch is not None:
         need_adapter(patch.folder)
     config = load_config(source, trust)

@@ -77,7 +77,11 @@ def pad(
 def segments(
     lm: LM, ids: Int[Tensor, "batch seq"], mask: Bool[Tensor, "batch seq"]
 ) -> Int[Tensor, "batch seq"]:
-    """Token types: 1 behind the first separator, 0 elsewhere, as the tokenizer types pairs."""
+    """Token types: 1 behind the first separator, 0 elsewhere, as the tokenizer types pairs.
+
+    Read off the ids, so that a row of ids is all a batch needs. A text that itself contains
+    the separator token counts as two from there on.
+    """
     separator: Tensor = (ids == lm.tokenizer.sep_token_id) & mask
     behind = separator.cumsum(dim=1) - separator.long()
     return ((behind > 0) & mask).long()

@@ -81,7 +81,7 @@ def load_weights(
                 trust_remote_code=trust,
                 attn_implementation=KERNELS[attention],
             )
-    except (ValueError, OSError, RuntimeError, KeyError, TypeError) as error:
+    except (ValueError, OSError, RuntimeError, KeyError, TypeError, ImportError) as error:
         raise BadModel(f"{folder} can't be loaded: {_reason(error)}") from None
     module, info = loaded
     return module, sorted(info["missing_keys"])
