@@ -40,12 +40,13 @@ def test_two_thousand_runs_are_listed_within_three_seconds(runs) -> None:
         folder = runs / "probe" / f"b{i}"
         folder.mkdir()
         (folder / "result.json").write_text(json.dumps({**told, "address": f"b{i}"}))
-    start = time.perf_counter()
+    # Processor time: the wall clock also measures who else is using the machine.
+    start = time.process_time()
     assert len(library.library().records) == 2001
-    assert time.perf_counter() - start < 3
-    start = time.perf_counter()
+    first, start = time.process_time() - start, time.process_time()
     library.library()
-    assert time.perf_counter() - start < 0.5
+    assert first < 3
+    assert time.process_time() - start < 0.5
 
 
 def test_the_commands_of_a_figure_measure_and_draw_again(runs) -> None:

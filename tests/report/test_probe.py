@@ -191,6 +191,6 @@ def test_five_thousand_rows_are_drawn_within_a_second() -> None:
     rows = probe_rows(layers=tuple(map(str, range(31))), pools=("last", "mean"), repeats=9,
                       classifiers=("logistic", "lda", "nb"), baselines=True)  # fmt: skip
     assert rows.height > 5000
-    start = time.perf_counter()
+    start = time.process_time()
     FIGURES["layers"](rows, FakeRecord(rows))
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
