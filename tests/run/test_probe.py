@@ -309,3 +309,13 @@ def test_the_best_cell_has_its_twin_and_control_whatever_its_classifier(model, t
     top = result.summary["best"]["classifier"]
     for kind in ("twin", "control"):
         assert top in result.rows.filter(pl.col("kind") == kind)["classifier"].to_list()
+
+
+def test_of_equally_good_cells_the_summary_and_the_details_mean_the_same(model, tmp_path):
+    texts = TextSet("same", ("All is good.", "All is bad.") * 30, labels=np.arange(60) % 2,
+                    task="binary", classes=("good", "bad"))  # fmt: skip
+    result = quick(model, tmp_path, data=texts, classifier=["ridge", "centroid"], layers="all")
+    top = result.summary["best"]
+    twins = result.rows.filter((pl.col("kind") == "twin") & (pl.col("layers") == top["layers"]))
+    assert top["value"] == 1.0
+    assert (top["pool"], top["classifier"]) in twins.select("pool", "classifier").rows()

@@ -93,7 +93,7 @@ def _evidence(mine: pl.DataFrame, metric: str) -> Evidence:
 
 def _scores(rows: pl.DataFrame) -> tuple[Score, ...]:
     made = []
-    for _, group in rows.sort("repeat").group_by(CELL, maintain_order=True):
+    for _, group in rows.sort("repeat", *CELL).group_by(CELL, maintain_order=True):
         values = tuple(float("nan") if v is None else v for v in group["value"])
         first = group.row(0, named=True)
         train, test = (round(float(np.mean(group[k].to_numpy()))) for k in ("n_train", "n_test"))

@@ -77,7 +77,8 @@ class Work:
                 means[key] = float(np.mean(values))
         if not means:
             return []
-        best = max(means, key=lambda key: means[key])
+        # Of equals the first by name, as in the summary.
+        best = min(means, key=lambda key: (-means[key], probes[key].cell.key))
         beside = {self._key(job): job for job in self._beside(probes[best], set(jobs))}
         if todo := [job for key, job in beside.items() if key not in done]:
             self._do(todo)

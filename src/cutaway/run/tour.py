@@ -34,6 +34,8 @@ class Stop:
 
 
 MAPS = "{out}/shortcut.safetensors"
+# Several positions of each sentence: a map needs more rows than the model is wide.
+DOCS = {"text": "docs", "limit": 1_000, "positions_per_text": 4}
 PROBE = {
     "layers": "all",
     "pool": ["last", "mean"],
@@ -51,11 +53,11 @@ STOPS: tuple[Stop, ...] = (
     ),
     Stop(
         "How linear is the way from each layer to the last?",
-        fit.run, FitSpec, {"text": "docs", "layers": "to-final", "out": MAPS},
+        fit.run, FitSpec, {**DOCS, "layers": "to-final", "out": MAPS},
     ),
     Stop(
         "What would the model say if it stopped at each layer, as it is or after a jump?",
-        evaluate.run, EvalSpec, {"text": "docs", "shortcut": MAPS},
+        evaluate.run, EvalSpec, {**DOCS, "shortcut": MAPS},
     ),
 )  # fmt: skip
 ROWS, QUICK_ROWS = 1_200, 300
@@ -86,7 +88,8 @@ def _spec(stop: Stop, out: Path, model: str, quick: bool) -> Any:
         name: value.format(out=out) if isinstance(value, str) else value
         for name, value in stop.options.items()
     }
-    return build(stop.spec, {**placed, "model": model, "runs": str(out / "runs"), "limit": limit})
+    shared = {"limit": limit, "model": model, "runs": str(out / "runs")}
+    return build(stop.spec, {**shared, **placed})
 
 
 def _introduce(model: str, screen: Screen) -> str:
