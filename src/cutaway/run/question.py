@@ -117,7 +117,7 @@ def ask(
     limit = min(max_tokens or lm.context, lm.context)
     pairs = texts.pairs or (None,) * len(texts)
     made = [_row(lm, form, one, two, limit) for one, two in zip(texts.texts, pairs, strict=True)]
-    targets, bounds = _targets(task, texts, len(form.words))
+    targets, bounds = targets_of(task, texts, len(form.words))
     return Question(
         form=form,
         rows=[row for row, _ in made],
@@ -178,12 +178,13 @@ def answers(lm: LM, asked: Question) -> NDArray[np.float64]:
 def decide(asked: Question, probabilities: NDArray[np.float64]) -> NDArray[Any]:
     """The likeliest class of each row; the point between the two words for a regression."""
     if asked.task != "regression":
-        return np.argmax(probabilities, axis=1)
+        return np.asarray(probabilities.argmax(axis=1))
     low, high = asked.bounds
     return np.asarray(low + (high - low) * probabilities[:, -1])
 
 
-def _targets(task: TaskFile, texts: TextSet, many: int) -> tuple[Tensor, tuple[float, float]]:
+def targets_of(task: TaskFile, texts: TextSet, many: int) -> tuple[Tensor, tuple[float, float]]:
+    """(n, cls) how much of each answer is right, and what the ends of a regression stand for."""
     labels = np.asarray(texts.labels)
     if texts.task == "regression":
         low, high = task.labels.bounds or (float(labels.min()), float(labels.max()))

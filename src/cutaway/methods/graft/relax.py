@@ -1,0 +1,290 @@
+"""Learning which weights to keep: a soft mask, gradient steps on it, an exact mask from it.
+
+The paper writes gamma = gamma_base + (1 - 2 gamma_base) sigmoid(S - 10) with gamma_base the
+starting mask in 0/1 and S starting in [0, 1). That is gamma = sigmoid(z) with the logit
+z = S - 10 off the starting mask and z = 10 - S on it; a gradient step on S is the same step on z.
+So z is all that is kept, the order of z is the order of gamma without its rounding, and the mask
+of exact size is the top of z.
+
+The model's own parameters hold theta(gamma) = base + gamma (tuned - base), written in place. Its
+gradient arrives tensor by tensor during the backward pass, moves z at once and is freed: besides
+the model there are base, tuned and z, and one tensor's gradient.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from cutaway.core.errors import BadSpec
+from cutaway.core.params import same_names
+from cutaway.methods.graft.patch import values, write
+from cutaway.methods.graft.select import Mask, Params, of, top
+
+Live = Mapping[str, nn.Parameter]
+Loss = Callable[[], Tensor]
+# Weights moved together: several passes over so many stay in the processor's cache.
+PIECE = 1 << 17
+FAR = 10.0
+BETAS, TINY = (0.9, 0.999), 1e-8
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the mask is learned."""
+
+    steps: int = 100
+    lr: float = 1e7
+    optimizer: Literal["sgd", "adam", "mirror"] = "sgd"
+    """sgd: the paper's plain steps on S; adam: Adam on S; mirror: plain steps on the logit along
+    dL/dgamma, which is mirror descent on gamma, so that no weight is catapulted past others
+    while it crosses the middle, and the order of the logits stays that of what they are worth."""
+    every: int = 5
+    """Round and judge after so many steps."""
+
+    def __post_init__(self) -> None:
+        """BadSpec for a value that can't be."""
+        if self.steps < 0 or self.every < 1 or not self.lr > 0:
+            raise BadSpec(
+                "A plan needs steps of at least 0, every of at least 1 and lr above 0, got "
+                f"{self.steps!r}, {self.every!r}, {self.lr!r}."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """The best mask met on the way, what it scored, and the way."""
+
+    mask: Mask
+    score: float
+    step: int
+    """After which step; 0 is the starting mask."""
+    curve: tuple[dict[str, int | float], ...]
+    logits: Params = field(repr=False)
+    """z after the last step: the order in which weights would be kept."""
+
+
+class Relaxed:
+    """A soft mask over the trained weights, and the parameters that live under it."""
+
+    def __init__(
+        self, params: Live, base: Params, tuned: Params, start: Mask, *, rng: torch.Generator
+    ) -> None:
+        same_names(base, tuned=tuned, params=params)
+        self.params, self.base, self.tuned = params, base, tuned
+        self.logits = start_logits(base, start, rng=rng)
+        self._moments: dict[str, tuple[Tensor, Tensor]] = {}
+        self.steps = 0
+
+    @torch.no_grad()
+    def write(self) -> None:
+        """theta(gamma) into the parameters."""
+        for name, param in self.params.items():
+            scratch = _scratch(param)
+            for piece in self._pieces(name, param.data):
+                _write_theta(piece, scratch)
+
+    def step(self, losses: Sequence[Loss], plan: Plan) -> float:
+        """One step down the sum of the losses; that sum. The parameters hold the new theta."""
+        self.steps += 1
+        total = 0.0
+        with self._listening(plan) as ending:
+            for number, loss in enumerate(losses, start=1):
+                ending[0] = number == len(losses)
+                value = loss()
+                value.backward()
+                total += float(value.detach())
+        return total
+
+    def hard(self, keep: int) -> Mask:
+        """The top of the soft mask: exactly `keep` places."""
+        return top(list(self.logits), of(self.logits), keep)
+
+    def ones(self) -> int:
+        """How many weights a cut at gamma = 0.5 would keep, as the reference rounds."""
+        return sum(int((logits > 0).sum()) for logits in self.logits.values())
+
+    @contextmanager
+    def _listening(self, plan: Plan) -> Iterator[list[bool]]:
+        """While open, the last backward pass moves each tensor's logits as its gradient comes."""
+        ending = [False]
+
+        def moved(name: str) -> Callable[[Tensor], None]:
+            def hook(param: Tensor) -> None:
+                if ending[0] and param.grad is not None:
+                    self._move(name, param, param.grad, plan)
+                    param.grad = None
+
+            return hook
+
+        hooks = [
+            param.register_post_accumulate_grad_hook(moved(name))
+            for name, param in self.params.items()
+        ]
+        try:
+            yield ending
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    @torch.no_grad()
+    def _move(self, name: str, param: Tensor, grad: Tensor, plan: Plan) -> None:
+        scratch = _scratch(param)
+        flat = grad.contiguous().view(-1)
+        moments = self._moments_of(name) if plan.optimizer == "adam" else None
+        for piece in self._pieces(name, param.data):
+            change = DIRECTIONS[plan.optimizer](piece, flat[piece.at], scratch)
+            if moments is not None:
+                change = _adam(change, moments, piece.at, self.steps)
+            piece.logits.sub_(change, alpha=plan.lr)
+            _write_theta(piece, scratch)
+
+    def _moments_of(self, name: str) -> tuple[Tensor, Tensor]:
+        if name not in self._moments:
+            zero = torch.zeros_like(self.logits[name])
+            self._moments[name] = (zero, zero.clone())
+        return self._moments[name]
+
+    def _pieces(self, name: str, theta: Tensor) -> Iterator["_Piece"]:
+        base, tuned = self.base[name].reshape(-1), self.tuned[name].reshape(-1)
+        flat, logits = theta.view(-1), self.logits[name]
+        for start in range(0, len(flat), PIECE):
+            at = slice(start, start + PIECE)
+            yield _Piece(at, base[at], tuned[at], logits[at], flat[at])
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """Views on a stretch of one tensor."""
+
+    at: slice
+    base: Tensor
+    tuned: Tensor
+    logits: Tensor
+    theta: Tensor
+
+
+def start_logits(base: Params, start: Mask, *, rng: torch.Generator) -> dict[str, Tensor]:
+    """z before the first step: 10 - S on the starting mask, S - 10 off it, S random in [0, 1)."""
+    found = {}
+    for name, value in base.items():
+        drawn = torch.rand(value.numel(), generator=rng).sub_(FAR)
+        if name in start.places:
+            places = start.places[name]
+            drawn[places] = -drawn[places]
+        found[name] = drawn.to(value.device)
+    return found
+
+
+def logit_gradient(piece: "_Piece", grad: Tensor, scratch: tuple[Tensor, Tensor]) -> Tensor:
+    """dL/dz = dL/dtheta (tuned - base) gamma (1 - gamma)."""
+    size = len(piece.logits)
+    gamma, slope = scratch[0][:size], scratch[1][:size]
+    torch.sigmoid(piece.logits, out=gamma)
+    torch.mul(gamma, gamma, out=slope)
+    torch.sub(gamma, slope, out=slope)
+    delta = torch.sub(piece.tuned.float(), piece.base.float(), out=gamma)
+    return slope.mul_(delta).mul_(grad.float())
+
+
+def mask_gradient(piece: "_Piece", grad: Tensor, scratch: tuple[Tensor, Tensor]) -> Tensor:
+    """dL/dgamma = dL/dtheta (tuned - base)."""
+    delta = scratch[0][: len(piece.logits)]
+    torch.sub(piece.tuned.float(), piece.base.float(), out=delta)
+    return delta.mul_(grad.float())
+
+
+DIRECTIONS = {"sgd": logit_gradient, "adam": logit_gradient, "mirror": mask_gradient}
+
+
+def _write_theta(piece: "_Piece", scratch: tuple[Tensor, Tensor]) -> None:
+    # lerp gives exactly the base at 0 and exactly the tuned value at 1.
+    gamma = torch.sigmoid(piece.logits, out=scratch[0][: len(piece.logits)])
+    if piece.theta.dtype == torch.float32:
+        torch.lerp(piece.base, piece.tuned, gamma, out=piece.theta)
+    else:
+        piece.theta.copy_(torch.lerp(piece.base.float(), piece.tuned.float(), gamma))
+
+
+def _scratch(param: Tensor) -> tuple[Tensor, Tensor]:
+    size = min(PIECE, param.numel())
+    made = torch.empty(2, size, dtype=torch.float32, device=param.device)
+    return made[0], made[1]
+
+
+def _adam(change: Tensor, moments: tuple[Tensor, Tensor], at: slice, step: int) -> Tensor:
+    """Adam's direction: the mean of the gradients over the root of their mean square."""
+    (first, second), (fast, slow) = (m[at] for m in moments), BETAS
+    first.lerp_(change, 1 - fast)
+    second.mul_(slow).addcmul_(change, change, value=1 - slow)
+    root = (second / (1 - slow**step)).sqrt_().add_(TINY)
+    return first / (1 - fast**step) / root
+
+
+def learn(
+    params: Live,
+    base: Params,
+    tuned: Params,
+    start: Mask,
+    losses: Callable[[int], Sequence[Loss]],
+    judge: Callable[[], float],
+    plan: Plan,
+    *,
+    rng: torch.Generator,
+    told: Callable[[int, float], None] = lambda step, loss: None,
+) -> Learned:
+    """The best mask of the starting mask's exact size that the steps lead by.
+
+    `losses(step)` are the pieces of that step's loss, `judge()` the score (higher is better) of
+    what the parameters hold then. The parameters hold the base again afterwards.
+    """
+    soft = Relaxed(params, base, tuned, start, rng=rng)
+    best: tuple[float, Mask, int] = (-float("inf"), start, 0)
+    curve: list[dict[str, int | float]] = []
+    with trainable(params, base):
+        for step in range(plan.steps + 1):
+            loss = soft.step(losses(step), plan) if step else float("nan")
+            if step % plan.every == 0 or step == plan.steps:
+                mask = soft.hard(start.size) if step else start
+                score = judged(params, base, tuned, mask, judge)
+                best = max(best, (score, mask, step), key=lambda found: found[0])
+                curve.append({"step": step, "loss": loss, "score": score, "ones": soft.ones()})
+                soft.write()
+            told(step, loss)
+    score, mask, step = best
+    return Learned(mask, score, step, tuple(curve), soft.logits)
+
+
+def judged(
+    params: Live, base: Params, tuned: Params, mask: Mask, judge: Callable[[], float]
+) -> float:
+    """What `judge` says while the parameters hold the base with the mask's weights tuned."""
+    restore(params, base)
+    write(params, mask, values(tuned, mask))
+    return judge()
+
+
+@torch.no_grad()
+def restore(params: Params, base: Params) -> None:
+    """The base's values into the parameters."""
+    for name, value in base.items():
+        params[name].data.copy_(value)
+
+
+@contextmanager
+def trainable(params: Live, base: Params) -> Iterator[None]:
+    """Gradients on; afterwards off as before, no gradient left, and the base's values in place."""
+    flags = {name: param.requires_grad for name, param in params.items()}
+    try:
+        for param in params.values():
+            param.data = param.data.contiguous()
+            param.requires_grad_(True)
+        yield
+    finally:
+        for name, param in params.items():
+            param.requires_grad_(flags[name])
+            param.grad = None
+        restore(params, base)
