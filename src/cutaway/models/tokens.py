@@ -21,6 +21,9 @@ from cutaway.models.lm import LM
 
 Cut = Literal["right", "left"]
 PAIR_BREAK = "\n"
+# The fast tokenizer keeps offsets, words and masks of a whole call, some 300 bytes a token, until
+# the ids are taken out: texts go through it some at a time.
+AT_ONCE = 512
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,16 @@ def _sides(
 
 
 def _encode(lm: LM, firsts: list[str], seconds: list[str] | None) -> list[list[int]]:
-    """Ids of all texts in one call of the fast tokenizer, special tokens included."""
+    """Ids of all texts, special tokens included."""
+    rows: list[list[int]] = []
+    for start in range(0, len(firsts), AT_ONCE):
+        some = slice(start, start + AT_ONCE)
+        rows += _encode_some(lm, firsts[some], None if seconds is None else seconds[some])
+    return rows
+
+
+def _encode_some(lm: LM, firsts: list[str], seconds: list[str] | None) -> list[list[int]]:
+    """Ids of these texts in one call of the fast tokenizer."""
     got = lm.tokenizer(
         firsts,
         seconds,

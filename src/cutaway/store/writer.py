@@ -19,11 +19,44 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Pile:
-    """Appended blocks that will share one shard: the same columns for the same rows."""
+    """Appended blocks that will share one shard: the same columns for the same rows.
 
+    Room for a whole shard is taken once and used again for the next one. Blocks kept one by one
+    would lie scattered between the model's own short-lived tensors and pin memory many times
+    their size.
+    """
+
+    room: dict[str, "Tensor"]
+    """A tensor per column, filled from the front."""
+    filled: int = 0
     rows: list[Rows] = field(default_factory=list)
     lengths: list[Rows] = field(default_factory=list)
-    blocks: dict[str, list["Tensor"]] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        """What is on the pile."""
+        return sum(block[: self.filled].nbytes for block in self.room.values())
+
+    def fits(self, more: int) -> bool:
+        """Whether so many more items have room."""
+        return all(self.filled + more <= len(block) for block in self.room.values())
+
+    def add(self, rows: Rows, lengths: Rows | None, columns: Mapping[str, "Tensor"]) -> None:
+        """All columns of a block at once, so that a pile is whole whenever it is looked at."""
+        more = len(next(iter(columns.values())))
+        for name, block in columns.items():
+            self.room[name][self.filled : self.filled + more].copy_(block.detach())
+        self.rows.append(rows)
+        if lengths is not None:
+            self.lengths.append(lengths)
+        self.filled += more
+
+    def write(self, folder: Path) -> None:
+        """The pile as a shard; it is empty afterwards."""
+        if self.rows:
+            blocks = {name: [block[: self.filled]] for name, block in self.room.items()}
+            write_shard(folder, self.rows, blocks, self.lengths)
+        self.filled, self.rows, self.lengths = 0, [], []
 
 
 class Writer:
@@ -37,7 +70,6 @@ class Writer:
         """A writer into a shelf's folder, for row numbers below `rows`."""
         self._folder, self._limit, self._shard_bytes = folder, rows, shard_bytes
         self._piles: dict[tuple[bool, tuple[str, ...]], _Pile] = {}
-        self._bytes = 0
 
     def append(self, row_numbers: ArrayLike, columns: Mapping[str, "Tensor"]) -> None:
         """One block (m, ...) per column, for the m rows named."""
@@ -57,11 +89,8 @@ class Writer:
 
     def flush(self) -> None:
         """Everything appended so far is on the disk."""
-        for key in list(self._piles):
-            pile = self._piles[key]
-            write_shard(self._folder, pile.rows, pile.blocks, pile.lengths)
-            del self._piles[key]
-        self._bytes = 0
+        for pile in self._piles.values():
+            pile.write(self._folder)
 
     def __enter__(self) -> Self:
         """The writer itself."""
@@ -91,26 +120,38 @@ class Writer:
     def _add(self, rows: Rows, lengths: Rows | None, columns: Mapping[str, "Tensor"]) -> None:
         if not len(rows) or not columns:
             return
-        key = (lengths is not None, tuple(sorted(columns)))
-        pile = self._piles.get(key, _Pile())
-        for name, block in columns.items():
-            same_form(name, [*pile.blocks.get(name, [])[:1], block])
-        # Copied: the caller's block is often a small view that would keep a big batch alive.
-        copies = {name: block.detach().to("cpu", copy=True) for name, block in columns.items()}
-        _extend(pile, rows, lengths, copies)
-        self._piles[key] = pile
-        self._bytes += sum(block.nbytes for block in copies.values())
-        if self._bytes >= self._shard_bytes:
-            self.flush()
+        pile = self._pile(columns, ragged=lengths is not None)
+        pile.add(rows, lengths, columns)
+        if pile.bytes >= self._shard_bytes:
+            pile.write(self._folder)
+
+    def _pile(self, columns: Mapping[str, "Tensor"], *, ragged: bool) -> _Pile:
+        """The pile these columns belong to, with room for them."""
+        key, more = (ragged, tuple(sorted(columns))), len(next(iter(columns.values())))
+        pile = self._piles.get(key)
+        if pile is not None:
+            for name, block in columns.items():
+                same_form(name, [pile.room[name], block])
+            if pile.fits(more):
+                return pile
+            pile.write(self._folder)
+        if pile is None or not pile.fits(more):
+            self._piles[key] = _Pile(_room(columns, self._shard_bytes, more))
+        return self._piles[key]
 
 
-def _extend(pile: _Pile, rows: Rows, lengths: Rows | None, columns: Mapping[str, "Tensor"]) -> None:
-    """All columns of a block at once, so that a pile is whole whenever it is looked at."""
-    pile.rows.append(rows)
-    if lengths is not None:
-        pile.lengths.append(lengths)
-    for name, block in columns.items():
-        pile.blocks.setdefault(name, []).append(block.contiguous())
+def _room(columns: Mapping[str, "Tensor"], shard_bytes: int, more: int) -> dict[str, "Tensor"]:
+    """An empty tensor per column, together a shard's worth, and never less than one block."""
+    import torch
+
+    item = sum(block[:1].nbytes for block in columns.values())
+    items = max(shard_bytes // max(item, 1), more)
+    # A tensor born in inference mode could not be filled outside of it.
+    with torch.inference_mode(mode=False):
+        return {
+            name: torch.empty((items, *block.shape[1:]), dtype=block.dtype)
+            for name, block in columns.items()
+        }
 
 
 def _whole_numbers(values: ArrayLike, label: str) -> Rows:
