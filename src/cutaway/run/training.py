@@ -26,7 +26,7 @@ from cutaway.run.checkpoints import State, load_state, save_state
 from cutaway.run.plan import SCHEDULES, Plan, optimizer_of
 from cutaway.run.screen import Advance, Screen
 
-__all__ = ["Plan", "Trained", "others_at_rest", "seeded", "take_step", "train"]
+__all__ = ["Plan", "Trained", "learning", "others_at_rest", "seeded", "take_step", "train"]
 
 Parameters = Mapping[str, nn.Parameter]
 Loss = Callable[[int], Mapping[str, Tensor]]
@@ -76,7 +76,7 @@ def train(
     if kept is not None:
         run.resume(kept)
     with (
-        _trainable(params),
+        learning(params),
         (screen or Screen(quiet=True)).progress("training", plan.steps) as advance,
     ):
         advance(run.step)
@@ -220,7 +220,7 @@ def seeded(seed: int, step: int, params: Mapping[str, Tensor]) -> Iterator[None]
 
 
 @contextmanager
-def _trainable(params: Parameters) -> Iterator[None]:
+def learning(params: Parameters) -> Iterator[None]:
     """The parameters take gradients for a while."""
     before = {name: parameter.requires_grad for name, parameter in params.items()}
     try:

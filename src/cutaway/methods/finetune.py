@@ -1,0 +1,31 @@
+"""Fine-tuning's own arithmetic: the pull towards where the weights started."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cutaway.core.params import same_names
+
+
+class _Distance(torch.autograd.Function):
+    """sum |weight - start|; backwards only signs, so no difference has to be kept."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, start: Tensor) -> Tensor:
+        ctx.save_for_backward(weight, start)
+        return (weight - start).abs().sum(dtype=torch.float32)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        weight, start = ctx.saved_tensors
+        return (weight - start).sign().mul_(grad.to(weight.dtype)), None
+
+
+def l1_distance(params: Mapping[str, Tensor], start: Mapping[str, Tensor]) -> Float[Tensor, ""]:
+    """How far all weights together are from where they started: the sum of |difference|."""
+    same_names(start, params=params)
+    terms = [_Distance.apply(params[name], start[name]) for name in start]
+    return torch.stack(terms).sum()

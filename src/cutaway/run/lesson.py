@@ -1,0 +1,144 @@
+"""What is learned: a task, its rows, and which of them are for training, dev and test."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutaway.core.digest import digest_json
+from cutaway.core.errors import BadData, BadSpec, Mismatch
+from cutaway.core.spec import plain
+from cutaway.core.textset import TextSet
+from cutaway.data.load import load, load_task
+from cutaway.data.tasks import TaskColumns, TaskFile, find_task, spellings
+from cutaway.measure.splits import Plan, split
+from cutaway.run.objects import Objects
+from cutaway.run.specs.finetune import Taught
+
+KINDS = ("binary", "multiclass", "regression")
+# What a set without a task is measured by, where it is not accuracy.
+METRIC = {"regression": "pearson"}
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """A task and its rows; `train`, `dev` and `test` are row numbers that share none."""
+
+    task: TaskFile
+    texts: TextSet
+    train: NDArray[np.int64]
+    dev: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+    @property
+    def digest(self) -> str:
+        """The identity of task and rows."""
+        return digest_json({"task": plain(self.task), "rows": self.texts.digest})
+
+
+def read_lesson(
+    spec: Taught,
+    *,
+    task: str | None,
+    data: str | None,
+    columns: Mapping[str, str | None] | None = None,
+    objects: Objects | None = None,
+) -> Lesson:
+    """The task and its rows, dealt to train, dev and test as the spec says."""
+    found, texts = _task_and_texts(spec, task, (objects or {}).get(data or "", data), columns or {})
+    if texts.labels is None or texts.task not in KINDS:
+        raise BadData(
+            f"{texts.name!r} has labels of kind {texts.task!r}; fine-tuning needs one of "
+            f"{', '.join(KINDS)}."
+        )
+    train, dev, test = deal(texts, spec)
+    return Lesson(found, texts, train, dev, test)
+
+
+def _task_and_texts(
+    spec: Taught, task: str | None, data: Any, columns: Mapping[str, str | None]
+) -> tuple[TaskFile, TextSet]:
+    named = task or (data if isinstance(data, str) and _is_task(data) else None)
+    if named is None and data is None:
+        raise BadSpec("task and data are both missing: give --task, or --data, or both.")
+    if named is None:
+        options: dict[str, Any] = {**columns, "seed": spec.seed, "offline": spec.offline}
+        texts = load(data, **options)
+        return bare_task(texts), texts
+    if given := [name for name, value in columns.items() if value is not None]:
+        raise BadSpec(f"{given[0]} is for data without a task; {named!r} says its own columns.")
+    found = find_task(named)
+    if isinstance(data, str) and data.startswith("gen:"):
+        return found, _fitting(found, load(data, seed=spec.seed))
+    rows = None if data == named else data
+    texts = load_task(found, data=rows, seed=spec.seed, offline=spec.offline)
+    return found, _fitting(found, texts)
+
+
+def _is_task(name: str) -> bool:
+    return name.lower() in spellings() or name.endswith(".toml")
+
+
+def _fitting(task: TaskFile, texts: TextSet) -> TextSet:
+    """The texts, if their labels are the task's."""
+    if task.kind in ("binary", "multiclass") and tuple(texts.classes) != tuple(task.classes):
+        raise Mismatch(
+            f"{texts.name!r} has the classes {', '.join(texts.classes) or 'none'}, task "
+            f"{task.name!r} has {', '.join(task.classes)}: these are not its rows."
+        )
+    return texts
+
+
+def bare_task(texts: TextSet) -> TaskFile:
+    """A task for rows that have none: their classes, and no way to ask for them yet."""
+    pair = ("pair",) if texts.pairs else ()
+    return TaskFile(
+        name=texts.name,
+        description=f"The labels of {texts.name}.",
+        kind=texts.task,
+        columns=TaskColumns(text=("text",), pair=pair, label=("label",)),
+        classes=tuple(texts.classes),
+        metric=METRIC.get(texts.task, "accuracy"),
+    )
+
+
+Dealt = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+
+def deal(texts: TextSet, spec: Taught) -> Dealt:
+    """Row numbers for train, dev and test.
+
+    With shots: K of each class, K more to tune on, and the test part (or the rest) to test on;
+    a regression counts as two classes, its lower and its upper half. Without: the parts that
+    come with the data, or 70/10/20.
+    """
+    parts = _parts(texts)
+    labels, kind = np.asarray(texts.labels), texts.task
+    have = set() if parts is None else set(parts.tolist())
+    protocol = "fixed" if {"train", "test"} <= have else "repeats"
+    if spec.shots is not None:
+        protocol = "kshot"
+        if kind == "regression":
+            labels, kind = (labels > (labels.min() + labels.max()) / 2).astype(np.int64), "binary"
+    plan = Plan(protocol, seed=spec.data_seed, repeats=1, shots=spec.shots or 1)
+    (made,) = split(labels, plan, task=kind, parts=parts, classes=texts.classes)
+    return made.train, made.val, _some(made.test, spec)
+
+
+def _parts(texts: TextSet) -> NDArray[np.str_] | None:
+    """The fixed parts; a dev part without a test part is what is tested on, as the paper does."""
+    if texts.parts is None:
+        return None
+    have = set(texts.parts.tolist())
+    if "test" in have or "dev" not in have:
+        return texts.parts if "train" in have else None
+    return np.where(texts.parts == "dev", "test", texts.parts)
+
+
+def _some(rows: NDArray[np.int64], spec: Taught) -> NDArray[np.int64]:
+    if spec.test_limit is None or len(rows) <= spec.test_limit:
+        return rows
+    rng = np.random.default_rng([spec.data_seed, len(rows)])
+    return np.sort(rng.choice(rows, spec.test_limit, replace=False))

@@ -1,0 +1,53 @@
+"""Which rows train together at a step: shuffled every pass, of nearly equal length in a batch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.int64]
+
+# Rows are sorted by length within so many batches: padding small, company varied.
+WINDOW = 8
+# Lengths count as this much longer or shorter, drawn anew each pass, so that batches change.
+JITTER = 0.15
+
+
+@dataclass(frozen=True)
+class Order:
+    """The rows of every step, decided by the seed alone: nothing has to be kept to go on."""
+
+    lengths: tuple[int, ...]
+    batch: int
+    seed: int
+
+    def __call__(self, step: int) -> Rows:
+        """The rows of step number `step`; every row comes once in each pass."""
+        passed, place = divmod(step, self.per_pass)
+        return one_pass(self, passed)[place]
+
+    @property
+    def per_pass(self) -> int:
+        """Steps until every row was seen once."""
+        return -(-len(self.lengths) // self.batch)
+
+
+def order_of(rows: Sequence[Sequence[int]], batch: int, seed: int) -> Order:
+    """The order in which these rows of tokens are learned from."""
+    return Order(tuple(map(len, rows)), batch, seed)
+
+
+@lru_cache(maxsize=4)
+def one_pass(order: Order, passed: int) -> tuple[Rows, ...]:
+    """The batches of pass number `passed`, in the order they are taken."""
+    rng = np.random.default_rng([order.seed, passed])
+    mixed = rng.permutation(len(order.lengths))
+    lengths = np.asarray(order.lengths)[mixed]
+    felt = lengths * (1 + JITTER * rng.uniform(-1, 1, len(mixed)))
+    width = order.batch * WINDOW
+    window = np.arange(len(mixed)) // width
+    ordered = mixed[np.lexsort((felt, window))]
+    batches = [ordered[i : i + order.batch] for i in range(0, len(ordered), order.batch)]
+    return tuple(batches[i] for i in rng.permutation(len(batches)))

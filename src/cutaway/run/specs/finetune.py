@@ -1,0 +1,96 @@
+"""The spec of `cutaway finetune`."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from cutaway.run.specs.common import Common, Names
+
+
+def _words(value: Any) -> Any:
+    """Label words from `terrible,great` or from a list, in class order."""
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    return tuple(word.strip() for part in parts for word in str(part).split(",") if word.strip())
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+
+
+class Taught(Common):
+    """What is learned from which rows: shared by every verb that trains on a task."""
+
+    model: str
+    """The model to start from: a bundled name, a hub id, a folder, or base+adapter."""
+    revision: str | None = None
+    """Branch, tag or commit of a hub model."""
+    shots: int | None = Field(default=None, ge=1)
+    """Rows per class to learn from, as many again to tune on; all rows when not given."""
+    data_seed: int = Field(default=13, ge=0)
+    """Decides which rows are learned from (the paper: 13 21 42 87 100)."""
+    test_limit: int | None = Field(default=None, ge=1)
+    """Test on at most this many rows, drawn with the data seed."""
+    max_tokens: int | None = Field(default=None, ge=4)
+    """Cut texts so that a question has at most this many tokens; the model's context otherwise."""
+    steps: int = Field(default=1000, ge=1)
+    """Training steps."""
+    batch: int = Field(default=16, ge=1)
+    """Examples per step."""
+    lr: float = Field(default=1e-3, gt=0)
+    """Learning rate; 1e-3 suits sgd, adamw wants about 2e-5."""
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    """How weights are moved."""
+    momentum: float = Field(default=0.0, ge=0, lt=1)
+    """Momentum of sgd."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """How the learning rate changes after the warm-up."""
+    warmup: int = Field(default=0, ge=0)
+    """Steps over which the learning rate rises from 0."""
+    weight_decay: float = Field(default=1e-4, ge=0)
+    """Pull towards 0; never on biases and norms."""
+    clip: float = Field(default=1.0, ge=0)
+    """Longest gradient; 0 lets it be as long as it is."""
+    l1: float = Field(default=0.0, ge=0)
+    """Penalty on each weight's distance from where it started (1e-3 lets adamw localise)."""
+    dropout: bool = True
+    """Train with the model's own dropout."""
+    every: int = Field(default=100, ge=1)
+    """Steps between evaluations on dev; the best is kept."""
+    patience: int | None = Field(default=None, ge=1)
+    """Stop after so many evaluations without a better one."""
+    fixed_embeddings: bool = True
+    """Leave token and position embeddings as they are."""
+    fixed_head: bool | None = None
+    """Leave the head as it is; by default a language-model head rests, a new linear one learns."""
+    biases_only: bool = False
+    """Train biases only (BitFit)."""
+    params: Names = ()
+    """Train only weights whose name fits one of these patterns, such as `*.attn.*` or `*layer.1?.*`."""
+
+
+class FinetuneSpec(Taught):
+    """Teach a model a task, and keep the checkpoint that did best on held-out rows."""
+
+    mode: Literal["head", "prompt", "autoregressive"] | None = None
+    """head: a linear head; prompt: a masked model fills a template; autoregressive: a causal model
+    says the answer. By default what the model is made for: prompt or autoregressive."""
+    task: str | None = None
+    """A task by name or .toml file: template, label words, metric. The data's own if it has one."""
+    data: str | None = None
+    """Labelled rows: a file, a folder, hf:ID, gen:NAME; the task's own when not given."""
+    template: str | None = None
+    """How the model is asked, with {text}, {pair}, {mask}, instead of the task's."""
+    words: Words = ()
+    """One answer word per class, in class order, instead of the task's."""
+    text_column: str | None = None
+    """Column with the text, for data without a task."""
+    pair_column: str | None = None
+    """Column with the second text of a pair, for data without a task."""
+    label_column: str | None = None
+    """Column with the label, for data without a task."""
+    at: Literal["auto", "first", "last", "mask"] = "auto"
+    """Where a linear head reads: auto is the family's own classification head."""
+    out: str | None = None
+    """Folder for the checkpoint; inside the run's own folder otherwise."""
+
+
+FINETUNE: dict[str, type[Common]] = {"finetune": FinetuneSpec}
