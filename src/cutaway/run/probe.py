@@ -54,7 +54,7 @@ def run(spec: ProbeSpec, *, screen: Screen | None = None, objects: Objects | Non
         summary, baselines = summarise(table, sets)
     record = store.save(
         spec.runs, method="probe", address=name, spec=spec, summary=summary, baselines=baselines,
-        model=_one(models), data=_one([_about(s) for s in sets]), seed=spec.seed,
+        model=one_or_many(models), data=one_or_many([about(s) for s in sets]), seed=spec.seed,
         versions=versions(), seconds=meter.seconds, peak_memory_mb=meter.peak_memory_mb,
         command=command_of("probe", spec), rows=table,
         files={detail_file.FILE: detail_file.dumps(details)},
@@ -99,13 +99,14 @@ def _facts(lm: LM) -> dict[str, Any]:
     return {name: getattr(lm, name) for name in names}
 
 
-def _about(texts: TextSet) -> dict[str, Any]:
+def about(texts: TextSet) -> dict[str, Any]:
+    """What identifies a set in results."""
     return {
         "name": texts.name, "rows": len(texts), "digest": texts.digest, "task": texts.task,
         "classes": list(texts.classes), "notes": list(texts.notes),
     }  # fmt: skip
 
 
-def _one(many: list[dict[str, Any]]) -> Any:
+def one_or_many(many: list[dict[str, Any]]) -> Any:
     """A single entry as it is, several as a list."""
     return many[0] if len(many) == 1 else many

@@ -17,7 +17,7 @@ from cutaway.run.ask import Ask
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 # Poolers that pick one token: the norm and the head can wait until after the pick.
-PICKS = ("first", "last", "cls", "q")
+PICKS = ("first", "last", "cls", "mask", "q")
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,11 @@ class Pools:
     def _keep_head(self, name: str, head: str, pool: str, hidden: Tensor, seen: Seen) -> None:
         if not pool.startswith(PICKS):
             raise BadSpec(
-                f"{head!r} is taken at one token: pool must be first, last, cls or q0.4, "
+                f"{head!r} is taken at one token: pool must be first, last, cls, mask or q0.4, "
                 f"got {pool!r}."
             )
-        picked = self.poolers[pool](hidden, seen.mask, None)
+        chosen = self.poolers[pool]
+        picked = chosen(hidden, seen.mask, _extra(self.lm, chosen, None, seen))
         value = HEADS[head](self.lm, picked)
         # Token numbers and log-partitions don't survive half precision.
         self._batch[name] = self._stored(value) if head == "final" else value.float().cpu()

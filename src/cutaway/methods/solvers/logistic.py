@@ -72,11 +72,14 @@ def logistic_path(
     tol: float = 1e-4,
     most: int = 1000,
     start: LogisticPath | None = None,
+    directions: int | None = None,
 ) -> LogisticPath:
     """Every fit of the path. `folds` marks the rows each fold learns from (default: all).
 
     `y` holds class numbers, or 0/1 per label (n, cls) for one fit per label. `classes` above 2
-    makes it multinomial. `tol` bounds the gradient as scikit-learn's does.
+    makes it multinomial. `tol` bounds the gradient as scikit-learn's does. `directions` is how
+    many rows of a very wide matrix are looked at to make the problem round: fewer need less
+    memory and more iterations.
     """
     rows = as_rows(x)
     chosen = fold_weights(folds, rows)
@@ -89,7 +92,7 @@ def logistic_path(
         made,
         _strengths(strengths, ready),
         _metric(seen, scale, standardise).to(rows.dtype),
-        spectrum(ready, seen, scale),
+        spectrum(ready, seen, scale, most=directions),
     )
     found = _solve(problem, _begin(problem, start, seen.mean, scale), tol, most)
     return _path(found, problem, tuple(strengths), seen.mean, scale)

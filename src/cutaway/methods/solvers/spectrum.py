@@ -49,13 +49,18 @@ def needs_scatter(rows: Rows) -> bool:
     return rows.d <= min(rows.n, WIDEST)
 
 
-def spectrum(rows: Rows, seen: Sums, scale: Float[Tensor, " d"]) -> Spectrum:
-    """The directions of `rows` (already centred and scaled by `scale`), in the rows' dtype."""
+def spectrum(
+    rows: Rows, seen: Sums, scale: Float[Tensor, " d"], *, most: int | None = None
+) -> Spectrum:
+    """The directions of `rows` (already centred and scaled by `scale`), in the rows' dtype.
+
+    Of a matrix too wide for its scatter matrix, those that `most` of its rows span.
+    """
     if seen.scatter is not None:
         values, vectors = torch.linalg.eigh(seen.scatter / torch.outer(scale, scale) / rows.n)
         return Spectrum(values.clamp_min(0.0).to(rows.dtype), vectors.to(rows.dtype))
     # As many rows as the widest matrix has columns: exact is not needed, only near.
-    count = min(rows.n, WIDEST)
+    count = min(rows.n, most or WIDEST)
     some = rows.take(torch.arange(count) * rows.n // count).double()
     values, left = torch.linalg.eigh(some @ some.T / count)
     used = values > 1e-10 * values[-1].clamp_min(1e-300)

@@ -1,0 +1,80 @@
+"""Words to tokens: each spelling of a word that is exactly one token counts."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cutaway.core.errors import BadSpec
+
+Encode = Callable[[str], Sequence[int]]
+"""A text to its token ids, no special tokens; unknown text gives no ids."""
+
+VARIANTS: tuple[Callable[[str], str], ...] = (
+    lambda word: f" {word}",
+    lambda word: word,
+    lambda word: f"{word} ",
+)
+
+
+@dataclass(frozen=True)
+class FoundWords:
+    """The tokens of each word, and the words that have none."""
+
+    tokens: Mapping[str, tuple[int, ...]]
+    missing: tuple[str, ...]
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Every token once, in the order of the words."""
+        return tuple(dict.fromkeys(i for ids in self.tokens.values() for i in ids))
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """The first word of each of `ids`."""
+        first = {i: word for word, ids in reversed(self.tokens.items()) for i in ids}
+        return tuple(first[i] for i in self.ids)
+
+
+def find_words(words: Iterable[str], encode: Encode) -> FoundWords:
+    """The single tokens among the three spacings of each word; never a silent loss."""
+    tokens: dict[str, tuple[int, ...]] = {}
+    missing = []
+    for word in dict.fromkeys(words):
+        spelled = [tuple(encode(variant(word))) for variant in VARIANTS]
+        single = tuple(dict.fromkeys(ids[0] for ids in spelled if len(ids) == 1))
+        if single:
+            tokens[word] = single
+        else:
+            missing.append(word)
+    return FoundWords(tokens, tuple(missing))
+
+
+def need_apart(words: Sequence[str], found: FoundWords) -> None:
+    """BadSpec when two class words share a token: their classes could not be told apart."""
+    owner: dict[int, str] = {}
+    for word in words:
+        if list(words).count(word) > 1:
+            raise BadSpec(f"Class word {word!r} stands for two classes: give each its own.")
+        for token in found.tokens.get(word, ()):
+            if token in owner:
+                raise BadSpec(
+                    f"Class words {owner[token]!r} and {word!r} are the same token ({token}) for "
+                    "this model: choose words that its tokenizer tells apart."
+                )
+            owner[token] = word
+
+
+def by_class(words: Sequence[str], found: FoundWords, classes: Sequence[str]) -> list[list[int]]:
+    """The tokens of each class's word; BadSpec where a class is left without one."""
+    if len(words) != len(classes):
+        raise BadSpec(
+            f"{len(words)} words for {len(classes)} classes ({', '.join(classes)}): zero-shot "
+            "needs one word for each, in the order of the classes."
+        )
+    need_apart(words, found)
+    lacking = [word for word in words if word not in found.tokens]
+    if lacking:
+        raise BadSpec(
+            f"The class word {lacking[0]!r} is no single token of this model in any spacing: "
+            "choose another with --class-words."
+        )
+    return [list(found.tokens[word]) for word in words]

@@ -1,0 +1,53 @@
+"""`nextword.json`: what figures need beyond one number per cell; beside `result.json`.
+
+A JSON list. Each entry has the words of its cell (model, task, prompt, features) and says in
+`figure` which picture it feeds:
+
+    tokens        label, token, id, weight, effect, examples[]
+    confusion     classes[], counts[true][called]
+    calibration   confidence[], accuracy[], count[], ece
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from cutaway.core.errors import Corrupt
+from cutaway.report.records import Drawable, parts, suffix
+from cutaway.store.files import disk_errors
+
+FILE = "nextword.json"
+FIELDS = {
+    "tokens": ("label", "token", "weight", "effect", "examples"),
+    "confusion": ("classes", "counts"),
+    "calibration": ("confidence", "accuracy", "count", "ece"),
+}
+CELL = ("model", "task", "prompt", "features")
+
+
+def read(record: Drawable, figure: str) -> list[dict[str, Any]]:
+    """The entries of all runs behind a record that feed one figure; none without the file."""
+    found = []
+    for part in parts(record):
+        more = suffix(record, part)
+        for one in _entries(Path(part.path)) if part.path is not None else []:
+            if one["figure"] == figure:
+                found.append({**one, "model": f"{one['model']}{more}"})
+    return found
+
+
+def _entries(folder: Path) -> list[dict[str, Any]]:
+    path = folder / FILE
+    with disk_errors(path):
+        text = path.read_bytes() if path.exists() else b"[]"
+    try:
+        entries = json.loads(text)
+        for one in entries:
+            for name in (*CELL, *FIELDS[one["figure"]]):
+                one[name]
+    except (ValueError, TypeError, KeyError) as error:
+        raise Corrupt(
+            f"{path} can't be read: {error!r}. Delete it to go on without these figures, or "
+            "repeat the run."
+        ) from None
+    return list(entries)

@@ -1,0 +1,125 @@
+"""nextword: does predicting the next word already solve the task, and through which words?"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cutaway.core.spec import address, build
+from cutaway.models.lm import LM
+from cutaway.models.load import open_model
+from cutaway.report.nextword_details import FILE
+from cutaway.run.estimate import Estimate
+from cutaway.run.estimate import estimate as estimate_pass
+from cutaway.run.nextword_rows import frame
+from cutaway.run.nextword_save import save_p
+from cutaway.run.nextword_sheet import prompts_of, reading
+from cutaway.run.nextword_summary import summarise
+from cutaway.run.nextword_task import Question, questions
+from cutaway.run.nextword_work import Work, rows_and_details
+from cutaway.run.objects import Objects, name_objects
+from cutaway.run.probe import about, one_or_many
+from cutaway.run.record import command_of, measured, versions
+from cutaway.run.result import Result
+from cutaway.run.screen import Screen
+from cutaway.run.shortcut.maps import model_facts
+from cutaway.run.specs.nextword import NextwordSpec
+from cutaway.store import results as store
+from cutaway.store.progress import Progress
+
+
+def nextword(*, quiet: bool = False, **options: Any) -> Result:
+    """What next-word features give on a task, from Python: keyword arguments are the flags.
+
+    Models, task files and text sets may be given as objects.
+    """
+    named, objects = name_objects(options, ("model", "task", "data"))
+    return run(build(NextwordSpec, named), screen=Screen(quiet=quiet), objects=objects)
+
+
+def run(
+    spec: NextwordSpec, *, screen: Screen | None = None, objects: Objects | None = None
+) -> Result:
+    """Measure every feature that is not yet measured, and save the whole."""
+    screen, objects = screen or Screen(quiet=True), objects or {}
+    with measured() as meter:
+        asked = questions(spec, objects)
+        models = []
+        for lm in _models(spec, objects):
+            for question in asked:
+                Work(spec, lm, question, Progress(Path()), screen).need_possible()
+            models.append(model_facts(lm))
+        name = address(spec, models=[m["digest"] for m in models], data=[_asked(q) for q in asked])
+        if (done := store.find(spec.runs, "nextword", name)) is not None:
+            screen.say(f"This run is done already: {done.path}")
+            return Result(done)
+        progress = store.progress(spec.runs, "nextword", name)
+        keys, words, files = [], {}, {}
+        for lm in _models(spec, objects):
+            for question in asked:
+                work = Work(spec, lm, question, progress, screen)
+                keys += work.carry_out()
+                words[f"{lm.name} on {question.name}"] = _words(work)
+                files |= _saved(work, progress) if spec.save_p else {}
+        rows, details = rows_and_details(progress.rows(keys))
+        table = frame(rows)
+        summary, baselines = summarise(table, asked, words, details)
+    record = store.save(
+        spec.runs, method="nextword", address=name, spec=spec, summary=summary,
+        baselines=baselines, model=one_or_many(models),
+        data=one_or_many([{**about(q.texts), "name": q.name} for q in asked]), seed=spec.seed,
+        versions=versions(), seconds=meter.seconds, peak_memory_mb=meter.peak_memory_mb,
+        command=command_of("nextword", spec), rows=table,
+        files={FILE: json.dumps(details).encode(), **files},
+    )  # fmt: skip
+    return Result(record)
+
+
+def estimate(spec: NextwordSpec, *, screen: Screen | None = None) -> list[Estimate]:
+    """What the passes over the texts will cost, one estimate per model, task and prompt."""
+    asked = questions(spec, {})
+    return [
+        estimate_pass(lm, read.texts, read.ask)
+        for lm in _models(spec, {})
+        for question in asked
+        for prompt in prompts_of(spec, lm, question)
+        for read in [reading(spec, lm, question, prompt, question.texts)]
+    ]
+
+
+def _models(spec: NextwordSpec, objects: Objects) -> Iterator[LM]:
+    """The models one at a time: only one is held in memory."""
+    for name in spec.model:
+        yield open_model(
+            objects.get(name, name), revision=spec.revision, dtype=spec.dtype, device=spec.device,
+            offline=spec.offline,
+        )  # fmt: skip
+
+
+def _asked(question: Question) -> list[Any]:
+    """What decides a question's numbers beyond the spec: rows, prompts, words, protocol."""
+    words = {name: list(found) for name, found in question.words.items()}
+    protocol = question.protocol.model_dump(mode="json")
+    shown = [list(question.prompts), question.template, dict(question.edits)]
+    return [question.texts.digest, *shown, words, protocol]
+
+
+def _words(work: Work) -> dict[str, Any]:
+    """Every word list with its tokens, and the words that have none."""
+    return {
+        name: {
+            "tokens": {word: list(ids) for word, ids in found.tokens.items()},
+            "missing": list(found.missing),
+        }
+        for name, found in work.found.items()
+        if name in work.kinds
+    }
+
+
+def _saved(work: Work, progress: Progress) -> dict[str, Path]:
+    files: dict[str, Path] = {}
+    folder = Path(progress.folder) / "p"
+    for number, prompt in enumerate(prompts_of(work.spec, work.lm, work.question)):
+        name = f"{work.lm.digest[:8]}-{work.question.texts.digest[:8]}-{number}"
+        files |= save_p(work.sheet(prompt), folder, name, work.screen)
+    return files

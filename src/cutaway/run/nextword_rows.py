@@ -1,0 +1,73 @@
+"""The tidy table of a nextword run: one row per task, prompt, feature kind, repeat and metric."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from cutaway.run.probe_rows import Measured, spread
+
+SCHEMA: dict[str, Any] = {
+    **dict.fromkeys(("model", "task", "prompt", "features"), pl.String),
+    **dict.fromkeys(("repeat", "n_train", "n_test"), pl.Int64),
+    "metric": pl.String,
+    **dict.fromkeys(("value", "low", "high"), pl.Float64),
+    **dict.fromkeys(("status", "reason"), pl.String),
+}
+MAIN = "accuracy"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Where a measurement stands."""
+
+    model: str
+    task: str
+    prompt: str
+    features: str
+
+    @property
+    def coordinates(self) -> Row:
+        """The cell as columns."""
+        return {name: getattr(self, name) for name in ("model", "task", "prompt", "features")}
+
+
+def tidy(cell: Cell, measured: Sequence[Measured]) -> list[Row]:
+    """One row per repeat and metric; low and high are those of the cell's mean."""
+    rows = []
+    for metric in measured[0].metrics:
+        ends = spread([m.metrics[metric] for m in measured], measured, metric)
+        for one in measured:
+            rows.append(
+                {
+                    **cell.coordinates,
+                    "repeat": one.repeat,
+                    "n_train": one.n_train,
+                    "n_test": one.n_test,
+                    "metric": metric,
+                    "value": one.metrics[metric],
+                    "low": ends.low,
+                    "high": ends.high,
+                    "status": "done",
+                    "reason": "",
+                }
+            )
+    return rows
+
+
+def failed(cell: Cell, reason: str) -> Row:
+    """The row of a cell that could not be measured: no value, but the reason."""
+    nothing = dict.fromkeys(("value", "low", "high"))
+    counts = dict.fromkeys(("repeat", "n_train", "n_test"), 0)
+    return {
+        **cell.coordinates, **counts, "metric": MAIN, **nothing,
+        "status": "failed", "reason": reason,
+    }  # fmt: skip
+
+
+def frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    """The rows as a table with the promised columns; NaN becomes null."""
+    table = pl.DataFrame(list(rows), schema=SCHEMA, orient="row")
+    return table.with_columns(pl.col("value", "low", "high").fill_nan(None))

@@ -1,0 +1,207 @@
+"""The findings: what next-word features give beside the hidden state, and through which words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from cutaway.run.nextword_rows import MAIN
+from cutaway.run.nextword_task import Question
+
+KINDS = {
+    "f": "the hidden state f",
+    "phi_p": "the conditional mean Phi p",
+    "subset": "the task's words",
+    "classwords": "the class words",
+    "posneg": "the word pair",
+    "projection": "a random projection of p",
+    "p": "the whole next-word distribution p",
+    "zeroshot": "zero-shot",
+    "zeroshot_calibrated": "calibrated zero-shot",
+}
+BASELINES = ("majority", "bow", "tfidf")
+Table = dict[tuple[str, str], dict[str, Any]]
+"""(prompt, features) -> mean, low, high of the main metric."""
+
+
+def summarise(
+    table: pl.DataFrame,
+    questions: Sequence[Question],
+    words: Mapping[str, Mapping[str, Any]],
+    details: Sequence[Mapping[str, Any]],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Summary and baselines of a run as plain values."""
+    findings: list[dict[str, Any]] = []
+    baselines: dict[str, Any] = {}
+    for question in questions:
+        of_task = table.filter(pl.col("task") == question.name)
+        for model in of_task["model"].unique(maintain_order=True):
+            mine = of_task.filter(pl.col("model") == model)
+            told = [d for d in details if (d["model"], d["task"]) == (model, question.name)]
+            found = _finding(mine, model, question, words[f"{model} on {question.name}"], told)
+            baselines[f"{model} on {question.name}"] = found.pop("baselines")
+            findings.append(found)
+    several = len(findings) > 1
+    said = [
+        f"{f['model']} on {f['task']}: {line}" if several else line
+        for f in findings
+        for line in f["verdict"]
+    ]
+    best = [f["best"] for f in findings if f["best"]]
+    summary = {
+        "metric": MAIN, "best": best[0] if best else None, "verdict": said, "findings": findings,
+        "failed": table.filter(pl.col("status") == "failed").height,
+    }  # fmt: skip
+    return summary, baselines
+
+
+def _finding(
+    mine: pl.DataFrame, model: str, question: Question, words: Mapping[str, Any],
+    details: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:  # fmt: skip
+    cells = scores(mine)
+    own = {key: cell for key, cell in cells.items() if key[1] not in BASELINES}
+    told = {
+        "model": model, "task": question.name, "data": question.texts.name, "metric": MAIN,
+        "words": dict(words),
+        "baselines": {k[1]: c["value"] for k, c in cells.items() if k[1] in BASELINES},
+    }  # fmt: skip
+    if not own:
+        return {**told, "best": None, "verdict": ["No feature could be measured.", *_failed(mine)]}
+    top = max(own, key=lambda key: own[key]["value"])
+    best = {
+        "model": model, "data": question.name, "prompt": top[0], "features": top[1],
+        "classifier": top[1], "metric": MAIN, **own[top],
+    }  # fmt: skip
+    lines = [
+        *_answer(own, cells), *_prompt(own), *_zero(own), *_linear(mine), *_telling(details),
+        *_lacking(words), *_failed(mine),
+    ]  # fmt: skip
+    return {**told, "best": best, "scores": _plain(cells), "verdict": lines}
+
+
+def scores(mine: pl.DataFrame) -> Table:
+    """The mean accuracy of every cell over its repeats."""
+    done = mine.filter((pl.col("metric") == MAIN) & (pl.col("status") == "done"))
+    folded = done.group_by(["prompt", "features"], maintain_order=True).agg(
+        pl.col("value").mean(), pl.col("low").first(), pl.col("high").first()
+    )
+    return {
+        (c["prompt"], c["features"]): {k: c[k] for k in ("value", "low", "high")}
+        for c in folded.iter_rows(named=True)
+    }
+
+
+def _plain(cells: Table) -> list[dict[str, Any]]:
+    return [{"prompt": p, "features": k, **cell} for (p, k), cell in cells.items()]
+
+
+def _shown(cell: Mapping[str, Any]) -> str:
+    if cell["low"] is None:
+        return f"{cell['value']:.3f}"
+    return f"{cell['value']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]"
+
+
+def _answer(own: Table, cells: Table) -> list[str]:
+    """Best next-word feature beside f, and both beside the best baseline."""
+    prompt = max(own, key=lambda key: own[key]["value"])[0]
+    here = {kind: cell for (p, kind), cell in own.items() if p == prompt}
+    said = ", ".join(f"{kind} {_shown(cell)}" for kind, cell in here.items())
+    lines = [f"Accuracy{_with(prompt)}: {said}."]
+    next_word = {k: c for k, c in here.items() if k not in ("f", "zeroshot", "zeroshot_calibrated")}
+    flat = {key[1]: cell for key, cell in cells.items() if key[1] in BASELINES}
+    if flat and next_word:
+        floor = max(flat, key=lambda k: flat[k]["value"])
+        best = max(next_word, key=lambda k: next_word[k]["value"])
+        gain = next_word[best]["value"] - flat[floor]["value"]
+        word = "more than" if gain > 0 else "no more than"
+        lines.append(
+            f"{_sentence(KINDS[best])} gives {word} the best baseline, {floor} "
+            f"{flat[floor]['value']:.3f} ({gain:+.3f})."
+        )
+    if next_word and "f" in here:
+        best = max(next_word, key=lambda k: next_word[k]["value"])
+        gap = here["f"]["value"] - next_word[best]["value"]
+        lines.append(
+            f"Predicting the next word already solves it as well as the hidden state does ({best} "
+            f"is {-gap:+.3f} from f)."
+            if gap <= 0.02
+            else f"The hidden state knows {gap:.3f} more than the next-word features show ({best})."
+        )
+    return lines
+
+
+def _prompt(own: Table) -> list[str]:
+    """What the prompt adds, kind by kind."""
+    prompts = list(dict.fromkeys(p for p, _ in own))
+    if len(prompts) != 2 or "" not in prompts:
+        return []
+    asked = next(p for p in prompts if p)
+    gains = {
+        kind: own[asked, kind]["value"] - own["", kind]["value"]
+        for _, kind in own
+        if (asked, kind) in own and ("", kind) in own
+    }
+    said = ", ".join(f"{kind} {gain:+.3f}" for kind, gain in gains.items())
+    return [f"The prompt {asked!r} changes accuracy by: {said}."] if gains else []
+
+
+def _zero(own: Table) -> list[str]:
+    found = [(key, cell) for key, cell in own.items() if key[1].startswith("zeroshot")]
+    if not found:
+        return []
+    (prompt, kind), cell = max(found, key=lambda item: item[1]["value"])
+    return [f"Without any training, {KINDS[kind]}{_with(prompt)} gets {_shown(cell)}."]
+
+
+def _linear(mine: pl.DataFrame) -> list[str]:
+    """The diagnoses of the last prompt."""
+    found = {
+        name: mine.filter(pl.col("metric") == name)["value"].to_list()
+        for name in ("r2_from_f", "r2_linear", "r2_quadratic")
+    }
+    if not all(found.values()) or None in (v[-1] for v in found.values()):
+        return []
+    last = {name: values[-1] for name, values in found.items()}
+    return [
+        f"Phi p is linear in f with R2 {last['r2_from_f']:.3f}; the log-partition with "
+        f"{last['r2_linear']:.3f}, as a quadratic {last['r2_quadratic']:.3f} (test rows)."
+    ]
+
+
+def _telling(details: Sequence[Mapping[str, Any]]) -> list[str]:
+    told = [d for d in details if d["figure"] == "tokens"]
+    kinds = [k for k in ("p", "subset", "classwords") if any(d["features"] == k for d in told)]
+    if not kinds:
+        return []
+    prompt = [d["prompt"] for d in told if d["features"] == kinds[0]][-1]
+    words: dict[str, list[str]] = {}
+    for one in told:
+        if (one["features"], one["prompt"]) == (kinds[0], prompt):
+            words.setdefault(one["label"], []).append(repr(one["token"]))
+    said = "; ".join(f"{label}: {' '.join(found[:5])}" for label, found in words.items())
+    return [f"The words that carry it ({kinds[0]}): {said}."]
+
+
+def _lacking(words: Mapping[str, Any]) -> list[str]:
+    lost = {name: w["missing"] for name, w in words.items() if w["missing"]}
+    return [
+        f"{len(missing)} words of {name} are no single token of this model and take no part: "
+        f"{', '.join(map(repr, missing))}."
+        for name, missing in lost.items()
+    ]
+
+
+def _failed(mine: pl.DataFrame) -> list[str]:
+    failed = mine.filter(pl.col("status") == "failed")
+    return (
+        [f"{failed.height} cells failed; the first: {failed['reason'][0]}"] if failed.height else []
+    )
+
+
+def _with(prompt: str) -> str:
+    return f" with the prompt {prompt!r}" if prompt else " without a prompt"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,175 @@
+"""What is asked: the rows, the prompts, the words, the splits, from task files and options."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutaway.core.errors import BadData, BadSpec
+from cutaway.core.textset import TextSet
+from cutaway.data.labels import need_labels
+from cutaway.data.load import load, load_task
+from cutaway.data.tasks import Protocol, TaskFile, find_task
+from cutaway.measure.splits import Split, stream
+from cutaway.measure.strata import cut
+from cutaway.methods.nextword.classify import fold_rows
+from cutaway.run.objects import Objects
+from cutaway.run.specs.nextword import NextwordSpec
+
+Words = tuple[str, ...]
+# Where a set comes without a task and without parts.
+SPLIT = Protocol(kind="repeats", repeats=5, dev_share=0.0, test_share=0.2)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One task as this run asks it."""
+
+    name: str
+    texts: TextSet
+    prompts: Words
+    """What is appended to the texts, one after the other; "" is nothing."""
+    template: str
+    edits: dict[Any, str]
+    words: dict[str, Words]
+    """subset, classwords, posneg, zeroshot -> their words; none where the task has none."""
+    protocol: Protocol
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """The class number of each row."""
+        return np.asarray(self.texts.labels, dtype=np.int64)
+
+
+def questions(spec: NextwordSpec, objects: Objects) -> list[Question]:
+    """Every task of the spec; what is wrong with one is said before anything is computed."""
+    if not spec.task:
+        return [_question(spec, None, objects.get(name, name)) for name in spec.data]
+    sources = [objects.get(name, name) for name in spec.data] or [None] * len(spec.task)
+    tasks = [find_task(objects.get(name, name)) for name in spec.task]
+    return [_question(spec, task, data) for task, data in zip(tasks, sources, strict=True)]
+
+
+def _question(spec: NextwordSpec, task: TaskFile | None, data: Any) -> Question:
+    texts = _load(spec, task, data)
+    if texts.task not in ("binary", "multiclass"):
+        raise BadData(
+            f"nextword needs classes, and {texts.name!r} is {texts.task}. "
+            "Give labels that are classes."
+        )
+    return Question(
+        name=texts.name if task is None else task.name,
+        texts=texts,
+        prompts=_prompts(spec, task, texts.name),
+        template=spec.template or (task.template if task else ""),
+        edits=dict(task.edits) if task else {},
+        words=_words(spec, task, texts),
+        protocol=_protocol(spec, task, texts),
+    )
+
+
+def _load(spec: NextwordSpec, task: TaskFile | None, data: Any) -> TextSet:
+    shared = {"limit": spec.limit, "seed": spec.seed, "offline": spec.offline}
+    columns = {"text_column": spec.text_column, "label_column": spec.label_column}
+    made = isinstance(data, TextSet | dict) or str(data).startswith("gen:")
+    if task is None:
+        return need_labels(load(data, **columns, **shared))
+    named = [name for name, value in columns.items() if value is not None]
+    if named:
+        raise BadSpec(f"{named[0]} is for data without a task: {task.name!r} names its columns.")
+    texts = need_labels(load(data, **shared) if made else load_task(task, data=data, **shared))
+    _need_same_classes(task, texts)
+    return texts
+
+
+def _need_same_classes(task: TaskFile, texts: TextSet) -> None:
+    """BadData for labels that the task has no class for."""
+    if task.classes and len(texts.classes) > len(task.classes):
+        raise BadData(
+            f"{texts.name!r} has the {len(texts.classes)} classes {', '.join(texts.classes)}, and "
+            f"the task {task.name!r} knows {len(task.classes)}: {', '.join(task.classes)}. "
+            "Give data of this task, or leave --task out."
+        )
+
+
+def _prompts(spec: NextwordSpec, task: TaskFile | None, name: str) -> Words:
+    own = spec.prompt_text if spec.prompt_text is not None else (task.prompt if task else "")
+    if spec.prompt and not own:
+        who = f"The task {task.name!r}" if task else f"{name!r}, without a task,"
+        raise BadSpec(
+            f"{who} has no prompt to ask with: give one with --prompt-text, or --no-prompt."
+        )
+    if spec.prompt is None:
+        return ("", own) if own else ("",)
+    return (own,) if spec.prompt else ("",)
+
+
+def _words(spec: NextwordSpec, task: TaskFile | None, texts: TextSet) -> dict[str, Words]:
+    known = {
+        "class_words": spec.class_words or (task.class_words if task else ()),
+        "label_words": task.label_words if task else (),
+        "posneg": task.posneg if task else (),
+    }
+    many = len(texts.classes)
+    order = list(known) if spec.zeroshot_words == "auto" else [spec.zeroshot_words]
+    return {
+        "subset": spec.subset_words or (task.subset_words if task else ()),
+        "classwords": known["class_words"],
+        "posneg": known["posneg"],
+        "zeroshot": next((known[o] for o in order if len(known[o]) == many), ()),
+    }
+
+
+def _protocol(spec: NextwordSpec, task: TaskFile | None, texts: TextSet) -> Protocol:
+    """The task's protocol; random splits where it wants parts that the rows haven't."""
+    wanted = task.protocol if task else Protocol()
+    parts = set() if texts.parts is None else set(texts.parts.tolist())
+    if wanted.kind == "fixed" and not ({"train", "test"} <= parts or {"train", "dev"} <= parts):
+        wanted = SPLIT
+    if wanted.kind == "fixed" and spec.repeats is None and spec.test_share is None:
+        return wanted
+    base = SPLIT if wanted.kind == "fixed" else wanted
+    return base.model_copy(
+        update={
+            "repeats": spec.repeats or base.repeats,
+            "test_share": spec.test_share or base.test_share,
+        }
+    )
+
+
+def splits(question: Question, spec: NextwordSpec) -> list[Split]:
+    """Rows to learn from and to test on. `val` is one fold of the training rows, for baselines."""
+    made = []
+    for repeat, train, test in SPLITS[question.protocol.kind](question, spec.seed):
+        held = fold_rows(question.labels, train, spec.folds, seed=spec.seed, split=repeat)[0]
+        made.append(Split(repeat, train, held, test))
+    return made
+
+
+Rows = tuple[int, NDArray[np.int64], NDArray[np.int64]]
+
+
+def _fixed(question: Question, seed: int) -> Iterator[Rows]:
+    texts = question.texts
+    have = set(np.asarray(texts.parts).tolist())
+    yield 0, texts.rows_of("train"), texts.rows_of("test" if "test" in have else "dev")
+
+
+def _repeats(question: Question, seed: int) -> Iterator[Rows]:
+    share, labels = question.protocol.test_share, question.labels
+    for repeat in range(question.protocol.repeats):
+        train, test = cut(np.arange(len(labels)), labels, (1 - share, share), stream(seed, repeat))
+        yield repeat, train, test
+
+
+def _kfold(question: Question, seed: int) -> Iterator[Rows]:
+    rows = np.arange(len(question.labels))
+    for k, test in enumerate(
+        fold_rows(question.labels, rows, question.protocol.folds, seed=seed, split=0)
+    ):
+        yield k, np.setdiff1d(rows, test), test
+
+
+SPLITS = {"fixed": _fixed, "repeats": _repeats, "kfold": _kfold}

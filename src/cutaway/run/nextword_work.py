@@ -1,0 +1,192 @@
+"""One model on one task: every prompt and feature kind, piece by piece.
+
+A piece is one feature kind under one prompt with all its repeats. Finished pieces are kept at
+once, so a killed run goes on where it stopped; a piece that fails is recorded with its reason.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from cutaway.core.errors import BadSpec, CutawayError
+from cutaway.core.lookup import lookup
+from cutaway.engine import ENGINES, run_pieces
+from cutaway.measure.splits import Split
+from cutaway.measure.words import Words, count_words
+from cutaway.methods.nextword.classify import Plan
+from cutaway.methods.nextword.words import FoundWords, find_words, need_apart
+from cutaway.models.lm import LM
+from cutaway.run import nextword_measure as measure
+from cutaway.run.nextword_head import encoder_of, place_of
+from cutaway.run.nextword_rows import Cell, Row, failed, tidy
+from cutaway.run.nextword_sheet import Sheet, prompts_of, sheet
+from cutaway.run.nextword_task import Question, splits
+from cutaway.run.screen import Screen
+from cutaway.run.specs.nextword import FEATURES, NextwordSpec
+from cutaway.store.progress import Progress
+
+DETAIL = "detail"
+WORDY = ("subset", "classwords", "posneg", "zeroshot")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A feature kind, a baseline or a diagnosis, under one prompt."""
+
+    what: str
+    prompt: str
+
+    @property
+    def key(self) -> str:
+        """One line of text."""
+        return f"{self.what}|{self.prompt}"
+
+
+@dataclass(frozen=True)
+class Work:
+    """Everything about one model and one task."""
+
+    spec: NextwordSpec
+    lm: LM
+    question: Question
+    progress: Progress
+    screen: Screen
+
+    def need_possible(self) -> None:
+        """Everything that is wrong with the request is said before anything is computed."""
+        lookup(ENGINES, self.spec.engine, kind="engine")
+        self.lm.need_head()
+        _ = place_of(self.lm, self.spec.position), self.splits
+        if place_of(self.lm, self.spec.position) == "mask" and not self.question.template:
+            raise BadSpec(
+                f"{self.question.name!r} has no template to put [MASK] in: give one with "
+                "--template."
+            )
+        for name in self.kinds:
+            if name in WORDY and not self.question.words[name]:
+                raise BadSpec(
+                    f"{self.question.name!r} has no words for {name!r}: leave it out of "
+                    f"--features, or give {FLAGS[name]}."
+                )
+        if "classwords" in self.kinds or "zeroshot" in self.kinds:
+            for name in ("classwords", "zeroshot"):
+                need_apart(self.question.words[name], self.found[name])
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """The feature kinds to measure; auto is all that have words, p left out."""
+        asked = self.spec.features
+        if not {"auto", "all"} & set(asked):
+            return tuple(dict.fromkeys(asked))
+        every = [k for k in FEATURES if k != "p" or "all" in asked or "p" in asked]
+        return tuple(k for k in every if k not in WORDY or self.question.words[k])
+
+    @cached_property
+    def found(self) -> dict[str, FoundWords]:
+        """The tokens of every word list."""
+        encode = encoder_of(self.lm)
+        return {name: find_words(words, encode) for name, words in self.question.words.items()}
+
+    @cached_property
+    def splits(self) -> list[Split]:
+        """The splits that everything is measured on."""
+        return splits(self.question, self.spec)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """How classifiers are fitted."""
+        spec = self.spec
+        return Plan(
+            len(self.question.texts.classes), spec.folds, spec.seed, spec.multinomial,
+            spec.standardise,
+        )  # fmt: skip
+
+    @cached_property
+    def counted(self) -> Words:
+        """The words of every text, for the text baselines."""
+        return count_words(self.question.texts.texts, self.question.texts.pairs)
+
+    def sheet(self, prompt: str) -> Sheet:
+        """The features under one prompt; the last one asked for is held."""
+        if prompt not in self._sheets:
+            self._sheets.clear()
+            self._sheets[prompt] = sheet(self.spec, self.lm, self.question, prompt, self.screen)
+        return self._sheets[prompt]
+
+    @cached_property
+    def _sheets(self) -> dict[str, Sheet]:
+        return {}
+
+    def pieces(self) -> Iterator[Piece]:
+        """Baselines first, then each prompt's features and diagnoses."""
+        for name in self.spec.baselines:
+            yield Piece(name, "")
+        for prompt in prompts_of(self.spec, self.lm, self.question):
+            for name in self.kinds:
+                yield Piece(name, prompt)
+            if self.spec.diagnostics:
+                yield Piece("diagnose", prompt)
+
+    def carry_out(self) -> list[str]:
+        """Do every piece that is not done yet; the keys of all, in order."""
+        pieces = {self._key(piece): piece for piece in self.pieces()}
+        done = self.progress.done()
+        todo = [piece for key, piece in pieces.items() if key not in done]
+        title = f"{self.lm.name} on {self.question.name}"
+        with self.screen.progress(title, len(todo)) as advance:
+            for piece, got in run_pieces(self.spec.engine, self._measure, todo):
+                rows = self._failed(piece, got) if isinstance(got, Exception) else got
+                self.progress.put(self._key(piece), rows)
+                advance(1, note=piece.what)
+        return list(pieces)
+
+    def cell(self, piece: Piece) -> Cell:
+        """Where a piece's rows stand in the table."""
+        shown = piece.prompt
+        if piece.what not in self.spec.baselines:
+            shown = self.sheet(piece.prompt).read.prompt
+        return Cell(self.lm.name, self.question.name, shown, piece.what)
+
+    def _key(self, piece: Piece) -> str:
+        texts = self.question.texts.digest[:16]
+        return "|".join((self.lm.digest[:16], texts, self.question.name, piece.key))
+
+    def _measure(self, piece: Piece) -> list[Row]:
+        """The tidy rows of one piece, and its details."""
+        cell, run = self.cell(piece), KINDS.get(piece.what, measure.dense)
+        rows: list[Row] = []
+        for name, (measured, details) in run(self, piece).items():
+            mine = Cell(cell.model, cell.task, cell.prompt, name)
+            rows += tidy(mine, measured)
+            rows += [{DETAIL: json.dumps({**mine.coordinates, **one})} for one in details]
+        return rows
+
+    def _failed(self, piece: Piece, error: Exception) -> list[Row]:
+        kind = "" if isinstance(error, CutawayError) else f"{type(error).__name__}: "
+        reason = f"{piece.what}: {kind}{error}"
+        self.screen.say(f"{piece.what} failed: {kind}{error}")
+        return [failed(self.cell(piece), reason)]
+
+
+FLAGS = {
+    "subset": "--subset-words",
+    "classwords": "--class-words",
+    "posneg": "a task file with posneg",
+    "zeroshot": "--class-words, one for each class",
+}
+KINDS: dict[str, Callable[[Work, Piece], measure.Measurements]] = {
+    "majority": measure.baseline,
+    "bow": measure.baseline,
+    "tfidf": measure.baseline,
+    "p": measure.whole,
+    "zeroshot": measure.zeroshot,
+    "diagnose": measure.diagnose,
+}
+
+
+def rows_and_details(kept: list[dict[str, Any]]) -> tuple[list[Row], list[dict[str, Any]]]:
+    """Tidy rows and details, told apart again."""
+    rows = [row for row in kept if DETAIL not in row]
+    return rows, [json.loads(row[DETAIL]) for row in kept if DETAIL in row]
