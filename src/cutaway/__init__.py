@@ -16,6 +16,8 @@ __version__ = "0.1.0"
 
 # name -> (module, attribute; None for the module itself)
 _PUBLIC: dict[str, tuple[str, str | None]] = {
+    "fisher": ("cutaway.run.inject.fisher", "fisher"),
+    "nextword": ("cutaway.run.nextword", "nextword"),
     "open": ("cutaway.models.load", "open_model"),
     "probe": ("cutaway.run.probe", "probe"),
     "results": ("cutaway.store.results", "results"),

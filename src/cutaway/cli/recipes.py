@@ -39,6 +39,13 @@ VERBS: dict[str, Verb] = {
     verb.words: verb
     for verb in (
         Verb("probe", "cutaway.run.probe", "What can be read off the hidden layers?"),
+        Verb("fisher", "cutaway.run.inject.fisher", "Which weights matter for these texts?"),
+        Verb("finetune", "cutaway.run.finetune", "Teach a model a task, keep the best checkpoint."),
+        Verb(
+            "nextword",
+            "cutaway.run.nextword",
+            "Does predicting the next word already solve my task, and through which words?",
+        ),
         Verb("shortcut fit", "cutaway.run.shortcut.fit", "Fit every layer-to-layer map."),
         Verb("shortcut eval", "cutaway.run.shortcut.eval", "How good is a jump from each layer?"),
         Verb("shortcut exit", "cutaway.run.shortcut.exit", "What does an early exit save?"),

@@ -1,0 +1,109 @@
+"""Where Fishers lie: their mass by group of weights, their largest entries, how far two agree."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+from torch import Tensor
+
+from cutaway.core.params import same_names
+
+Params = Mapping[str, Tensor]
+Place = tuple[int, str]
+
+
+def mass(fisher: Params, place: Callable[[str], Place]) -> dict[Place, float]:
+    """The share of the Fisher's sum in each group of weights; the shares add up to 1."""
+    sums: dict[Place, float] = {}
+    for name, value in fisher.items():
+        group = place(name)
+        sums[group] = sums.get(group, 0.0) + float(value.double().sum())
+    whole = sum(sums.values())
+    return {group: value / whole if whole else 0.0 for group, value in sorted(sums.items())}
+
+
+def drift(params: Params, anchor: Params, place: Callable[[str], Place]) -> dict[Place, float]:
+    """How far each group of weights moved, relative to its length: |w - w0| / |w0|."""
+    same_names(anchor, params=params)
+    moved: dict[Place, float] = {}
+    size: dict[Place, float] = {}
+    for name, start in anchor.items():
+        group = place(name)
+        step = params[name].detach().double() - start.double()
+        moved[group] = moved.get(group, 0.0) + float(step.square().sum())
+        size[group] = size.get(group, 0.0) + float(start.double().square().sum())
+    return {
+        group: (value / size[group]) ** 0.5 if size[group] else 0.0
+        for group, value in sorted(moved.items())
+    }
+
+
+@dataclass(frozen=True)
+class Top:
+    """The largest entries of a Fisher, largest first: names of weights, places in them, values."""
+
+    names: tuple[str, ...]
+    places: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+    def keys(self) -> set[tuple[str, int]]:
+        """The entries without their values."""
+        return set(zip(self.names, self.places.tolist(), strict=True))
+
+
+def top(fisher: Params, k: int) -> Top:
+    """The k largest entries over all weights; never a second copy of the Fisher."""
+    found: list[tuple[float, str, int]] = []
+    for name, value in fisher.items():
+        best = value.reshape(-1).topk(min(k, value.numel()))
+        found += zip(best.values.tolist(), [name] * k, best.indices.tolist(), strict=False)
+        found = sorted(found, key=lambda entry: (-entry[0], entry[1], entry[2]))[:k]
+    return Top(
+        tuple(name for _, name, _ in found),
+        np.array([place for _, _, place in found], dtype=np.int64),
+        np.array([value for value, _, _ in found]),
+    )
+
+
+def at(fisher: Params, entries: Top) -> NDArray[np.float64]:
+    """The values of another Fisher at these entries."""
+    flat = {name: fisher[name].reshape(-1) for name in set(entries.names)}
+    pairs = zip(entries.names, entries.places.tolist(), strict=True)
+    return np.array([float(flat[name][place]) for name, place in pairs])
+
+
+def jaccard(one: Top, other: Top) -> float:
+    """The share of common entries among all that either has."""
+    mine, theirs = one.keys(), other.keys()
+    return len(mine & theirs) / max(len(mine | theirs), 1)
+
+
+def rank_correlation(
+    one: Params, other: Params, *, rng: np.random.Generator, sample: int = 200_000
+) -> float:
+    """Spearman's correlation of two Fishers over a sample of entries, all weights in proportion."""
+    same_names(one, other=other)
+    whole = sum(value.numel() for value in one.values())
+    mine, theirs = [], []
+    for name, value in one.items():
+        count = min(value.numel(), max(1, round(sample * value.numel() / whole)))
+        chosen = torch.from_numpy(rng.integers(value.numel(), size=count)).to(value.device)
+        mine.append(value.reshape(-1)[chosen].double().cpu().numpy())
+        theirs.append(other[name].reshape(-1)[chosen].double().cpu().numpy())
+    left, right = np.concatenate(mine), np.concatenate(theirs)
+    if left.min() == left.max() or right.min() == right.max():
+        return 0.0
+    return float(spearmanr(left, right).statistic)
+
+
+def moving_average(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
+    """The mean over a window around each value, shorter at the ends."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    half = window // 2
+    index = np.arange(len(values))
+    low = np.maximum(index - half, 0)
+    high = np.minimum(index + half + 1, len(values))
+    return np.asarray((sums[high] - sums[low]) / (high - low))

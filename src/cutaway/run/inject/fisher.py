@@ -1,0 +1,279 @@
+"""`cutaway fisher`: the diagonal Fisher of a model on texts, example by example."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from cutaway.core.errors import BadData, BadSpec
+from cutaway.core.spec import address, build
+from cutaway.core.textset import TextSet
+from cutaway.data.load import load, load_task
+from cutaway.data.tasks import find_task
+from cutaway.methods.inject.overlap import jaccard, mass, rank_correlation, top
+from cutaway.models.lm import LM
+from cutaway.models.load import open_model
+from cutaway.run.estimate import Estimate
+from cutaway.run.inject.arithmetic import answer_examples, is_arithmetic, whole_lines
+from cutaway.run.inject.examples import Examples, lm_examples
+from cutaway.run.inject.files import Fisher, load_fisher, need_file_name, save_fisher
+from cutaway.run.inject.places import place_of
+from cutaway.run.inject.rows import Row, Where, frame
+from cutaway.run.inject.sums import Sums, add_up, trial
+from cutaway.run.objects import Objects, name_objects
+from cutaway.run.question import ask
+from cutaway.run.record import Meter, command_of, measured, versions
+from cutaway.run.result import Result
+from cutaway.run.screen import Screen
+from cutaway.run.shortcut.maps import model_facts
+from cutaway.run.specs.inject import FisherSpec
+from cutaway.store.results import find, progress, save
+
+FILE = "fisher.safetensors"
+METHOD = "inject"
+
+
+def fisher(*, quiet: bool = False, **options: Any) -> Result:
+    """The diagonal Fisher of a model; keyword arguments are the flags of `cutaway fisher`."""
+    fields = [name for name in ("model", "data", "text") if options.get(name) is not None]
+    named, objects = name_objects(options, fields)
+    single = {name: named[name][0] for name in fields}
+    return run(build(FisherSpec, named | single), screen=Screen(quiet=quiet), objects=objects)
+
+
+def run(
+    spec: FisherSpec, *, screen: Screen | None = None, objects: Objects | None = None
+) -> Result:
+    """The Fisher on disk, where its mass lies, and how it overlaps with others."""
+    screen = screen or Screen(quiet=True)
+    need_file_name(spec.out)
+    lm = open_for(spec, objects)
+    others = [load_fisher(path, lm) for path in spec.against]
+    texts = read_texts(spec, objects)
+    name = address(
+        spec, model=lm.digest, data=texts.digest, against=[other.digest for other in others]
+    )
+    done = find(spec.runs, METHOD, name)
+    if done is not None and file_of(Result(done), spec).is_file():
+        return Result(done)
+    with measured() as meter:
+        examples = examples_of(lm, spec, texts)
+        tell(examples, texts, screen)
+        keep = progress(spec.runs, METHOD, name).folder / "sums.safetensors"
+        sums = add_up(lm, examples, screen=screen, keep=keep)
+        for value in sums.total.values():
+            value /= len(examples)
+    return finish(spec, name, lm, texts, examples, sums, others, meter)
+
+
+def open_for(spec: Any, objects: Objects | None = None) -> LM:
+    """The model that a spec names; the object itself when it was given from Python."""
+    if objects and spec.model in objects:
+        given: LM = objects[spec.model]
+        return given
+    return open_model(
+        spec.model,
+        revision=spec.revision,
+        dtype=spec.dtype,
+        device=spec.device,
+        offline=spec.offline,
+    )
+
+
+def read_texts(spec: FisherSpec, objects: Objects | None = None) -> TextSet:
+    """The texts that a spec names, of the chosen part."""
+    given = [name for name in ("data", "text") if getattr(spec, name) is not None]
+    if len(given) != 1:
+        raise BadSpec(
+            f"Give --data or --text, one of them; got {' and '.join(given) or 'neither'}. "
+            "--text docs is on every machine."
+        )
+    source = getattr(spec, given[0])
+    source = (objects or {}).get(source, source)
+    columns = {n: getattr(spec, n) for n in ("text_column", "pair_column", "label_column")}
+    if spec.objective == "task" and spec.task is not None:
+        texts = load_task(spec.task, data=source, seed=spec.seed, offline=spec.offline)
+    else:
+        kind = "text" if given == ["text"] else None
+        texts = load(
+            source, **columns, as_task=kind, seed=spec.seed, offline=spec.offline, drop_empty=True
+        )
+    texts = texts if spec.part == "all" else texts.part(spec.part)
+    if spec.limit is None or spec.limit >= len(texts):
+        return texts
+    chosen = np.random.default_rng([spec.seed, len(texts)]).permutation(len(texts))[: spec.limit]
+    return texts.take(np.sort(chosen))
+
+
+def examples_of(lm: LM, spec: FisherSpec, texts: TextSet) -> Examples:
+    """The texts as the objective asks about them."""
+    if spec.objective == "lm":
+        lines = whole_lines(texts) if is_arithmetic(texts) else texts
+        made = lm_examples(lm, lines, seed=spec.seed, limit=spec.max_tokens)
+    elif is_arithmetic(texts):
+        made = answer_examples(lm, texts)
+    else:
+        made = task_examples(lm, spec, texts)
+    return made.with_draws(spec.seed) if spec.labels == "sampled" else made
+
+
+def task_examples(lm: LM, spec: FisherSpec, texts: TextSet) -> Examples:
+    """The texts in their task's template, asked for one of its label words."""
+    asked = ask(lm, find_task(spec.task or spec.data or ""), texts, max_tokens=spec.max_tokens)
+    if texts.task == "regression":
+        raise BadData(f"{texts.name!r} is a regression: a Fisher of its answers isn't defined.")
+    rows = asked.rows
+    mark = lm.tokenizer.mask_token_id
+    places = [[len(r) - 1 if lm.kind == "causal" else r.index(mark)] for r in rows]
+    targets = [[int(label)] for label in asked.labels]
+    return Examples(rows, places, targets, words=asked.words, cut=asked.cut)
+
+
+def tell(examples: Examples, texts: TextSet, screen: Screen) -> None:
+    """Say what was lost before the work starts."""
+    if examples.left_out:
+        screen.say(
+            f"{examples.left_out} of {len(texts)} texts have less than two tokens: left out."
+        )
+    if examples.cut:
+        screen.say(f"{examples.cut} of {len(texts)} texts are cut to fit.")
+
+
+def file_of(result: Result, spec: FisherSpec) -> Path:
+    """Where a run's Fisher is."""
+    return Path(spec.out) if spec.out else result.path / FILE
+
+
+def finish(
+    spec: FisherSpec,
+    name: str,
+    lm: LM,
+    texts: TextSet,
+    examples: Examples,
+    sums: Sums,
+    others: list[Fisher],
+    meter: Meter,
+) -> Result:
+    """The Fisher's file and its run, saved whole."""
+    masses = mass(sums.total, place_of(lm))
+    overlaps = {other.name: overlap(sums.total, other, spec) for other in others}
+    where = Where(lm.name, texts.name, "fisher")
+    with TemporaryDirectory() as folder:
+        path = Path(spec.out) if spec.out else Path(folder) / FILE
+        save_fisher(path, sums.total, describe(spec, lm, texts, examples, sums))
+        kept = {} if spec.out else {p.name: p for p in (path, path.with_suffix(".json"))}
+        record = save(
+            spec.runs,
+            method=METHOD,
+            address=name,
+            spec=spec,
+            summary=summarise(spec, texts, examples, sums, masses, overlaps),
+            baselines={"uniform": {"share": 1 / max(len(masses), 1)}},
+            model=model_facts(lm),
+            data={"name": texts.name, "rows": len(texts), "digest": texts.digest},
+            seed=spec.seed,
+            versions=versions(),
+            seconds=meter.seconds,
+            peak_memory_mb=meter.peak_memory_mb,
+            command=command_of("fisher", spec),
+            rows=frame(fisher_rows(where, masses, overlaps)),
+            files=kept,
+        )
+    return Result(record)
+
+
+def overlap(total: dict[str, Tensor], other: Fisher, spec: FisherSpec) -> dict[str, float]:
+    """How far the largest entries and the ranks of two Fishers agree."""
+    theirs = other.tensors()
+    rng = np.random.default_rng(spec.seed)
+    entries = sum(value.numel() for value in total.values())
+    share = min(spec.top / entries, 1.0)
+    return {
+        "jaccard": jaccard(top(total, spec.top), top(theirs, spec.top)),
+        "chance": share / (2 - share),
+        "rank_correlation": rank_correlation(total, theirs, rng=rng),
+    }
+
+
+def fisher_rows(where: Where, masses: Any, overlaps: dict[str, dict[str, float]]) -> list[Row]:
+    """Mass by layer and module, overlap by other Fisher."""
+    rows = [
+        where.row("fisher", f"{layer}/{module}", "mass", value)
+        for (layer, module), value in masses.items()
+    ]
+    return rows + [
+        where.row("overlap", name, metric, value)
+        for name, found in overlaps.items()
+        for metric, value in found.items()
+    ]
+
+
+def describe(
+    spec: FisherSpec, lm: LM, texts: TextSet, examples: Examples, sums: Sums
+) -> dict[str, Any]:
+    """What the file says about itself."""
+    return {
+        "model": model_facts(lm) | {"tokenizer_digest": lm.tokenizer_digest, "dtype": lm.dtype},
+        "data": {"name": texts.name, "rows": len(texts), "digest": texts.digest},
+        "objective": spec.objective,
+        "labels": spec.labels,
+        "examples": len(examples),
+        "left_out": examples.left_out,
+        "cut": examples.cut,
+        "seed": spec.seed,
+        "loss": "mean over the predicted tokens of one example",
+        "masking": None if lm.kind == "causal" else "15 %: 80 % mask, 10 % random, 10 % kept",
+        "way": sums.way,
+        "difference": sums.difference,
+    }
+
+
+def summarise(
+    spec: FisherSpec,
+    texts: TextSet,
+    examples: Examples,
+    sums: Sums,
+    masses: Any,
+    overlaps: dict[str, dict[str, float]],
+) -> dict[str, Any]:
+    """The findings of a Fisher."""
+    (layer, module), share = max(masses.items(), key=lambda item: item[1])
+    notes = list(texts.notes) + ([f"Example by example: {sums.why}."] if sums.why else [])
+    return {
+        "verb": "fisher",
+        "objective": spec.objective,
+        "labels": spec.labels,
+        "examples": len(examples),
+        "left_out": examples.left_out,
+        "cut": examples.cut,
+        "way": sums.way,
+        "difference": sums.difference,
+        "out": spec.out or FILE,
+        "overlap": overlaps,
+        "notes": notes,
+        "verdict": [
+            f"{share:.0%} of the Fisher lies in layer {layer} ({module}); {len(examples)} examples."
+        ],
+    }
+
+
+def estimate(spec: FisherSpec, *, screen: Screen | None = None) -> list[Estimate]:
+    """What the pass will cost, from a short trial."""
+    lm = open_for(spec)
+    texts = read_texts(spec)
+    examples = examples_of(lm, spec, texts)
+    tokens = sum(examples.lengths)
+    weights = sum(p.numel() for p in lm.params().values()) * 4 / 2**20
+    return [
+        Estimate(
+            rows=len(examples),
+            tokens=tokens,
+            shortened=examples.cut,
+            cached_rows=0,
+            seconds=round(trial(lm, examples) * tokens, 1),
+            disk_mb=round(weights, 1),
+            memory_mb=round(weights * 1.2 + 400, 1),
+        )
+    ]

@@ -1,0 +1,176 @@
+"""Squared gradients of many examples, added up batch by batch, and kept on the way."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cutaway.core.errors import Corrupt, Missing
+from cutaway.methods.inject.loop import Sketch, add_by_loop, gradients
+from cutaway.methods.inject.watch import NoRule, Watch
+from cutaway.models.lm import LM
+from cutaway.run.batches import Batch, Budget, by_length
+from cutaway.run.inject.examples import Examples, losses
+from cutaway.run.screen import Screen
+from cutaway.store.artefacts import load_artefact, save_artefact
+
+# The batched way must agree with plain autograd this well on two examples, or isn't used.
+TRUST = 1e-4
+# Seconds between checkpoints of the sums.
+EVERY = 120.0
+# Numbers in a batch's logits, and padded tokens in a batch.
+LOGITS, TOKENS = 1 << 25, 512
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums of squared gradients by weight name, and how they were made."""
+
+    total: dict[str, Tensor]
+    way: str
+    """batched, or loop: one example after the other."""
+    why: str
+    """Why it went example by example; empty when it didn't."""
+    difference: float | None
+    """How far the batched way was from plain autograd on the first two examples."""
+
+
+def add_up(
+    lm: LM, examples: Examples, *, screen: Screen, keep: Path | None = None, batched: bool = True
+) -> Sums:
+    """The sum over examples of the squared gradient of each example's own loss."""
+    total = zeros(lm)
+    way, why, difference = choose_way(lm, examples, total) if batched else ("loop", "asked", None)
+    if why and batched:
+        screen.say(f"Going example by example, which is slower: {why}.")
+    batches = batches_of(lm, examples, way)
+    start = _resume(keep, total, way, screen)
+    saved = time.monotonic()
+    with screen.progress("fisher", len(examples)) as advance:
+        advance(sum(len(batch.rows) for batch in batches[:start]))
+        add = _adder(lm, examples, total, way)
+        with add:
+            for number, batch in enumerate(batches[start:], start):
+                add(batch)
+                advance(len(batch.rows))
+                if keep is not None and time.monotonic() - saved > EVERY:
+                    save_artefact(keep, total, {"done": number + 1, "way": way})
+                    saved = time.monotonic()
+    return Sums(total, way, why, difference)
+
+
+def zeros(lm: LM) -> dict[str, Tensor]:
+    """One float32 zero per weight."""
+    return {n: torch.zeros_like(p, dtype=torch.float32) for n, p in lm.params().items()}
+
+
+def batches_of(lm: LM, examples: Examples, way: str) -> list[Batch]:
+    """Batches of nearly equal length; the same ones however often this is asked."""
+    if way == "loop":
+        return [batch for batch, _ in by_length(examples.lengths, Budget(fixed=1))]
+    words = lm.vocab if examples.words is None else len(examples.words)
+    size = max(32, min(TOKENS, LOGITS // words))
+    return [batch for batch, _ in by_length(examples.lengths, Budget(fixed=size))]
+
+
+class _Adder:
+    """Adds one batch after the other in the chosen way."""
+
+    def __init__(self, lm: LM, examples: Examples, total: Mapping[str, Tensor], way: str) -> None:
+        self.lm, self.examples, self.total = lm, examples, total
+        self.watch = Watch(lm.module, total) if way == "batched" else None
+
+    def __enter__(self) -> "_Adder":
+        if self.watch is not None:
+            self.watch.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.watch is not None:
+            self.watch.__exit__()
+
+    def __call__(self, batch: Batch) -> None:
+        rows = batch.rows.tolist()
+        if self.watch is None:
+            for row in rows:
+                add_by_loop(self.lm.module, self.total, self._loss([row]))
+            return
+        self.watch.backward(self.watch.forward(len(rows), self._loss(rows)))
+
+    def _loss(self, rows: list[int]) -> Callable[[], Tensor]:
+        return lambda: losses(self.lm, self.examples, rows)
+
+
+_adder = _Adder
+
+
+def choose_way(
+    lm: LM, examples: Examples, total: dict[str, Tensor]
+) -> tuple[str, str, float | None]:
+    """Batched if it agrees with plain autograd on two examples of this very run, else loop."""
+    order = sorted(range(len(examples)), key=lambda i: len(examples.rows[i]))
+    # Of different lengths: padding must not matter either.
+    two = examples.take([order[0], order[len(order) // 2]])
+    try:
+        with _Adder(lm, two, total, "batched") as add:
+            add(Batch(torch.arange(2).numpy(), 0, 0))
+    except (NoRule, NotImplementedError, RuntimeError) as error:
+        _clear(total)
+        return "loop", _first_line(error), None
+    difference, name = _compare(lm, two, total)
+    _clear(total)
+    if not difference <= TRUST:
+        why = f"per-example gradients of {name} differ by {difference:.1e} when batched"
+        return "loop", why, difference
+    return "batched", "", difference
+
+
+def _compare(lm: LM, two: Examples, total: Mapping[str, Tensor]) -> tuple[float, str]:
+    """The largest relative difference from plain autograd, and where it is."""
+    sketch = Sketch(total)
+    for row in range(len(two)):
+        with gradients(lm.module, sketch.add), torch.enable_grad():
+            losses(lm, two, [row]).sum().backward()  # type: ignore[no-untyped-call]
+    return sketch.difference(total)
+
+
+def _clear(total: Mapping[str, Tensor]) -> None:
+    for value in total.values():
+        value.zero_()
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return lines[0][:200].rstrip(".") if lines else type(error).__name__
+
+
+def _resume(keep: Path | None, total: Mapping[str, Tensor], way: str, screen: Screen) -> int:
+    """How many batches are in the sums that were kept; `total` holds them."""
+    if keep is None or not keep.is_file():
+        return 0
+    try:
+        kept = load_artefact(keep)
+    except (Corrupt, Missing):
+        return 0
+    if kept.meta.get("way") != way or set(kept.names) != set(total):
+        return 0
+    for name, value in total.items():
+        value.copy_(kept.tensor(name))
+    done: Any = kept.meta["done"]
+    screen.say(f"Going on behind batch {done}.")
+    return int(done)
+
+
+def trial(lm: LM, examples: Examples) -> float:
+    """Seconds per token, from a few examples of middling length."""
+    order = sorted(range(len(examples)), key=lambda i: len(examples.rows[i]))
+    middle = len(order) // 2
+    few = examples.take(order[max(middle - 4, 0) : middle + 4])
+    start = time.monotonic()
+    add_up(lm, few, screen=Screen(quiet=True))
+    # The check of two examples against plain autograd is paid once; leave it out roughly.
+    return 0.5 * (time.monotonic() - start) / max(sum(few.lengths), 1)
