@@ -173,9 +173,9 @@ def _classifier(lm: LM, classes: Sequence[str], seed: int) -> Any:
                 f"transformers has no classification head for the family {lm.family!r} "
                 f"({str(error).splitlines()[0][:120]}). Use --at last, or --mode autoregressive."
             ) from None
-    trunk = dict(lm.body.named_parameters(remove_duplicate=False))
-    for name, parameter in module.base_model.named_parameters(remove_duplicate=False):
-        if name in trunk:
+    trunk = dict(lm.module.named_parameters(remove_duplicate=False))
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        if name in trunk and parameter.shape == trunk[name].shape:
             parameter.data = trunk[name].data
     return module.to(lm.device).eval().requires_grad_(False)
 

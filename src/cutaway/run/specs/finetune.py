@@ -64,7 +64,7 @@ class Taught(Common):
     biases_only: bool = False
     """Train biases only (BitFit)."""
     params: Names = ()
-    """Train only weights whose name fits one of these patterns, such as `*.attn.*` or `*layer.1?.*`."""
+    """Train only weights whose names fit one of these patterns, as `*.attn.*` or `*layer.1?.*`."""
 
 
 class FinetuneSpec(Taught):
