@@ -15,6 +15,7 @@ from cutaway.measure.intervals import (
     corrected_t,
     of_cell,
     paired_t,
+    two_shares,
     wilson,
 )
 from cutaway.measure.metrics import auc
@@ -168,3 +169,22 @@ def test_one_pair_has_a_difference_but_no_p_value():
 def test_numbers_that_cannot_be_are_refused(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_two_shares_of_the_same_rows_are_told_apart_as_by_hand():
+    # 0.9 against 0.8 of 100: pooled 0.85, error sqrt(2 * 0.85 * 0.15 / 100), z = 1.980.
+    gap = two_shares(0.9, 0.8, 100)
+    assert gap.p == pytest.approx(0.04767, abs=1e-5)
+    assert gap.interval.mean == pytest.approx(0.1)
+    assert gap.interval.low < 0.01 < gap.interval.high
+
+
+def test_equal_shares_can_never_be_told_apart():
+    assert two_shares(0.5, 0.5, 1000).p == 1.0
+    assert two_shares(1.0, 1.0, 10).p == 1.0
+
+
+@pytest.mark.parametrize(("first", "n"), [(1.2, 10), (-0.1, 10), (0.5, 0)])
+def test_a_share_that_is_none_is_refused(first, n):
+    with pytest.raises(BadData, match="Shares must be"):
+        two_shares(first, 0.5, n)

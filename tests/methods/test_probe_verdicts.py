@@ -85,10 +85,29 @@ def test_twin_control_and_code_are_said_where_they_were_measured():
     assert any("pretraining is not what makes it readable" in s for s in equal)
 
 
-def test_one_repeat_tells_nothing_apart():
-    cells = tuple(Score((v,), 700, 200, str(k), "mean", "lda") for k, v in enumerate((0.6, 0.9)))
-    said = verdicts(Evidence("accuracy", cells, {"majority": Score((0.5,), 700, 200)}))
-    assert said[0] == "accuracy is highest at layer 1 (mean, lda): 0.900 over 1 repeat."
+def one_split(*values: float, rows: int = 200) -> tuple[Score, ...]:
+    """A cell per layer, each measured on one split."""
+    return tuple(Score((v,), 700, rows, str(k), "mean", "lda") for k, v in enumerate(values))
+
+
+def test_one_split_of_right_answers_is_judged_by_its_rows():
+    evidence = Evidence(
+        "accuracy", one_split(0.6, 0.88, 0.9), {"majority": Score((0.5,), 700, 200)}
+    )
+    said = verdicts(evidence)
+    assert said[0].startswith("accuracy is highest at layer 2 (mean, lda): 0.900 [0.85")
+    assert said[1] == "Layer 1 can't be told from layer 2."
+
+
+def test_few_rows_tell_less_apart_than_many():
+    few, many = (Evidence("accuracy", one_split(0.8, 0.9, rows=n)) for n in (40, 4000))
+    assert [c.layers for c in ties(few, best(few))] == ["0"]
+    assert ties(many, best(many)) == []
+
+
+def test_one_split_of_another_metric_tells_nothing_apart():
+    said = verdicts(Evidence("auc", one_split(0.6, 0.9)))
+    assert said[0] == "auc is highest at layer 1 (mean, lda): 0.900 over 1 repeat."
     assert said[1].startswith("With one split")
 
 

@@ -6,6 +6,8 @@
 - `wilson`: of a proportion, from one test set. Wilson (1927); stays inside [0, 1].
 - `bootstrap`: percentile interval over resampled rows. Efron and Tibshirani (1993).
 - `paired_t`: two cells on the same splits, the corrected t on their differences.
+- `two_shares`: two proportions from one test set, as if from two: cells that agree on most rows
+  differ less by chance than that, so it errs on the side of "can't be told".
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +16,7 @@ from math import isnan
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri, stdtr, stdtrit
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
 
@@ -96,6 +98,19 @@ def wilson(right: float, n: int, *, level: float = 0.95) -> Interval:
     low, high = max(0.0, float(middle - reach)), min(1.0, float(middle + reach))
     # At 0 and n the border is the share itself; rounding must not put it beyond.
     return Interval(share, min(low, share), max(high, share), level, n)
+
+
+def two_shares(first: float, second: float, n: int, *, level: float = 0.95) -> Difference:
+    """First minus second, each a share of `n` rows, with its interval and p value (normal)."""
+    _check_level(level)
+    if n < 1 or not (0 <= first <= 1 and 0 <= second <= 1):
+        raise BadData(f"Shares must be in 0..1 of n >= 1 rows, got {first!r}, {second!r} of {n!r}.")
+    gap, middle = first - second, (first + second) / 2
+    apart = np.sqrt((first * (1 - first) + second * (1 - second)) / n)
+    alike = np.sqrt(2 * middle * (1 - middle) / n)
+    reach = float(ndtri((1 + level) / 2) * apart)
+    p = float(2 * ndtr(-abs(gap) / alike)) if alike > 0 else 1.0
+    return Difference(Interval(gap, gap - reach, gap + reach, level, n), p)
 
 
 def bootstrap(

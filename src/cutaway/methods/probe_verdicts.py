@@ -1,7 +1,8 @@
 """What follows from the scores, in plain sentences. Needs no torch.
 
 Two cells are compared on the same splits by the corrected paired t test; "can't be told from"
-means that it finds no difference at the level asked for. How much a text baseline explains is
+means that it finds no difference at the level asked for. One split of a share of right answers is
+judged by its test rows instead (`two_shares`). How much a text baseline explains is
 the share of the gain over the majority class that it reaches as well.
 """
 
@@ -12,7 +13,15 @@ from math import isnan
 import numpy as np
 
 from cutaway.core.errors import BadData
-from cutaway.measure.intervals import Difference, corrected_t, paired_t, within
+from cutaway.measure.intervals import (
+    Difference,
+    Interval,
+    corrected_t,
+    paired_t,
+    two_shares,
+    wilson,
+    within,
+)
 from cutaway.measure.metrics import METRICS, UNIT
 
 NAMES = {"bow": "bag-of-words", "tfidf": "TF-IDF"}
@@ -34,8 +43,10 @@ class Score:
         """The mean over the repeats that have a value."""
         return float(np.nanmean(self.values))
 
-    def against(self, other: "Score", sign: float) -> Difference:
-        """How much better than the other on the same splits."""
+    def against(self, other: "Score", sign: float, *, share: bool = False) -> Difference:
+        """How much better than the other on the same splits; one split of a share by its rows."""
+        if share and len(self.values) == len(other.values) == 1 and self.n_test:
+            return two_shares(self.mean, other.mean, self.n_test)
         mine, theirs = (sign * np.asarray(s.values) for s in (self, other))
         return paired_t(mine, theirs, n_train=self.n_train, n_test=self.n_test)
 
@@ -55,6 +66,16 @@ class Evidence:
     mdl: tuple[float, float] | None = None
     """Online code length of the best cell and of the uniform code, in bits."""
     level: float = 0.05
+
+    @property
+    def judged(self) -> bool:
+        """Whether two cells can be told apart at all: several splits, or rows to count."""
+        return self.share or any(len(cell.values) > 1 for cell in self.cells)
+
+    @property
+    def share(self) -> bool:
+        """Whether the metric is a share of the test rows."""
+        return self.metric == "accuracy"
 
     @property
     def sign(self) -> float:
@@ -102,13 +123,16 @@ def _rivals(evidence: Evidence, top: Score) -> list[Score]:
 
 
 def _differs(top: Score, other: Score, evidence: Evidence) -> bool:
-    """Whether the test tells them apart; one repeat tells nothing apart."""
-    return top.against(other, evidence.sign).p < evidence.level
+    """Whether the test tells them apart."""
+    return _gap(evidence, top, other).p < evidence.level
+
+
+def _gap(evidence: Evidence, top: Score, other: Score) -> Difference:
+    return top.against(other, evidence.sign, share=evidence.share)
 
 
 def _headline(evidence: Evidence, top: Score) -> str:
-    span = corrected_t(top.values, n_train=top.n_train, n_test=top.n_test)
-    span = within(span, 0.0, 1.0) if evidence.metric in UNIT else span
+    span = _spread(evidence, top)
     extreme = "highest" if evidence.sign > 0 else "lowest"
     reach = "" if isnan(span.low) else f" [{_n(span.low)}, {_n(span.high)}]"
     return (
@@ -117,11 +141,19 @@ def _headline(evidence: Evidence, top: Score) -> str:
     )
 
 
+def _spread(evidence: Evidence, top: Score) -> Interval:
+    """Where the mean lies: over the splits, or by the test rows of a single one."""
+    if evidence.share and len(top.values) == 1 and top.n_test:
+        return wilson(top.mean * top.n_test, top.n_test)
+    span = corrected_t(top.values, n_train=top.n_train, n_test=top.n_test)
+    return within(span, 0.0, 1.0) if evidence.metric in UNIT else span
+
+
 def _tied(evidence: Evidence, top: Score) -> str:
     rivals, equal = _rivals(evidence, top), ties(evidence, top)
     if not rivals:
         return ""
-    if len(top.values) < 2:
+    if not evidence.judged:
         return (
             "With one split no layer can be told from another; the repeats and kfold protocols "
             "have several."
@@ -135,7 +167,7 @@ def _tied(evidence: Evidence, top: Score) -> str:
 
 def _majority(evidence: Evidence, top: Score) -> str:
     base = evidence.baselines.get("majority")
-    if base is None or len(top.values) < 2 or _differs(top, base, evidence):
+    if base is None or not evidence.judged or _differs(top, base, evidence):
         return ""
     return (
         f"It can't be told from the majority class ({_n(base.mean)}): "
@@ -152,7 +184,7 @@ def _text(evidence: Evidence, top: Score, name: str) -> str:
     share = explained(top, base, majority) if majority else float("nan")
     if majority and not isnan(share):
         sentence += f", {share:.0%} of the gain over the majority class ({_n(majority.mean)})"
-    if len(top.values) > 1 and not _differs(top, base, evidence):
+    if evidence.judged and not _differs(top, base, evidence):
         sentence += "; the two can't be told apart"
     return f"{sentence}."
 
@@ -161,9 +193,9 @@ def _twin(evidence: Evidence, top: Score) -> str:
     other = _same_place(evidence.twins, top)
     if other is None:
         return ""
-    gap = top.against(other, evidence.sign)
+    gap = _gap(evidence, top, other)
     start = f"The same model with random weights gives {_n(other.mean)} there"
-    if len(top.values) > 1 and not gap.p < evidence.level:
+    if evidence.judged and not gap.p < evidence.level:
         return f"{start}, which can't be told from it: pretraining is not what makes it readable."
     return f"{start}: pretraining adds {_n(gap.interval.mean)}{_span(gap)}."
 
@@ -172,7 +204,7 @@ def _control(evidence: Evidence, top: Score) -> str:
     other = _same_place(evidence.controls, top)
     if other is None:
         return ""
-    gap = top.against(other, evidence.sign)
+    gap = _gap(evidence, top, other)
     return (
         f"Selectivity {_n(gap.interval.mean)}{_span(gap)}: with shuffled word labels the same "
         f"probe gives {_n(other.mean)}."

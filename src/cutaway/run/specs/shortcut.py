@@ -130,6 +130,9 @@ class GenerateSpec(ShortcutSpec):
 class LensSpec(ShortcutSpec):
     """What every layer would say at every token of a text."""
 
+    model: str = "smollm2-135m"
+    """The model: a bundled name, a hub id, a folder, or base+adapter."""
+
     shortcut: str | None = None
     """The maps: a file written by `shortcut fit`; without it the logit lens (id) alone."""
     text: str
