@@ -130,6 +130,10 @@ def test_a_finished_run_is_found_and_not_done_again(toy, tmp_path, monkeypatch) 
     assert open_model(checkpoint).kind == "masked"
     monkeypatch.setattr(training, "take_step", None)
     assert finetune(**given).record.created == first.record.created
+    elsewhere = finetune(**given, out=str(tmp_path / "copy"))
+    assert elsewhere.summary["checkpoint"] == str(tmp_path / "copy")
+    one, other = tensors(checkpoint), tensors(tmp_path / "copy")
+    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_rows_tell_base_tuned_and_majority_with_intervals(toy, tmp_path) -> None:
@@ -249,6 +253,10 @@ def test_wrong_requests_are_refused_with_the_value(toy, tmp_path, change, error,
 def test_a_folder_of_something_else_is_never_replaced(toy, tmp_path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("all of it")
-    with pytest.raises(BadSpec, match=r"mine.*choose another"):
-        finetune(**options(toy, "bert"), out=str(tmp_path / "mine"), runs=str(tmp_path / "runs"))
+    given = options(toy, "bert", steps=10, runs=str(tmp_path / "runs"))
+    with pytest.raises(BadSpec, match=r"mine' holds other files"):
+        finetune(**given, out=str(tmp_path / "mine"))
     assert (tmp_path / "mine" / "thesis.txt").exists()
+    first = finetune(**given, out=str(tmp_path / "first"))
+    with pytest.raises(BadSpec, match=f"another run, {first.record.address}"):
+        finetune(**given, out=str(tmp_path / "first"), seed=1)

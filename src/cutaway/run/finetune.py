@@ -10,7 +10,7 @@ from cutaway.core.errors import BadSpec
 from cutaway.core.spec import address, build
 from cutaway.models.lm import LM
 from cutaway.run.finetune_cost import Cost, cost_of
-from cutaway.run.finetune_keep import Work, is_ours, kept_checkpoint, need_free, out_of
+from cutaway.run.finetune_keep import Work, found_again, kept_checkpoint, need_free, out_of
 from cutaway.run.finetune_rows import curve_rows, frame, majority, scores_of, verdict
 from cutaway.run.lesson import Lesson, read_lesson
 from cutaway.run.objects import Objects, name_objects
@@ -39,9 +39,9 @@ def run(
     pupil, lesson = prepare(lm, spec, objects)
     name = address(spec, model=lm.digest, data=lesson.digest, mode=pupil.mode)
     done = find(spec.runs, "finetune", name)
-    if done is not None and is_ours(out_of(spec, name), name):
-        return Result(done)
-    need_free(spec)
+    if done is not None and (again := found_again(spec, name, done)) is not None:
+        return Result(again)
+    need_free(spec, name)
     params = trained_params(pupil, spec)
     with given_back(params, when=bool(objects and spec.model in objects)):
         with measured() as meter:
@@ -139,6 +139,7 @@ def summarise(work: Work) -> dict[str, Any]:
         "best_step": trained.best_step,
         "best_dev": trained.best,
         "stopped": trained.stopped,
+        "steps_per_second": round(trained.curve[-1]["step"] / max(trained.seconds, 1e-9), 2),
         "trained_weights": sum(p.numel() for p in work.params.values()),
         "cut_texts": asked.cut,
         "checkpoint": str(out_of(work.spec, work.name)),

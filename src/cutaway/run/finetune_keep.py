@@ -1,8 +1,9 @@
 """What a fine-tuning leaves: a checkpoint folder with a note of where it comes from."""
 
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,6 +18,7 @@ from cutaway.run.pupil import Pupil
 from cutaway.run.specs.finetune import FinetuneSpec
 from cutaway.run.training import Trained
 from cutaway.store import files
+from cutaway.store.results import Record
 
 CHECKPOINT, NOTE = "checkpoint", "cutaway.json"
 
@@ -83,16 +85,40 @@ def out_of(spec: FinetuneSpec, name: str) -> Path:
     return Path(spec.out) if spec.out else Path(spec.runs) / "finetune" / name / CHECKPOINT
 
 
-def is_ours(folder: Path, name: str) -> bool:
-    """Whether a folder holds this run's checkpoint."""
+def owner_of(folder: Path) -> str | None:
+    """The address of the fine-tuning whose checkpoint a folder holds, if it holds one."""
     note = folder / NOTE
-    return note.is_file() and files.read_json(note).get("finetune") == name
+    if not note.is_file():
+        return None
+    found: str | None = files.read_json(note).get("finetune")
+    return found
 
 
-def need_free(spec: FinetuneSpec) -> None:
-    """BadSpec when --out holds something else."""
-    if spec.out is None:
+def found_again(spec: FinetuneSpec, name: str, done: Record) -> Record | None:
+    """A finished run whose checkpoint is still there, copied to --out if that is elsewhere."""
+    out, kept = out_of(spec, name), Path(done.summary["checkpoint"])
+    if owner_of(out) == name:
+        return done
+    if owner_of(kept) != name:
+        return None
+    need_free(spec, name)
+    aside = files.sibling(out)
+    with files.disk_errors(out):
+        try:
+            shutil.copytree(kept, aside)
+            files.drop_folder(out)
+            aside.rename(out)
+        finally:
+            files.discard(aside)
+    return replace(done, summary={**done.summary, "checkpoint": str(out)})
+
+
+def need_free(spec: FinetuneSpec, name: str) -> None:
+    """BadSpec when --out holds something else, before any work is done for it."""
+    out = Path(spec.out) if spec.out else None
+    if out is None or owner_of(out) == name:
         return
-    out = Path(spec.out)
-    if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / NOTE).is_file()):
-        raise BadSpec(f"out {spec.out!r} exists and is no checkpoint of finetune: choose another.")
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        other = owner_of(out)
+        what = f"the checkpoint of another run, {other}" if other else "other files"
+        raise BadSpec(f"out {spec.out!r} holds {what}. Choose another folder, or remove it.")
