@@ -33,7 +33,7 @@ ROOMS = (
     "docs/methods/{word}.md",
 )
 # Verbs that belong to a method under another word.
-PART_OF = {"finetune": "graft", "fisher": "inject"}
+PART_OF = {"finetune": "graft", "fisher": "inject", "quad": "nextword"}
 METHODS = sorted({PART_OF.get(words.split()[0], words.split()[0]) for words in VERBS})
 
 

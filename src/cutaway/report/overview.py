@@ -81,7 +81,7 @@ def when(created: str) -> str:
 
 def _where(top: Mapping[str, Any]) -> str:
     said = [f"layer {top['layers']}"] if top.get("layers") not in (None, "-") else []
-    said += [str(top[key]) for key in ("pool", "classifier") if top.get(key)]
+    said += [str(top[key]) for key in ("pool", "classifier", "features") if top.get(key)]
     return " · ".join(said)
 
 

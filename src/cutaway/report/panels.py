@@ -183,7 +183,7 @@ def _band(figure: go.Figure, one: Series, x: Sequence[float], row: int) -> None:
 def level(
     figure: go.Figure,
     kind: str,
-    x: Sequence[float],
+    x: Sequence[float] | Sequence[str],
     y: Sequence[float | None],
     row: int,
     more: str = "",

@@ -13,6 +13,8 @@ from rich.text import Text
 
 from cutaway.report import formats
 from cutaway.report.cells import LOWER_IS_BETTER, cells, full_size, main_metric, varying
+from cutaway.report.finetune_table import finetune_table
+from cutaway.report.nextword_table import kinds_table, paper_table
 from cutaway.report.records import Drawable, RecordLike
 
 SUMMARY = (
@@ -51,6 +53,8 @@ def highlights(rows: pl.DataFrame, record: RecordLike, most: int = 12) -> pl.Dat
     """The lines worth reading first: a ranking where the method has one, else the first lines."""
     if record.method in RANKINGS:
         return RANKINGS[record.method](rows, record, most)
+    if record.method in FIRST_LINES and (laid := FIRST_LINES[record.method](rows)).height:
+        return laid
     return summary(rows).head(2 * most)
 
 
@@ -161,6 +165,13 @@ def _right(frame: pl.DataFrame, name: str) -> bool:
 
 
 RANKINGS: dict[str, Callable[[pl.DataFrame, Drawable, int], pl.DataFrame]] = {"probe": ranking}
+# What is worth reading first of methods without a ranking.
+FIRST_LINES: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
+    "finetune": finetune_table,
+    "nextword": kinds_table,
+}
+# Methods whose papers have a table of their own; runs of other things give no lines there.
+LAYOUTS: dict[str, Callable[..., pl.DataFrame]] = {"nextword": paper_table}
 TABLES: dict[str, Callable[[pl.DataFrame], str]] = {
     "table": to_text,
     "markdown": to_markdown,

@@ -7,8 +7,8 @@ from cutaway.core.errors import Missing
 from cutaway.core.lookup import lookup
 from cutaway.report.export import write_run_pictures
 from cutaway.report.html import write_html
-from cutaway.report.records import RecordLike, headline
-from cutaway.report.tables import TABLES, clean, summary
+from cutaway.report.records import RecordLike, Together, headline
+from cutaway.report.tables import LAYOUTS, TABLES, clean, summary
 
 
 def write_report(
@@ -28,13 +28,29 @@ def write_report(
         raise Missing("No runs to report on. Make one first, for example with: cutaway tour")
     lines = []
     if table is not None:
-        lines += [_table(record, table) for record in records]
+        lines += _tables(records, table)
     if figures is not None:
         lines += [_pictures(record, figures, out) for record in records]
     if html is not None or (table is None and figures is None):
         path = write_html(records, html or Path("report.html"), title=title)
         lines.append(f"Written: {path} ({path.stat().st_size / 1e6:.1f} MB)")
     return lines
+
+
+def _tables(records: Sequence[RecordLike], kind: str) -> list[str]:
+    """One table per run; runs whose paper has a layout of its own stand in one of that kind."""
+    made, done = [], []
+    for method, layout in LAYOUTS.items():
+        mine = [r for r in records if r.method == method and layout(r.rows).height]
+        if mine:
+            tuned = [r for r in records if r.method == "finetune"]
+            together = Together(tuple(mine)).rows
+            frame = layout(together, numbers=kind == "csv", beside=tuned)
+            text = lookup(TABLES, kind, kind="table format")(frame)
+            title = f"{_mark(kind)}{method}, in the layout of the paper"
+            made.append(text if kind == "csv" else f"{title}\n\n{text}")
+            done += [r.address for r in mine]
+    return made + [_table(r, kind) for r in records if r.address not in done]
 
 
 def _table(record: RecordLike, kind: str) -> str:
@@ -44,8 +60,12 @@ def _table(record: RecordLike, kind: str) -> str:
 
 
 def _comment(record: RecordLike, kind: str) -> str:
-    mark = {"markdown": "## ", "latex": "% "}.get(kind, "")
-    return f"{mark}{clean(record.method)} {clean(record.address)}: {clean(headline(record))}"
+    return f"{_mark(kind)}{clean(record.method)} {clean(record.address)}: {clean(headline(record))}"
+
+
+def _mark(kind: str) -> str:
+    """What makes a line a heading."""
+    return {"markdown": "## ", "latex": "% "}.get(kind, "")
 
 
 def _pictures(record: RecordLike, kind: str, out: Path) -> str:

@@ -54,13 +54,7 @@ def run(
             screen.say(f"This run is done already: {done.path}")
             return Result(done)
         progress = store.progress(spec.runs, "nextword", name)
-        keys, words, files = [], {}, {}
-        for lm in _models(spec, objects):
-            for question in asked:
-                work = Work(spec, lm, question, progress, screen)
-                keys += work.carry_out()
-                words[f"{lm.name} on {question.name}"] = _words(work)
-                files |= _saved(work, progress) if spec.save_p else {}
+        keys, words, files = _carry_out(spec, asked, progress, screen, objects)
         rows, details = rows_and_details(progress.rows(keys))
         table = frame(rows)
         summary, baselines = summarise(table, asked, words, details)
@@ -85,6 +79,22 @@ def estimate(spec: NextwordSpec, *, screen: Screen | None = None) -> list[Estima
         for prompt in prompts_of(spec, lm, question)
         for read in [reading(spec, lm, question, prompt, question.texts)]
     ]
+
+
+def _carry_out(
+    spec: NextwordSpec, asked: list[Question], progress: Progress, screen: Screen, objects: Objects
+) -> tuple[list[str], dict[str, Any], dict[str, Path]]:
+    """Every model on every task: the keys of all pieces, the words' tokens, files to keep."""
+    keys: list[str] = []
+    words: dict[str, Any] = {}
+    files: dict[str, Path] = {}
+    for lm in _models(spec, objects):
+        for question in asked:
+            work = Work(spec, lm, question, progress, screen)
+            keys += work.carry_out()
+            words[f"{lm.name} on {question.name}"] = _words(work)
+            files |= _saved(work, progress) if spec.save_p else {}
+    return keys, words, files
 
 
 def _models(spec: NextwordSpec, objects: Objects) -> Iterator[LM]:

@@ -119,7 +119,8 @@ def _deviation(page: Sheet, rows: Rows) -> Tensor:
         p = distribution(f[part], page.output)
         first += p.sum(dim=0, dtype=torch.float64)
         second += p.square_().sum(dim=0, dtype=torch.float64)
-    return (second / len(f) - (first / len(f)).square()).clamp_min(0.0).sqrt()
+    spread: Tensor = second / len(f) - (first / len(f)).square()
+    return spread.clamp_min(0.0).sqrt()
 
 
 def zeroshot(work: "Work", piece: "Piece") -> Measurements:

@@ -1,4 +1,7 @@
-"""The tidy table of a nextword run: one row per task, prompt, feature kind, repeat and metric."""
+"""The tidy table of a nextword run: one row per task, prompt, feature kind, repeat and metric.
+
+`step` is for the loss curves of `quad`; measurements of features have none.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +13,7 @@ from cutaway.run.probe_rows import Measured, spread
 
 SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("model", "task", "prompt", "features"), pl.String),
-    **dict.fromkeys(("repeat", "n_train", "n_test"), pl.Int64),
+    **dict.fromkeys(("repeat", "n_train", "n_test", "step"), pl.Int64),
     "metric": pl.String,
     **dict.fromkeys(("value", "low", "high"), pl.Float64),
     **dict.fromkeys(("status", "reason"), pl.String),
@@ -69,5 +72,6 @@ def failed(cell: Cell, reason: str) -> Row:
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """The rows as a table with the promised columns; NaN becomes null."""
-    table = pl.DataFrame(list(rows), schema=SCHEMA, orient="row")
+    full = [{name: row.get(name) for name in SCHEMA} for row in rows]
+    table = pl.DataFrame(full, schema=SCHEMA, orient="row")
     return table.with_columns(pl.col("value", "low", "high").fill_nan(None))

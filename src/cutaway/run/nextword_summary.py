@@ -71,7 +71,7 @@ def _finding(
     top = max(own, key=lambda key: own[key]["value"])
     best = {
         "model": model, "data": question.name, "prompt": top[0], "features": top[1],
-        "classifier": top[1], "metric": MAIN, **own[top],
+        "metric": MAIN, **own[top],
     }  # fmt: skip
     lines = [
         *_answer(own, cells), *_prompt(own), *_zero(own), *_linear(mine), *_telling(details),
@@ -123,8 +123,8 @@ def _answer(own: Table, cells: Table) -> list[str]:
         best = max(next_word, key=lambda k: next_word[k]["value"])
         gap = here["f"]["value"] - next_word[best]["value"]
         lines.append(
-            f"Predicting the next word already solves it as well as the hidden state does ({best} "
-            f"is {-gap:+.3f} from f)."
+            f"Predicting the next word already solves it about as well as the hidden state does: "
+            f"{best} {next_word[best]['value']:.3f}, f {here['f']['value']:.3f}."
             if gap <= 0.02
             else f"The hidden state knows {gap:.3f} more than the next-word features show ({best})."
         )
@@ -205,3 +205,18 @@ def _with(prompt: str) -> str:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def features_of(rows: pl.DataFrame) -> dict[str, float]:
+    """Accuracies by feature kind and prompt, and how linear Phi p is in f, in words."""
+    wanted = rows.filter(
+        ((pl.col("metric") == MAIN) & pl.col("features").is_in(["f", "phi_p"]))
+        | (pl.col("metric") == "r2_from_f")
+    ).drop_nulls("value")
+    means = wanted.group_by(["features", "prompt", "metric"], maintain_order=True).agg(
+        pl.col("value").mean()
+    )
+    return {
+        f"{'R2 of Phi p from f' if m == 'r2_from_f' else f'accuracy of {kind}'}{_with(prompt)}": v
+        for kind, prompt, m, v in means.rows()
+    }

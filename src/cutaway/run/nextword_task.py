@@ -71,8 +71,8 @@ def _question(spec: NextwordSpec, task: TaskFile | None, data: Any) -> Question:
 
 
 def _load(spec: NextwordSpec, task: TaskFile | None, data: Any) -> TextSet:
-    shared = {"limit": spec.limit, "seed": spec.seed, "offline": spec.offline}
-    columns = {"text_column": spec.text_column, "label_column": spec.label_column}
+    shared: dict[str, Any] = {"limit": spec.limit, "seed": spec.seed, "offline": spec.offline}
+    columns: dict[str, Any] = {"text_column": spec.text_column, "label_column": spec.label_column}
     made = isinstance(data, TextSet | dict) or str(data).startswith("gen:")
     if task is None:
         return need_labels(load(data, **columns, **shared))
@@ -148,7 +148,7 @@ def splits(question: Question, spec: NextwordSpec) -> list[Split]:
     return made
 
 
-Rows = tuple[int, NDArray[np.int64], NDArray[np.int64]]
+Rows = tuple[int, NDArray[Any], NDArray[Any]]
 
 
 def _fixed(question: Question, seed: int) -> Iterator[Rows]:

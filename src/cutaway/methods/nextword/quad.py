@@ -7,7 +7,6 @@ context whose true next-word distribution is p* its minimiser satisfies Phi^T p*
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 
 def quad_loss(
@@ -24,18 +23,8 @@ def squared_logits(f: Float[Tensor, "n e"], phi: Float[Tensor, "vocab e"]) -> Fl
     return ((f @ (phi.T @ phi)) * f).sum(dim=1)
 
 
-def cross_entropy(
-    f: Float[Tensor, "n e"], phi: Float[Tensor, "vocab e"], words: Int[Tensor, " n"]
-) -> Float[Tensor, " n"]:
-    """The usual loss of each context, for comparison: no bias, as in Quad."""
-    return F.cross_entropy(f @ phi.T, words, reduction="none")
-
-
 def minimiser(phi: Float[Tensor, "vocab e"], p: Float[Tensor, "n vocab"]) -> Float[Tensor, "n e"]:
     """The f of least Quad loss for true next-word distributions p: (Phi^T Phi)^-1 Phi^T p."""
     made: Tensor = torch.linalg.lstsq(phi.double(), p.double().T).solution.T
     return made
 
-
-OBJECTIVES = {"quad": quad_loss, "ce": cross_entropy}
-"""What a model can be trained with."""

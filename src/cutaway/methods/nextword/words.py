@@ -30,7 +30,10 @@ class FoundWords:
     @property
     def owners(self) -> tuple[str, ...]:
         """The first word of each of `ids`."""
-        first = {i: word for word, ids in reversed(self.tokens.items()) for i in ids}
+        first: dict[int, str] = {}
+        for word, ids in self.tokens.items():
+            for token in ids:
+                first.setdefault(token, word)
         return tuple(first[i] for i in self.ids)
 
 

@@ -110,5 +110,51 @@ class NextwordSpec(Common):
         return self
 
 
-NEXTWORD: dict[str, type[Common]] = {"nextword": NextwordSpec}
+class QuadSpec(Common):
+    """Continue or train a small language model with the Quad objective or with cross-entropy."""
+
+    model: str
+    """The causal model to start from, or whose tokenizer and shape are used."""
+    revision: str | None = None
+    """Branch, tag or commit of a hub model."""
+    objective: Literal["quad", "ce"] = "quad"
+    """quad: the paper's loss, under which f is linear in Phi p; ce: plain cross-entropy."""
+    start: Literal["model", "fresh", "small"] = "model"
+    """Go on from the model's weights, from random ones of its shape, or from a small new model
+    with its tokenizer."""
+    untie: bool = False
+    """Give the output embedding weights of its own, where it shares those of the input."""
+    width: int = Field(default=128, ge=8, multiple_of=8)
+    """Width of a small new model."""
+    depth: int = Field(default=4, ge=1)
+    """Layers of a small new model."""
+    text: str = "docs"
+    """Sentences to learn from: the bundled docs, a file, a folder, hf:ID."""
+    text_column: str | None = None
+    """Column with the text, when not one of the usual names."""
+    limit: int | None = Field(default=12_000, ge=20)
+    """Use at most this many texts, drawn with the seed."""
+    held_out: float = Field(default=0.1, gt=0, lt=1)
+    """Share of the texts kept for measuring."""
+    max_tokens: int = Field(default=64, ge=4)
+    """Cut texts to this many tokens."""
+    steps: int = Field(default=300, ge=1)
+    """Training steps."""
+    batch: int = Field(default=16, ge=1)
+    """Texts per step."""
+    lr: float = Field(default=1e-3, gt=0)
+    """Learning rate of AdamW; go down to 1e-5 to continue a trained model."""
+    warmup: int = Field(default=20, ge=0)
+    """Steps over which the learning rate rises from 0; it falls to 0 along a cosine after."""
+    every: int = Field(default=50, ge=1)
+    """Steps between evaluations on the held-out texts; each is a checkpoint too."""
+    task: str | None = None
+    """Measure the features of nextword on this task before and after."""
+    data: str | None = None
+    """The task's rows, when not its own; a labelled set without a task."""
+    out: str | None = None
+    """Folder for the trained model; the run's own folder otherwise."""
+
+
+NEXTWORD: dict[str, type[Common]] = {"nextword": NextwordSpec, "quad": QuadSpec}
 """The verbs, by their words on the command line."""

@@ -1,0 +1,249 @@
+"""`cutaway quad`: a language model trained with the Quad objective, or with cross-entropy."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cutaway.core.digest import digest_json
+from cutaway.core.errors import BadData, BadSpec
+from cutaway.core.spec import address, build
+from cutaway.data.load import load
+from cutaway.methods.nextword.quad import quad_loss
+from cutaway.models.lm import LM
+from cutaway.models.quiet import quiet as without_chatter
+from cutaway.models.read import call_with
+from cutaway.models.tokens import pad, tokenize
+from cutaway.run.nextword import run as measure
+from cutaway.run.nextword_rows import Cell, frame
+from cutaway.run.nextword_start import start_of
+from cutaway.run.nextword_summary import features_of
+from cutaway.run.objects import Objects, name_objects
+from cutaway.run.order import order_of
+from cutaway.run.plan import Plan
+from cutaway.run.record import command_of, measured, versions
+from cutaway.run.result import Result
+from cutaway.run.screen import Screen
+from cutaway.run.shortcut.maps import model_facts
+from cutaway.run.shortcut.sample import split
+from cutaway.run.specs.nextword import NextwordSpec, QuadSpec
+from cutaway.run.training import Trained, train
+from cutaway.store import files
+from cutaway.store import results as store
+
+CHECKPOINT = "checkpoint"
+HELD = 256
+"""Held-out texts looked at in each evaluation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pages:
+    """The texts as tokens, and which are learned from."""
+
+    name: str
+    digest: str
+    rows: list[list[int]]
+    train: list[int]
+    held: list[int]
+
+
+def quad(*, quiet: bool = False, **options: Any) -> Result:
+    """Train a model with Quad or cross-entropy, from Python: keyword arguments are the flags.
+
+    `model`, `text` and `data` may be given as objects; a model given so stays as it is.
+    """
+    fields = ("model", "text", "data")
+    named, objects = name_objects(options, fields)
+    single = {name: named[name][0] for name in fields if name in named}
+    return run(build(QuadSpec, named | single), screen=Screen(quiet=quiet), objects=objects)
+
+
+def run(spec: QuadSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:
+    """The trained model, its loss curves, and what its features know before and after."""
+    screen, objects = screen or Screen(quiet=True), objects or {}
+    with measured() as meter:
+        base, lm = start_of(spec, objects)
+        pages = _pages(spec, lm, objects)
+        name = address(spec, model=base.digest, data=pages.digest)
+        done = store.find(spec.runs, "nextword", name)
+        if done is not None and (spec.out is None or Path(spec.out).is_dir()):
+            screen.say(f"This run is done already: {done.path}")
+            return Result(done)
+        need_free(spec)
+        before = _features(spec, lm, screen, objects, "start")
+        trained = _train(spec, name, lm, pages, screen)
+        after = _features(spec, lm, screen, objects, name)
+    with _kept(spec, lm) as held:
+        rows = _rows(spec, lm, pages, trained)
+        record = store.save(
+            spec.runs, method="nextword", address=name, spec=spec,
+            summary=_summary(spec, lm, pages, trained, before, after, name),
+            baselines={"before": before}, model=model_facts(base),
+            data={"name": pages.name, "rows": len(pages.rows), "digest": pages.digest},
+            seed=spec.seed, versions=versions(), seconds=meter.seconds,
+            peak_memory_mb=meter.peak_memory_mb, command=command_of("quad", spec),
+            rows=frame(rows), files=held,
+        )  # fmt: skip
+    return Result(record)
+
+
+def _pages(spec: QuadSpec, lm: LM, objects: Objects) -> Pages:
+    texts = load(
+        objects.get(spec.text, spec.text), text_column=spec.text_column, as_task="text",
+        limit=spec.limit, seed=spec.seed, offline=spec.offline,
+    )  # fmt: skip
+    rows = tokenize(lm, texts.texts, limit=min(spec.max_tokens, lm.context)).rows
+    kept = [row for row in rows if len(row) > 1]
+    if len(kept) < 4:
+        raise BadData(f"{texts.name!r} has {len(kept)} texts of two tokens or more: give more.")
+    held, learn = split(len(kept), spec.held_out, spec.seed)
+    return Pages(texts.name, texts.digest, kept, learn.tolist(), held.tolist()[:HELD])
+
+
+def _train(spec: QuadSpec, name: str, lm: LM, pages: Pages, screen: Screen) -> Trained:
+    """The weights that did best on held-out texts are in the model afterwards."""
+    params: dict[str, nn.Parameter] = dict(lm.module.named_parameters())
+    mine = [pages.rows[i] for i in pages.train]
+    order = order_of(mine, spec.batch, spec.seed)
+    plan = Plan(
+        steps=spec.steps, lr=spec.lr, schedule="cosine", warmup=min(spec.warmup, spec.steps - 1),
+        every=min(spec.every, spec.steps), seed=spec.seed,
+    )  # fmt: skip
+
+    def loss(step: int) -> Mapping[str, Tensor]:
+        f, words = _contexts(lm, [mine[i] for i in order(step)])
+        return {"loss": LOSSES[spec.objective](lm, f, words).mean()}
+
+    folder = Path(store.progress(spec.runs, "nextword", name).folder) / "training"
+    return train(
+        params, loss, plan, folder=folder, identity={"run": name}, screen=screen,
+        evaluate=lambda: held_out(lm, [pages.rows[i] for i in pages.held], spec.objective),
+        score="score",
+    )  # fmt: skip
+
+
+def _contexts(lm: LM, rows: list[list[int]]) -> tuple[Tensor, Tensor]:
+    """f at every token that has a next one, and that next one."""
+    ids, mask = (x.to(lm.device) for x in pad(rows, lm.pad_id))
+    f = lm.body(**call_with(lm, ids, mask)).last_hidden_state
+    there = mask[:, 1:]
+    return f[:, :-1][there], ids[:, 1:][there]
+
+
+def _quad(lm: LM, f: Tensor, words: Tensor) -> Tensor:
+    return quad_loss(f.float(), lm.output_embedding[0].float(), words)
+
+
+def _cross_entropy(lm: LM, f: Tensor, words: Tensor) -> Tensor:
+    return F.cross_entropy(lm.unembed(f).float(), words, reduction="none")
+
+
+LOSSES: dict[str, Callable[[LM, Tensor, Tensor], Tensor]] = {"quad": _quad, "ce": _cross_entropy}
+
+
+@torch.no_grad()
+def held_out(lm: LM, rows: list[list[int]], objective: str) -> dict[str, float]:
+    """Both losses per held-out token, and the score that training keeps the best of."""
+    sums, count = dict.fromkeys(LOSSES, 0.0), 0
+    for start in range(0, len(rows), 16):
+        f, words = _contexts(lm, rows[start : start + 16])
+        count += len(words)
+        for name, function in LOSSES.items():
+            sums[name] += float(function(lm, f, words).double().sum())
+    found = {f"held_{name}": value / count for name, value in sums.items()}
+    return {**found, "score": -found[f"held_{objective}"]}
+
+
+def _features(
+    spec: QuadSpec, lm: LM, screen: Screen, objects: Objects, state: str
+) -> dict[str, float]:
+    """What the features of the model know of the task, as it is now; nothing without a task."""
+    if spec.task is None and spec.data is None:
+        return {}
+    when = "before" if state == "start" else "after"
+    digest = digest_json({"start": lm.digest, "state": state})
+    now = replace(lm, name=f"{lm.name} {when}", digest=digest)
+    asked = NextwordSpec(
+        model=(now.name,), task=(spec.task,) if spec.task else (),
+        data=(spec.data,) if spec.data else (), features=("f", "phi_p"), runs=spec.runs,
+        seed=spec.seed, offline=spec.offline, baselines=(),
+    )  # fmt: skip
+    result = measure(asked, screen=screen, objects={**objects, now.name: now})
+    return features_of(result.rows)
+
+
+def need_free(spec: QuadSpec) -> None:
+    """BadSpec when --out holds something already."""
+    if spec.out is not None and Path(spec.out).exists():
+        raise BadSpec(f"out {spec.out!r} exists already: choose another folder, or remove it.")
+
+
+@contextmanager
+def _kept(spec: QuadSpec, lm: LM) -> Iterator[dict[str, Path | bytes]]:
+    """The trained model stands in --out; without it, its files go into the run's own folder."""
+    out = Path(spec.out) if spec.out else None
+    with TemporaryDirectory() as scratch:
+        aside = Path(scratch) if out is None else files.sibling(out)
+        try:
+            with without_chatter():
+                lm.module.save_pretrained(aside)
+                lm.tokenizer.save_pretrained(aside)
+            if out is None:
+                yield {f"{CHECKPOINT}/{path.name}": path for path in sorted(aside.iterdir())}
+            else:
+                with files.disk_errors(out):
+                    aside.rename(out)
+                yield {}
+        finally:
+            if out is not None:
+                files.discard(aside)
+
+
+def _rows(spec: QuadSpec, lm: LM, pages: Pages, trained: Trained) -> list[dict[str, Any]]:
+    """The curves as tidy rows: loss of training, both losses on held-out texts."""
+    cell = Cell(lm.name, pages.name, "", spec.objective).coordinates
+    sizes = {"repeat": 0, "n_train": len(pages.train), "n_test": len(pages.held)}
+    return [
+        {**cell, **sizes, "step": point["step"], "metric": metric, "value": point[metric],
+         "status": "done", "reason": ""}
+        for point in trained.curve
+        for metric in ("loss", *(f"held_{name}" for name in LOSSES))
+        if point.get(metric) is not None
+    ]  # fmt: skip
+
+
+def _summary(
+    spec: QuadSpec, lm: LM, pages: Pages, trained: Trained,
+    before: Mapping[str, float], after: Mapping[str, float], name: str,
+) -> dict[str, Any]:  # fmt: skip
+    own = f"held_{spec.objective}"
+    first, last = trained.curve[0], next(p for p in trained.curve if p["step"] == trained.best_step)
+    said = [
+        f"{trained.best_step} steps of {spec.objective}: its loss per held-out token went from "
+        f"{first[own]:.4g} to {last[own]:.4g}, perplexity from {_perplexity(first)} to "
+        f"{_perplexity(last)}."
+    ]
+    said += [
+        f"{what}: {before[what]:.3f} before, {after[what]:.3f} after."
+        for what in after
+        if what in before
+    ]
+    where = spec.out or str(Path(spec.runs) / "nextword" / name / CHECKPOINT)
+    said.append(f"The trained model: {where}. Look at it with: cutaway nextword --model {where}")
+    best = {"model": lm.name, "data": pages.name, "features": spec.objective, "metric": own}
+    return {
+        "verb": "quad", "metric": own, "best": {**best, "value": last[own]}, "verdict": said,
+        "checkpoint": where, "best_step": trained.best_step, "stopped": trained.stopped,
+        "tied": lm.tied, "before": dict(before), "after": dict(after),
+    }  # fmt: skip
+
+
+def _perplexity(point: Mapping[str, Any]) -> str:
+    return f"{math.exp(min(point['held_ce'], 700)):.4g}"
