@@ -40,6 +40,25 @@ class Page:
 
 
 PAGES: dict[str, Page] = {
+    "finetune": Page(
+        "finetune",
+        "Can the model be taught the task, and what did it know before?",
+        ":material/school:",
+        {"Scores": ("scores",), "Training": ("curve",)},
+        ("base", "task", "mode"),
+    ),
+    "nextword": Page(
+        "nextword",
+        "Does predicting the next word already solve the task, and through which words?",
+        ":material/text_select_move_forward_word:",
+        {
+            "Accuracy": ("features", "prompts"),
+            "Words": ("tokens",),
+            "Answers": ("calibration", "confusion"),
+            "Training": ("losses",),
+        },
+        ("model", "task", "features"),
+    ),
     "probe": Page(
         "probe",
         "What can be read off the hidden layers, and is it more than the words give away?",

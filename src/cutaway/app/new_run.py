@@ -15,6 +15,7 @@ from cutaway.run.specs import SPECS
 
 # The fields most runs set, by method; the others are folded away.
 FIRST: dict[str, tuple[str, ...]] = {
+    "nextword": ("model", "task", "data", "features", "prompt_text", "limit"),
     "probe": ("model", "data", "layers", "pool", "classifier", "protocol", "repeats", "limit"),
 }
 # State -> icon, words.
