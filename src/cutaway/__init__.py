@@ -16,10 +16,14 @@ __version__ = "0.1.0"
 
 # name -> (module, attribute; None for the module itself)
 _PUBLIC: dict[str, tuple[str, str | None]] = {
+    "EWCCallback": ("cutaway.run.inject.callback", "EWCCallback"),
     "fisher": ("cutaway.run.inject.fisher", "fisher"),
+    "inject": ("cutaway.run.inject.inject", "inject"),
+    "graft": ("cutaway.run.graft_verbs", None),
     "nextword": ("cutaway.run.nextword", "nextword"),
     "open": ("cutaway.models.load", "open_model"),
     "probe": ("cutaway.run.probe", "probe"),
+    "quad": ("cutaway.run.nextword_quad", "quad"),
     "results": ("cutaway.store.results", "results"),
     "shortcut": ("cutaway.run.shortcut_verbs", None),
 }

@@ -40,11 +40,39 @@ VERBS: dict[str, Verb] = {
     for verb in (
         Verb("probe", "cutaway.run.probe", "What can be read off the hidden layers?"),
         Verb("fisher", "cutaway.run.inject.fisher", "Which weights matter for these texts?"),
+        Verb("inject", "cutaway.run.inject.inject", "Teach a skill; what does it cost the others?"),
         Verb("finetune", "cutaway.run.finetune", "Teach a model a task, keep the best checkpoint."),
         Verb(
             "nextword",
             "cutaway.run.nextword",
             "Does predicting the next word already solve my task, and through which words?",
+        ),
+        Verb(
+            "quad",
+            "cutaway.run.nextword_quad",
+            "Train a small language model with the Quad objective or with cross-entropy.",
+        ),
+        Verb("graft learn", "cutaway.run.graft.learn", "Find the few weights that hold a skill."),
+        Verb(
+            "graft attach",
+            "cutaway.run.graft.attach",
+            "Give a base a skill.",
+            show="told",
+        ),
+        Verb(
+            "graft detach",
+            "cutaway.run.graft.detach",
+            "Take a skill out again.",
+            show="told",
+        ),
+        Verb("graft eval", "cutaway.run.graft.eval", "What do skills do here and elsewhere?"),
+        Verb("graft stack", "cutaway.run.graft.stack", "Put skills together.", show="told"),
+        Verb("graft overlap", "cutaway.run.graft.overlap", "Which weights do skills share?"),
+        Verb(
+            "graft export",
+            "cutaway.run.graft.export",
+            "A skill as plain tensors, for other programs.",
+            show="told",
         ),
         Verb("shortcut fit", "cutaway.run.shortcut.fit", "Fit every layer-to-layer map."),
         Verb("shortcut eval", "cutaway.run.shortcut.eval", "How good is a jump from each layer?"),
@@ -63,9 +91,18 @@ VERBS: dict[str, Verb] = {
         ),
     )
 }
-GROUPS = {"shortcut": "Jump over layers with one matrix: how linear is the way, what if we stop?"}
+GROUPS = {
+    "graft": "Find, move, combine and remove the few weights that hold a skill.",
+    "shortcut": "Jump over layers with one matrix: how linear is the way, what if we stop?",
+}
 # Verbs whose first word may be given without its flag.
-FIRST = {"shortcut lens": "--text"}
+FIRST = {
+    "shortcut lens": "--text",
+    **{
+        f"graft {verb}": "--skill"
+        for verb in ("attach", "detach", "eval", "stack", "overlap", "export")
+    },
+}
 
 
 def register(app: App) -> None:
@@ -147,8 +184,16 @@ def _show_lens(result: Any, talk: Talk) -> None:
         print_lens(result.plain())
 
 
+def _show_told(result: Any, talk: Talk) -> None:
+    if talk.json:
+        put_json(result.plain())
+    else:
+        put("\n".join(result.verdict))
+
+
 SHOWS: dict[str, Callable[[Any, Talk], None]] = {
     "record": _show_record,
+    "told": _show_told,
     "texts": _show_texts,
     "lens": _show_lens,
 }

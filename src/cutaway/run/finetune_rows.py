@@ -68,12 +68,14 @@ def values_of(
     return evaluate(asked.labels, decided, scores, task=asked.task, names=names)
 
 
-def scores_of(asked: Question, probabilities: NDArray[np.float64]) -> Scores:
-    """Every metric with its 95 % interval: Wilson's for accuracy, the bootstrap's for the others.
+def scores_of(
+    asked: Question, probabilities: NDArray[np.float64], names: Sequence[str] = ()
+) -> Scores:
+    """Metrics with 95 % intervals: Wilson's for accuracy, the bootstrap's for the others.
 
     The calibration error has none: resampling is biased for it.
     """
-    values = values_of(asked, probabilities, metrics_of(asked))
+    values = values_of(asked, probabilities, names or metrics_of(asked))
     return {name: _interval(asked, probabilities, name, value) for name, value in values.items()}
 
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from cutaway.core.errors import BadSpec
 from cutaway.core.params import same_names
 from cutaway.methods.graft.patch import values, write
-from cutaway.methods.graft.select import Mask, Params, of, top
+from cutaway.methods.graft.select import Mask, Params, border, of, top
 
 Live = Mapping[str, nn.Parameter]
 Loss = Callable[[], Tensor]
@@ -44,6 +44,10 @@ class Plan:
     while it crosses the middle, and the order of the logits stays that of what they are worth."""
     every: int = 5
     """Round and judge after so many steps."""
+    budget: bool = False
+    """Hold the soft mask to its size: after each step all logits are shifted alike, so that
+    exactly as many as are to be kept lie above 0. For mirror descent this is the projection
+    onto masks of that size."""
 
     def __post_init__(self) -> None:
         """BadSpec for a value that can't be."""
@@ -80,15 +84,21 @@ class Relaxed:
         self.steps = 0
 
     @torch.no_grad()
-    def write(self) -> None:
-        """theta(gamma) into the parameters."""
+    def write(self, keep: int | None = None) -> None:
+        """theta(gamma) into the parameters; with `keep`, so many logits lie above 0 then."""
+        shift = 0.0 if keep is None else border(list(self.logits), of(self.logits), keep)
         for name, param in self.params.items():
             scratch = _scratch(param)
             for piece in self._pieces(name, param.data):
+                if shift:
+                    piece.logits.sub_(shift)
                 _write_theta(piece, scratch)
 
     def step(self, losses: Sequence[Loss], plan: Plan) -> float:
-        """One step down the sum of the losses; that sum. The parameters hold the new theta."""
+        """One step down the sum of the losses; that sum.
+
+        The parameters hold the new theta, unless the plan has a budget: then `write` it.
+        """
         self.steps += 1
         total = 0.0
         with self._listening(plan) as ending:
@@ -140,7 +150,8 @@ class Relaxed:
             if moments is not None:
                 change = _adam(change, moments, piece.at, self.steps)
             piece.logits.sub_(change, alpha=plan.lr)
-            _write_theta(piece, scratch)
+            if not plan.budget:
+                _write_theta(piece, scratch)
 
     def _moments_of(self, name: str) -> tuple[Tensor, Tensor]:
         if name not in self._moments:
@@ -247,12 +258,14 @@ def learn(
     with trainable(params, base):
         for step in range(plan.steps + 1):
             loss = soft.step(losses(step), plan) if step else float("nan")
-            if step % plan.every == 0 or step == plan.steps:
+            judging = step % plan.every == 0 or step == plan.steps
+            if judging:
                 mask = soft.hard(start.size) if step else start
                 score = judged(params, base, tuned, mask, judge)
                 best = max(best, (score, mask, step), key=lambda found: found[0])
                 curve.append({"step": step, "loss": loss, "score": score, "ones": soft.ones()})
-                soft.write()
+            if judging or plan.budget:
+                soft.write(start.size if plan.budget else None)
             told(step, loss)
     score, mask, step = best
     return Learned(mask, score, step, tuple(curve), soft.logits)

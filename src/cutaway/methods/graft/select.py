@@ -53,12 +53,24 @@ def top(names: Sequence[str], score: Score, keep: int) -> Mask:
     Equal scores: the earlier name, then the earlier place. Scores are asked for name by name and
     looked at piece by piece, so nothing of their whole size is ever held.
     """
+    return _filled(names, score, keep).mask(names)
+
+
+def border(names: Sequence[str], score: Score, keep: int) -> float:
+    """A score with exactly `keep` above it (fewer only where scores are equal there)."""
+    pool = _filled(names, score, keep + 1)
+    if pool.seen <= keep:
+        return -float("inf") if pool.seen < keep else pool.lowest(keep) - 1.0
+    return (pool.lowest(keep) + pool.lowest(keep + 1)) / 2
+
+
+def _filled(names: Sequence[str], score: Score, keep: int) -> "_Pool":
     pool = _Pool(keep)
     for number, name in enumerate(names):
         flat = score(name).detach().reshape(-1)
         for start in range(0, len(flat), CHUNK):
             pool.add(number, start, flat[start : start + CHUNK].float())
-    return pool.mask(names)
+    return pool
 
 
 def of(scores: Params) -> Score:
@@ -157,7 +169,13 @@ class _Pool:
             scores, numbers, places = scores[above], numbers[above], places[above]
         self.held = [(scores, numbers, places)]
 
+    def lowest(self, keep: int) -> float:
+        """The lowest of the `keep` best scores."""
+        scores = torch.cat([part[0] for part in self.held])
+        return float(torch.topk(scores, keep, sorted=False).values.min())
+
     def mask(self, names: Sequence[str]) -> Mask:
+        """The places held, by name."""
         _need(self.keep, self.seen)
         self._reduce()
         _, numbers, places = self.held[0]

@@ -16,13 +16,9 @@ def _words(value: Any) -> Any:
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 
 
-class Taught(Common):
+class Training(Common):
     """What is learned from which rows: shared by every verb that trains on a task."""
 
-    model: str
-    """The model to start from: a bundled name, a hub id, a folder, or base+adapter."""
-    revision: str | None = None
-    """Branch, tag or commit of a hub model."""
     shots: int | None = Field(default=None, ge=1)
     """Rows per class to learn from, as many again to tune on; all rows when not given."""
     data_seed: int = Field(default=13, ge=0)
@@ -67,9 +63,13 @@ class Taught(Common):
     """Train only weights whose names fit one of these patterns, as `*.attn.*` or `*layer.1?.*`."""
 
 
-class FinetuneSpec(Taught):
+class FinetuneSpec(Training):
     """Teach a model a task, and keep the checkpoint that did best on held-out rows."""
 
+    model: str
+    """The model to start from: a bundled name, a hub id, a folder, or base+adapter."""
+    revision: str | None = None
+    """Branch, tag or commit of a hub model."""
     mode: Literal["head", "prompt", "autoregressive"] | None = None
     """head: a linear head; prompt: a masked model fills a template; autoregressive: a causal model
     says the answer. By default what the model is made for: prompt or autoregressive."""

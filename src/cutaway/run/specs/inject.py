@@ -1,10 +1,58 @@
 """The specs of `cutaway fisher` and `cutaway inject`."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
+from cutaway.core.lookup import lookup
 from cutaway.run.specs.common import Common, Names
+
+REGULARISERS = {
+    "none": "plain training",
+    "ewc": "holds weights near their start, each as hard as its Fisher says",
+    "l2sp": "holds all weights near their start alike",
+    "kl": "holds what is said about the retained texts near what the base says",
+    "replay": "goes on learning the retained texts",
+}
+
+
+def _regularisers(value: Any) -> Any:
+    """Names from `none,ewc` or a list, each of them known."""
+    parts = value if isinstance(value, (list, tuple)) else str(value).split(",")
+    names = [piece.strip() for part in parts for piece in str(part).split(",") if piece.strip()]
+    for name in names:
+        lookup(REGULARISERS, name, kind="regulariser")
+    return tuple(dict.fromkeys(names))
+
+
+def _strengths(value: Any) -> Any:
+    """Numbers from `0.1,1,10` or a list, none below 0."""
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    pieces = [piece.strip() for part in parts for piece in str(part).split(",") if piece.strip()]
+    try:
+        numbers = [float(piece) for piece in pieces]
+    except ValueError:
+        raise ValueError(f"strength must be numbers such as 0.1,1,10, got {value!r}.") from None
+    for number in numbers:
+        if not 0 <= number < float("inf"):
+            raise ValueError(f"strength must be 0 or more, got {number!r}.")
+    return tuple(dict.fromkeys(numbers))
+
+
+def _digits(value: Any) -> Any:
+    """Whole numbers from `3,4` or a list."""
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    pieces = [piece.strip() for part in parts for piece in str(part).split(",") if piece.strip()]
+    if not all(piece.isdigit() and 1 <= int(piece) <= 9 for piece in pieces):
+        raise ValueError(
+            f"beyond must be numbers of digits within 1-9, such as 3,4: got {value!r}."
+        )
+    return tuple(int(piece) for piece in pieces)
+
+
+Chosen = Annotated[tuple[str, ...], BeforeValidator(_regularisers), Field(min_length=1)]
+Strengths = Annotated[tuple[float, ...], BeforeValidator(_strengths), Field(min_length=1)]
+DigitCounts = Annotated[tuple[int, ...], BeforeValidator(_digits)]
 
 
 class FisherSpec(Common):
@@ -44,5 +92,75 @@ class FisherSpec(Common):
     """Where to write the Fisher (FILE.safetensors); the run's own folder otherwise."""
 
 
-INJECT: dict[str, type[Common]] = {"fisher": FisherSpec}
+class InjectSpec(Common):
+    """Train a skill in, hold the rest, and measure what both cost."""
+
+    model: str
+    """The model: a bundled name, a hub id, a folder, or base+adapter."""
+    revision: str | None = None
+    """Branch, tag or commit of a hub model."""
+    skill: Literal["arithmetic"] = "arithmetic"
+    """What is taught."""
+    data: str = "gen:arithmetic?n=2000,ops=+-,digits=1-2"
+    """Its problems: gen:arithmetic?..., or a file of lines A op B = C (or columns)."""
+    beyond: DigitCounts = ()
+    """Digits of further test problems, outside the range of training, such as 3,4."""
+    masks: int | None = Field(default=None, ge=1)
+    """Mask tokens behind each question (masked models); enough for every answer unless given."""
+    regression: float = Field(default=0.0, ge=0)
+    """Weight of a second loss on the number that is meant, on a log scale."""
+    regulariser: Chosen = ("none", "ewc")
+    """What holds the rest: none, ewc, l2sp, kl, replay; several are compared."""
+    strength: Strengths = (1.0,)
+    """How hard it holds; several make the Pareto curve."""
+    retain: Names = ("docs",)
+    """Texts to keep the language of: the bundled docs, files, folders, hf:ID. Labelled sets are
+    probed too."""
+    text_column: str | None = None
+    """Column with the text of --retain, when not one of the usual names."""
+    label_column: str | None = None
+    """Column with the label of --retain, when not one of the usual names."""
+    retain_limit: int = Field(default=600, ge=10)
+    """Use at most this many texts of each retained set, drawn with the seed."""
+    max_tokens: int = Field(default=64, ge=4)
+    """Cut retained texts to this many tokens."""
+    fisher: str | None = None
+    """A Fisher of this model (FILE.safetensors) for ewc; made on the retained texts otherwise."""
+    fisher_examples: int = Field(default=200, ge=1)
+    """Texts the Fisher is made on, when it isn't given."""
+    fisher_scale: Literal["mean", "raw"] = "mean"
+    """mean: over its mean, so that a strength holds as hard as in l2sp; raw: as in the paper."""
+    lora: int = Field(default=0, ge=0)
+    """Train low-rank adapters of this rank instead of all weights; 0 trains the weights."""
+    weights: Literal["all", "blocks"] = "all"
+    """Which weights are trained: all, or only those of the blocks."""
+    steps: int = Field(default=400, ge=1)
+    """Training steps."""
+    batch: int = Field(default=32, ge=1)
+    """Problems in a step."""
+    retain_batch: int = Field(default=8, ge=1)
+    """Retained texts in a step (kl, replay)."""
+    lr: float = Field(default=1e-4, gt=0)
+    """Learning rate of AdamW."""
+    schedule: Literal["constant", "linear", "cosine"] = "linear"
+    """How the learning rate falls."""
+    warmup: int = Field(default=20, ge=0)
+    """Steps over which the learning rate rises."""
+    every: int = Field(default=100, ge=1)
+    """Steps between evaluations and checkpoints."""
+    patience: int | None = Field(default=None, ge=1)
+    """Evaluations without a better exact match before it stops."""
+    stop_loss: float | None = Field(default=None, gt=0)
+    """Stop when the language loss on retained dev texts has risen by more than this (nats)."""
+    repeats: int = Field(default=1, ge=1)
+    """Trainings of each cell, with seeds seed, seed + 1, ..."""
+    clash: bool = True
+    """Measure where the skill's Fisher and that of the retained texts overlap."""
+    checkpoints: bool = True
+    """Keep a checkpoint folder of each training, which transformers loads."""
+    out: str | None = None
+    """Folder for the checkpoints; the run's own folder otherwise."""
+
+
+INJECT: dict[str, type[Common]] = {"fisher": FisherSpec, "inject": InjectSpec}
 """The verbs, by their words on the command line."""

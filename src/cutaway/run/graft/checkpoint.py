@@ -1,0 +1,51 @@
+"""A model as a plain checkpoint folder, whole or not at all; and what a short verb tells."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cutaway.core.errors import BadSpec
+from cutaway.models.lm import LM
+from cutaway.models.quiet import quiet
+from cutaway.store import files
+
+NOTE = "cutaway.json"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a verb did, in sentences and as plain values."""
+
+    verdict: tuple[str, ...]
+    facts: dict[str, Any]
+
+    def plain(self) -> dict[str, Any]:
+        """JSON-ready values."""
+        return {**self.facts, "verdict": list(self.verdict)}
+
+
+def need_free(out: str) -> Path:
+    """The folder to write to; BadSpec when something is there already."""
+    path = Path(out).expanduser()
+    with files.disk_errors(path):
+        taken = path.is_file() or (path.is_dir() and any(path.iterdir()))
+    if taken:
+        raise BadSpec(f"--out {out!r} has files in it already: give a folder that is empty or new.")
+    return path
+
+
+def write_checkpoint(lm: LM, out: Path, note: Mapping[str, Any]) -> Path:
+    """The model and its tokenizer as transformers saves them, with a note beside them."""
+    aside = files.sibling(out)
+    files.need_room(out.parent, sum(p.nbytes for p in lm.module.parameters()))
+    try:
+        with files.disk_errors(out), quiet():
+            lm.module.save_pretrained(aside)
+            lm.tokenizer.save_pretrained(aside)
+            files.write_json(aside / NOTE, dict(note))
+            files.drop_folder(out)
+            aside.rename(out)
+    finally:
+        files.discard(aside)
+    return out

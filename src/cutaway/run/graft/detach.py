@@ -1,0 +1,22 @@
+"""`cutaway graft detach`: a model without its skill, which is the base again, bit for bit."""
+
+from cutaway.run.graft.attach import note_of, open_for
+from cutaway.run.graft.checkpoint import Told, need_free, write_checkpoint
+from cutaway.run.graft.skill import SHORT, load_skill
+from cutaway.run.objects import Objects
+from cutaway.run.screen import Screen
+from cutaway.run.specs.graft import DetachSpec
+
+
+def run(spec: DetachSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Told:
+    """The checkpoint in --out; a model that hasn't the skill is refused."""
+    skill, out = load_skill(spec.skill), need_free(spec.out)
+    lm = open_for(skill, spec.model, spec)
+    skill.detach(lm)
+    write_checkpoint(lm, out, note_of(skill, "detached"))
+    base = skill.meta["base"]
+    said = (
+        f"{out} is {lm.name} without the skill {skill.label!r}: {base['name']} again, bit for bit "
+        f"(weights {base['checksum'][:SHORT]})."
+    )
+    return Told((said,), {"out": str(out), "size": skill.size, "checksum": base["checksum"]})

@@ -1,0 +1,206 @@
+"""`cutaway graft eval`: what skills do on their own task and on others with the same labels."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cutaway.core.errors import BadSpec
+from cutaway.core.spec import address
+from cutaway.core.textset import TextSet
+from cutaway.data.load import load
+from cutaway.data.tasks import TaskColumns, TaskFile
+from cutaway.measure.intervals import Interval, wilson
+from cutaway.methods.graft.gain import relative_gain
+from cutaway.methods.graft.patch import attached
+from cutaway.models.lm import LM
+from cutaway.models.load import open_model
+from cutaway.run.finetune_rows import scores_of
+from cutaway.run.graft.attach import open_for
+from cutaway.run.graft.finish import finish
+from cutaway.run.graft.overlap import labelled
+from cutaway.run.graft.pair import options
+from cutaway.run.graft.rows import Row, Where
+from cutaway.run.graft.skill import Skill, load_skill
+from cutaway.run.graft.trial import language_loss, prose_rows, read_prose
+from cutaway.run.objects import Objects
+from cutaway.run.question import Question, answers, ask, decide
+from cutaway.run.record import measured
+from cutaway.run.result import Result
+from cutaway.run.screen import Screen
+from cutaway.run.specs.graft import GraftEvalSpec
+from cutaway.store.files import sha256_file
+from cutaway.store.results import find
+
+Answers = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """The open models, the skills and the sets."""
+
+    spec: GraftEvalSpec
+    lm: LM
+    tuned: LM | None
+    skills: Sequence[Skill]
+    sets: Sequence[TextSet]
+    screen: Screen
+
+
+def run(
+    spec: GraftEvalSpec, *, screen: Screen | None = None, objects: Objects | None = None
+) -> Result:
+    """Every skill on every set, with the base (and the tuned model) beside it."""
+    work = prepare(spec, screen or Screen(quiet=True), objects or {})
+    prose = read_prose(spec, work.lm, objects)
+    name = address(
+        spec,
+        skills=[sha256_file(Path(file)) for file in spec.skill],
+        base=work.lm.digest,
+        tuned=None if work.tuned is None else work.tuned.digest,
+        data=[texts.digest for texts in work.sets],
+        text=None if prose is None else prose.digest,
+    )
+    done = find(spec.runs, "graft", name)
+    if done is not None:
+        return Result(done)
+    with measured() as meter:
+        rows = [*set_rows(work), *language_rows(work, prose_rows(work.lm, prose))]
+    return finish(
+        "eval", spec, name, meter, rows, model=work.lm, data=work.sets[0],
+        summary=summarise(work, rows),
+    )  # fmt: skip
+
+
+def prepare(spec: GraftEvalSpec, screen: Screen, given: Mapping[str, Any]) -> Work:
+    """Skills that fit the base, sets that fit the skills; refused before anything is measured."""
+    skills = [load_skill(file) for file in spec.skill]
+    base = given.get(spec.base)
+    lm = open_for(skills[0], spec.base, spec) if base is None else base
+    for skill in skills:
+        if skill.meta.get("task", {}).get("mode") not in ("prompt", "autoregressive"):
+            raise BadSpec(
+                f"The skill {skill.label!r} has no template and words to ask with: it was learned "
+                "with a head, or stacked. `graft attach` makes a checkpoint of it."
+            )
+        skill.need_base(lm)
+    tuned = None if spec.tuned is None else open_model(spec.tuned, **options(spec))
+    sets = [_read(given.get(name, name), spec) for name in spec.data]
+    return Work(spec, lm, tuned, skills, sets, screen)
+
+
+def _read(source: Any, spec: GraftEvalSpec) -> TextSet:
+    """The test part of a labelled set (dev where it has none), or all of it."""
+    texts = load(source, seed=spec.seed, offline=spec.offline)
+    have = set() if texts.parts is None else set(texts.parts.tolist())
+    part = next((name for name in ("test", "dev") if name in have), None)
+    texts = texts if part is None else texts.part(part)
+    if spec.test_limit is None or len(texts) <= spec.test_limit:
+        return texts
+    rng = np.random.default_rng([spec.seed, len(texts)])
+    return texts.take(np.sort(rng.choice(len(texts), spec.test_limit, replace=False)))
+
+
+def question_of(lm: LM, skill: Skill, texts: TextSet, max_tokens: int | None) -> Question:
+    """The set asked as the skill was learned; BadSpec when its labels are others."""
+    task = skill.meta["task"]
+    classes = tuple(task["classes"])
+    if classes and len(texts.classes) != len(classes):
+        raise BadSpec(
+            f"{texts.name!r} has the classes {', '.join(texts.classes) or 'none'}, the skill "
+            f"{skill.label!r} answers with {', '.join(classes)}: only sets with the same labels "
+            "can be compared."
+        )
+    pair = "{pair}" in task["template"]
+    form = TaskFile(
+        name=task["name"],
+        description="as the skill was learned",
+        kind=texts.task,
+        columns=TaskColumns(text=("text",), pair=("pair",) if pair else ()),
+        classes=texts.classes,
+        edits=task["edits"],
+        metric=task["metric"],
+    )
+    return ask(
+        lm, form, texts, template=task["template"], words=task["words"], max_tokens=max_tokens
+    )
+
+
+def set_rows(work: Work) -> list[Row]:
+    """The scores of base, tuned model and skill on every set."""
+    rows: list[Row] = []
+    pairs = [(s, label, t) for s, label in zip(work.skills, labelled(work.skills), strict=True)
+             for t in work.sets]  # fmt: skip
+    with work.screen.progress("skills and sets", len(pairs)) as advance:
+        for skill, label, texts in pairs:
+            asked = question_of(work.lm, skill, texts, work.spec.max_tokens)
+            said = {"base": answers(work.lm, asked)}
+            if work.tuned is not None:
+                said["tuned"] = answers(work.tuned, asked)
+            with attached(work.lm.params(), skill.patch):
+                said["learned"] = answers(work.lm, asked)
+            where = Where(work.lm.name, work.tuned.name if work.tuned else None, label)
+            for kind, found in scored(asked, said).items():
+                place = {"data": texts.name, "sparsity": _share(skill, kind)}
+                rows += where.scores(kind, found, **place)
+            advance()
+    return rows
+
+
+def scored(asked: Question, said: Answers) -> dict[str, dict[str, Any]]:
+    """Metric, calibration, gain and agreement of every kind of model."""
+    names = [asked.metric, *(("accuracy", "ece") if asked.task != "regression" else ())]
+    found: dict[str, dict[str, Any]] = {
+        kind: dict(scores_of(asked, one, list(dict.fromkeys(names)))) for kind, one in said.items()
+    }
+    if "tuned" in said:
+        before, after = (found[kind][asked.metric].mean for kind in ("base", "tuned"))
+        kept = relative_gain(found["learned"][asked.metric].mean, before, after)
+        found["learned"]["relative_gain"] = kept
+        if asked.task != "regression":
+            same = decide(asked, said["learned"]) == decide(asked, said["tuned"])
+            found["learned"]["agreement"] = wilson(int(same.sum()), len(asked))
+    return found
+
+
+def language_rows(work: Work, prose: tuple[tuple[int, ...], ...]) -> list[Row]:
+    """What each skill costs the model's own language."""
+    if not prose:
+        return []
+    seed, rows = work.spec.seed, []
+    base = language_loss(work.lm, prose, seed)
+    for skill, label in zip(work.skills, labelled(work.skills), strict=True):
+        where = Where(work.lm.name, work.tuned.name if work.tuned else None, label)
+        with attached(work.lm.params(), skill.patch):
+            after = language_loss(work.lm, prose, seed)
+        losses: dict[str, Interval | None] = {"base": base, "learned": after}
+        if work.tuned is not None:
+            losses["tuned"] = language_loss(work.tuned, prose, seed)
+        rows += [
+            where.row(kind, "lm_loss", loss, sparsity=_share(skill, kind))
+            for kind, loss in losses.items()
+        ]
+    return rows
+
+
+def summarise(work: Work, rows: list[Row]) -> dict[str, Any]:
+    """The matrix of the metric by skill and set, for every kind of model."""
+    metric = str(work.skills[0].meta["task"]["metric"])
+    matrix: dict[str, dict[str, dict[str, float]]] = {}
+    for row in rows:
+        if row["metric"] == metric:
+            line = matrix.setdefault(row["kind"], {}).setdefault(row["task"], {})
+            line[row["data"]] = row["value"]
+    said = [
+        f"{task} on {data}: {metric} {value:.3f} with the skill, "
+        f"{matrix['base'][task][data]:.3f} without."
+        for task, line in matrix["learned"].items()
+        for data, value in line.items()
+    ]
+    return {"metric": metric, "matrix": matrix, "verdict": said[:12]}
+
+
+def _share(skill: Skill, kind: str) -> float | None:
+    return {"base": 0.0, "tuned": 1.0}.get(kind, skill.meta.get("sparsity"))

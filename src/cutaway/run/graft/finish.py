@@ -1,0 +1,173 @@
+"""The last step of a graft recipe: summary, skill description, the run on disk."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cutaway import __version__
+from cutaway.core.textset import TextSet
+from cutaway.models.lm import LM
+from cutaway.run.graft.rows import Row, frame
+from cutaway.run.graft.skill import Skill
+from cutaway.run.record import Meter, command_of, versions
+from cutaway.run.result import Result
+from cutaway.run.shortcut.maps import model_facts
+from cutaway.store.results import save
+
+if TYPE_CHECKING:
+    from cutaway.run.graft.learn import Work
+    from cutaway.run.specs.common import Common
+
+ENDS = ("base", "tuned", "learned", "removed")
+NAN = float("nan")
+
+
+def finish(
+    verb: str,
+    spec: "Common",
+    name: str,
+    meter: Meter,
+    rows: Iterable[Row],
+    *,
+    model: LM | Mapping[str, Any],
+    data: TextSet | None,
+    summary: Mapping[str, Any],
+    files: Mapping[str, Path | bytes] | None = None,
+) -> Result:
+    """The run, saved whole."""
+    table = frame(rows)
+    others = {kind: score for kind, score in summary.get("scores", {}).items() if kind not in ENDS}
+    about = None if data is None else _about(data)
+    record = save(
+        spec.runs,
+        method="graft",
+        address=name,
+        spec=spec,
+        summary={"verb": verb, **summary},
+        baselines={"base": summary.get("scores", {}).get("base"), **others},
+        model=model_facts(model) if isinstance(model, LM) else dict(model),
+        data=about,
+        seed=spec.seed,
+        versions=versions(),
+        seconds=meter.seconds,
+        peak_memory_mb=meter.peak_memory_mb,
+        command=command_of(f"graft {verb}", spec),
+        rows=table,
+        files=files,
+    )
+    return Result(record)
+
+
+def _about(data: TextSet) -> dict[str, Any]:
+    return {"name": data.name, "rows": len(data), "digest": data.digest}
+
+
+def skill_meta(work: "Work", size: int, skill: Skill, rows: list[Row]) -> dict[str, Any]:
+    """What a skill file says about itself."""
+    spec, asked = work.spec, work.pair.pupil.asked
+    share = size / work.pair.total
+    return {
+        **work.pair.facts,
+        "task": {
+            "name": work.lesson.task.name,
+            "mode": work.pair.pupil.mode,
+            "template": asked.form.template,
+            "words": list(asked.form.words),
+            "edits": asked.form.edits,
+            "classes": list(work.lesson.texts.classes),
+            "metric": asked.metric,
+            "data": _about(work.lesson.texts),
+        },
+        "size": skill.size,
+        "trained": work.pair.total,
+        "sparsity": skill.size / work.pair.total,
+        "learned": {
+            n: getattr(spec, n) for n in ("optimizer", "lr", "steps", "step_examples", "start")
+        }
+        | {"seeds": list(work.seeds), "keep_gain": spec.keep_gain},
+        "metrics": {kind: scores(rows, kind, share) for kind in ENDS},
+        "cutaway": __version__,
+    }
+
+
+def scores(rows: list[Row], kind: str, share: float | None = None) -> dict[str, Any]:
+    """Mean over seeds of every plain metric of a kind, with its interval."""
+    found: dict[str, dict[str, Any]] = {}
+    for metric in dict.fromkeys(row["metric"] for row in rows if row["kind"] == kind):
+        cells = [
+            row
+            for row in rows
+            if row["kind"] == kind
+            and row["metric"] == metric
+            and all(row.get(name) is None for name in ("layer", "part", "bin", "step"))
+            and (share is None or kind in ("base", "tuned") or row.get("sparsity") == share)
+        ]
+        if cells:
+            mean = float(np.mean([_number(cell["value"]) for cell in cells]))
+            ends = {end: _plain(cells[0].get(end)) for end in ("low", "high")}
+            found[metric] = {"value": _plain(mean), **ends, "n": len(cells)}
+    return found
+
+
+def summarise(work: "Work", sizes: list[int], rows: list[Row], out: str) -> dict[str, Any]:
+    """The findings: scores of every kind at the first size, the curve, and sentences."""
+    total, metric = work.pair.total, work.pair.pupil.asked.metric
+    kinds = list(dict.fromkeys(row["kind"] for row in rows))
+    table = {kind: scores(rows, kind, sizes[0] / total) for kind in kinds}
+    curve = {
+        str(size): {
+            kind: found.get(metric, {}).get("value")
+            for kind in kinds
+            if (found := scores(rows, kind, size / total))
+        }
+        for size in sizes
+    }
+    return {
+        "metric": metric,
+        "task": work.lesson.task.name,
+        "trained_weights": total,
+        "sizes": sizes,
+        "sparsity": [size / total for size in sizes],
+        "seeds": list(work.seeds),
+        "out": out,
+        "cut_texts": work.pair.pupil.asked.cut,
+        "scores": table,
+        "curve": curve,
+        "verdict": verdict(work, sizes[0], metric, table),
+    }
+
+
+def verdict(work: "Work", size: int, metric: str, table: Mapping[str, Any]) -> list[str]:
+    """What follows from the numbers, in sentences."""
+    at = {kind: _number(found.get(metric, {}).get("value")) for kind, found in table.items()}
+    gain = _number(table["learned"].get("relative_gain", {}).get("value"))
+    share = f"{size:,} of {work.pair.total:,} trained weights ({size / work.pair.total:.1e})"
+    said = [
+        f"{share} bring {metric} on {work.lesson.task.name} from {at['base']:.3f} to "
+        f"{at['learned']:.3f}; all of them bring it to {at['tuned']:.3f}."
+    ]
+    if np.isnan(gain):
+        said.append("Fine-tuning brought no gain on these test rows, so no share of it is kept.")
+    else:
+        said.append(f"That is {gain:.0%} of the gain.")
+    others = {k: v for k, v in at.items() if k not in ENDS and not np.isnan(v)}
+    if others:
+        best = max(others, key=lambda kind: others[kind])
+        word = "above" if at["learned"] > others[best] else "not above"
+        said.append(
+            f"As many weights chosen otherwise reach at best {others[best]:.3f} ({best}): the "
+            f"learned mask is {word} it."
+        )
+    if "removed" in at:
+        said.append(f"The tuned model without these weights has {at['removed']:.3f}.")
+    return said
+
+
+def _number(value: float | None) -> float:
+    return NAN if value is None else float(value)
+
+
+def _plain(value: float | None) -> float | None:
+    return None if value is None or np.isnan(value) else float(value)

@@ -1,0 +1,243 @@
+"""`cutaway graft learn`: the few weights that hold a skill, and others of the same number."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from cutaway.core.errors import Missing
+from cutaway.core.spec import address
+from cutaway.methods.graft.patch import Patch, attached, write
+from cutaway.methods.graft.select import count
+from cutaway.models.load import open_model
+from cutaway.run.graft.atlas import atlas_rows
+from cutaway.run.graft.finish import finish, skill_meta, summarise
+from cutaway.run.graft.pair import Pair, open_pair
+from cutaway.run.graft.rows import Row, Where, over_seeds
+from cutaway.run.graft.search import Search
+from cutaway.run.graft.skill import Skill, load_skill
+from cutaway.run.graft.trial import Said, Trial, read_prose, trial_of
+from cutaway.run.lesson import Lesson, read_lesson
+from cutaway.run.objects import Objects
+from cutaway.run.record import measured
+from cutaway.run.result import Result
+from cutaway.run.screen import Screen
+from cutaway.run.specs.graft import LearnSpec
+from cutaway.store.progress import Progress
+from cutaway.store.results import find, progress
+
+FILE = "skill.safetensors"
+# Drawn anew with each seed; the others choose the same weights every time.
+DRAWN = frozenset({"random", "dare"})
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """Everything a run needs: what is learned, from what, and where pieces are kept."""
+
+    spec: LearnSpec
+    pair: Pair
+    lesson: Lesson
+    trial: Trial
+    search: Search
+    where: Where
+    kept: Progress
+    screen: Screen
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds to learn with."""
+        return self.spec.seeds or (self.spec.seed,)
+
+
+def run(spec: LearnSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:
+    """A skill file, and how it does beside the base, the tuned model and other masks."""
+    screen = screen or Screen(quiet=True)
+    work, name = prepare(spec, screen, objects)
+    done = find(spec.runs, "graft", name)
+    if done is not None and file_of(Path(done.path), spec).exists():
+        return Result(done)
+    with measured() as meter:
+        sizes = sizes_of(work)
+        said = ends(work)
+        rows = [*end_rows(work, said), *learned_rows(work, sizes, said)]
+        rows += baseline_rows(work, sizes, said)
+        skill, extra = best_skill(work, sizes[0], said)
+        rows = over_seeds([*rows, *extra, *atlas_rows(work.where, work.pair.lm, skill)])
+    with TemporaryDirectory() as folder:
+        path = Path(spec.out) if spec.out else Path(folder) / FILE
+        meta = skill_meta(work, sizes[0], skill, rows)
+        Skill(skill.patch, skill.shapes, meta).save(path)
+        files = {} if spec.out else {p.name: p for p in (path, path.with_suffix(".json"))}
+        return finish(
+            "learn", spec, name, meter, rows, model=work.pair.lm, data=work.lesson.texts,
+            summary=summarise(work, sizes, rows, str(spec.out or FILE)), files=files,
+        )  # fmt: skip
+
+
+def prepare(spec: LearnSpec, screen: Screen, objects: Objects | None = None) -> tuple[Work, str]:
+    """Both models, the task's rows, the text; and the run's address."""
+    given: Mapping[str, Any] = objects or {}
+    source = given.get(spec.base, spec.base)
+    lm = open_model(source, dtype=spec.dtype, device=spec.device, offline=spec.offline)
+    lesson = read_lesson(spec, task=spec.task, data=spec.data, objects=objects)  # type: ignore[arg-type]
+    pair = open_pair(spec, lm, lesson, objects)
+    prose = read_prose(spec, lm, given)
+    trial = trial_of(pair.pupil, lesson, spec, prose)
+    identity = {
+        "base": pair.facts["base"]["checksum"],
+        "tuned": pair.facts["tuned"]["checksum"],
+        "data": lesson.digest,
+        "text": None if prose is None else prose.digest,
+    }
+    name = address(spec, **identity)
+    search = Search(spec, pair, trial, lesson.train, screen)
+    where = Where(lm.name, pair.facts["tuned"]["name"], lesson.task.name)
+    kept = progress(spec.runs, "graft", name)
+    return Work(spec, pair, lesson, trial, search, where, kept, screen), name
+
+
+def file_of(folder: Path, spec: LearnSpec) -> Path:
+    """Where a run's skill is."""
+    return Path(spec.out) if spec.out else folder / FILE
+
+
+def sizes_of(work: Work) -> list[int]:
+    """How many weights to keep, one number per sparsity, or the smallest that keeps the gain."""
+    spec, total = work.spec, work.pair.total
+    sizes = [count(share, total) for share in spec.sparsity]
+    work.screen.say(
+        f"{total:,} weights moved and may be chosen; masks of {', '.join(f'{n:,}' for n in sizes)}."
+    )
+    if spec.keep_gain is None:
+        work.search.rank(sizes)
+        return sizes
+    key, most = "smallest", max(sizes)
+    if key not in work.kept.done():
+        work.search.rank([most])
+        mask, found = work.search.smallest(most, work.seeds[0])
+        _skill(work, work.search.patch(mask)).save(work.kept.folder / f"{key}.safetensors")
+        tried = [{"size": n, "gain": gain, "reached": found.reached} for n, gain in found.tried]
+        work.kept.put(key, [{"size": found.size, "reached": found.reached}, *tried])
+    size = int(work.kept.rows([key])[0]["size"])
+    if not work.kept.rows([key])[0]["reached"]:
+        work.screen.say(f"No mask up to {most:,} weights keeps that share; {size:,} is measured.")
+    work.search.rank([size])
+    return [size]
+
+
+def ends(work: Work) -> tuple[Said, Said]:
+    """What the base and the tuned model answer."""
+    work.screen.say(f"Measuring on {len(work.trial.test):,} test rows.")
+    base = work.trial.said(language=True)
+    with work.pair.as_tuned():
+        return base, work.trial.said(language=True)
+
+
+def end_rows(work: Work, said: tuple[Said, Said]) -> list[Row]:
+    """The rows of base and tuned model."""
+    return [
+        row
+        for kind, one, share in (("base", said[0], 0.0), ("tuned", said[1], 1.0))
+        for row in said_rows(work, kind, one, said, sparsity=share, seed=None)
+    ]
+
+
+def said_rows(work: Work, kind: str, one: Said, said: tuple[Said, Said], **place: Any) -> list[Row]:
+    """Scores and reliability of one model on the test rows."""
+    place = {**place, "data": work.lesson.texts.name}
+    rows = work.where.scores(kind, work.trial.scores(one, *said), **place)
+    found = work.trial.reliability(one)
+    return rows + ([] if found is None else work.where.bins(kind, found, **place))
+
+
+def learned_rows(work: Work, sizes: list[int], said: tuple[Said, Said]) -> Iterator[Row]:
+    """A mask learned per size and seed; what is done already is not done again."""
+    for size in sizes:
+        for seed in work.seeds:
+            key = f"learned-{size}-{seed}"
+            if key not in work.kept.done() or not _piece(work, key).exists():
+                work.kept.put(key, _learn(work, key, size, seed, said))
+            yield from work.kept.rows([key])
+
+
+def _learn(work: Work, key: str, size: int, seed: int, said: tuple[Said, Said]) -> list[Row]:
+    begin = work.kept.folder / "smallest.safetensors"
+    start = load_skill(begin).patch.mask if work.spec.keep_gain is not None else None
+    learned = work.search.learned(size, seed, start)
+    patch = work.search.patch(learned.mask)
+    _skill(work, patch).save(_piece(work, key))
+    place = {"sparsity": size / work.pair.total, "seed": seed}
+    with attached(work.pair.live, patch):
+        one = work.trial.said(language=True)
+    rows = said_rows(work, "learned", one, said, **place)
+    rows += work.where.scores(
+        "learned", {"size": float(patch.size), "judge": learned.score}, **place
+    )
+    for point in learned.curve:
+        at = place | {"step": int(point["step"])}
+        named = {
+            "mask_loss": point["loss"],
+            "mask_score": point["score"],
+            "mask_ones": point["ones"],
+        }
+        rows += work.where.scores("learned", {n: float(v) for n, v in named.items()}, **at)
+    return rows
+
+
+def baseline_rows(work: Work, sizes: list[int], said: tuple[Said, Said]) -> Iterator[Row]:
+    """Masks of the same size chosen in other ways."""
+    jobs = [
+        (kind, size, seed)
+        for size in sizes
+        for kind in work.spec.baselines
+        for seed in (work.seeds if kind in DRAWN else work.seeds[:1])
+    ]
+    with work.screen.progress("other masks", len(jobs)) as advance:
+        for kind, size, seed in jobs:
+            key = f"{kind}-{size}-{seed}"
+            if key not in work.kept.done():
+                work.kept.put(key, _baseline(work, kind, size, seed, said))
+            yield from work.kept.rows([key])
+            advance(note=kind)
+
+
+def _baseline(work: Work, kind: str, size: int, seed: int, said: tuple[Said, Said]) -> list[Row]:
+    try:
+        patch = work.search.baseline(kind, size, seed)
+    except Missing as error:
+        work.screen.say(f"{kind}: {error}")
+        return []
+    place = {"sparsity": size / work.pair.total, "seed": seed}
+    with attached(work.pair.live, patch):
+        rows = said_rows(work, kind, work.trial.said(), said, **place)
+    return rows + work.where.scores(kind, {"size": float(patch.size)}, **place)
+
+
+def best_skill(work: Work, size: int, said: tuple[Said, Said]) -> tuple[Skill, list[Row]]:
+    """The skill of the seed that was judged best on train and dev, and what removing it costs."""
+    scored = {
+        seed: next(
+            row["value"]
+            for row in work.kept.rows([f"learned-{size}-{seed}"])
+            if row["metric"] == "judge"
+        )
+        for seed in work.seeds
+    }
+    seed = max(scored, key=lambda one: (scored[one], -one))
+    skill = load_skill(_piece(work, f"learned-{size}-{seed}"))
+    with work.pair.as_tuned():
+        write(work.pair.live, skill.patch.mask, skill.patch.before)
+        gone = work.trial.said(language=True)
+    place = {"sparsity": size / work.pair.total, "seed": seed}
+    return skill, said_rows(work, "removed", gone, said, **place)
+
+
+def _skill(work: Work, patch: Patch) -> Skill:
+    shapes = {name: tuple(work.pair.base[name].shape) for name in patch.mask.places}
+    return Skill(patch, shapes, dict(work.pair.facts))
+
+
+def _piece(work: Work, key: str) -> Path:
+    return work.kept.folder / f"{key}.safetensors"

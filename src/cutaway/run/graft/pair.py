@@ -1,0 +1,121 @@
+"""A base and its tuned model as one live model: the base's weights, the tuned ones beside them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import nn
+
+from cutaway.core.errors import BadData, BadSpec, Mismatch
+from cutaway.core.params import same_names
+from cutaway.methods.graft.relax import restore
+from cutaway.methods.graft.select import Params
+from cutaway.models.lm import LM
+from cutaway.models.load import open_model
+from cutaway.run.graft.heads import head_names, tuned_with_head
+from cutaway.run.graft.skill import checksum
+from cutaway.run.lesson import Lesson
+from cutaway.run.objects import Objects
+from cutaway.run.pupil import Pupil, enrol, mode_for
+from cutaway.run.specs.graft import LearnSpec
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """The live model holds the base's weights; `base` and `tuned` are those that moved."""
+
+    lm: LM
+    pupil: Pupil
+    live: Mapping[str, nn.Parameter]
+    """The weights that a mask may choose from, as the model has them."""
+    base: Params
+    tuned: Params
+    besides: Params
+    """Tuned weights that moved too but may not be chosen: only the tuned model has them."""
+    facts: dict[str, Any]
+    """Both checkpoints: name, digest, checksum, weights."""
+
+    @property
+    def total(self) -> int:
+        """How many weights a mask may choose from."""
+        return sum(value.numel() for value in self.base.values())
+
+    @contextmanager
+    def as_tuned(self) -> Iterator[None]:
+        """The live model with every tuned weight; the base again afterwards."""
+        params = self.pupil.params()
+        kept = {name: params[name].data.clone() for name in self.besides}
+        try:
+            restore(params, self.tuned)
+            restore(params, self.besides)
+            yield
+        finally:
+            restore(params, self.base)
+            restore(params, kept)
+
+
+def open_pair(spec: LearnSpec, lm: LM, lesson: Lesson, objects: Objects | None = None) -> Pair:
+    """Both checkpoints, weight by weight; Mismatch when they are not one architecture."""
+    pupil = enrol(
+        lm, lesson, mode_for(lm, spec.mode), template=spec.template, words=spec.words,
+        at=spec.at, max_tokens=spec.max_tokens, seed=spec.seed,
+    )  # fmt: skip
+    if pupil.mode == "head":
+        other, facts = tuned_with_head(pupil, spec.tuned, spec.at, **options(spec))
+    else:
+        tuned = open_model((objects or {}).get(spec.tuned, spec.tuned), **options(spec))
+        other, facts = tuned.params(), {"name": tuned.name, "digest": tuned.digest}
+        same_names(lm.params(), tuned=other)
+        _same_tokens(lm, tuned)
+    params = pupil.params()
+    same_names(params, tuned=other)
+    moved = [name for name in params if not torch.equal(params[name].data, other[name].data)]
+    if not moved:
+        raise BadData(
+            f"{spec.tuned!r} has the weights of {spec.base!r}: nothing was tuned, so there is "
+            "nothing to find."
+        )
+    allowed = _allowed(spec, moved, head_names(pupil))
+    return Pair(
+        lm=lm,
+        pupil=pupil,
+        live={name: params[name] for name in allowed},
+        base={name: params[name].data.clone() for name in allowed},
+        tuned={name: other[name].data for name in allowed},
+        besides={name: other[name].data for name in moved if name not in allowed},
+        facts={
+            "base": {"name": lm.name, "digest": lm.digest, "checksum": checksum(lm.params())},
+            "tuned": {**facts, "checksum": checksum(other)},
+        },
+    )
+
+
+def options(spec: Any) -> dict[str, Any]:
+    """How a second model is opened: as the first one, without the check at the door again."""
+    return {
+        "dtype": spec.dtype, "device": spec.device, "offline": spec.offline, "check": False,
+    }  # fmt: skip
+
+
+def _allowed(spec: LearnSpec, moved: Sequence[str], heads: Sequence[str]) -> list[str]:
+    """The moved weights that fit the patterns; a head is never masked, it is kept whole."""
+    patterns = spec.params or ("*",)
+    found = [n for n in moved if n not in heads and any(fnmatchcase(n, p) for p in patterns)]
+    if not found:
+        raise BadSpec(
+            f"No weight that moved fits {' '.join(patterns)!r}. A name looks like "
+            f"{moved[len(moved) // 2]!r}."
+        )
+    return found
+
+
+def _same_tokens(lm: LM, tuned: LM) -> None:
+    if lm.tokenizer_digest != tuned.tokenizer_digest:
+        raise Mismatch(
+            f"{lm.name!r} and {tuned.name!r} have different tokenizers "
+            f"({lm.tokenizer_digest[:12]}, {tuned.tokenizer_digest[:12]}): the same text would be "
+            "other tokens. Save the base's tokenizer with the tuned model."
+        )

@@ -1,0 +1,197 @@
+"""Finding masks for a pair: the learned one, the smallest that keeps enough, the others."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cutaway.core.errors import BadSpec
+from cutaway.core.lookup import lookup
+from cutaway.methods.graft.gain import Found, relative_gain, smallest
+from cutaway.methods.graft.masks import MASKS, NEED_SLOPES, STRETCHED, Material, slopes
+from cutaway.methods.graft.patch import Patch, attached, patch_of, values
+from cutaway.methods.graft.relax import Learned, Loss, Plan, learn, trainable
+from cutaway.methods.graft.select import Mask, top
+from cutaway.run.batches import Budget, by_length
+from cutaway.run.graft.pair import Pair
+from cutaway.run.graft.skill import load_skill
+from cutaway.run.graft.trial import Trial
+from cutaway.run.order import order_of
+from cutaway.run.question import TOKENS
+from cutaway.run.screen import Screen
+from cutaway.run.specs.graft import LearnSpec
+
+RATES = {"mirror": 1.0, "sgd": 1e7, "adam": 0.5}
+STRETCHES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """A pair, the rows it learns from and is judged on; masks of slopes are kept by size."""
+
+    spec: LearnSpec
+    pair: Pair
+    trial: Trial
+    train: NDArray[np.int64]
+    screen: Screen
+    ranked: dict[tuple[str, int], Mask] = field(default_factory=dict)
+    units: dict[int, float] = field(default_factory=dict)
+
+    def rank(self, sizes: Sequence[int]) -> None:
+        """Take the task's gradients at the base once, keep what they choose, let them go."""
+        wanted = {*self.spec.baselines, self.spec.start} & NEED_SLOPES
+        todo = [n for n in sizes if n not in self.units]
+        if not todo or not (wanted or self.spec.optimizer == "mirror"):
+            return
+        material = self._with_slopes()
+        for size in todo:
+            for kind in sorted({*wanted, "grad_movement"}):
+                self.ranked[kind, size] = MASKS[kind](material, size, torch.Generator())
+            self.units[size] = _weakest(material, self.ranked["grad_movement", size])
+
+    def learned(self, size: int, seed: int, start: Mask | None = None) -> Learned:
+        """A mask of exactly this size, learned from its start on."""
+        spec, pair = self.spec, self.pair
+        rng = torch.Generator().manual_seed(seed)
+        begin = start or self.start(size, seed)
+        rate = spec.lr or RATES[spec.optimizer]
+        if spec.optimizer == "mirror":
+            rate /= self.units[size]
+        plan = Plan(spec.steps, rate, spec.optimizer, spec.every, spec.optimizer != "sgd")
+        with self.screen.progress(f"mask of {size:,}, seed {seed}", spec.steps) as advance:
+            return learn(
+                pair.live, pair.base, pair.tuned, begin, self.losses(seed), self.trial.judge,
+                plan, rng=rng, told=_telling(advance),
+            )  # fmt: skip
+
+    def smallest(self, most: int, seed: int) -> tuple[Mask, Found]:
+        """The smallest mask that keeps the wished gain on the judging rows, by bisection."""
+        learned = self.learned(most, seed)
+        base = self.trial.metric()
+        with self.pair.as_tuned():
+            tuned = self.trial.metric()
+        if not tuned > base:
+            raise BadSpec(
+                f"keep_gain needs a gain: the base has {base:.3f} on train and dev rows, the "
+                f"tuned model {tuned:.3f}. Give --sparsity instead."
+            )
+
+        def gain(size: int) -> float:
+            with attached(self.pair.live, self.patch(self._top(learned, size))):
+                return relative_gain(self.trial.metric(), base, tuned)
+
+        with self.screen.progress("smallest mask", 1) as advance:
+            found = smallest(most, gain, float(self.spec.keep_gain or 1.0))
+            advance(note=f"{found.size:,} weights")
+        return self._top(learned, found.size), found
+
+    def baseline(self, kind: str, size: int, seed: int) -> Patch:
+        """The change that another way of choosing gives, at the same size."""
+        rng = torch.Generator().manual_seed(seed)
+        mask = self._mask(kind, size, rng)
+        if kind not in STRETCHED:
+            return self.patch(mask)
+        stretches = {*STRETCHES, self.pair.total / size} if kind == "dare" else {*STRETCHES}
+        patches = [patch_of(self.pair.base, self.pair.tuned, mask, scale=s) for s in stretches]
+        return max(patches, key=self._judged)
+
+    def patch(self, mask: Mask) -> Patch:
+        """The tuned weights at these places."""
+        return patch_of(self.pair.base, self.pair.tuned, mask)
+
+    def start(self, size: int, seed: int) -> Mask:
+        """The mask to start from: a row of MASKS, or a skill filled up or cut to size."""
+        chosen = self.spec.start
+        if not chosen.endswith(".safetensors"):
+            lookup(MASKS, chosen, kind="starting mask")
+            return self._mask(chosen, size, torch.Generator().manual_seed(seed))
+        known = load_skill(Path(chosen)).patch.mask
+        material = Material(self.pair.base, self.pair.tuned)
+
+        def score(name: str) -> torch.Tensor:
+            moved = material.movement(name).reshape(-1)
+            if name in known.places:
+                moved[known.places[name]] += 1e6
+            return moved
+
+        return top(list(self.pair.base), score, size)
+
+    def losses(self, seed: int) -> Callable[[int], list[Loss]]:
+        """The pieces of each step's loss: the examples of that step, in batches."""
+        pupil = self.pair.pupil
+        rows = [pupil.asked.rows[i] for i in self.train]
+        order = order_of(rows, min(self.spec.step_examples, len(rows)), seed)
+
+        def of_step(step: int) -> list[Loss]:
+            chosen = order(step - 1)
+            lengths = [len(rows[i]) for i in chosen]
+            batches = [batch.rows for batch, _ in by_length(lengths, Budget(fixed=TOKENS))]
+            return [self._loss(self.train[chosen[batch]], len(chosen)) for batch in batches]
+
+        return of_step
+
+    def _loss(self, rows: NDArray[np.int64], total: int) -> Loss:
+        return lambda: self.pair.pupil.losses(rows).sum() / total
+
+    def _with_slopes(self) -> Material:
+        rng = np.random.default_rng([self.spec.seed, 2])
+        most = min(self.spec.slope_examples, len(self.train))
+        rows = np.sort(rng.choice(self.train, most, replace=False))
+        with (
+            trainable(self.pair.live, self.pair.base),
+            self.screen.progress("gradients", most) as advance,
+        ):
+            each = (_counted(self._loss(rows[i : i + 1], 1), advance) for i in range(most))
+            return Material(self.pair.base, self.pair.tuned, slopes(self.pair.live, each))
+
+    def _mask(self, kind: str, size: int, rng: torch.Generator) -> Mask:
+        if kind in NEED_SLOPES:
+            self.rank([size])
+            return self.ranked[kind, size]
+        return MASKS[kind](Material(self.pair.base, self.pair.tuned), size, rng)
+
+    def _top(self, learned: Learned, size: int) -> Mask:
+        # The best mask of the way comes first, then the order of the last logits.
+        best = learned.mask.places
+
+        def score(name: str) -> torch.Tensor:
+            logits = learned.logits[name].clone()
+            if name in best:
+                logits[best[name]] += 1e4
+            return logits
+
+        return top(list(learned.logits), score, size)
+
+    def _judged(self, patch: Patch) -> float:
+        with attached(self.pair.live, patch):
+            return self.trial.judge()
+
+
+def _weakest(material: Material, mask: Mask) -> float:
+    """|gradient x movement| of the last weight that was chosen by it: the unit of a step."""
+    found = material.need_slopes().mean
+    worth = [
+        (values(found, one)[name].abs() * material.movement(name).take(places)).min()
+        for name, places in mask.places.items()
+        for one in (Mask({name: places}),)
+    ]
+    return max(float(torch.stack(worth).min()), 1e-30)
+
+
+def _telling(advance: Callable[..., None]) -> Callable[[int, float], None]:
+    def told(step: int, loss: float) -> None:
+        if step:
+            advance(note=f"loss {loss:.3f}")
+
+    return told
+
+
+def _counted(loss: Loss, advance: Callable[..., None]) -> Loss:
+    def counted() -> torch.Tensor:
+        advance()
+        return loss()
+
+    return counted

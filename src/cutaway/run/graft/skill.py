@@ -1,0 +1,189 @@
+"""A skill: the few weights that hold it, for which base, and how well it does.
+
+In its file: `places` (flat positions, tensor after tensor), `before` (the base's values) and
+`after` (the tuned ones). Which tensors, their shapes and how many places each has stand in the
+JSON beside it, with the checksums of both checkpoints, the task and the metrics.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from cutaway.core.digest import digest_json
+from cutaway.core.errors import BadData, Mismatch
+from cutaway.methods.graft.patch import Patch, differs, need_fit, write
+from cutaway.methods.graft.select import Mask, Params
+from cutaway.models.lm import LM
+from cutaway.store.artefacts import load_artefact, save_artefact
+from cutaway.store.tensors import dtype_name, raw_bytes
+
+Check = Literal["all", "places"]
+SHORT = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Skill:
+    """Weights of a skill with the values before and after; `meta` says what it is."""
+
+    patch: Patch
+    shapes: dict[str, tuple[int, ...]]
+    meta: dict[str, Any]
+
+    @property
+    def size(self) -> int:
+        """How many weights it changes."""
+        return self.patch.size
+
+    @property
+    def task(self) -> str:
+        """What it was learned for."""
+        return str(self.meta.get("task", {}).get("name", ""))
+
+    @property
+    def label(self) -> str:
+        """A name for tables: the task."""
+        return self.task or "skill"
+
+    def attach(self, model: Any, *, check: Check = "all") -> Any:
+        """The model, which now has the skill: changed in place.
+
+        Refuses a model that isn't the skill's base. With check="places" only the weights it
+        changes must be the base's, so that skills can be put on one after the other.
+        """
+        if check == "all":
+            self.need_base(model)
+        params = self._fitting(model)
+        wrong = differs(params, self.patch.mask, self.patch.before)
+        if wrong:
+            raise Mismatch(
+                f"{wrong:,} of the {self.size:,} weights of the skill {self.label!r} are not the "
+                "base's here: it is attached already, or another skill has changed them."
+            )
+        write(params, self.patch.mask, self.patch.after)
+        return model
+
+    def detach(self, model: Any, *, check: Check = "all") -> Any:
+        """The model without the skill: its base again, bit for bit, changed in place.
+
+        Refuses a model that hasn't the skill, or isn't the base once it is gone; with
+        check="places" other weights may differ from the base.
+        """
+        params = self._fitting(model)
+        wrong = differs(params, self.patch.mask, self.patch.after)
+        if wrong:
+            raise Mismatch(
+                f"{wrong:,} of the {self.size:,} weights of the skill {self.label!r} are not as "
+                "it left them: it isn't attached here, or the model was trained further."
+            )
+        write(params, self.patch.mask, self.patch.before)
+        if check == "all":
+            try:
+                self.need_base(model)
+            except Mismatch:
+                write(params, self.patch.mask, self.patch.after)
+                raise
+        return model
+
+    def save(self, path: Path | str) -> Path:
+        """Write the skill: a safetensors file and the JSON beside it."""
+        names = list(self.patch.mask.places)
+        where = [self.patch.mask.places[name] for name in names]
+        wide = max((int(p.max()) for p in where), default=0) >= 2**31
+        tensors = {
+            "places": torch.cat(where).to(torch.int64 if wide else torch.int32),
+            "before": torch.cat([self.patch.before[name].cpu() for name in names]),
+            "after": torch.cat([self.patch.after[name].cpu() for name in names]),
+        }
+        table = [
+            {"name": n, "shape": list(self.shapes[n]), "places": len(p)}
+            for n, p in zip(names, where, strict=True)
+        ]
+        return save_artefact(
+            Path(path), tensors, {**self.meta, "method": "graft", "tensors": table}
+        )
+
+    def _fitting(self, model: Any) -> dict[str, Tensor]:
+        params = params_of(model)
+        need_fit(params, self.patch.mask, self.shapes)
+        kinds = {dtype_name(params[n]) for n in self.patch.mask.places}
+        mine = dtype_name(next(iter(self.patch.after.values())))
+        if kinds != {mine}:
+            raise Mismatch(
+                f"The skill {self.label!r} has {mine} weights, the model {', '.join(kinds)}: open "
+                f"the model with dtype {mine}."
+            )
+        return params
+
+    def need_base(self, model: Any) -> None:
+        """Mismatch, with both checksums, unless the model is the base, bit for bit."""
+        found, mine = checksum(params_of(model)), self.meta["base"]
+        if found != mine["checksum"]:
+            raise Mismatch(
+                f"The skill {self.label!r} belongs to {mine['name']!r} (weights "
+                f"{mine['checksum'][:SHORT]}), not to {_name(model)!r} (weights "
+                f"{found[:SHORT]}): another model or other weights. Give the base it was learned "
+                "from."
+            )
+
+
+def load_skill(path: Path | str) -> Skill:
+    """The skill in a file; BadData when it is another kind of file."""
+    artefact = load_artefact(Path(path))
+    if artefact.meta.get("method") != "graft":
+        raise BadData(f"{str(path)!r} is no skill: its method is {artefact.meta.get('method')!r}.")
+    meta = dict(artefact.meta)
+    table = meta.pop("tensors")
+    counts = [row["places"] for row in table]
+    parts = {
+        name: dict(
+            zip([r["name"] for r in table], torch.split(artefact.tensor(name), counts), strict=True)
+        )
+        for name in ("places", "before", "after")
+    }
+    places = {name: value.long() for name, value in parts["places"].items()}
+    shapes = {row["name"]: tuple(row["shape"]) for row in table}
+    _need_inside(path, places, shapes)
+    before, after = ({n: v.clone() for n, v in parts[k].items()} for k in ("before", "after"))
+    return Skill(Patch(Mask(places), before, after), shapes, meta)
+
+
+def _need_inside(
+    path: Path | str, places: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]
+) -> None:
+    for name, where in places.items():
+        size = torch.Size(shapes[name]).numel()
+        if len(where) and not 0 <= int(where.min()) <= int(where.max()) < size:
+            raise BadData(f"{str(path)!r} has places outside {name!r}, which has {size:,} weights.")
+
+
+def params_of(model: Any) -> dict[str, Tensor]:
+    """The weights of a model of ours, or of a transformers module, by name; tied ones once."""
+    module = model.module if isinstance(model, LM) else model
+    if not isinstance(module, nn.Module):
+        raise BadData(f"A model is needed, ours or a transformers one, got {type(model).__name__}.")
+    return dict(module.named_parameters())
+
+
+def checksum(params: Params) -> str:
+    """The identity of weights as they stand in memory: every name, shape, type and bit."""
+    return digest_json(
+        {
+            name: [
+                list(value.shape),
+                dtype_name(value),
+                hashlib.sha256(raw_bytes(value)).hexdigest(),
+            ]
+            for name, value in params.items()
+        }
+    )
+
+
+def _name(model: Any) -> str:
+    if isinstance(model, LM):
+        return model.name
+    return str(getattr(getattr(model, "config", None), "_name_or_path", "") or type(model).__name__)

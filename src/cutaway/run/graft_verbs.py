@@ -1,0 +1,89 @@
+"""`cutaway.graft`: find, move, combine and remove a skill.
+
+    cutaway.graft.finetune(model="smollm2-135m", task="sst2", out="tuned")
+    cutaway.graft.learn(base="smollm2-135m", tuned="tuned", task="sst2", out="skill.safetensors")
+    skill = cutaway.graft.load("skill.safetensors")
+    skill.attach(model); skill.detach(model)              # in place, bit for bit
+    cutaway.graft.overlap(["one.safetensors", "two.safetensors"]).figure("overlap")
+
+Keyword arguments are the flags of the command line; models and data may be given as objects.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from cutaway.core.spec import build
+from cutaway.run.objects import name_objects
+from cutaway.run.screen import Screen
+from cutaway.run.specs.graft import GRAFT
+
+if TYPE_CHECKING:
+    from cutaway.run.graft.checkpoint import Told
+    from cutaway.run.graft.skill import Skill
+    from cutaway.run.result import Result
+
+__all__ = ["attach", "detach", "eval", "export", "finetune", "learn", "load", "overlap", "stack"]
+
+# Fields that take one object, and fields that take several.
+ONE, MANY = ("base", "tuned", "model", "text"), ("data", "skill")
+
+
+def finetune(*, quiet: bool = False, **options: Any) -> "Result":
+    """Teach a model a task: `cutaway finetune` from Python."""
+    from cutaway.run.finetune import finetune as teach
+
+    return teach(quiet=quiet, **options)
+
+
+def learn(*, quiet: bool = False, **options: Any) -> "Result":
+    """A skill file, and how it does beside the base, the tuned model and other masks."""
+    return cast("Result", _run("learn", options, quiet))
+
+
+def eval(*, quiet: bool = False, **options: Any) -> "Result":  # safe: a verb, not the builtin
+    """What skills do on their own task and on others with the same labels."""
+    return cast("Result", _run("eval", options, quiet))
+
+
+def overlap(skill: Sequence[Path | str], *, quiet: bool = False, **options: Any) -> "Result":
+    """How much of each skill's weights every other skill has too."""
+    return cast("Result", _run("overlap", {"skill": list(map(str, skill)), **options}, quiet))
+
+
+def attach(*, quiet: bool = False, **options: Any) -> "Told":
+    """A plain checkpoint of the base with the skill in it."""
+    return cast("Told", _run("attach", options, quiet))
+
+
+def detach(*, quiet: bool = False, **options: Any) -> "Told":
+    """A plain checkpoint with the skill taken out again."""
+    return cast("Told", _run("detach", options, quiet))
+
+
+def stack(*, quiet: bool = False, **options: Any) -> "Told":
+    """One skill file made of several."""
+    return cast("Told", _run("stack", options, quiet))
+
+
+def export(*, quiet: bool = False, **options: Any) -> "Told":
+    """The skill as plain tensors by weight name."""
+    return cast("Told", _run("export", options, quiet))
+
+
+def load(path: Path | str) -> "Skill":
+    """The skill in a file: it has `attach(model)` and `detach(model)`."""
+    from cutaway.run.graft.skill import load_skill
+
+    return load_skill(path)
+
+
+def _run(verb: str, options: Mapping[str, Any], quiet: bool) -> Any:
+    """Run a verb's recipe; the science is loaded only now."""
+    spec = GRAFT[f"graft {verb}"]
+    named, objects = name_objects(options, (*ONE, *MANY))
+    several = {"eval": ("data", "skill"), "stack": ("skill",), "overlap": ("skill",)}.get(verb, ())
+    single = {n: named[n][0] for n in (*ONE, *MANY) if n in named and n not in several}
+    recipe = import_module(f"cutaway.run.graft.{verb}")
+    return recipe.run(build(spec, named | single), screen=Screen(quiet=quiet), objects=objects)
