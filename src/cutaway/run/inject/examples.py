@@ -91,13 +91,14 @@ def lm_examples(
             "longer texts."
         )
     rows = [got.rows[i] for i in enough]
-    lost = {"left_out": len(got.rows) - len(rows), "cut": int((got.cut > 0).sum())}
     if lm.kind == "causal":
         places = [list(range(len(row) - 1)) for row in rows]
-        return replace(Examples(rows, places, [row[1:] for row in rows]), **lost)
-    hidden = [_hidden(lm, row, seed, share) for row in rows]
-    seen, where, right = zip(*hidden, strict=True)
-    return replace(Examples(list(seen), list(where), list(right)), **lost)
+        made = Examples(rows, places, [row[1:] for row in rows])
+    else:
+        hidden = [_hidden(lm, row, seed, share) for row in rows]
+        seen, where, right = zip(*hidden, strict=True)
+        made = Examples(list(seen), list(where), list(right))
+    return replace(made, left_out=len(got.rows) - len(rows), cut=int((got.cut > 0).sum()))
 
 
 def _long_enough(lm: LM, rows: list[list[int]], empty: NDArray[np.bool_]) -> list[int]:

@@ -1,0 +1,244 @@
+"""One training of the sweep: a regulariser at a strength with a seed, from start to ledger."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from cutaway.methods.inject.overlap import drift
+from cutaway.models.lm import LM
+from cutaway.models.quiet import quiet
+from cutaway.run.inject.places import place_of
+from cutaway.run.inject.regularise import Setting, extra_loss
+from cutaway.run.inject.retain import Kept, Ledger, forgotten, ledger_of, watched
+from cutaway.run.inject.rows import Row, Where
+from cutaway.run.inject.skill import Skill, exact_on_dev, judge, teacher
+from cutaway.run.inject.weights import Trainable, low_rank, merged, own_weights
+from cutaway.run.order import order_of
+from cutaway.run.screen import Screen
+from cutaway.run.specs.inject import InjectSpec
+from cutaway.run.training import Plan, Trained, train
+from cutaway.store import files
+
+NOTE = "cutaway.json"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A point of the sweep."""
+
+    regulariser: str
+    strength: float
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Its folder."""
+        return f"{self.regulariser}-{self.strength:g}-seed{self.seed}"
+
+
+def cells_of(spec: InjectSpec) -> list[Cell]:
+    """The sweep; plain training has no strength and comes once per seed."""
+    return [
+        Cell(regulariser, strength, spec.seed + repeat)
+        for regulariser in spec.regulariser
+        for strength in ((0.0,) if regulariser == "none" else spec.strength)
+        for repeat in range(spec.repeats)
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What all cells share."""
+
+    spec: InjectSpec
+    name: str
+    lm: LM
+    skill: Skill
+    kept: Sequence[Kept]
+    before: Ledger
+    fisher: Mapping[str, Tensor] | None
+    folder: Path
+    """Where an unfinished run keeps its things."""
+
+    def checkpoint(self, cell: Cell) -> Path:
+        """Where the cell's checkpoint is or will be."""
+        root = Path(self.spec.out) if self.spec.out else self.folder / "checkpoints"
+        return root / cell.name
+
+
+def carry_out(work: Work, cell: Cell, screen: Screen) -> tuple[list[Row], Any]:
+    """The rows of one training, and a sample of its weights for the maps of weights."""
+    spec, lm = work.spec, work.lm
+    training = work.folder / "training" / cell.name
+    with _weights(lm, spec, cell) as trainable:
+        trained = _train(work, cell, trainable, training, screen)
+        with merged(lm, trainable) as weights:
+            rows = _measure(work, cell, trainable, weights, trained)
+            sample = sample_rows(lm, weights)
+            if spec.checkpoints:
+                save_checkpoint(work, cell, rows)
+    files.drop_folder(training)
+    return rows, sample
+
+
+def _weights(lm: LM, spec: InjectSpec, cell: Cell) -> AbstractContextManager[Trainable]:
+    return low_rank(lm, spec.lora, cell.seed) if spec.lora else own_weights(lm, spec.weights)
+
+
+def _train(work: Work, cell: Cell, trainable: Trainable, folder: Path, screen: Screen) -> Trained:
+    spec, lm, skill = work.spec, work.lm, work.skill
+    lesson = teacher(lm, skill, spec.regression)
+    setting = Setting(
+        lm, trainable, work.kept, work.fisher, cell.strength, spec.retain_batch, cell.seed
+    )
+    extra = extra_loss(cell.regulariser, setting)
+    order = order_of(skill.lessons.rows, spec.batch, cell.seed)
+    limit = None if spec.stop_loss is None else watched(lm, list(work.kept)) + spec.stop_loss
+
+    def loss(step: int) -> dict[str, Tensor]:
+        parts = lesson.parts(order(step))
+        if extra is None:
+            return {"loss": parts["skill"], **parts}
+        held = extra(step)
+        return {"loss": parts["skill"] + held, **parts, "penalty": held}
+
+    def evaluate() -> dict[str, float]:
+        return {
+            "exact_match": exact_on_dev(lm, skill),
+            "retained_loss": watched(lm, list(work.kept)),
+        }
+
+    def stop(found: Mapping[str, float]) -> str | None:
+        lost = limit is not None and found["retained_loss"] > limit
+        return "retained loss rose too far" if lost else None
+
+    return train(
+        trainable.params,
+        loss,
+        plan_of(spec, cell.seed),
+        folder=folder,
+        identity={"run": work.name, "cell": cell.name},
+        evaluate=evaluate,
+        score="exact_match",
+        stop=stop,
+        screen=screen,
+    )
+
+
+def plan_of(spec: InjectSpec, seed: int) -> Plan:
+    """How the spec says to train."""
+    return Plan(
+        steps=spec.steps,
+        lr=spec.lr,
+        schedule=spec.schedule,
+        warmup=min(spec.warmup, spec.steps // 2),
+        every=spec.every,
+        patience=spec.patience,
+        seed=seed,
+    )
+
+
+def where_of(work: Work, cell: Cell) -> Where:
+    """The coordinates of a cell's rows."""
+    suffix = f"+lora{work.spec.lora}" if work.spec.lora else ""
+    return Where(
+        work.lm.name, work.spec.skill, f"{cell.regulariser}{suffix}", cell.strength, cell.seed
+    )
+
+
+def _measure(
+    work: Work, cell: Cell, trainable: Trainable, weights: Mapping[str, Tensor], trained: Trained
+) -> list[Row]:
+    where, lm = where_of(work, cell), work.lm
+    rows = skill_rows(lm, work.skill, where, "after", cell.seed)
+    after = ledger_of(lm, list(work.kept), work.spec.seed)
+    for one in work.kept:
+        found = {**after.metrics(one.name), **forgotten(work.before, after, one.name)}
+        rows += [where.row("after", one.name, metric, value) for metric, value in found.items()]
+    rows += curve_rows(where, trained)
+    moved = drift(weights, {name: trainable.anchor[name] for name in weights}, place_of(lm))
+    return rows + [
+        where.row("drift", f"{layer}/{module}", "drift", value)
+        for (layer, module), value in moved.items()
+    ]
+
+
+def skill_rows(lm: LM, skill: Skill, where: Where, stage: str, seed: int) -> list[Row]:
+    """Exact match, log-RMSE and undecodable answers, on test and beyond, and by group."""
+    scores, groups = judge(lm, skill, seed=seed)
+    rows = [
+        where.row(stage, f"{where.skill} {name}", metric, value)
+        for name, score in scores.items()
+        for metric, value in score.metrics().items()
+    ]
+    return rows + [
+        where.row(stage, f"{where.skill} {group}", "exact_match", value)
+        for group, value in groups.items()
+    ]
+
+
+def curve_rows(where: Where, trained: Trained) -> list[Row]:
+    """The learning curve, one row per evaluation and number."""
+    rows = [
+        where.row(
+            "training", "curve", metric, float("nan") if value is None else value, step=row["step"]
+        )
+        for row in trained.curve
+        for metric, value in row.items()
+        if metric != "step"
+    ]
+    ends = {"best_step": trained.best_step, "steps": trained.curve[-1]["step"]}
+    return rows + [
+        where.row("training", trained.stopped, metric, float(value))
+        for metric, value in ends.items()
+    ]
+
+
+def sample_rows(lm: LM, weights: Mapping[str, Tensor], *, most: int = 60) -> dict[str, Any]:
+    """Some rows of an attention weight of the first, middle and last block, for a map of them."""
+    place = place_of(lm)
+    found: dict[str, Any] = {}
+    for layer in sorted({1, (lm.layers + 1) // 2, lm.layers}):
+        names = [n for n, w in weights.items() if place(n) == (layer, "attn") and w.ndim == 2]
+        if names:
+            rows = weights[names[0]].float()
+            chosen = np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int)
+            found[str(layer)] = rows[chosen].cpu().numpy().round(6).tolist()
+    return found
+
+
+def save_checkpoint(work: Work, cell: Cell, rows: Sequence[Row]) -> None:
+    """A folder that transformers loads, with a note of where it comes from; whole or not at all."""
+    place = work.checkpoint(cell)
+    aside = files.sibling(place)
+    files.make_folder(place.parent)
+    try:
+        with quiet():
+            work.lm.module.save_pretrained(aside)
+            work.lm.tokenizer.save_pretrained(aside)
+        files.write_json(aside / NOTE, note_of(work, cell, rows))
+        with files.disk_errors(place):
+            files.drop_folder(place)
+            aside.rename(place)
+    finally:
+        files.discard(aside)
+
+
+def note_of(work: Work, cell: Cell, rows: Sequence[Row]) -> dict[str, Any]:
+    """What a checkpoint says about where it comes from."""
+    kept = [r for r in rows if r["stage"] == "after" and r["metric"] in ("exact_match", "lm_loss")]
+    return {
+        "inject": work.name,
+        "base": {"name": work.lm.name, "digest": work.lm.digest},
+        "skill": work.skill.name,
+        "regulariser": cell.regulariser,
+        "strength": cell.strength,
+        "seed": cell.seed,
+        "lora": work.spec.lora,
+        "found": {f"{r['probe']}: {r['metric']}": r["value"] for r in kept},
+    }

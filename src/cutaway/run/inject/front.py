@@ -1,0 +1,80 @@
+"""The sweep as one table: what each regulariser and strength gains and costs, which are best."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from cutaway.run.inject.rows import Row
+
+Point = dict[str, Any]
+OF_SKILL = ("exact_match", "log_rmse")
+OF_REST = ("forgetting", "lm_loss", "probe_forgetting")
+
+
+def points_of(rows: Iterable[Row], skill: str) -> list[Point]:
+    """Exact match and forgetting of each regulariser and strength, mean over seeds."""
+    found: dict[tuple[str, float], dict[str, dict[int, list[float]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
+    for row in rows:
+        if row["stage"] != "after" or row["value"] is None:
+            continue
+        key = (row["regulariser"], row["strength"])
+        wanted = OF_SKILL if row["probe"] == f"{skill} test" else OF_REST
+        if row["metric"] in wanted:
+            found[key][row["metric"]][row["seed"]].append(row["value"])
+    points = [
+        {"regulariser": name, "strength": strength, **_means(metrics)}
+        for (name, strength), metrics in found.items()
+    ]
+    return on_front(points)
+
+
+def _means(metrics: dict[str, dict[int, list[float]]]) -> Point:
+    point: Point = {}
+    for metric, by_seed in metrics.items():
+        values = [float(np.mean(several)) for several in by_seed.values()]
+        point[metric] = float(np.mean(values))
+        point[f"{metric}_low"], point[f"{metric}_high"] = min(values), max(values)
+        point["seeds"] = len(values)
+    return point
+
+
+def on_front(points: Sequence[Point]) -> list[Point]:
+    """The points, each with whether no other is at least as good in both and better in one."""
+
+    def beaten(one: Point) -> bool:
+        return any(
+            other["exact_match"] >= one["exact_match"]
+            and other["forgetting"] <= one["forgetting"]
+            and (other["exact_match"], -other["forgetting"])
+            != (one["exact_match"], -one["forgetting"])
+            for other in points
+        )
+
+    return [{**point, "front": not beaten(point)} for point in points]
+
+
+def verdict(points: Sequence[Point], before: float, skill: str) -> list[str]:
+    """What the sweep says, in sentences."""
+    said = []
+    plain = next((p for p in points if p["regulariser"].startswith("none")), None)
+    held = [p for p in points if p is not plain]
+    if plain is not None:
+        said.append(
+            f"Plain training takes {skill} from {before:.0%} to {plain['exact_match']:.0%} exact "
+            f"and the loss on retained texts up by {plain['forgetting']:+.2f} nats."
+        )
+    good = held
+    if plain is not None:
+        near = [p for p in held if p["exact_match"] >= plain["exact_match"] - 0.05]
+        good = near or held
+    if good:
+        best = min(good, key=lambda p: p["forgetting"])
+        said.append(
+            f"{best['regulariser']} at strength {best['strength']:g} reaches "
+            f"{best['exact_match']:.0%} exact and costs {best['forgetting']:+.2f} nats."
+        )
+    return said

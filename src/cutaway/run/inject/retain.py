@@ -1,0 +1,150 @@
+"""What should be kept: retained texts in parts, and how well a model still knows them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cutaway.core.errors import BadData
+from cutaway.core.textset import TextSet
+from cutaway.data.load import load
+from cutaway.measure.intervals import Interval, corrected_t, wilson
+from cutaway.measure.splits import Split
+from cutaway.methods.probe import cell
+from cutaway.models.lm import LM
+from cutaway.run.batches import Budget, by_length
+from cutaway.run.inject.examples import Examples, lm_examples, losses
+from cutaway.run.objects import Objects
+from cutaway.run.specs.inject import InjectSpec
+
+TOKENS = 1024
+WATCHED = 64
+"""Texts looked at while training goes on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """One retained set: texts to hold on to, texts watched while training, texts for the end."""
+
+    name: str
+    digest: str
+    rows: int
+    fit: Examples
+    watch: Examples
+    held: Examples
+    labelled: TextSet | None
+    """The texts with their classes, where they have some: a probe is trained on them."""
+
+    @property
+    def left_out(self) -> int:
+        """Texts with less than two tokens."""
+        return sum(part.left_out for part in (self.fit, self.watch, self.held))
+
+
+def read_retained(lm: LM, spec: InjectSpec, objects: Objects | None = None) -> list[Kept]:
+    """Every retained set of a spec; a set without rows is refused."""
+    if not spec.retain:
+        raise BadData("--retain is empty: name at least one text to keep, such as docs.")
+    return [_kept(lm, spec, name, objects or {}) for name in spec.retain]
+
+
+def _kept(lm: LM, spec: InjectSpec, source: str, objects: Objects) -> Kept:
+    texts = load(
+        objects.get(source, source),
+        text_column=spec.text_column,
+        label_column=spec.label_column,
+        limit=spec.retain_limit,
+        seed=spec.seed,
+        offline=spec.offline,
+        drop_empty=True,
+    )
+    if len(texts) < 10:
+        raise BadData(
+            f"--retain {source!r} has {len(texts)} texts, at least 10 are needed: some to hold on "
+            "to, others to measure by."
+        )
+    fit, watch, held = (
+        lm_examples(lm, texts.take(rows), seed=spec.seed, limit=spec.max_tokens)
+        for rows in _deal(len(texts), spec.seed)
+    )
+    labelled = texts if texts.task in ("binary", "multiclass") else None
+    return Kept(texts.name, texts.digest, len(texts), fit, watch, held, labelled)
+
+
+def _deal(count: int, seed: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Half to hold on to, a tenth to watch, the rest for the end."""
+    order = np.random.default_rng([seed, count]).permutation(count)
+    one, two = count // 2, count // 2 + max(1, count // 10)
+    return np.sort(order[:one]), np.sort(order[one:two]), np.sort(order[two:])
+
+
+@torch.inference_mode()
+def loss_of_each(lm: LM, examples: Examples) -> NDArray[np.float64]:
+    """The language loss of every text, in nats per predicted token."""
+    found = np.zeros(len(examples))
+    for batch, _ in by_length(examples.lengths, Budget(fixed=TOKENS)):
+        found[batch.rows] = losses(lm, examples, batch.rows.tolist()).double().cpu().numpy()
+    return found
+
+
+def watched(lm: LM, kept: list[Kept]) -> float:
+    """The mean language loss on some texts of every set, while training goes on."""
+    return float(
+        np.mean([loss_of_each(lm, one.watch.take(range(min(WATCHED, len(one.watch))))).mean()
+                 for one in kept])
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Ledger:
+    """What a model knows of every retained set."""
+
+    losses: dict[str, NDArray[np.float64]]
+    probes: dict[str, Interval]
+
+    def metrics(self, name: str) -> dict[str, float | Interval]:
+        """The numbers of one set."""
+        loss = mean_of(self.losses[name])
+        mean, low, high = np.exp([loss.mean, loss.low, loss.high]).tolist()
+        found: dict[str, float | Interval] = {
+            "lm_loss": loss,
+            "perplexity": Interval(mean, low, high, loss.level, loss.n),
+        }
+        return found | ({"probe_accuracy": self.probes[name]} if name in self.probes else {})
+
+
+def ledger_of(lm: LM, kept: list[Kept], seed: int) -> Ledger:
+    """The language loss of every held-out text, and a probe for every labelled set."""
+    return Ledger(
+        {one.name: loss_of_each(lm, one.held) for one in kept},
+        {one.name: _probe(lm, one.labelled, seed) for one in kept if one.labelled is not None},
+    )
+
+
+def mean_of(values: NDArray[np.float64]) -> Interval:
+    """The plain t interval of a mean over independent texts."""
+    return corrected_t(values, n_train=1, n_test=0)
+
+
+def forgotten(before: Ledger, after: Ledger, name: str) -> dict[str, float | Interval]:
+    """How much was lost on a set: rise of the loss, text by text; fall of the probe."""
+    found: dict[str, float | Interval] = {
+        "forgetting": mean_of(after.losses[name] - before.losses[name])
+    }
+    if name in before.probes:
+        found["probe_forgetting"] = before.probes[name].mean - after.probes[name].mean
+    return found
+
+
+def _probe(lm: LM, texts: TextSet, seed: int) -> Interval:
+    """Accuracy of a logistic probe on the last layer, on a third of the texts."""
+    states = lm.read(texts.texts, pairs=texts.pairs, layers=[lm.layers], pool="mean")[lm.layers]
+    order = np.random.default_rng([seed, len(texts)]).permutation(len(texts))
+    one, two = len(texts) // 2, 2 * len(texts) // 3
+    split = Split(0, np.sort(order[:one]), np.sort(order[one:two]), np.sort(order[two:]))
+    labels = np.asarray(texts.labels)
+    found = cell(states.float(), labels, split, "logistic", task=texts.task, classes=texts.classes)
+    right = round(found.metrics["accuracy"] * len(split.test))
+    return wilson(right, len(split.test))

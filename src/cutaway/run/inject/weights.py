@@ -1,0 +1,115 @@
+"""The weights that are trained: the model's own, or low-rank adapters, merged at the end."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cutaway.core.errors import BadSpec, Missing
+from cutaway.models.lm import LM
+from cutaway.models.quiet import quiet
+
+ADAPTER = "default"
+
+
+@dataclass(frozen=True, eq=False)
+class Trainable:
+    """Parameters by name; `change(name)` is how far a weight of the model moved, differentiably."""
+
+    params: dict[str, nn.Parameter]
+    anchor: dict[str, Tensor]
+    """Where the model's weights were, of those that can move."""
+    layers: dict[str, Any] = field(default_factory=dict)
+    """Low-rank layers by the name of the weight they change; empty without LoRA."""
+
+    def moved(self) -> dict[str, Tensor]:
+        """The weights as they are now, differentiable in the parameters."""
+        if not self.layers:
+            return dict(self.params)
+        return {
+            name: self.anchor[name] + layer.get_delta_weight(ADAPTER)
+            for name, layer in self.layers.items()
+        }
+
+
+@contextmanager
+def own_weights(lm: LM, which: str) -> Iterator[Trainable]:
+    """The model's own weights, put back as they were afterwards."""
+    prefix = "" if which == "all" else f"{lm.anatomy.blocks}."
+    params = {n: p for n, p in lm.module.named_parameters() if n.startswith(prefix)}
+    anchor = {name: p.detach().clone() for name, p in params.items()}
+    try:
+        yield Trainable(params, anchor)
+    finally:
+        with torch.no_grad():
+            for name, p in params.items():
+                p.copy_(anchor[name])
+
+
+@contextmanager
+def low_rank(lm: LM, rank: int, seed: int) -> Iterator[Trainable]:
+    """Adapters of this rank on every linear map of the blocks; gone afterwards."""
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError:
+        raise Missing("--lora needs peft. Install it with: pip install 'cutaway[peft]'") from None
+    targets = [
+        name
+        for name, part in lm.module.named_modules()
+        if name.startswith(f"{lm.anatomy.blocks}.") and _linear(part)
+    ]
+    if not targets:
+        raise BadSpec(f"{lm.name!r} has no linear maps in its blocks to adapt: leave --lora out.")
+    turned = type(lm.module.get_submodule(targets[0])).__name__ == "Conv1D"
+    config = LoraConfig(
+        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules=targets, fan_in_fan_out=turned
+    )
+    with torch.random.fork_rng(devices=[]), quiet():
+        torch.manual_seed(seed)
+        inject_adapter_in_model(config, lm.module)
+    layers = {f"{name}.weight": lm.module.get_submodule(name) for name in targets}
+    lm.module.requires_grad_(False)
+    try:
+        params = {n: p for n, p in lm.module.named_parameters() if ".lora_" in n}
+        anchor = {name: layer.get_base_layer().weight for name, layer in layers.items()}
+        yield Trainable(params, {n: w.detach() for n, w in anchor.items()}, layers)
+    finally:
+        _take_off(lm.module, layers)
+
+
+@contextmanager
+def merged(lm: LM, trainable: Trainable) -> Iterator[dict[str, Tensor]]:
+    """A plain model with what was learned in its weights; as it was trained again afterwards."""
+    if not trainable.layers:
+        yield {name: p.detach() for name, p in trainable.params.items()}
+        return
+    with torch.no_grad():
+        kept = {n: w.clone() for n, w in trainable.anchor.items()}
+        for layer in trainable.layers.values():
+            layer.get_base_layer().weight.add_(layer.get_delta_weight(ADAPTER))
+    _take_off(lm.module, trainable.layers)
+    try:
+        yield {
+            name: layer.get_base_layer().weight.detach() for name, layer in trainable.layers.items()
+        }
+    finally:
+        with torch.no_grad():
+            for name, layer in trainable.layers.items():
+                layer.get_base_layer().weight.copy_(kept[name])
+
+
+def _linear(part: nn.Module) -> bool:
+    return isinstance(part, nn.Linear) or type(part).__name__ == "Conv1D"
+
+
+def _take_off(module: nn.Module, layers: Mapping[str, Any]) -> None:
+    """Every adapted layer is the plain one again."""
+    for name, layer in layers.items():
+        parent, _, leaf = name.removesuffix(".weight").rpartition(".")
+        setattr(module.get_submodule(parent), leaf, layer.get_base_layer())
+    for extra in ("peft_config", "_hf_peft_config_loaded"):
+        if extra in vars(module):
+            delattr(module, extra)
