@@ -6,11 +6,11 @@ import pytest
 from cutaway.core.errors import BadData, BadSpec, Mismatch
 from cutaway.core.textset import TextSet
 from cutaway.run.lesson import bare_task, deal, read_lesson
-from cutaway.run.specs.finetune import Taught
+from cutaway.run.specs.finetune import Training
 
 
-def spec(**options) -> Taught:
-    return Taught(**{"model": "m", "shots": 4, **options})
+def spec(**options) -> Training:
+    return Training(**{"shots": 4, **options})
 
 
 def rows(n: int = 60, **options) -> TextSet:

@@ -11,7 +11,7 @@ from cutaway.models.load import open_model
 from cutaway.run.chosen import chosen, groups
 from cutaway.run.lesson import Lesson, bare_task, deal
 from cutaway.run.pupil import enrol, mode_for
-from cutaway.run.specs.finetune import Taught
+from cutaway.run.specs.finetune import Training
 from cutaway.store.artefacts import load_artefact
 from tests.tiny import FAMILIES, SENTENCES
 
@@ -28,7 +28,7 @@ def lesson(pairs: bool = False) -> Lesson:
         ("no", "yes"),
         pairs=texts[::-1] if pairs else None,
     )
-    return Lesson(bare_task(made), made, *deal(made, Taught(model="m", shots=3)))
+    return Lesson(bare_task(made), made, *deal(made, Training(shots=3)))
 
 
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f not in WITHOUT_HEAD])

@@ -35,7 +35,10 @@ def run(
     spec: FinetuneSpec, *, screen: Screen | None = None, objects: Objects | None = None
 ) -> Result:
     """The taught model's checkpoint, and what it can do beside what the base could."""
-    screen, lm = screen or Screen(quiet=True), opened(spec, objects)
+    screen, lm = (
+        screen or Screen(quiet=True),
+        opened(spec.model, spec, objects, revision=spec.revision),
+    )
     pupil, lesson = prepare(lm, spec, objects)
     name = address(spec, model=lm.digest, data=lesson.digest, mode=pupil.mode)
     done = find(spec.runs, "finetune", name)
@@ -150,4 +153,4 @@ def summarise(work: Work) -> dict[str, Any]:
 
 def estimate(spec: FinetuneSpec, *, screen: Screen | None = None) -> list[Cost]:
     """The cost, from a few steps that change nothing."""
-    return [cost_of(*prepare(opened(spec), spec), spec)]
+    return [cost_of(*prepare(opened(spec.model, spec, revision=spec.revision), spec), spec)]

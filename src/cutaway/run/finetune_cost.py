@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from cutaway.run.lesson import Lesson
 from cutaway.run.pupil import Pupil
-from cutaway.run.specs.finetune import Taught
+from cutaway.run.specs.finetune import Training
 from cutaway.run.teaching import loss_of, trained_params
 from cutaway.run.training import learning, others_at_rest
 
@@ -38,7 +38,7 @@ class Cost:
         return asdict(self)
 
 
-def cost_of(pupil: Pupil, lesson: Lesson, spec: Taught) -> Cost:
+def cost_of(pupil: Pupil, lesson: Lesson, spec: Training) -> Cost:
     """The cost of teaching this lesson, from three steps on its own batches."""
     params = trained_params(pupil, spec)
     loss, tries = loss_of(pupil, lesson, params, spec), 3

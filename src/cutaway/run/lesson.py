@@ -15,7 +15,7 @@ from cutaway.data.load import load, load_task
 from cutaway.data.tasks import TaskColumns, TaskFile, find_task, spellings
 from cutaway.measure.splits import Plan, split
 from cutaway.run.objects import Objects
-from cutaway.run.specs.finetune import Taught
+from cutaway.run.specs.finetune import Training
 
 KINDS = ("binary", "multiclass", "regression")
 # What a set without a task is measured by, where it is not accuracy.
@@ -39,7 +39,7 @@ class Lesson:
 
 
 def read_lesson(
-    spec: Taught,
+    spec: Training,
     *,
     task: str | None,
     data: str | None,
@@ -58,7 +58,7 @@ def read_lesson(
 
 
 def _task_and_texts(
-    spec: Taught, task: str | None, data: Any, columns: Mapping[str, str | None]
+    spec: Training, task: str | None, data: Any, columns: Mapping[str, str | None]
 ) -> tuple[TaskFile, TextSet]:
     named = task or (data if isinstance(data, str) and _is_task(data) else None)
     if named is None and data is None:
@@ -107,7 +107,7 @@ def bare_task(texts: TextSet) -> TaskFile:
 Dealt = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
-def deal(texts: TextSet, spec: Taught) -> Dealt:
+def deal(texts: TextSet, spec: Training) -> Dealt:
     """Row numbers for train, dev and test.
 
     With shots: K of each class, K more to tune on, and the test part (or the rest) to test on;
@@ -137,7 +137,7 @@ def _parts(texts: TextSet) -> NDArray[np.str_] | None:
     return np.where(texts.parts == "dev", "test", texts.parts)
 
 
-def _some(rows: NDArray[np.int64], spec: Taught) -> NDArray[np.int64]:
+def _some(rows: NDArray[np.int64], spec: Training) -> NDArray[np.int64]:
     if spec.test_limit is None or len(rows) <= spec.test_limit:
         return rows
     rng = np.random.default_rng([spec.data_seed, len(rows)])

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,25 +19,20 @@ from cutaway.run.order import order_of
 from cutaway.run.plan import Plan
 from cutaway.run.pupil import Pupil
 from cutaway.run.screen import Screen
-from cutaway.run.specs.finetune import Taught
+from cutaway.run.specs.finetune import Training
 from cutaway.run.training import Trained, others_at_rest, train
 
 
-def opened(spec: Taught, objects: Objects | None = None) -> LM:
-    """The model that a spec names; the object itself when it was given from Python."""
-    if objects and spec.model in objects:
-        given: LM = objects[spec.model]
+def opened(name: str, spec: Training, objects: Objects | None = None, **options: Any) -> LM:
+    """The model called so; the object itself when it was given from Python."""
+    if objects and name in objects:
+        given: LM = objects[name]
         return given
-    return open_model(
-        spec.model,
-        revision=spec.revision,
-        dtype=spec.dtype,
-        device=spec.device,
-        offline=spec.offline,
-    )
+    where: dict[str, Any] = {"dtype": spec.dtype, "device": spec.device, "offline": spec.offline}
+    return open_model(name, **where, **options)
 
 
-def trained_params(pupil: Pupil, spec: Taught) -> dict[str, nn.Parameter]:
+def trained_params(pupil: Pupil, spec: Training) -> dict[str, nn.Parameter]:
     """The weights the spec lets learn."""
     return chosen(
         pupil,
@@ -47,7 +43,7 @@ def trained_params(pupil: Pupil, spec: Taught) -> dict[str, nn.Parameter]:
     )
 
 
-def plan_of(spec: Taught) -> Plan:
+def plan_of(spec: Training) -> Plan:
     """The training plan in a spec."""
     names = ("steps", "lr", "optimizer", "schedule", "warmup", "weight_decay", "momentum",
              "every", "patience", "seed")  # fmt: skip
@@ -58,7 +54,7 @@ def teach(
     pupil: Pupil,
     lesson: Lesson,
     params: Mapping[str, nn.Parameter],
-    spec: Taught,
+    spec: Training,
     folder: Path,
     screen: Screen,
     *,
@@ -85,7 +81,7 @@ def teach(
 
 
 def loss_of(
-    pupil: Pupil, lesson: Lesson, params: Mapping[str, nn.Parameter], spec: Taught
+    pupil: Pupil, lesson: Lesson, params: Mapping[str, nn.Parameter], spec: Training
 ) -> Callable[[int], dict[str, Tensor]]:
     """step -> the parts of its loss, over a batch that seed and step decide."""
     order = order_of([pupil.asked.rows[i] for i in lesson.train], spec.batch, spec.seed)
