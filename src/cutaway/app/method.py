@@ -47,6 +47,17 @@ PAGES: dict[str, Page] = {
         {"Scores": ("scores",), "Training": ("curve",)},
         ("base", "task", "mode"),
     ),
+    "graft": Page(
+        "graft",
+        "Which few weights hold a fine-tuned skill, and what do they share with others?",
+        ":material/content_cut:",
+        {
+            "What is kept": ("sparsity", "gain", "agreement", "learning"),
+            "Where it lives": ("atlas", "heads", "overlap"),
+            "What it costs": ("language", "calibration", "reliability", "ood"),
+        },
+        ("base", "task", "kind"),
+    ),
     "nextword": Page(
         "nextword",
         "Does predicting the next word already solve the task, and through which words?",

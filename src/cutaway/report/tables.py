@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cutaway.report import formats
+from cutaway.report import formats, graft_table
 from cutaway.report.cells import LOWER_IS_BETTER, cells, full_size, main_metric, varying
 from cutaway.report.finetune_table import finetune_table
 from cutaway.report.nextword_table import kinds_table, paper_table
@@ -168,6 +168,7 @@ RANKINGS: dict[str, Callable[[pl.DataFrame, Drawable, int], pl.DataFrame]] = {"p
 # What is worth reading first of methods without a ranking.
 FIRST_LINES: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "finetune": finetune_table,
+    "graft": graft_table.kinds_table,
     "nextword": kinds_table,
 }
 # Methods whose papers have a table of their own; runs of other things give no lines there.

@@ -32,14 +32,13 @@ def finish(
     rows: Iterable[Row],
     *,
     model: LM | Mapping[str, Any],
-    data: TextSet | None,
+    data: TextSet | Mapping[str, Any],
     summary: Mapping[str, Any],
     files: Mapping[str, Path | bytes] | None = None,
 ) -> Result:
     """The run, saved whole."""
     table = frame(rows)
     others = {kind: score for kind, score in summary.get("scores", {}).items() if kind not in ENDS}
-    about = None if data is None else _about(data)
     record = save(
         spec.runs,
         method="graft",
@@ -48,7 +47,7 @@ def finish(
         summary={"verb": verb, **summary},
         baselines={"base": summary.get("scores", {}).get("base"), **others},
         model=model_facts(model) if isinstance(model, LM) else dict(model),
-        data=about,
+        data=_about(data) if isinstance(data, TextSet) else dict(data),
         seed=spec.seed,
         versions=versions(),
         seconds=meter.seconds,
@@ -126,6 +125,12 @@ def summarise(work: "Work", sizes: list[int], rows: list[Row], out: str) -> dict
     }
     return {
         "metric": metric,
+        "best": {
+            "model": work.where.base,
+            "data": work.lesson.texts.name,
+            "metric": metric,
+            **{k: v for k, v in table["learned"].get(metric, {}).items() if k != "n"},
+        },
         "task": work.lesson.task.name,
         "trained_weights": total,
         "sizes": sizes,

@@ -140,16 +140,21 @@ def end_rows(work: Work, said: tuple[Said, Said]) -> list[Row]:
     return [
         row
         for kind, one, share in (("base", said[0], 0.0), ("tuned", said[1], 1.0))
-        for row in said_rows(work, kind, one, said, sparsity=share, seed=None)
+        for row in said_rows(work, kind, one, said, sparsity=share, data=work.lesson.texts.name)
     ]
 
 
 def said_rows(work: Work, kind: str, one: Said, said: tuple[Said, Said], **place: Any) -> list[Row]:
     """Scores and reliability of one model on the test rows."""
-    place = {**place, "data": work.lesson.texts.name}
     rows = work.where.scores(kind, work.trial.scores(one, *said), **place)
     found = work.trial.reliability(one)
     return rows + ([] if found is None else work.where.bins(kind, found, **place))
+
+
+def place_of(work: Work, size: int, seed: int) -> dict[str, Any]:
+    """The coordinates of one mask."""
+    share = size / work.pair.total
+    return {"sparsity": share, "seed": seed, "data": work.lesson.texts.name}
 
 
 def learned_rows(work: Work, sizes: list[int], said: tuple[Said, Said]) -> Iterator[Row]:
@@ -168,7 +173,7 @@ def _learn(work: Work, key: str, size: int, seed: int, said: tuple[Said, Said]) 
     learned = work.search.learned(size, seed, start)
     patch = work.search.patch(learned.mask)
     _skill(work, patch).save(_piece(work, key))
-    place = {"sparsity": size / work.pair.total, "seed": seed}
+    place = place_of(work, size, seed)
     with attached(work.pair.live, patch):
         one = work.trial.said(language=True)
     rows = said_rows(work, "learned", one, said, **place)
@@ -209,7 +214,7 @@ def _baseline(work: Work, kind: str, size: int, seed: int, said: tuple[Said, Sai
     except Missing as error:
         work.screen.say(f"{kind}: {error}")
         return []
-    place = {"sparsity": size / work.pair.total, "seed": seed}
+    place = place_of(work, size, seed)
     with attached(work.pair.live, patch):
         rows = said_rows(work, kind, work.trial.said(), said, **place)
     return rows + work.where.scores(kind, {"size": float(patch.size)}, **place)
@@ -230,8 +235,7 @@ def best_skill(work: Work, size: int, said: tuple[Said, Said]) -> tuple[Skill, l
     with work.pair.as_tuned():
         write(work.pair.live, skill.patch.mask, skill.patch.before)
         gone = work.trial.said(language=True)
-    place = {"sparsity": size / work.pair.total, "seed": seed}
-    return skill, said_rows(work, "removed", gone, said, **place)
+    return skill, said_rows(work, "removed", gone, said, **place_of(work, size, seed))
 
 
 def _skill(work: Work, patch: Patch) -> Skill:

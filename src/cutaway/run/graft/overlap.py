@@ -38,8 +38,20 @@ def run(
     base = skills[0].meta["base"]
     model = {"name": base["name"], "digest": base.get("digest"), "checksum": base["checksum"]}
     return finish(
-        "overlap", spec, name, meter, rows, model=model, data=None, summary=summarise(skills, rows)
+        "overlap",
+        spec,
+        name,
+        meter,
+        rows,
+        model=model,
+        data=about(skills, spec),
+        summary=summarise(skills, rows),
     )
+
+
+def about(skills: Sequence[Skill], spec: OverlapSpec) -> dict[str, Any]:
+    """The skills as what was looked at."""
+    return {"name": ", ".join(labelled(skills)), "rows": len(skills), "files": list(spec.skill)}
 
 
 def overlap_rows(skills: Sequence[Skill]) -> list[Row]:
