@@ -14,12 +14,13 @@ from cutaway.core.spec import build
 from cutaway.models.check import check
 from cutaway.models.load import open_model
 from cutaway.report.html import write_html
-from cutaway.run import probe
+from cutaway.run import nextword, probe
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut import eval as evaluate
 from cutaway.run.shortcut import fit
 from cutaway.run.specs import ProbeSpec
+from cutaway.run.specs.nextword import NextwordSpec
 from cutaway.run.specs.shortcut import EvalSpec, FitSpec
 
 
@@ -42,6 +43,13 @@ PROBE = {
     "classifier": ["logistic", "lda", "centroid"],
     "protocol": "fixed",
 }
+NEXTWORD = {
+    "data": "gen:sentiment",
+    "prompt_text": " All in all, it was",
+    "class_words": ["terrible", "great"],
+    "subset_words": "great,good,terrible,bad,boring,fantastic,sad,happy,exciting",
+    "features": "f,phi_p,subset,classwords,p,zeroshot",
+}
 STOPS: tuple[Stop, ...] = (
     Stop(
         "Which layers know whether a sentence is happy, when every telling word is new?",
@@ -50,6 +58,10 @@ STOPS: tuple[Stop, ...] = (
     Stop(
         "Which layers know the tense of a verb they were never shown?",
         probe.run, ProbeSpec, {**PROBE, "data": "gen:tense"},
+    ),
+    Stop(
+        "Does predicting the next word already say whether a sentence is happy, by which words?",
+        nextword.run, NextwordSpec, NEXTWORD,
     ),
     Stop(
         "How linear is the way from each layer to the last?",
