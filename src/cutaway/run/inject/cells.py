@@ -14,7 +14,7 @@ from cutaway.models.lm import LM
 from cutaway.models.quiet import quiet
 from cutaway.run.inject.places import place_of
 from cutaway.run.inject.regularise import Setting, extra_loss
-from cutaway.run.inject.retain import Kept, Ledger, forgotten, ledger_of, watched
+from cutaway.run.inject.retain import Kept, Ledger, forgotten, ledger_of, loss_of_each, watched
 from cutaway.run.inject.rows import Row, Where
 from cutaway.run.inject.skill import Skill, exact_on_dev, judge, teacher
 from cutaway.run.inject.weights import Trainable, low_rank, merged, own_weights
@@ -108,9 +108,13 @@ def _train(work: Work, cell: Cell, trainable: Trainable, folder: Path, screen: S
         return {"loss": parts["skill"] + held, **parts, "penalty": held}
 
     def evaluate() -> dict[str, float]:
+        exact, dev_loss = exact_on_dev(lm, skill), loss_of_each(lm, skill.exam).mean()
         return {
-            "exact_match": exact_on_dev(lm, skill),
+            "exact_match": exact,
+            "dev_loss": dev_loss,
             "retained_loss": watched(lm, list(work.kept)),
+            # The loss only decides between equals: it adds less than one answer does.
+            "score": exact + 0.001 * float(np.exp(-dev_loss)),
         }
 
     def stop(found: Mapping[str, float]) -> str | None:
@@ -124,7 +128,7 @@ def _train(work: Work, cell: Cell, trainable: Trainable, folder: Path, screen: S
         folder=folder,
         identity={"run": work.name, "cell": cell.name},
         evaluate=evaluate,
-        score="exact_match",
+        score="score",
         stop=stop,
         screen=screen,
     )

@@ -211,7 +211,7 @@ def details(work: Work, found: Clash | None) -> dict[str, Any]:
     }
     base = samples.pop("base", {})
     maps = []
-    for layer, rows in base.items():
+    for layer, rows in base.items() if work.spec.clash else ():
         several = {"base": np.array(rows)}
         several |= {name: np.array(s[layer]) for name, s in samples.items() if layer in s}
         for way in WAYS:

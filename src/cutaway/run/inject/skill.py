@@ -44,6 +44,8 @@ class Skill:
     beyond: dict[str, TextSet]
     spelling: Spelling
     lessons: Examples
+    exam: Examples
+    """The dev problems, for the loss that training watches."""
     notes: tuple[str, ...]
 
 
@@ -60,9 +62,17 @@ def read_skill(lm: LM, spec: InjectSpec, objects: Objects | None = None) -> Skil
     beyond = {f"beyond {d} digits": _further(whole, d, spec, known) for d in spec.beyond}
     spelling = spelling_of(lm, [train, dev, test, *beyond.values()], masks=spec.masks)
     notes = [*whole.notes, *([f"{shared} test questions were in train: left out"] * bool(shared))]
-    lessons = answer_examples(lm, train, spelling)
     return Skill(
-        whole.name, whole.digest, train, dev, test, beyond, spelling, lessons, tuple(notes)
+        whole.name,
+        whole.digest,
+        train,
+        dev,
+        test,
+        beyond,
+        spelling,
+        answer_examples(lm, train, spelling),
+        answer_examples(lm, dev, spelling),
+        tuple(notes),
     )
 
 

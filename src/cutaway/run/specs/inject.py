@@ -155,7 +155,7 @@ class InjectSpec(Common):
     repeats: int = Field(default=1, ge=1)
     """Trainings of each cell, with seeds seed, seed + 1, ..."""
     clash: bool = True
-    """Measure where the skill's Fisher and that of the retained texts overlap."""
+    """Measure where the skill's Fisher and that of the retained texts overlap, and map weights."""
     checkpoints: bool = True
     """Keep a checkpoint folder of each training, which transformers loads."""
     out: str | None = None
