@@ -1,0 +1,106 @@
+"""Figures and table of graft: every one draws what its rows say, or says how to get rows."""
+
+import json
+
+import polars as pl
+import pytest
+
+from cutaway.core.errors import Missing
+from cutaway.report.graft import FIGURES
+from cutaway.report.graft_table import WORDS, kinds_table
+from cutaway.run.graft.rows import SCHEMA, Where, frame, over_seeds
+from cutaway.run.specs.graft import BASELINES
+
+HERE = Where("base", "tuned", "task")
+KINDS = ("learned", *BASELINES)
+PLAIN = ("accuracy", "relative_gain", "agreement", "lm_loss", "ece", "size")
+
+
+def measured() -> list[dict]:
+    rows = []
+    for kind, size in [
+        ("base", 0.0),
+        ("tuned", 1.0),
+        *((k, s) for k in KINDS for s in (1e-4, 1e-3)),
+    ]:
+        place = {"sparsity": size, "seed": 0, "data": "task"}
+        rows += [HERE.row(kind, m, 0.5, **place) | {"low": 0.4, "high": 0.6} for m in PLAIN]
+        rows += [HERE.row(kind, f"bin_{n}", 0.5, bin=3, **place)
+                 for n in ("confidence", "accuracy", "count")]  # fmt: skip
+    for step in (0, 5, 10):
+        rows.append(HERE.row("learned", "mask_score", step / 10, sparsity=1e-4, seed=0, step=step))
+    for layer in (1, 2):
+        rows.append(HERE.row("learned", "weights", 7.0, layer=layer, part="attn.q"))
+        rows.append(HERE.row("learned", "density", 0.1, layer=layer, part="attn.q"))
+        rows.append(HERE.row("learned", "head_weights", 3.0, layer=layer, head=layer, part="attn"))
+    return [*rows, HERE.row("learned", "weights", 2.0, part="wte")]
+
+
+def matrix(metric: str) -> list[dict]:
+    return [
+        Where("base", None, one).row("learned", metric, float(one == two), data=two, sparsity=1e-4)
+        for one in ("a", "b")
+        for two in ("a", "b")
+    ]
+
+
+TABLES = {
+    "ood": frame(matrix("accuracy")),
+    "overlap": frame(matrix("overlap")),
+}
+ALL = frame(measured())
+# The figures of a course of tasks have tests of their own.
+OWN = [name for name, draw in FIGURES.items() if not draw.__module__.endswith("continual")]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_figure_has_data_a_title_and_a_caption(name: str) -> None:
+    figure = FIGURES[name](TABLES.get(name, ALL), None)
+    assert figure.data
+    assert figure.layout.title.text
+    assert len(figure.layout.meta["caption"]) > 60
+    json.loads(figure.to_json())
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_run_without_such_rows_says_how_to_get_them(name: str) -> None:
+    with pytest.raises(Missing, match="cutaway graft"):
+        FIGURES[name](ALL.filter(pl.col("metric") == "nothing"), None)
+
+
+def test_a_line_of_the_curve_per_kind_of_mask_and_a_level_for_each_end() -> None:
+    names = {trace.name for trace in FIGURES["sparsity"](ALL, None).data}
+    assert names == {WORDS[kind] for kind in ("base", "tuned", *KINDS)}
+
+
+def test_the_atlas_draws_counts_and_tells_what_lies_outside_the_blocks() -> None:
+    figure = FIGURES["atlas"](ALL, None)
+    assert figure.data[0].z == ((7.0, 7.0),)
+    assert "wte 2" in figure.layout.meta["caption"]
+    heads = FIGURES["heads"](ALL, None).data[0].z
+    assert heads == ((0.0, 3.0, 0.0), (0.0, 0.0, 3.0))
+
+
+def test_the_table_has_the_ends_first_and_every_mask_at_every_size() -> None:
+    table = kinds_table(ALL)
+    assert table["mask"].to_list()[:2] == [WORDS["base"], WORDS["tuned"]]
+    assert table.height == 2 + 2 * len(KINDS)
+    assert set(PLAIN) <= set(table.columns)
+
+
+def test_the_overlap_table_is_a_matrix_by_name() -> None:
+    table = kinds_table(TABLES["overlap"])
+    assert table.columns == ["skill", "a", "b"]
+    assert table.row(0) == ("a", "1.000", "0")
+
+
+def test_intervals_over_seeds_hold_the_mean_and_stay_shares() -> None:
+    rows = [
+        HERE.row("learned", "accuracy", v, sparsity=0.1, seed=s)
+        for s, v in enumerate((0.9, 0.99, 1.0))
+    ]
+    found = over_seeds([*rows, HERE.row("base", "accuracy", 0.5, sparsity=0.0)])
+    assert {(r["low"], r["high"]) for r in found[:3]} == {(found[0]["low"], 1.0)}
+    assert 0.7 < found[0]["low"] < 0.963
+    assert "low" not in found[3]
+    assert frame(found).columns == list(SCHEMA)
