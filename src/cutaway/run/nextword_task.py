@@ -59,6 +59,11 @@ def _question(spec: NextwordSpec, task: TaskFile | None, data: Any) -> Question:
             f"nextword needs classes, and {texts.name!r} is {texts.task}. "
             "Give labels that are classes."
         )
+    protocol = _protocol(spec, task, texts)
+    if protocol.kind == "fixed":
+        # Rows that are neither learned from nor tested on need not go through the model.
+        have = set(np.asarray(texts.parts).tolist())
+        texts = texts.take(np.flatnonzero(np.isin(texts.parts, ["train", _tested(have)])))
     return Question(
         name=texts.name if task is None else task.name,
         texts=texts,
@@ -66,7 +71,7 @@ def _question(spec: NextwordSpec, task: TaskFile | None, data: Any) -> Question:
         template=spec.template or (task.template if task else ""),
         edits=dict(task.edits) if task else {},
         words=_words(spec, task, texts),
-        protocol=_protocol(spec, task, texts),
+        protocol=protocol,
     )
 
 
@@ -154,7 +159,12 @@ Rows = tuple[int, NDArray[Any], NDArray[Any]]
 def _fixed(question: Question, seed: int) -> Iterator[Rows]:
     texts = question.texts
     have = set(np.asarray(texts.parts).tolist())
-    yield 0, texts.rows_of("train"), texts.rows_of("test" if "test" in have else "dev")
+    yield 0, texts.rows_of("train"), texts.rows_of(_tested(have))
+
+
+def _tested(parts: set[str]) -> str:
+    """The part that is tested on: dev where there is no test."""
+    return "test" if "test" in parts else "dev"
 
 
 def _repeats(question: Question, seed: int) -> Iterator[Rows]:

@@ -1,0 +1,119 @@
+"""The whole p without storing it: memory, agreement with the dense solver, speed of Phi p.
+
+Memory is measured in processes of their own, with all folds and strengths of the protocol, at two
+numbers of rows; what grows with the rows is a straight line, which gives the figure for AG News
+(120,000 rows, gpt2's 768 and 50,257). The time is that of a look at p, counted for all rows.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from bench.report import row, spread, told
+from cutaway.methods.nextword.classify import Plan
+from cutaway.methods.nextword.full_p import fit_p
+from cutaway.methods.nextword.full_p import spread as spread_of
+from cutaway.methods.nextword.readout import Output, distribution, expectations
+from cutaway.methods.solvers import logistic_path
+
+AG_NEWS, WIDTH, VOCAB, CLASSES = 120_000, 768, 50_257, 4
+STEPS = 1
+
+
+def run(quick: bool, rows: int | None = None, rounds: int = 5) -> dict[str, Any]:
+    """Memory, objective, throughput."""
+    width, vocab = (16, 600) if quick else (WIDTH, VOCAB)
+    sizes = (300, 600) if quick else (2_560, rows or 5_120)
+    few, many = (child(n, width, vocab) for n in sizes)
+    slope = (many["above_mb"] - few["above_mb"]) / (many["rows"] - few["rows"])
+    above = many["above_mb"] + max(slope, 0.0) * (AG_NEWS - many["rows"]) + many["phi_mb"]
+    worst = objective_gap()
+    seconds = throughput(256 if quick else 2_048, width, vocab, 1 if quick else rounds)
+    mine, bare = (statistics.median(seconds[name]) for name in ("ours", "products"))
+    look = many["seconds_per_look"] / many["rows"] * AG_NEWS
+    return {
+        "title": "The whole next-word distribution without storing it",
+        "text": f"p of {vocab:,} words from f of {width}; {CLASSES} classes one against the rest, "
+        f"5 folds and 10 strengths at once (6 for {AG_NEWS:,}), {STEPS} step of the solver at "
+        f"{few['rows']:,} and {many['rows']:,} rows. For {AG_NEWS:,} rows memory is counted "
+        "along the line through both, time by rows.",
+        "table": [
+            row(f"memory besides f for {AG_NEWS:,} rows, Phi included", f"{above:,.0f} MB",
+                f"{AG_NEWS * vocab * 4 / 2**20:,.0f} MB of p", None, "< 2048 MB", above < 2048),
+            row(f"measured above f at {many['rows']:,} rows", f"{many['above_mb']:,.0f} MB"),
+            row("grows by", f"{max(slope, 0.0) * 1000:.2f} MB per 1,000 rows"),
+            row(f"one look at p of {AG_NEWS:,} rows (counted)", f"{look:,.0f} s"),
+            row("objective against the dense solver, worst", f"{worst:.1e}", bar="<= 1e-4",
+                met=worst <= 1e-4),
+            row("Phi p against its two bare products", told(spread(seconds["ours"]), "s"),
+                told(spread(seconds["products"]), "s"), bare / mine, ">= 0.8x", bare / mine >= 0.8),
+        ],
+        "measured": {"children": [few, many], **{k: spread(v) for k, v in seconds.items()}},
+    }  # fmt: skip
+
+
+def child(rows: int, width: int, vocab: int) -> dict[str, float]:
+    """One fit in a process of its own."""
+    words = [sys.executable, "-m", "bench._nextword_child"]
+    sizes = map(str, (rows, width, vocab, CLASSES, STEPS))
+    found = subprocess.run([*words, *sizes], check=True, capture_output=True, text=True)
+    measured: dict[str, float] = json.loads(found.stdout.splitlines()[-1])
+    return measured
+
+
+def objective_gap() -> float:
+    """The relative difference of the objective from the dense solver's, the worse of both ways."""
+    rng = torch.Generator().manual_seed(1)
+    f = torch.randn(500, 12, generator=rng, dtype=torch.float64)
+    output = Output(torch.randn(900, 12, generator=rng, dtype=torch.float64))
+    y = (f[:, 0] + 0.5 * torch.randn(500, generator=rng) > 0).long().numpy()
+    known, rows = spread_of(f, output), np.arange(500)
+    p = (distribution(f, output) - known.mean) / known.scale
+    gaps = []
+    for way in ("inside", "stream"):
+        mine = fit_p(f, output, y, [rows], Plan(2, tol=1e-7, most=4000), way=way)[0]
+        dense = logistic_path(
+            p, torch.from_numpy(y), strengths=[mine.c], standardise=False, tol=1e-10, most=20_000
+        )
+        weights = mine.weights[0] * known.scale
+        z = p @ weights + float(mine.intercept[0] + mine.weights[0] @ known.mean)
+        loss = torch.nn.functional.softplus(z) - torch.from_numpy(y) * z
+        ours = float(mine.c * loss.sum() + 0.5 * weights.square().sum())
+        gaps.append(abs(ours / float(dense.objective[0, 0]) - 1))
+    return max(gaps)
+
+
+def throughput(n: int, width: int, vocab: int, rounds: int) -> dict[str, list[float]]:
+    """Seconds for Phi p of n rows, and for the two matrix products in it, taking turns."""
+    rng = torch.Generator().manual_seed(0)
+    f, phi = torch.randn(n, width, generator=rng), torch.randn(vocab, width, generator=rng)
+    output = Output(phi * (3 / width**0.5))
+    seconds: dict[str, list[float]] = {"ours": [], "products": []}
+    for _ in range(rounds + 1):
+        for name, way in (("ours", ours), ("products", products)):
+            start = time.perf_counter()
+            way(f, output)
+            seconds[name].append(time.perf_counter() - start)
+    # The first round warms up.
+    return {name: values[1:] for name, values in seconds.items()}
+
+
+def ours(f: torch.Tensor, output: Output) -> None:
+    """Phi p of all rows."""
+    expectations(f, output, {"phi_p": output.phi})
+
+
+def products(f: torch.Tensor, output: Output, block: int = 320) -> None:
+    """f Phi^T and the product of the result with Phi, in blocks, and nothing else."""
+    made = torch.empty(block, output.vocab)
+    small = torch.empty(block, f.shape[1])
+    for start in range(0, len(f), block):
+        part = f[start : start + block]
+        torch.mm(part, output.phi.T, out=made[: len(part)])
+        torch.mm(made[: len(part)], output.phi, out=small[: len(part)])
