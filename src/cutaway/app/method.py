@@ -55,6 +55,7 @@ PAGES: dict[str, Page] = {
             "What is kept": ("sparsity", "gain", "agreement", "learning"),
             "Where it lives": ("atlas", "heads", "overlap"),
             "What it costs": ("language", "calibration", "reliability", "ood"),
+            "One after the other": ("forgetting",),
         },
         ("base", "task", "kind"),
     ),

@@ -74,6 +74,11 @@ VERBS: dict[str, Verb] = {
             "A skill as plain tensors, for other programs.",
             show="told",
         ),
+        Verb(
+            "graft continual",
+            "cutaway.run.graft.continual",
+            "Learn tasks one after the other without forgetting.",
+        ),
         Verb("shortcut fit", "cutaway.run.shortcut.fit", "Fit every layer-to-layer map."),
         Verb("shortcut eval", "cutaway.run.shortcut.eval", "How good is a jump from each layer?"),
         Verb("shortcut exit", "cutaway.run.shortcut.exit", "What does an early exit save?"),

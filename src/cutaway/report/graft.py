@@ -13,6 +13,7 @@ import polars as pl
 from cutaway.core.errors import Missing
 from cutaway.report import formats, theme
 from cutaway.report.graft_atlas import atlas, heads
+from cutaway.report.graft_continual import forgetting
 from cutaway.report.graft_table import WORDS, means, rank
 from cutaway.report.records import Drawable, parts
 
@@ -251,6 +252,7 @@ def matrix(
 
 FIGURES: dict[str, Callable[[pl.DataFrame, Drawable], go.Figure]] = {
     "sparsity": sparsity,
+    "forgetting": forgetting,
     "gain": bars(
         "relative_gain",
         "Which share of the gain is kept",

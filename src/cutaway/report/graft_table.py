@@ -5,6 +5,7 @@ from typing import Any
 import polars as pl
 
 from cutaway.report import formats
+from cutaway.report.graft_continual import forgetting_table
 
 ORDER = (
     "base", "tuned", "learned", "removed", "random", "movement", "grad_movement", "fisher",
@@ -51,6 +52,8 @@ def means(rows: pl.DataFrame) -> pl.DataFrame:
 
 def kinds_table(rows: pl.DataFrame) -> pl.DataFrame:
     """A line per kind of mask, size and set, a column per metric; a matrix for overlaps."""
+    if (course := forgetting_table(rows)).height:
+        return course
     table = means(rows)
     if table["metric"].unique().to_list() == ["overlap"]:
         return overlap_table(table)

@@ -44,6 +44,7 @@ def cost_of(pupil: Pupil, lesson: Lesson, spec: Training) -> Cost:
     loss, tries = loss_of(pupil, lesson, params, spec), 3
     with others_at_rest(pupil.module, params), learning(params):
         seconds = [_timed(lambda step=step: _backward(loss(step), params)) for step in range(tries)]  # type: ignore[misc]
+    pupil.module.eval()
     some = lesson.dev[:32]
     look = _timed(lambda: pupil.answers(some)) / len(some)
     looked = len(lesson.dev) * (1 + spec.steps // spec.every) + 2 * len(lesson.test)

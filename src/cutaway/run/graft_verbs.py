@@ -24,10 +24,28 @@ if TYPE_CHECKING:
     from cutaway.run.graft.skill import Skill
     from cutaway.run.result import Result
 
-__all__ = ["attach", "detach", "eval", "export", "finetune", "learn", "load", "overlap", "stack"]
+__all__ = [
+    "attach",
+    "continual",
+    "detach",
+    "eval",
+    "export",
+    "finetune",
+    "learn",
+    "load",
+    "overlap",
+    "stack",
+]
 
 # Fields that take one object, and fields that take several.
 ONE, MANY = ("base", "tuned", "model", "text"), ("data", "skill")
+# Verbs whose fields of the second kind really take several.
+SEVERAL: dict[str, tuple[str, ...]] = {
+    "eval": ("data", "skill"),
+    "stack": ("skill",),
+    "overlap": ("skill",),
+    "continual": ("data",),
+}
 
 
 def finetune(*, quiet: bool = False, **options: Any) -> "Result":
@@ -50,6 +68,11 @@ def eval(*, quiet: bool = False, **options: Any) -> "Result":  # safe: a verb, n
 def overlap(skill: Sequence[Path | str], *, quiet: bool = False, **options: Any) -> "Result":
     """How much of each skill's weights every other skill has too."""
     return cast("Result", _run("overlap", {"skill": list(map(str, skill)), **options}, quiet))
+
+
+def continual(*, quiet: bool = False, **options: Any) -> "Result":
+    """Tasks one after the other, each outside the earlier ones' skills, against plain training."""
+    return cast("Result", _run("continual", options, quiet))
 
 
 def attach(*, quiet: bool = False, **options: Any) -> "Told":
@@ -83,7 +106,7 @@ def _run(verb: str, options: Mapping[str, Any], quiet: bool) -> Any:
     """Run a verb's recipe; the science is loaded only now."""
     spec = GRAFT[f"graft {verb}"]
     named, objects = name_objects(options, (*ONE, *MANY))
-    several = {"eval": ("data", "skill"), "stack": ("skill",), "overlap": ("skill",)}.get(verb, ())
+    several = SEVERAL.get(verb, ())
     single = {n: named[n][0] for n in (*ONE, *MANY) if n in named and n not in several}
     recipe = import_module(f"cutaway.run.graft.{verb}")
     return recipe.run(build(spec, named | single), screen=Screen(quiet=quiet), objects=objects)

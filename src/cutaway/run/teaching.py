@@ -66,18 +66,22 @@ def teach(
         f"{len(lesson.train)} rows to learn from, {len(lesson.dev)} to tune on, "
         f"{len(lesson.test)} to test on; {sum(p.numel() for p in params.values()):,} weights learn."
     )
-    with others_at_rest(pupil.module, params):
-        return train(
-            params,
-            loss_of(pupil, lesson, params, spec),
-            plan_of(spec),
-            folder=folder,
-            identity={"run": identity},
-            evaluate=lambda: dev_scores(pupil, lesson),
-            score=f"dev_{lesson.task.metric}",
-            project=project,
-            screen=screen,
-        )
+    try:
+        with others_at_rest(pupil.module, params):
+            return train(
+                params,
+                loss_of(pupil, lesson, params, spec),
+                plan_of(spec),
+                folder=folder,
+                identity={"run": identity},
+                evaluate=lambda: dev_scores(pupil, lesson),
+                score=f"dev_{lesson.task.metric}",
+                project=project,
+                screen=screen,
+            )
+    finally:
+        # What follows measures or learns something else: never with dropout.
+        pupil.module.eval()
 
 
 def loss_of(

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from cutaway.run.specs.common import Common, Names, SomeNames
+from cutaway.run.specs.continual import ContinualSpec
 from cutaway.run.specs.finetune import Words
 
 BASELINES = (
@@ -201,5 +202,6 @@ GRAFT: dict[str, type[Common]] = {
     "graft stack": StackSpec,
     "graft overlap": OverlapSpec,
     "graft export": ExportSpec,
+    "graft continual": ContinualSpec,
 }
 """The verbs, by their words on the command line."""

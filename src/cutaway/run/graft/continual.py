@@ -1,0 +1,272 @@
+"""`cutaway graft continual`: tasks one after the other, with and without forgetting.
+
+    graft        train on the task with the earlier skills' weights held still, find the few
+                 weights that hold what was learned, keep those alone
+    sequential   train on each task from where the last one ended
+
+After each task both are tested on all tasks.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from cutaway.core.errors import BadSpec
+from cutaway.core.spec import address, build
+from cutaway.methods.graft.patch import Patch, patch_of, values, write
+from cutaway.methods.graft.relax import restore
+from cutaway.methods.graft.select import Mask, Params, count, join
+from cutaway.models.lm import LM
+from cutaway.run.finetune_rows import Scores, scores_of
+from cutaway.run.graft.forgetting import baselines, summarise
+from cutaway.run.graft.pair import Pair
+from cutaway.run.graft.rows import Row, Where, frame
+from cutaway.run.graft.search import Search
+from cutaway.run.graft.skill import Skill, checksum, load_skill
+from cutaway.run.graft.trial import trial_of
+from cutaway.run.lesson import Lesson, read_lesson
+from cutaway.run.objects import Objects
+from cutaway.run.pupil import Pupil, enrol, mode_for
+from cutaway.run.record import command_of, measured, versions
+from cutaway.run.result import Result
+from cutaway.run.screen import Screen
+from cutaway.run.shortcut.maps import model_facts
+from cutaway.run.specs.continual import ContinualSpec
+from cutaway.run.specs.graft import LearnSpec
+from cutaway.run.teaching import given_back, opened, teach, trained_params
+from cutaway.store.results import find, progress, save
+
+NOTHING = Mask({})
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """One task of the course."""
+
+    pupil: Pupil
+    lesson: Lesson
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        return self.lesson.task.name
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """The model, its courses, and where unfinished pieces are kept."""
+
+    spec: ContinualSpec
+    name: str
+    lm: LM
+    courses: tuple[Course, ...]
+    params: Mapping[str, nn.Parameter]
+    folder: Path
+    screen: Screen
+
+    @property
+    def where(self) -> Where:
+        """The coordinates that all rows share; the task is each row's own."""
+        return Where(self.lm.name, None, "")
+
+
+def run(
+    spec: ContinualSpec, *, screen: Screen | None = None, objects: Objects | None = None
+) -> Result:
+    """The forgetting table: every task's score after every task, both ways."""
+    work = prepare(spec, screen or Screen(quiet=True), objects)
+    done = find(spec.runs, "graft", work.name)
+    if done is not None:
+        return Result(done)
+    with measured() as meter, given_back(work.params, when=bool(objects and spec.base in objects)):
+        start = {name: value.detach().clone() for name, value in work.params.items()}
+        rows = list(tested(work, "base", 0))
+        rows += sequential(work)
+        restore(work.params, start)
+        skills: dict[str, Path] = {}
+        rows += grafted(work, checksum(work.lm.params()), skills)
+    texts = [course.lesson.texts for course in work.courses]
+    record = save(
+        spec.runs,
+        method="graft",
+        address=work.name,
+        spec=spec,
+        summary=summarise(rows, [course.name for course in work.courses], _metrics(work)),
+        baselines=baselines(rows),
+        model=model_facts(work.lm),
+        data=[{"name": t.name, "rows": len(t), "digest": t.digest} for t in texts],
+        seed=spec.seed,
+        versions=versions(),
+        seconds=meter.seconds,
+        peak_memory_mb=meter.peak_memory_mb,
+        command=command_of("graft continual", spec),
+        rows=frame(rows),
+        files=skills,
+    )
+    return Result(record)
+
+
+def prepare(spec: ContinualSpec, screen: Screen, objects: Objects | None = None) -> Work:
+    """The model with every task's questions."""
+    if len(spec.task) < 2:
+        raise BadSpec(f"task needs at least two tasks to learn in turn, got {spec.task[0]!r}.")
+    if spec.data and len(spec.data) != len(spec.task):
+        raise BadSpec(
+            f"data has {len(spec.data)} entries for {len(spec.task)} tasks: one for each."
+        )
+    lm = opened(spec.base, spec, objects, revision=spec.revision)
+    sources = spec.data or (None,) * len(spec.task)
+    courses = []
+    for task, data in zip(spec.task, sources, strict=True):
+        lesson = read_lesson(spec, task=task, data=data, objects=objects)
+        pupil = enrol(lm, lesson, mode_for(lm, None), max_tokens=spec.max_tokens, seed=spec.seed)
+        courses.append(Course(pupil, lesson))
+    names = [course.name for course in courses]
+    if len(set(names)) < len(names):
+        raise BadSpec(f"Tasks must have different names, got {', '.join(names)}.")
+    name = address(spec, base=lm.digest, data=[course.lesson.digest for course in courses])
+    params = trained_params(courses[0].pupil, spec)
+    count(spec.sparsity, sum(value.numel() for value in params.values()))
+    folder = progress(spec.runs, "graft", name).folder
+    return Work(spec, name, lm, tuple(courses), params, folder, screen)
+
+
+def sequential(work: Work) -> Iterator[Row]:
+    """Each task from where the last one ended."""
+    for stage, course in enumerate(work.courses, start=1):
+        work.screen.say(f"Plain training, task {stage} of {len(work.courses)}: {course.name}.")
+        _teach(work, course, f"sequential-{stage}")
+        yield from tested(work, "sequential", stage)
+
+
+def grafted(work: Work, base: str, skills: dict[str, Path]) -> Iterator[Row]:
+    """Each task outside the earlier skills; of what it learned only a few weights are kept."""
+    taken = NOTHING
+    for stage, course in enumerate(work.courses, start=1):
+        work.screen.say(f"Grafts, task {stage} of {len(work.courses)}: {course.name}.")
+        before = {name: value.detach().clone() for name, value in work.params.items()}
+        with held_still(work.params, taken) as project:
+            _teach(work, course, f"graft-{stage}", project)
+        yield from _scored(work, "outside", stage, course)
+        path = work.folder / f"{stage}-{_plain(course.name)}.safetensors"
+        if not path.with_suffix(".json").exists():
+            _find_skill(work, course, before, base).save(path)
+        patch = load_skill(path).patch
+        restore(work.params, before)
+        write(work.params, patch.mask, patch.after)
+        taken = join([taken, patch.mask])
+        skills |= {file.name: file for file in (path, path.with_suffix(".json"))}
+        yield _sized(work, stage, course, patch)
+        yield from tested(work, "graft", stage)
+
+
+def _teach(work: Work, course: Course, key: str, project: Callable[[], None] | None = None) -> None:
+    teach(
+        course.pupil, course.lesson, work.params, work.spec, work.folder / key, work.screen,
+        identity=f"{work.name} {key}", project=project,
+    )  # fmt: skip
+
+
+@contextmanager
+def held_still(params: Mapping[str, nn.Parameter], mask: Mask) -> Iterator[Callable[[], None]]:
+    """The chosen weights neither move nor count in the gradient; what is given puts them back."""
+    kept = values(params, mask)
+
+    def without(places: Tensor) -> Callable[[Tensor], Tensor]:
+        def hook(grad: Tensor) -> Tensor:
+            still = grad.contiguous().clone()
+            still.view(-1)[places.to(grad.device)] = 0
+            return still
+
+        return hook
+
+    flags = {name: params[name].requires_grad for name in mask.places}
+    hooks = []
+    for name, places in mask.places.items():
+        params[name].requires_grad_(True)
+        param: Any = params[name]
+        hooks.append(param.register_hook(without(places)))
+    try:
+        yield lambda: write(params, mask, kept)
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for name, flag in flags.items():
+            params[name].requires_grad_(flag)
+
+
+def _find_skill(work: Work, course: Course, before: Params, base: str) -> Skill:
+    """The few weights that hold what the model, as it is now, has learned since `before`."""
+    tuned = {name: value.detach().clone() for name, value in work.params.items()}
+    restore(work.params, before)
+    facts = {
+        "base": {"name": work.lm.name, "digest": work.lm.digest, "checksum": base},
+        "task": {"name": course.name},
+    }
+    pair = Pair(work.lm, course.pupil, work.params, before, tuned, {}, facts)
+    wanted = _mask_spec(work, course)
+    trial = trial_of(course.pupil, course.lesson, wanted, None)
+    search = Search(wanted, pair, trial, course.lesson.train, work.screen)
+    size = count(work.spec.sparsity, pair.total)
+    search.rank([size])
+    mask = search.learned(size, work.spec.seed).mask
+    shapes = {name: tuple(before[name].shape) for name in mask.places}
+    return Skill(patch_of(before, tuned, mask), shapes, facts)
+
+
+def _mask_spec(work: Work, course: Course) -> LearnSpec:
+    spec = work.spec
+    return build(
+        LearnSpec,
+        {
+            "base": spec.base,
+            "tuned": spec.base,
+            "task": course.name,
+            "sparsity": spec.sparsity,
+            "optimizer": spec.mask_optimizer,
+            "steps": spec.mask_steps,
+            "step_examples": spec.step_examples,
+            "baselines": "none",
+            "seed": spec.seed,
+        },
+    )
+
+
+def tested(work: Work, kind: str, stage: int) -> Iterator[Row]:
+    """Every task's scores with the weights in place."""
+    for course in work.courses:
+        yield from _scored(work, kind, stage, course)
+
+
+def _scored(work: Work, kind: str, stage: int, course: Course) -> Iterator[Row]:
+    asked = course.pupil.asked.take(course.lesson.test)
+    names = [asked.metric, *(["ece"] if asked.task != "regression" else [])]
+    found: Scores = scores_of(asked, course.pupil.answers(course.lesson.test), names)
+    for row in work.where.scores(kind, found, step=stage, data=course.lesson.texts.name):
+        yield row | {"task": course.name, "seed": work.spec.seed, "sparsity": work.spec.sparsity}
+
+
+def _sized(work: Work, stage: int, course: Course, patch: Patch) -> Row:
+    row = work.where.row("graft", "size", float(patch.size), step=stage)
+    return row | {"task": course.name, "seed": work.spec.seed, "sparsity": work.spec.sparsity}
+
+
+def _metrics(work: Work) -> dict[str, str]:
+    return {course.name: course.pupil.asked.metric for course in work.courses}
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)
+
+
+def estimate(spec: ContinualSpec, *, screen: Screen | None = None) -> list[Any]:
+    """The cost of each task's training, twice: both ways train it."""
+    from cutaway.run.finetune_cost import cost_of
+
+    work = prepare(spec, Screen(quiet=True))
+    costs = [cost_of(course.pupil, course.lesson, spec) for course in work.courses]
+    return [cost for cost in costs for _ in range(2)]
