@@ -75,10 +75,10 @@ def test_a_line_of_the_curve_per_kind_of_mask_and_a_level_for_each_end() -> None
 
 def test_the_atlas_draws_counts_and_tells_what_lies_outside_the_blocks() -> None:
     figure = FIGURES["atlas"](ALL, None)
-    assert figure.data[0].z == ((7.0, 7.0),)
+    assert [list(line) for line in figure.data[0].z] == [[7.0, 7.0]]
     assert "wte 2" in figure.layout.meta["caption"]
     heads = FIGURES["heads"](ALL, None).data[0].z
-    assert heads == ((0.0, 3.0, 0.0), (0.0, 0.0, 3.0))
+    assert [list(line) for line in heads] == [[0.0, 3.0, 0.0], [0.0, 0.0, 3.0]]
 
 
 def test_the_table_has_the_ends_first_and_every_mask_at_every_size() -> None:
