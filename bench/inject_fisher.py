@@ -116,9 +116,8 @@ def rows_of(name: str, found: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _distilbert(folder: Path, quick: bool) -> LM:
-    from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
-
     from tests.tiny import tiny_tokenizer
+    from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
     size = {"dim": 64, "hidden_dim": 128, "n_heads": 4} if quick else {}
     tokenizer = tiny_tokenizer("bert", load("docs").texts, size=30_522)
