@@ -20,6 +20,8 @@ KINDS = {
     "zeroshot_calibrated": "calibrated zero-shot",
 }
 BASELINES = ("majority", "bow", "tfidf")
+# Accuracies closer than this count as the same in a sentence.
+NEAR = 0.02
 Table = dict[tuple[str, str], dict[str, Any]]
 """(prompt, features) -> mean, low, high of the main metric."""
 
@@ -103,32 +105,32 @@ def _shown(cell: Mapping[str, Any]) -> str:
 
 
 def _answer(own: Table, cells: Table) -> list[str]:
-    """Best next-word feature beside f, and both beside the best baseline."""
+    """Every kind under the best prompt; the best next-word feature beside baseline and f."""
     prompt = max(own, key=lambda key: own[key]["value"])[0]
     here = {kind: cell for (p, kind), cell in own.items() if p == prompt}
     said = ", ".join(f"{kind} {_shown(cell)}" for kind, cell in here.items())
     lines = [f"Accuracy{_with(prompt)}: {said}."]
-    next_word = {k: c for k, c in here.items() if k not in ("f", "zeroshot", "zeroshot_calibrated")}
-    flat = {key[1]: cell for key, cell in cells.items() if key[1] in BASELINES}
-    if flat and next_word:
-        floor = max(flat, key=lambda k: flat[k]["value"])
-        best = max(next_word, key=lambda k: next_word[k]["value"])
-        gain = next_word[best]["value"] - flat[floor]["value"]
-        word = "more than" if gain > 0 else "no more than"
+    fitted = {k: c["value"] for k, c in here.items() if k != "f" and not k.startswith("zeroshot")}
+    if not fitted:
+        return lines
+    best = max(fitted, key=lambda k: fitted[k])
+    flat = {key[1]: cell["value"] for key, cell in cells.items() if key[1] in BASELINES}
+    floor = max(flat, key=lambda k: flat[k]) if flat else None
+    gain = fitted[best] - flat[floor] if floor else 1.0
+    if floor:
         lines.append(
-            f"{_sentence(KINDS[best])} gives {word} the best baseline, {floor} "
-            f"{flat[floor]['value']:.3f} ({gain:+.3f})."
+            f"{_sentence(KINDS[best])} gives {'more' if gain > 0 else 'no more'} than the best "
+            f"baseline, {floor} {flat[floor]:.3f} ({gain:+.3f})."
         )
-    if next_word and "f" in here:
-        best = max(next_word, key=lambda k: next_word[k]["value"])
-        gap = here["f"]["value"] - next_word[best]["value"]
-        lines.append(
-            f"Predicting the next word already solves it about as well as the hidden state does: "
-            f"{best} {next_word[best]['value']:.3f}, f {here['f']['value']:.3f}."
-            if gap <= 0.02
-            else f"The hidden state knows {gap:.3f} more than the next-word features show ({best})."
-        )
-    return lines
+    return lines + ([_beside_f(best, fitted[best], here["f"]["value"])] if "f" in here else [])
+
+
+def _beside_f(best: str, value: float, f: float) -> str:
+    """How far the best next-word feature is from the hidden state."""
+    gap = f - value
+    if gap > NEAR:
+        return f"The hidden state knows {gap:.3f} more than the next-word features show ({best})."
+    return f"The next-word features ({best} {value:.3f}) know as much of it as f does ({f:.3f})."
 
 
 def _prompt(own: Table) -> list[str]:
@@ -185,6 +187,8 @@ def _telling(details: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _lacking(words: Mapping[str, Any]) -> list[str]:
     lost = {name: w["missing"] for name, w in words.items() if w["missing"]}
+    if lost.get("zeroshot") == lost.get("classwords"):
+        lost.pop("zeroshot", None)
     return [
         f"{len(missing)} words of {name} are no single token of this model and take no part: "
         f"{', '.join(map(repr, missing))}."

@@ -107,6 +107,11 @@ class NextwordSpec(Common):
                 f"data has {len(self.data)} entries for {len(self.task)} tasks: give one for "
                 "each task, or none."
             )
+        if self.template is not None and self.position != "mask":
+            raise ValueError(
+                f"template {self.template!r} is for masked models read at [MASK]: add "
+                "--position mask, or use --prompt-text."
+            )
         return self
 
 
