@@ -83,6 +83,17 @@ PAGES: dict[str, Page] = {
         ("model", "data", "pool", "classifier"),
         one_metric=True,
     ),
+    "inject": Page(
+        "inject",
+        "How is a skill trained in, and what does it cost the skills that were there?",
+        ":material/school:",
+        {
+            "Gain and cost": ("pareto", "ledger", "digits"),
+            "Training": ("learning", "drift"),
+            "Where it clashes": ("fisher", "top", "weights"),
+        },
+        ("model", "regulariser"),
+    ),
     "shortcut": Page(
         "shortcut",
         "How linear is the way from one layer to another, and what if the model stopped here?",

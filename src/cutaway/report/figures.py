@@ -7,12 +7,13 @@ import polars as pl
 
 from cutaway.core.errors import CutawayError
 from cutaway.core.lookup import lookup
-from cutaway.report import finetune, graft, nextword, probe, shortcut
+from cutaway.report import finetune, graft, inject, nextword, probe, shortcut
 from cutaway.report.records import Drawable, RecordLike, parts
 
 METHODS: dict[str, Mapping[str, Callable[[pl.DataFrame, Drawable], go.Figure]]] = {
     "finetune": finetune.FIGURES,
     "graft": graft.FIGURES,
+    "inject": inject.FIGURES,
     "nextword": nextword.FIGURES,
     "probe": probe.FIGURES,
     "shortcut": shortcut.FIGURES,

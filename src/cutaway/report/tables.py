@@ -14,6 +14,7 @@ from rich.text import Text
 from cutaway.report import formats, graft_table
 from cutaway.report.cells import LOWER_IS_BETTER, cells, full_size, main_metric, varying
 from cutaway.report.finetune_table import finetune_table
+from cutaway.report.inject_table import inject_table
 from cutaway.report.nextword_table import kinds_table, paper_table
 from cutaway.report.records import Drawable, RecordLike
 
@@ -169,6 +170,7 @@ RANKINGS: dict[str, Callable[[pl.DataFrame, Drawable, int], pl.DataFrame]] = {"p
 FIRST_LINES: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "finetune": finetune_table,
     "graft": graft_table.kinds_table,
+    "inject": inject_table,
     "nextword": kinds_table,
 }
 # Methods whose papers have a table of their own; runs of other things give no lines there.

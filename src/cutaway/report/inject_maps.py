@@ -1,0 +1,106 @@
+"""The reference's two figures: one Fisher at the other's largest entries, weights as points.
+
+They are drawn from `inject.json`, which stands beside `result.json`.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import polars as pl
+from plotly.subplots import make_subplots
+
+from cutaway.core.errors import CutawayError, Missing
+from cutaway.report import formats, theme
+from cutaway.report.records import Drawable, parts
+from cutaway.store.files import read_json
+
+FILE = "inject.json"
+MISSING = "This run kept no {what}: cutaway inject --clash keeps them."
+
+
+def clash_top(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+    """The Fisher of the retained texts at the entries where the skill's is largest."""
+    found = _details(record).get("top")
+    if not found:
+        raise Missing(MISSING.format(what="top entries of Fishers"))
+    figure = go.Figure()
+    for (name, curve), colour in zip(found.items(), theme.PALETTE, strict=False):
+        x = list(range(1, len(curve["values"]) + 1))
+        figure.add_trace(
+            go.Scatter(
+                x=x, y=curve["values"], mode="markers", name=formats.plain(name),
+                marker={"size": 3, "color": colour, "opacity": 0.35}, legendgroup=name,
+                showlegend=False,
+            )
+        )  # fmt: skip
+        figure.add_trace(
+            go.Scatter(
+                x=x, y=curve["mean"], mode="lines", name=formats.plain(name),
+                line={"color": colour, "width": 3}, legendgroup=name,
+            )
+        )  # fmt: skip
+    figure.update_xaxes(title="entries, the skill's largest first")
+    figure.update_yaxes(title="Fisher", type="log")
+    return theme.finish(
+        figure,
+        title="Do the skill's most important weights matter to the rest",
+        caption="Each point is one weight, those first whose Fisher for the skill is largest; the "
+        "lines are moving averages. Where the retained texts' line lies far below, the skill can "
+        "have these weights cheaply.",
+    )
+
+
+def weight_map(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+    """Rows of attention weights of the base and of every trained model, as points."""
+    maps = _details(record).get("maps")
+    if not maps:
+        raise Missing(MISSING.format(what="maps of weights"))
+    layers = sorted({one["layer"] for one in maps})
+    ways = [way for way in ("pca", "tsne") if any(one["way"] == way for one in maps)]
+    titles = [f"layer {layer}, {way}" for way in ways for layer in layers]
+    figure = make_subplots(rows=len(ways), cols=len(layers), subplot_titles=titles)
+    for one in maps:
+        place = {"row": ways.index(one["way"]) + 1, "col": layers.index(one["layer"]) + 1}
+        first = place == {"row": 1, "col": 1}
+        for trace in _points(one["points"], shown=first):
+            figure.add_trace(trace, **place)
+    figure.update_xaxes(showticklabels=False)
+    figure.update_yaxes(showticklabels=False)
+    return theme.finish(
+        figure,
+        title="Weights before and after, as points",
+        caption="Rows of an attention weight of the first, middle and last block, of the base and "
+        "of every training, on one map. Rows that stayed where they were cover each other.",
+        height=300 * len(ways) + 120,
+    )
+
+
+def _points(points: dict[str, Any], *, shown: bool) -> list[go.Scatter]:
+    return [
+        go.Scatter(
+            x=[x for x, _ in pairs],
+            y=[y for _, y in pairs],
+            mode="markers",
+            name=formats.plain(name),
+            legendgroup=name,
+            showlegend=shown,
+            marker={
+                "size": 7 if name == "base" else 5,
+                "symbol": "circle-open" if name == "base" else "circle",
+                "color": theme.PALETTE[i % len(theme.PALETTE)],
+            },
+        )
+        for i, (name, pairs) in enumerate(points.items())
+    ]
+
+
+def _details(record: Drawable) -> dict[str, Any]:
+    """What the run kept beside its rows; nothing where it kept nothing."""
+    for one in parts(record) if record is not None else ():
+        try:
+            found: dict[str, Any] = read_json(Path(one.path) / FILE)
+            return found
+        except CutawayError:
+            continue
+    return {}
