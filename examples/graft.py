@@ -1,0 +1,43 @@
+"""Find, move and remove a skill: teach a model a task, keep the few weights that hold it."""
+
+# %% Teach a model what a happy sentence is, in its own words.
+import sys
+from pathlib import Path
+from tempfile import mkdtemp
+
+import cutaway
+
+base = sys.argv[1] if len(sys.argv) > 1 else "smollm2-135m"
+folder = Path(mkdtemp())
+asked = {"task": "sst2", "data": "gen:sentiment", "shots": 16, "test_limit": 40}
+# A model with another vocabulary may need other words: python examples/graft.py MODEL WORD,WORD
+if len(sys.argv) > 2:
+    asked["words"] = sys.argv[2]
+asked["runs"] = str(folder / "runs")
+tuned = str(folder / "tuned")
+print(cutaway.graft.finetune(model=base, steps=20, lr=0.02, every=10, out=tuned, **asked))
+
+# %% Which of its weights hold that? Others of the same number stand beside the learned ones.
+file = str(folder / "skill.safetensors")
+found = cutaway.graft.learn(
+    base=base, tuned=tuned, sparsity=1e-3, steps=10, step_examples=16, slope_examples=8,
+    text_limit=8, out=file, **asked,
+)  # fmt: skip
+print(found)
+print(found.rows.filter(found.rows["metric"] == "relative_gain"))
+
+# %% The skill is a small file. Put it on a model, take it off again: bit for bit the same.
+model = cutaway.open(base)
+skill = cutaway.graft.load(file)
+before = model.params()["model.embed_tokens.weight"].clone()
+skill.attach(model)
+print(f"{skill.size} weights changed, {Path(file).stat().st_size / 1024:.0f} kB")
+skill.detach(model)
+print("as before:", bool((model.params()["model.embed_tokens.weight"] == before).all()))
+
+# %% A plain checkpoint with the skill, for transformers.
+cutaway.graft.attach(skill=file, base=base, out=str(folder / "with-skill"))
+
+# %% Where it lives, and what it shares with another skill.
+found.figure("atlas")
+print(cutaway.graft.overlap([file, file], runs=asked["runs"]).summary["overlap"])
