@@ -32,8 +32,8 @@ label = ["label"]
 [labels]
 names = {{"0" = "no", "1" = "yes"}}
 """
-QUICK = {"shots": 12, "steps": 40, "every": 20, "optimizer": "adamw", "lr": 5e-3, "sparsity": 0.05,
-         "mask_steps": 15}  # fmt: skip
+QUICK = {"shots": 12, "steps": 40, "every": 40, "optimizer": "adamw", "lr": 5e-3, "dropout": False,
+         "sparsity": 0.1, "mask_steps": 15}  # fmt: skip
 
 
 def put(folder: Path, name: str, template: str, words: list[str], rows) -> None:
@@ -83,7 +83,7 @@ def done(course, tmp_path_factory):
 def test_grafts_forget_less_than_plain_training(done) -> None:
     lost = {(line["way"], line["task"]): line["forgotten"] for line in done.summary["forgetting"]}
     learned = {line["task"]: line["learned"] for line in done.summary["forgetting"]}
-    assert min(learned.values()) > 0.8
+    assert min(learned.values()) > 0.9
     assert lost["sequential", "feel"] > 0.2
     assert lost["graft", "feel"] < 0.1
     assert done.summary["means"]["graft"]["end"] > done.summary["means"]["sequential"]["end"]
@@ -133,7 +133,7 @@ def test_an_interrupted_course_goes_on_and_ends_the_same(
     with pytest.raises(KeyboardInterrupt):
         cutaway.graft.continual(**given)
     again = cutaway.graft.continual(**given)
-    assert len(steps) == 110 + 20 + 40
+    assert len(steps) == 110 + 40 + 40
     assert again.rows.equals(done.rows)
 
 

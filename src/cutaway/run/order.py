@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 Rows = NDArray[np.int64]
 
 # Rows are sorted by length within so many batches: padding small, company varied.
-WINDOW = 8
+WINDOW = 32
 # Lengths count as this much longer or shorter, drawn anew each pass, so that batches change.
-JITTER = 0.15
+JITTER = 0.05
 
 
 @dataclass(frozen=True)
