@@ -1,23 +1,34 @@
 """Pieces in this process, one after the other: torch already uses every core."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Any
 
-Piece = TypeVar("Piece")
-Done = TypeVar("Done")
+from cutaway.engine.pieces import Desk, Outcome, Terms, attempt
 
 
 def run_here(
-    function: Callable[[Piece], Done], pieces: Iterable[Piece]
-) -> Iterator[tuple[Piece, Done | Exception]]:
-    """Each piece with its result; a piece that raises gives its exception, the rest go on.
+    function: Callable[[Any], Any], pieces: Iterable[Any], terms: Terms | None = None
+) -> Iterator[tuple[Any, Any]]:
+    """Each piece with its result; a piece that can't be done gives its failure, the rest go on.
 
     Ctrl-C and running out of memory are no fault of one piece: they end the run.
     """
-    for piece in pieces:
+    desk = Desk(pieces, terms or Terms())
+    while (task := desk.take()) is not None:
+        yield from desk.settle(task, _attempt(function, task.piece))
+
+
+def _attempt(function: Callable[[Any], Any], piece: Any) -> Outcome:
+    short: list[MemoryError] = []
+
+    def watched(piece: Any) -> Any:
         try:
-            yield piece, function(piece)
-        except MemoryError:
+            return function(piece)
+        except MemoryError as error:
+            short.append(error)
             raise
-        except Exception as error:
-            yield piece, error
+
+    outcome = attempt(watched, piece)
+    if short:
+        raise short[0]
+    return outcome

@@ -1,0 +1,158 @@
+"""`ray`: pieces on a Ray cluster, one started here or one that is there already.
+
+Ray places the pieces, starts and reuses processes, and notices dead ones. How often a piece is
+tried is counted here, so that the rule is the same on every engine.
+"""
+
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from cutaway.core.errors import Missing, RunError
+from cutaway.engine.pieces import Desk, Outcome, Task, Terms, attempt
+from cutaway.engine.pool import cores
+
+# Pieces handed to Ray before their turn: enough to keep a large cluster busy, few enough that
+# leaving the loop leaves little behind.
+WINDOW = 512
+# What a worker must see as the driver does: where things are kept, what may be asked.
+CARRIED = ("CUTAWAY_", "HF_", "TRANSFORMERS_OFFLINE")
+MISSING = "--engine ray needs Ray, which is not installed: pip install 'cutaway[ray]'"
+
+
+def run_ray(
+    address: str | None, function: Callable[[Any], Any], pieces: Iterable[Any], terms: Terms
+) -> Iterator[tuple[Any, Any]]:
+    """Each piece with its result as they finish; leaving the loop ends what is under way."""
+    ray = connect(address)
+    desk, pending = Desk(pieces, terms), dict[Any, Task]()
+    submit = _submitter(ray, function, terms)
+    try:
+        while True:
+            while len(pending) < WINDOW and (task := desk.take()) is not None:
+                pending[submit(task)] = task
+            if not pending:
+                return
+            for ref in _finished(ray, list(pending)):
+                task = pending.pop(ref)
+                yield from desk.settle(task, _outcome(ray, ref))
+    finally:
+        for ref in pending:
+            # The cluster may be gone already; then there is nothing left to end.
+            with suppress(Exception):
+                ray.cancel(ref, force=True)
+
+
+def capacity(address: str | None) -> dict[str, float]:
+    """The CPUs and GPUs of the cluster, as it is now."""
+    found = connect(address).cluster_resources()
+    return {"cpus": found.get("CPU", 1.0), "gpus": found.get("GPU", 0.0)}
+
+
+def need_ray() -> Any:
+    """The ray module; Missing with the pip line without it."""
+    # No word leaves the machine, and a worker without a GPU must not be told that it has none.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError:
+        raise Missing(MISSING) from None
+    return ray
+
+
+_joined: set[str | None] = set()
+"""The address that this module connected to, while it is connected."""
+
+
+def connect(address: str | None) -> Any:
+    """Ray, with this process connected; a connection that the caller made is used as it is."""
+    ray = need_ray()
+    if ray.is_initialized():
+        if not _joined or address in _joined:
+            return ray
+        ray.shutdown()
+    _joined.clear()
+    quiet = {"logging_level": "ERROR", "log_to_driver": False}
+    if address is None:
+        ray.init("local", num_cpus=cores(), include_dashboard=False, **quiet)
+    else:
+        _join(ray, address, quiet)
+    _joined.add(address)
+    return ray
+
+
+def _join(ray: Any, address: str, options: dict[str, Any]) -> None:
+    need_listening(address)
+    try:
+        ray.init(address, **options)
+    except Exception as error:
+        raise Missing(f"No Ray cluster at {address!r}: {_first_line(error)}") from None
+
+
+def need_listening(address: str) -> None:
+    """Missing, within seconds, when nothing listens there; Ray itself would wait for minutes."""
+    place = urlsplit(address if "://" in address else f"ray://{address}")
+    if place.port is None:
+        return
+    try:
+        socket.create_connection((place.hostname or "", place.port), timeout=5).close()
+    except OSError as error:
+        raise Missing(
+            f"No Ray cluster at {address!r}: {error}. Start one with `ray start --head`, which "
+            "prints its address, or use --engine ray for one on this machine alone."
+        ) from None
+
+
+def _submitter(ray: Any, function: Callable[[Any], Any], terms: Terms) -> Callable[[Task], Any]:
+    """How a piece is handed to Ray; the function travels once, not with every piece."""
+    try:
+        shipped = ray.put(function)
+    except TypeError as error:
+        raise RunError(f"This work can't be sent to a Ray worker: {_first_line(error)}") from None
+    settings = {k: v for k, v in os.environ.items() if k.startswith(CARRIED)}
+    needs = terms.needs
+    asked: dict[str, Any] = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "max_retries": 0}
+    if needs.memory:
+        asked["memory"] = needs.memory
+    remote = ray.remote(work).options(**asked)
+    # In a list the reference stays a reference; the worker fetches it once.
+    return lambda task: remote.remote([shipped], settings, task.piece)
+
+
+_held: dict[str, Callable[[Any], Any]] = {}
+
+
+def work(shipped: list[Any], settings: dict[str, str], piece: Any) -> Outcome:
+    """One try in a worker; its function, and what that has loaded, stay for the next piece."""
+    name = shipped[0].hex()
+    if name not in _held:
+        import ray
+
+        os.environ.update(settings)
+        _held.clear()
+        _held[name] = ray.get(shipped[0])
+    return attempt(_held[name], piece)
+
+
+def _finished(ray: Any, refs: list[Any]) -> list[Any]:
+    """All that are done, once there is one."""
+    ray.wait(refs, num_returns=1)
+    done, _ = ray.wait(refs, num_returns=len(refs), timeout=0)
+    return list(done)
+
+
+def _outcome(ray: Any, ref: Any) -> Outcome:
+    """What a piece gave; a dead worker or a lost node is an outcome too."""
+    try:
+        outcome: Outcome = ray.get(ref)
+    except ray.exceptions.RayError as error:
+        return Outcome(reason=f"{type(error).__name__}: {_first_line(error)}")
+    return outcome
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

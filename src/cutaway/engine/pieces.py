@@ -1,0 +1,104 @@
+"""What every engine agrees on: pieces with a name, tries, and how a failure is told."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from cutaway.core.errors import CutawayError, RunError
+
+TRIES = 3
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What one piece takes of the machine it runs on; Ray places pieces by it."""
+
+    cpus: float = 1
+    gpus: float = 0
+    memory: int = 0
+    """Bytes; 0 leaves it to the machine."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How pieces are named, what each needs, how often one is tried, who hears of trouble."""
+
+    key: Callable[[Any], str] = str
+    needs: Needs = field(default_factory=Needs)
+    tries: int = TRIES
+    say: Callable[[str], None] = lambda _: None
+
+
+class Failed(RunError):
+    """A piece that can't be done: its key, how often it was tried, and the reason."""
+
+    def __init__(self, key: str, tries: int, reason: str, exit_status: int = 1) -> None:
+        """Its text is the reason alone, the same on every engine."""
+        super().__init__(reason)
+        self.key, self.tries, self.reason, self.exit_status = key, tries, reason, exit_status
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Failures travel between processes."""
+        return Failed, (self.key, self.tries, self.reason, self.exit_status)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a try gave: a value, or the reason why there is none."""
+
+    value: Any = None
+    reason: str | None = None
+    final: bool = False
+    """Trying again would give the same."""
+    exit_status: int = 1
+
+
+def attempt(function: Callable[[Any], Any], piece: Any) -> Outcome:
+    """One try of one piece; errors raised on purpose would only repeat themselves."""
+    try:
+        return Outcome(function(piece))
+    except CutawayError as error:
+        return Outcome(reason=str(error), final=True, exit_status=error.exit_status)
+    except Exception as error:
+        return Outcome(reason=f"{type(error).__name__}: {error}")
+
+
+@dataclass(eq=False)
+class Task:
+    """A piece on its way, and how often it was tried."""
+
+    piece: Any
+    key: str
+    tries: int = 0
+
+
+class Desk:
+    """Hands out pieces and takes outcomes back; a piece leaves it once, done or failed."""
+
+    def __init__(self, pieces: Iterable[Any], terms: Terms) -> None:
+        """Pieces are taken from the source only when somebody has room for them."""
+        self._source, self._terms = iter(pieces), terms
+        self._again: deque[Task] = deque()
+
+    def take(self) -> Task | None:
+        """The next piece to try; None when there is none just now."""
+        if self._again:
+            return self._again.popleft()
+        for piece in self._source:
+            return Task(piece, self._terms.key(piece))
+        return None
+
+    def settle(self, task: Task, outcome: Outcome) -> Iterator[tuple[Any, Any]]:
+        """The piece with its value or its failure; nothing when it is to be tried again."""
+        task.tries += 1
+        if outcome.reason is None:
+            yield task.piece, outcome.value
+        elif outcome.final or task.tries >= self._terms.tries:
+            yield task.piece, Failed(task.key, task.tries, outcome.reason, outcome.exit_status)
+        else:
+            self._terms.say(
+                f"Piece {task.key} failed (try {task.tries} of {self._terms.tries}), "
+                f"it is tried again: {outcome.reason}"
+            )
+            self._again.append(task)

@@ -1,0 +1,73 @@
+"""A real Ray: two nodes on this machine, one of which is taken away."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cutaway.core.errors import Missing
+from cutaway.engine import find_engine, run_pieces
+from cutaway.engine.pieces import Needs
+from tests.engine import work
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'cutaway[ray]'")
+
+
+@pytest.fixture(scope="module")
+def two_nodes():
+    """A head without cores and two nodes with one each, so that both get work."""
+    from ray.cluster_utils import Cluster
+
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    cluster.wait_for_nodes()
+    yield cluster, nodes
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def test_workers_see_the_drivers_settings(two_nodes, monkeypatch):
+    monkeypatch.setenv("CUTAWAY_HOME", "/somewhere/shared")
+    found = dict(run_pieces(two_nodes[0].address, work.setting, ["CUTAWAY_HOME"]))
+    assert found == {"CUTAWAY_HOME": "/somewhere/shared"}
+
+
+def test_pieces_say_what_they_need_and_the_cluster_what_it_has(two_nodes):
+    address = two_nodes[0].address
+    assert (find_engine(address).workers(), find_engine(address).gpus()) == (2, 0)
+    found = dict(run_pieces(address, work.square, [1, 2], needs=Needs(cpus=1, memory=1000)))
+    assert found == {1: 1, 2: 4}
+
+
+def test_a_node_that_is_removed_takes_no_piece_with_it(two_nodes, tmp_path):
+    cluster, nodes = two_nodes
+    counted, found, said = work.Slow(str(tmp_path)), [], []
+    for piece, got in run_pieces(cluster.address, counted, range(16), say=said.append):
+        found.append((piece, got))
+        if len(found) == 3:
+            cluster.remove_node(nodes[1], allow_graceful=False)
+    assert sorted(found) == [(n, n * n) for n in range(16)]
+
+
+def test_a_cluster_that_is_not_there_is_said_within_seconds():
+    start = time.monotonic()
+    with pytest.raises(Missing, match=r"No Ray cluster at 'ray://127.0.0.1:9'"):
+        list(run_pieces("ray://127.0.0.1:9", work.square, [1]))
+    assert time.monotonic() - start < 10
+
+
+def test_without_ray_the_error_has_the_pip_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(Missing, match=r"pip install 'cutaway\[ray\]'") as caught:
+        list(run_pieces("ray", work.square, [1]))
+    assert caught.value.exit_status == 2
+
+
+def test_neither_ray_nor_torch_is_loaded_with_the_engines():
+    code = (
+        "import cutaway.engine, cutaway.cli, sys; "
+        "assert not {'ray', 'torch', 'grpc'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
