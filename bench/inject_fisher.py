@@ -115,7 +115,8 @@ def rows_of(name: str, found: dict[str, Any]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _distilbert(folder: Path, quick: bool) -> LM:
+def random_distilbert(folder: Path, quick: bool) -> LM:
+    """Random weights in DistilBERT's shape, and a tokenizer of the bundled docs."""
     from tests.tiny import tiny_tokenizer
     from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
@@ -133,4 +134,4 @@ def _smollm(folder: Path, quick: bool) -> LM:
     return open_model("smollm2-135m", check=False)
 
 
-MODELS = {"DistilBERT's size, random": _distilbert, "SmolLM2-135M": _smollm}
+MODELS = {"DistilBERT's size, random": random_distilbert, "SmolLM2-135M": _smollm}
