@@ -4,11 +4,13 @@ from cutaway.run import tour as tour_room
 from cutaway.run.screen import Screen
 from cutaway.run.tour import STOPS, tour
 from cutaway.store.results import results
-from tests.tiny import tiny
+from tests.tiny import SENTENCES, tiny
 
 
 def test_the_tour_takes_every_stop_writes_its_report_and_is_cached(tmp_path, monkeypatch):
-    model = str(tiny("llama", tmp_path / "model"))
+    # Words that the tour's answers are made of have to be single tokens.
+    words = [*SENTENCES, *["It was good and it was bad."] * 9]
+    model = str(tiny("llama", tmp_path / "model", texts=words))
     monkeypatch.setattr(tour_room, "QUICK_ROWS", 120)
     out, quiet = tmp_path / "tour", Screen(quiet=True)
     story = tour(out, model=model, quick=True, screen=quiet)

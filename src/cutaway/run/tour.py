@@ -10,16 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cutaway.core.spec import build
+from cutaway.core.spec import Spec, build
 from cutaway.models.check import check
+from cutaway.models.lm import LM
 from cutaway.models.load import open_model
 from cutaway.report.html import write_html
-from cutaway.run import nextword, probe
+from cutaway.run import finetune, nextword, probe
+from cutaway.run.graft import learn
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut import eval as evaluate
 from cutaway.run.shortcut import fit
 from cutaway.run.specs import ProbeSpec
+from cutaway.run.specs.finetune import FinetuneSpec
+from cutaway.run.specs.graft import LearnSpec
 from cutaway.run.specs.nextword import NextwordSpec
 from cutaway.run.specs.shortcut import EvalSpec, FitSpec
 
@@ -30,7 +34,7 @@ class Stop:
 
     question: str
     run: Callable[..., Result]
-    spec: type
+    spec: type[Spec]
     options: dict[str, Any]
 
 
@@ -50,6 +54,16 @@ NEXTWORD = {
     "subset_words": "great,good,terrible,bad,boring,fantastic,sad,happy,exciting",
     "features": "f,phi_p,subset,classwords,p,zeroshot",
 }
+# The last fifth of the blocks learns: quick, and enough for a few words of feeling.
+TAUGHT = {
+    "task": "sst2",
+    "data": "gen:sentiment",
+    "template": "{{text}} All in all, it was",
+    "words": ["bad", "good"],
+    "shots": 16,
+    "test_limit": 40,
+}
+TUNED = "{out}/tuned"
 STOPS: tuple[Stop, ...] = (
     Stop(
         "Which layers know whether a sentence is happy, when every telling word is new?",
@@ -71,6 +85,19 @@ STOPS: tuple[Stop, ...] = (
         "What would the model say if it stopped at each layer, as it is or after a jump?",
         evaluate.run, EvalSpec, {**DOCS, "shortcut": MAPS},
     ),
+    Stop(
+        "Can the model be taught to say it, with 16 examples a class?",
+        finetune.run, FinetuneSpec,
+        {**TAUGHT, "params": "{last}", "steps": 20, "batch": 8, "lr": 0.02,
+         "every": 10, "out": TUNED},
+    ),
+    Stop(
+        "Which few weights hold what it was taught?",
+        learn.run, LearnSpec,
+        {**TAUGHT, "base": "{model}", "tuned": TUNED, "sparsity": 1e-3, "steps": 10,
+         "step_examples": 16, "slope_examples": 8, "text_limit": 16,
+         "baselines": "random,movement,grad_movement"},
+    ),
 )  # fmt: skip
 ROWS, QUICK_ROWS = 1_200, 300
 
@@ -78,11 +105,12 @@ ROWS, QUICK_ROWS = 1_200, 300
 def tour(out: Path, *, model: str, quick: bool = False, screen: Screen) -> str:
     """Take every stop, write OUT/report.html, and tell what was found."""
     begin = time.monotonic()
-    story = [_introduce(model, screen)]
-    results = []
+    lm, said = _introduce(model, screen)
+    story, results = [said], []
+    places = {"out": str(out), "model": model, "last": last_blocks(lm)}
     for number, stop in enumerate(STOPS, start=1):
         screen.say(f"\n{number} of {len(STOPS)}: {stop.question}")
-        result = stop.run(_spec(stop, out, model, quick), screen=screen)
+        result = stop.run(_spec(stop, places, quick), screen=screen)
         results.append(result)
         story += [f"\n{stop.question}", *(f"  - {said}" for said in result.summary["verdict"])]
     page = write_html([r.record for r in results], out / "report.html", title="Cutaway tour")
@@ -94,23 +122,31 @@ def tour(out: Path, *, model: str, quick: bool = False, screen: Screen) -> str:
     return "\n".join(story)
 
 
-def _spec(stop: Stop, out: Path, model: str, quick: bool) -> Any:
-    limit = QUICK_ROWS if quick else ROWS
+def last_blocks(lm: LM) -> str:
+    """Name patterns of the last fifth of the blocks."""
+    count = len(lm.blocks)
+    chosen = range(count - max(1, count // 5), count)
+    return ",".join(f"{lm.anatomy.blocks}.{number}.*" for number in chosen)
+
+
+def _spec(stop: Stop, places: dict[str, str], quick: bool) -> Any:
     placed = {
-        name: value.format(out=out) if isinstance(value, str) else value
+        name: value.format(**places) if isinstance(value, str) else value
         for name, value in stop.options.items()
     }
-    shared = {"limit": limit, "model": model, "runs": str(out / "runs")}
-    return build(stop.spec, {**shared, **placed})
+    limit, runs = QUICK_ROWS if quick else ROWS, f"{places['out']}/runs"
+    shared = {"limit": limit, "model": places["model"], "runs": runs}
+    known = {name: value for name, value in shared.items() if name in stop.spec.model_fields}
+    return build(stop.spec, {**known, **placed})
 
 
-def _introduce(model: str, screen: Screen) -> str:
-    """Check the model at the door and say what it is."""
+def _introduce(model: str, screen: Screen) -> tuple[LM, str]:
+    """The model, checked at the door, and what it is."""
     screen.say(f"Opening {model} and checking that what we read is what it computes ...")
     lm = open_model(model)
     report = check(lm)
     report.need_passed()
-    return (
+    return lm, (
         f"{lm.name}: {lm.parameters / 1e6:.0f} M weights, {lm.layers} layers of {lm.width}; "
         f"{len(report.laws)} of {len(report.laws)} laws hold."
     )
