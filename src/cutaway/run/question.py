@@ -136,10 +136,9 @@ def word_id(lm: LM, form: Form, word: str) -> int:
     blank = fill(form.template, "it", pair="it", mask=_mask(lm))
     if lm.kind == "masked":
         with_word = _ids(lm, fill(form.template, "it", pair="it", mask=word))
-        without = _ids(lm, blank)
-        differ = [i for i, pair in enumerate(zip(with_word, without, strict=False)) if _two(pair)]
-        if len(with_word) == len(without) and len(differ) == 1:
-            return _known(lm, word, with_word[differ[0]])
+        middle = _middle(with_word, _ids(lm, blank))
+        if len(middle) == 1:
+            return _known(lm, word, middle[0])
     else:
         without = _ids(lm, blank, special=False)
         space = "" if blank[-1:].isspace() else " "
@@ -231,8 +230,12 @@ def _mask(lm: LM) -> str:
     return str(lm.tokenizer.mask_token) if lm.kind == "masked" else ""
 
 
-def _two(pair: tuple[int, int]) -> bool:
-    return pair[0] != pair[1]
+def _middle(row: list[int], other: list[int]) -> list[int]:
+    """What a row has between the beginning and the end that it shares with another."""
+    both = min(len(row), len(other))
+    start = next((i for i in range(both) if row[i] != other[i]), both)
+    end = next((i for i in range(both - start) if row[-1 - i] != other[-1 - i]), both - start)
+    return row[start : len(row) - end]
 
 
 def _known(lm: LM, word: str, token: int) -> int:
