@@ -17,6 +17,7 @@ from cutaway.models.load import open_model
 from cutaway.report.html import write_html
 from cutaway.run import finetune, nextword, probe
 from cutaway.run.graft import learn
+from cutaway.run.inject import inject
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut import eval as evaluate
@@ -24,6 +25,7 @@ from cutaway.run.shortcut import fit
 from cutaway.run.specs import ProbeSpec
 from cutaway.run.specs.finetune import FinetuneSpec
 from cutaway.run.specs.graft import LearnSpec
+from cutaway.run.specs.inject import InjectSpec
 from cutaway.run.specs.nextword import NextwordSpec
 from cutaway.run.specs.shortcut import EvalSpec, FitSpec
 
@@ -64,6 +66,21 @@ TAUGHT = {
     "test_limit": 40,
 }
 TUNED = "{out}/tuned"
+SUMS = {
+    "data": "gen:arithmetic?n=600,dev=30,test=60,ops=+,digits=1-2",
+    "regulariser": "none,ewc",
+    "strength": [1.0],
+    "retain": "docs",
+    "retain_limit": 80,
+    "max_tokens": 24,
+    "fisher_examples": 16,
+    "weights": "last",
+    "steps": 30,
+    "every": 15,
+    "batch": 16,
+    "lr": 3e-4,
+    "checkpoints": False,
+}
 STOPS: tuple[Stop, ...] = (
     Stop(
         "Which layers know whether a sentence is happy, when every telling word is new?",
@@ -97,6 +114,10 @@ STOPS: tuple[Stop, ...] = (
         {**TAUGHT, "base": "{model}", "tuned": TUNED, "sparsity": 1e-3, "steps": 10,
          "step_examples": 16, "slope_examples": 8, "text_limit": 16,
          "baselines": "random,movement,grad_movement"},
+    ),
+    Stop(
+        "Can it be taught sums, and what does that cost its language?",
+        inject.run, InjectSpec, SUMS,
     ),
 )  # fmt: skip
 ROWS, QUICK_ROWS = 1_200, 300

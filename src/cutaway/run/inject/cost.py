@@ -1,4 +1,4 @@
-"""What a sweep will cost, from two steps that change nothing."""
+"""What a sweep will cost, from a few steps that change nothing."""
 
 import time
 from collections.abc import Callable
@@ -17,6 +17,8 @@ from cutaway.run.training import take_step
 
 __all__ = ["Cost", "cost_of"]
 
+TRIES = 3
+
 
 def cost_of(lm: LM, spec: InjectSpec, skill: Skill, kept: list[Kept]) -> Cost:
     """The cost of all trainings together; regularisers are counted as a quarter of a step."""
@@ -25,7 +27,7 @@ def cost_of(lm: LM, spec: InjectSpec, skill: Skill, kept: list[Kept]) -> Cost:
     with own_weights(lm, spec.weights) as trainable:
         for parameter in trainable.params.values():
             parameter.requires_grad_(True)
-        plan = Plan(steps=2, lr=spec.lr)
+        plan = Plan(steps=TRIES, lr=spec.lr)
         optimizer = optimizer_of(trainable.params, plan)
         taken = [
             _timed(
@@ -37,7 +39,7 @@ def cost_of(lm: LM, spec: InjectSpec, skill: Skill, kept: list[Kept]) -> Cost:
                     step,
                 )
             )
-            for step in range(2)
+            for step in range(TRIES)
         ]
         for parameter in trainable.params.values():
             parameter.requires_grad_(False)
@@ -49,7 +51,7 @@ def cost_of(lm: LM, spec: InjectSpec, skill: Skill, kept: list[Kept]) -> Cost:
         steps=spec.steps * trainings,
         rows=len(skill.train),
         weights=weights,
-        seconds=round(trainings * (1.25 * spec.steps * taken[-1] + looks * look), 1),
+        seconds=round(trainings * (1.25 * spec.steps * min(taken) + looks * look), 1),
         memory_mb=round(6 * size / 2**20, 1),
         disk_mb=round((trainings * spec.checkpoints * lm.parameters * 4 + 4 * size) / 2**20, 1),
     )

@@ -222,7 +222,7 @@ def details(work: Work, found: Clash | None) -> dict[str, Any]:
 
 
 def estimate(spec: InjectSpec, *, screen: Screen | None = None) -> list[Cost]:
-    """What the sweep will cost, from two steps."""
+    """What the sweep will cost, from a few steps."""
     lm = open_for(spec)
     need_trainable(lm, spec)
     return [cost_of(lm, spec, read_skill(lm, spec), read_retained(lm, spec))]

@@ -1,6 +1,6 @@
 """The weights that are trained: the model's own, or low-rank adapters, merged at the end."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,8 +38,8 @@ class Trainable:
 @contextmanager
 def own_weights(lm: LM, which: str) -> Iterator[Trainable]:
     """The model's own weights, put back as they were afterwards."""
-    prefix = "" if which == "all" else f"{lm.anatomy.blocks}."
-    params = {n: p for n, p in lm.module.named_parameters() if n.startswith(prefix)}
+    prefixes = tuple(CHOICES[which](lm))
+    params = {n: p for n, p in lm.module.named_parameters() if n.startswith(prefixes)}
     anchor = {name: p.detach().clone() for name, p in params.items()}
     try:
         yield Trainable(params, anchor)
@@ -47,6 +47,19 @@ def own_weights(lm: LM, which: str) -> Iterator[Trainable]:
         with torch.no_grad():
             for name, p in params.items():
                 p.copy_(anchor[name])
+
+
+def _last(lm: LM) -> list[str]:
+    count = len(lm.blocks)
+    return [f"{lm.anatomy.blocks}.{i}." for i in range(count - max(1, count // 4), count)]
+
+
+CHOICES: dict[str, Callable[[LM], list[str]]] = {
+    "all": lambda lm: [""],
+    "blocks": lambda lm: [f"{lm.anatomy.blocks}."],
+    "last": _last,
+}
+"""Beginnings of the names of the weights that are trained."""
 
 
 @contextmanager

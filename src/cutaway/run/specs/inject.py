@@ -132,8 +132,8 @@ class InjectSpec(Common):
     """mean: over its mean, so that a strength holds as hard as in l2sp; raw: as in the paper."""
     lora: int = Field(default=0, ge=0)
     """Train low-rank adapters of this rank instead of all weights; 0 trains the weights."""
-    weights: Literal["all", "blocks"] = "all"
-    """Which weights are trained: all, or only those of the blocks."""
+    weights: Literal["all", "blocks", "last"] = "all"
+    """Which weights are trained: all, those of the blocks, or of the last quarter of the blocks."""
     steps: int = Field(default=400, ge=1)
     """Training steps."""
     batch: int = Field(default=32, ge=1)
