@@ -1,6 +1,8 @@
 """The recipes of graft on toy models, causal and masked: files, numbers, refusals."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -442,3 +444,44 @@ def test_a_skill_of_all_attention_weights_is_spread_evenly_over_the_heads(tiny_l
     found = by_head(lm, _All(lm))
     assert set(found) == {(layer, head) for layer in (1, 2, 3) for head in range(4)}
     assert len(set(found.values())) == 1
+
+
+def test_a_dry_run_tells_sizes_time_and_memory_and_changes_nothing(room) -> None:
+    base, tuned = room.pair("bert")
+    spec = build(LearnSpec, {"base": base, "tuned": tuned, "task": room.task, "data": room.data,
+                             "sparsity": "0.01,0.1", "runs": str(room.folder / "dry")})  # fmt: skip
+    (cost,) = recipe.estimate(spec)
+    assert cost.sizes == (round(0.01 * cost.weights), round(0.1 * cost.weights))
+    assert cost.seconds > 0
+    assert f"{cost.weights:,}" in cost.sentence()
+    assert json.dumps(cost.plain())
+    assert not (room.folder / "dry").exists()
+
+
+def test_bfloat16_models_have_skills_too(room) -> None:
+    result = room.learn(dtype="bfloat16", steps=2, baselines="none", text="none")
+    skill = load_skill(result.path / "skill.safetensors")
+    lm = open_model(room.pair("bert")[0], dtype="bfloat16")
+    before = checksum(params_of(lm))
+    skill.detach(skill.attach(lm))
+    assert checksum(params_of(lm)) == before
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_the_example_file_is_a_valid_request() -> None:
+    from cutaway.core.spec import parse_toml
+
+    values = parse_toml((EXAMPLES / "graft.toml").read_text())
+    assert values.pop("verb") == "graft learn"
+    assert build(LearnSpec, values).base == "smollm2-135m"
+
+
+@pytest.mark.slow
+def test_the_example_script_runs(room) -> None:
+    base, _ = room.pair("llama")
+    words = [sys.executable, str(EXAMPLES / "graft.py"), base, "dog,cat"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "as before: True" in done.stdout

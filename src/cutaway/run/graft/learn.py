@@ -12,6 +12,7 @@ from cutaway.methods.graft.patch import Patch, attached, write
 from cutaway.methods.graft.select import count
 from cutaway.models.load import open_model
 from cutaway.run.graft.atlas import atlas_rows
+from cutaway.run.graft.cost import Cost, cost_of
 from cutaway.run.graft.finish import finish, skill_meta, summarise
 from cutaway.run.graft.pair import Pair, open_pair
 from cutaway.run.graft.rows import Row, Where, over_seeds
@@ -245,3 +246,9 @@ def _skill(work: Work, patch: Patch) -> Skill:
 
 def _piece(work: Work, key: str) -> Path:
     return work.kept.folder / f"{key}.safetensors"
+
+
+def estimate(spec: LearnSpec, *, screen: Screen | None = None) -> list[Cost]:
+    """What the run will cost, before it starts."""
+    work, _ = prepare(spec, screen or Screen(quiet=True))
+    return [cost_of(work, DRAWN)]

@@ -1,0 +1,72 @@
+"""What learning a mask will cost, from one step that changes nothing."""
+
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from cutaway.methods.graft.relax import trainable
+from cutaway.methods.graft.select import count
+
+if TYPE_CHECKING:
+    from cutaway.run.graft.learn import Work
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Masks, steps, seconds and megabytes, told before it starts."""
+
+    weights: int
+    sizes: tuple[int, ...]
+    masks: int
+    seconds: float
+    memory_mb: float
+
+    def sentence(self) -> str:
+        """The estimate for people."""
+        sizes = ", ".join(f"{size:,}" for size in self.sizes)
+        return (
+            f"{self.weights:,} weights moved and may be chosen; masks of {sizes}, {self.masks} to "
+            f"measure: about {self.seconds:,.0f} s, {self.memory_mb:,.0f} MB of memory besides the "
+            "model."
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """The estimate as JSON-ready values."""
+        return asdict(self)
+
+
+def cost_of(work: "Work", drawn: frozenset[str]) -> Cost:
+    """The cost of a run, from one step's gradient and a few answers."""
+    spec, pair = work.spec, work.pair
+    sizes = tuple(count(share, pair.total) for share in spec.sparsity)
+    step = _step_seconds(work)
+    look = _look_seconds(work)
+    others = sum(len(work.seeds) if kind in drawn else 1 for kind in spec.baselines)
+    learned = len(sizes) * len(work.seeds)
+    judged = learned * (1 + spec.steps // spec.every) * len(work.trial.judges)
+    tested = (3 + learned + len(sizes) * others) * len(work.trial.test)
+    slopes = spec.slope_examples / spec.step_examples
+    seconds = (learned * spec.steps + slopes) * step + (judged + tested) * look
+    size = sum(value.nbytes for value in pair.base.values())
+    return Cost(
+        weights=pair.total,
+        sizes=sizes,
+        masks=learned + len(sizes) * others,
+        seconds=round(seconds, 1),
+        memory_mb=round((5 if spec.optimizer == "adam" else 4) * size / 2**20, 1),
+    )
+
+
+def _step_seconds(work: "Work") -> float:
+    pair, losses = work.pair, work.search.losses(work.seeds[0])(1)
+    with trainable(pair.live, pair.base):
+        begin = time.perf_counter()
+        losses[0]().backward()  # type: ignore[no-untyped-call]
+        return (time.perf_counter() - begin) * len(losses)
+
+
+def _look_seconds(work: "Work") -> float:
+    some = work.trial.test[:32]
+    begin = time.perf_counter()
+    work.pair.pupil.answers(some)
+    return (time.perf_counter() - begin) / len(some)
