@@ -27,4 +27,3 @@ def minimiser(phi: Float[Tensor, "vocab e"], p: Float[Tensor, "n vocab"]) -> Flo
     """The f of least Quad loss for true next-word distributions p: (Phi^T Phi)^-1 Phi^T p."""
     made: Tensor = torch.linalg.lstsq(phi.double(), p.double().T).solution.T
     return made
-

@@ -32,17 +32,23 @@ class Output:
         """How many tokens there are."""
         return len(self.phi)
 
-    def __call__(self, f: Float[Tensor, "rows e"]) -> Float[Tensor, "rows vocab"]:
-        """All logits of some rows, as a new tensor."""
-        return self._finished(f, self.phi, self.bias)
+    def __call__(
+        self, f: Float[Tensor, "rows e"], out: Float[Tensor, "rows vocab"] | None = None
+    ) -> Float[Tensor, "rows vocab"]:
+        """All logits of some rows, as a new tensor or written over `out`."""
+        return self._finished(f, self.phi, self.bias, out)
 
     def at(self, f: Float[Tensor, "rows e"], ids: Sequence[int]) -> Float[Tensor, "rows words"]:
         """The logits at some tokens only."""
         index = torch.as_tensor(list(ids), dtype=torch.long, device=self.phi.device)
         return self._finished(f, self.phi[index], None if self.bias is None else self.bias[index])
 
-    def _finished(self, f: Tensor, phi: Tensor, bias: Tensor | None) -> Tensor:
-        logits = f @ phi.T if bias is None else torch.addmm(bias, f, phi.T)
+    def _finished(
+        self, f: Tensor, phi: Tensor, bias: Tensor | None, out: Tensor | None = None
+    ) -> Tensor:
+        logits = torch.mm(f, phi.T, out=out)
+        if bias is not None:
+            logits += bias
         return logits if self.bend is None else self.bend(logits)
 
 
@@ -81,8 +87,13 @@ def expectations(
     """
     values = {name: f.new_empty(len(f), m.shape[1]) for name, m in maps.items()}
     logz = f.new_empty(len(f))
+    scratch = f.new_empty(0)
     for rows in blocks_of(len(f), output.vocab):
-        logits = output(f[rows])
+        count = rows.stop - rows.start
+        if len(scratch) != count:
+            # One buffer for all blocks: fresh memory of this size is given out page by page.
+            scratch = f.new_empty(count, output.vocab)
+        logits = output(f[rows], scratch)
         top = logits.amax(dim=1, keepdim=True)
         raw = logits.sub_(top).exp_()
         total = raw.sum(dim=1, keepdim=True)
@@ -91,7 +102,7 @@ def expectations(
             torch.mm(raw, matrix, out=values[name][rows])
             values[name][rows] /= total
         logz[rows] = (top + total.log())[:, 0]
-        done(rows.stop - rows.start)
+        done(count)
     return Expected(values, logz)
 
 
