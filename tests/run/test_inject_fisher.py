@@ -176,6 +176,12 @@ def test_one_source_is_needed(given, toy) -> None:
         cutaway.fisher(model=str(toy), **given)
 
 
+def test_the_objective_task_needs_a_task(toy, tmp_path) -> None:
+    (tmp_path / "d.tsv").write_text("text\tlabel\ngood film\tyes\nbad book\tno\n")
+    with pytest.raises(BadSpec, match="--task"):
+        cutaway.fisher(model=str(toy), data=str(tmp_path / "d.tsv"), objective="task")
+
+
 def test_a_file_of_another_kind_is_no_fisher_name(toy) -> None:
     with pytest.raises(BadSpec, match="safetensors"):
         cutaway.fisher(model=str(toy), text="docs", out="fisher.bin")

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from cutaway.core.errors import BadData, BadSpec
+from cutaway.core.errors import BadData, BadSpec, Missing, UnknownName
 from cutaway.core.spec import address, build
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load, load_task
-from cutaway.data.tasks import find_task
+from cutaway.data.tasks import TaskFile, find_task
 from cutaway.methods.inject.overlap import jaccard, mass, rank_correlation, top
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
@@ -121,7 +121,7 @@ def examples_of(lm: LM, spec: FisherSpec, texts: TextSet) -> Examples:
 
 def task_examples(lm: LM, spec: FisherSpec, texts: TextSet) -> Examples:
     """The texts in their task's template, asked for one of its label words."""
-    asked = ask(lm, find_task(spec.task or spec.data or ""), texts, max_tokens=spec.max_tokens)
+    asked = ask(lm, _task(spec), texts, max_tokens=spec.max_tokens)
     if texts.task == "regression":
         raise BadData(f"{texts.name!r} is a regression: a Fisher of its answers isn't defined.")
     rows = asked.rows
@@ -129,6 +129,19 @@ def task_examples(lm: LM, spec: FisherSpec, texts: TextSet) -> Examples:
     places = [[len(r) - 1 if lm.kind == "causal" else r.index(mark)] for r in rows]
     targets = [[int(label)] for label in asked.labels]
     return Examples(rows, places, targets, words=asked.words, cut=asked.cut)
+
+
+def _task(spec: FisherSpec) -> TaskFile:
+    """The task that says how to ask; BadSpec when none is named."""
+    try:
+        return find_task(spec.task or spec.data or "")
+    except (UnknownName, Missing) as error:
+        if spec.task is not None:
+            raise
+        raise BadSpec(
+            f"--objective task needs to know how to ask about {spec.data or spec.text!r}: name its "
+            "task with --task (cutaway tasks lists them; a .toml of your own works too)."
+        ) from error
 
 
 def tell(examples: Examples, texts: TextSet, screen: Screen) -> None:
