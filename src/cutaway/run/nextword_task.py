@@ -62,8 +62,9 @@ def _question(spec: NextwordSpec, task: TaskFile | None, data: Any) -> Question:
     protocol = _protocol(spec, task, texts)
     if protocol.kind == "fixed":
         # Rows that are neither learned from nor tested on need not go through the model.
-        have = set(np.asarray(texts.parts).tolist())
-        texts = texts.take(np.flatnonzero(np.isin(texts.parts, ["train", _tested(have)])))
+        parts = np.asarray(texts.parts)
+        used = np.isin(parts, ["train", _tested(set(parts.tolist()))])
+        texts = texts.take(np.flatnonzero(used))
     return Question(
         name=texts.name if task is None else task.name,
         texts=texts,
