@@ -38,6 +38,7 @@ from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.specs.continual import ContinualSpec
 from cutaway.run.specs.graft import LearnSpec
 from cutaway.run.teaching import given_back, opened, teach, trained_params
+from cutaway.store.progress import Progress
 from cutaway.store.results import find, progress, save
 
 NOTHING = Mask({})
@@ -242,7 +243,15 @@ def tested(work: Work, kind: str, stage: int) -> Iterator[Row]:
         yield from _scored(work, kind, stage, course)
 
 
-def _scored(work: Work, kind: str, stage: int, course: Course) -> Iterator[Row]:
+def _scored(work: Work, kind: str, stage: int, course: Course) -> list[Row]:
+    """One task's scores; measured once, whatever interrupts the course."""
+    kept, key = Progress(work.folder), f"{kind}-{stage}-{course.name}"
+    if key not in kept.done():
+        kept.put(key, list(_measured(work, kind, stage, course)))
+    return kept.rows([key])
+
+
+def _measured(work: Work, kind: str, stage: int, course: Course) -> Iterator[Row]:
     asked = course.pupil.asked.take(course.lesson.test)
     names = [asked.metric, *(["ece"] if asked.task != "regression" else [])]
     found: Scores = scores_of(asked, course.pupil.answers(course.lesson.test), names)
