@@ -8,7 +8,7 @@ from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 from pydantic import ValidationError
 
 from cutaway import __version__
-from cutaway.cli import caches, library, recipes, sources, tools
+from cutaway.cli import caches, library, recipes, sources, studies, tools
 from cutaway.cli.talk import complain
 from cutaway.core.errors import CutawayError
 from cutaway.core.lookup import suggestion
@@ -24,7 +24,7 @@ app = App(
     result_action="return_value",
     suppress_keyboard_interrupt=False,
 )
-for room in (recipes, tools, sources, library, caches):
+for room in (recipes, studies, tools, sources, library, caches):
     room.register(app)
 
 

@@ -1,0 +1,173 @@
+"""A paper's findings on a model at hand: run its steps, compare what was expected and measured."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from math import isfinite, sqrt
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from cutaway.core.errors import BadSpec, Missing
+from cutaway.core.spec import Spec, build
+from cutaway.run.result import Result
+from cutaway.run.screen import Screen
+from cutaway.run.specs import SPECS
+from cutaway.run.studies import Finding, Side, Step, Study
+
+MEASURED = ("metric", "value", "low", "high")
+Carry = Callable[[str, Spec], Result]
+"""Carries out a verb with its spec."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A number read off tables, and where it lies; None where no interval is known."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A finding, expected and measured."""
+
+    says: str
+    expected: str
+    more: Reading
+    less: Reading
+    difference: Reading
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """What became of a paper's findings."""
+
+    study: str
+    title: str
+    paper: str
+    judged: tuple[Judged, ...]
+    runs: dict[str, str]
+    """The address of each step's run."""
+    places: dict[str, str]
+    """What was opened and read."""
+
+    @property
+    def passed(self) -> int:
+        """How many findings hold."""
+        return sum(one.passed for one in self.judged)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON-ready values."""
+        return {**asdict(self), "passed": self.passed, "findings": len(self.judged)}
+
+
+def reproduce(
+    study: Study, given: Mapping[str, str | None], carry: Carry, *, runs: str, screen: Screen,
+    seed: int = 0,
+) -> Reproduced:  # fmt: skip
+    """Run every step and judge every finding. `given` replaces the study's own placeholders."""
+    places = _places(study, given)
+    results: dict[str, Result] = {}
+    for number, step in enumerate(study.steps, start=1):
+        screen.say(f"\n{study.name}, {number} of {len(study.steps)}: cutaway {step.verb}")
+        spec = _spec(step, {**places, "out": f"{runs}/{study.name}"}, runs=runs, seed=seed)
+        results[step.name] = carry(step.verb, spec)
+    tables = {name: result.rows for name, result in results.items()}
+    addresses = {name: result.record.address for name, result in results.items()}
+    judged = tuple(judge(finding, tables) for finding in study.findings)
+    return Reproduced(study.name, study.title, study.paper, judged, addresses, places)
+
+
+def judge(finding: Finding, tables: Mapping[str, pl.DataFrame]) -> Judged:
+    """Whether the tables show the finding."""
+    more, less = (read(side, tables) for side in (finding.more, finding.less))
+    gap = apart(more, less)
+    wanted = f"at least {finding.by:g} more" if finding.by else "at least as much"
+    expected = f"{wanted} (tolerance {finding.tolerance:g})" if finding.tolerance else wanted
+    passed = isfinite(gap.value) and gap.value >= finding.by - finding.tolerance
+    return Judged(finding.says, expected, more, less, gap, passed)
+
+
+def read(side: Side, tables: Mapping[str, pl.DataFrame]) -> Reading:
+    """The number a side names; Missing when no cell of the table fits."""
+    if side.value is not None:
+        return Reading(side.value, side.value, side.value)
+    table = _chosen(tables[str(side.step)], side)
+    found = table.filter((pl.col("metric") == side.metric) & pl.col("value").is_not_null())
+    if found.is_empty():
+        raise Missing(f"The step {side.step!r} measured no {side.metric!r} where {side.where!r}.")
+    if side.take == "mean":
+        return _mean(found)
+    best = found.sort("value", descending=side.take == "max").row(0, named=True)
+    return Reading(best["value"], best["low"], best["high"])
+
+
+def apart(more: Reading, less: Reading) -> Reading:
+    """The difference; its interval as if the two were measured independently."""
+    gap, reaches = more.value - less.value, [_reach(r) for r in (more, less)]
+    if any(reach is None for reach in reaches):
+        return Reading(gap)
+    reach = sqrt(sum((r or 0.0) ** 2 for r in reaches))
+    return Reading(gap, gap - reach, gap + reach)
+
+
+def _reach(reading: Reading) -> float | None:
+    if reading.low is None or reading.high is None:
+        return None
+    return (reading.high - reading.low) / 2
+
+
+def _mean(found: pl.DataFrame) -> Reading:
+    """The mean over cells; the mean of their borders, which is too wide rather than too narrow."""
+    value, low, high = (found[name].cast(pl.Float64).to_numpy() for name in MEASURED[1:])
+    if np.isnan(low).any() or np.isnan(high).any():
+        return Reading(float(value.mean()))
+    return Reading(float(value.mean()), float(low.mean()), float(high.mean()))
+
+
+def _chosen(table: pl.DataFrame, side: Side) -> pl.DataFrame:
+    """The rows of the cells that a side names."""
+    for column, wanted in side.where.items():
+        if column not in table.columns:
+            raise BadSpec(f"No column {column!r}. There are: {', '.join(table.columns)}.")
+        denied = isinstance(wanted, dict)
+        same = pl.col(column).eq_missing(pl.lit(wanted["not"] if denied else wanted))
+        table = table.filter(~same if denied else same)
+    cell = [name for name in table.columns if name not in MEASURED]
+    for metric, least in side.given.items():
+        good = table.filter((pl.col("metric") == metric) & (pl.col("value") >= least))
+        table = table.join(good.select(cell).unique(), on=cell, how="semi", nulls_equal=True)
+    return table
+
+
+def _places(study: Study, given: Mapping[str, str | None]) -> dict[str, str]:
+    """What the placeholders stand for."""
+    said = {name: value for name, value in given.items() if value is not None}
+    unknown = [name for name in said if name not in study.defaults]
+    if unknown:
+        raise BadSpec(
+            f"The study {study.name!r} has no use for --{unknown[0]}. "
+            f"It takes: {', '.join('--' + name for name in study.defaults)}."
+        )
+    return {**study.defaults, **said}
+
+
+def _spec(step: Step, places: Mapping[str, str], *, runs: str, seed: int) -> Spec:
+    """The step's spec with its placeholders filled in; fields that become empty are left out."""
+    if step.verb not in SPECS:
+        raise BadSpec(f"The step {step.name!r} has no known verb: {step.verb!r}.")
+    filled = {name: _filled(value, places) for name, value in step.fields.items()}
+    kept = {name: value for name, value in filled.items() if value != ""}
+    return build(SPECS[step.verb], {"runs": runs, "seed": seed, **kept})
+
+
+def _filled(value: Any, places: Mapping[str, str]) -> Any:
+    """A string with <model>, <data>, ... replaced."""
+    if not isinstance(value, str):
+        return value
+    for name, place in places.items():
+        value = value.replace(f"<{name}>", place)
+    return value
