@@ -30,6 +30,10 @@ class Example(Spec):
     """How fast."""
     loud: bool = False
     """Whether to shout."""
+    bold: bool | None = None
+    """Yes, no, or as the recipe likes."""
+    mix: Literal["auto"] | float | None = None
+    """A word or a number."""
 
 
 def draw() -> AppTest:
@@ -52,7 +56,7 @@ def test_an_untouched_form_gives_the_defaults() -> None:
     values = draw().session_state["values"]
     assert forms.given(Example, values) == {
         "many": ["a", "b"], "way": "right", "maybe": None, "count": 3, "limit": None,
-        "rate": 0.5, "loud": False,
+        "rate": 0.5, "loud": False, "bold": None, "mix": None,
     }  # fmt: skip
     with pytest.raises(BadSpec, match="name is needed"):
         build(Example, forms.given(Example, values))
@@ -65,11 +69,14 @@ def test_what_is_typed_is_what_the_spec_gets() -> None:
     app.selectbox(key="maybe").set_value("y")
     app.number_input(key="limit").set_value(7)
     app.toggle(key="loud").set_value(True)
+    app.selectbox(key="bold").set_value("no")
+    app.text_input(key="mix").set_value("0.25")
     app.run()
     spec = build(Example, forms.given(Example, app.session_state["values"]))
     assert (spec.name, spec.many, spec.maybe, spec.limit, spec.loud) == (
         "me", ("0,6,12", "mean:all"), "y", 7, True,
     )  # fmt: skip
+    assert (spec.bold, spec.mix) == (False, 0.25)
 
 
 def test_help_is_the_docstring_as_plain_text_and_bounds_are_kept() -> None:
@@ -92,19 +99,23 @@ st.session_state["values"] = forms.form(SPECS[{method!r}], (), key="f").values
     ).run()
     assert not app.exception
     cls, values = SPECS[method], app.session_state["values"]
-    assert set(values) | forms.NOT_ASKED >= set(cls.model_fields)
     needed = {n: "x" for n, info in cls.model_fields.items() if info.is_required()}
+    needed |= {"data": "x"} if method == "nextword" else {}
+    assert set(values) | forms.NOT_ASKED | forms.WRITTEN >= set(cls.model_fields)
+    assert set(values) >= set(needed), "what is needed is asked for"
     filled = {**forms.given(cls, values), **needed}
     assert build(cls, filled) == build(cls, needed)
 
 
-@pytest.mark.parametrize("given", ["/etc/passwd", "../secret.csv", "a.csv,/etc/hosts"])
+@pytest.mark.parametrize(
+    "given", ["/etc/passwd", "../secret.csv", "a.csv,/etc/hosts", "gpt2+/etc", "~root/.."]
+)
 def test_a_form_can_not_name_files_outside_its_place(tmp_path, given: str) -> None:
     place = tmp_path / "place"
     place.mkdir()
     (tmp_path / "secret.csv").write_text("x")
     with pytest.raises(BadSpec, match="outside"):
-        forms.stay_inside({"data": [given]}, place)
+        forms.stay_inside({"data": [given]}, [place])
 
 
 def test_a_link_out_of_the_place_is_outside_too(tmp_path) -> None:
@@ -112,7 +123,7 @@ def test_a_link_out_of_the_place_is_outside_too(tmp_path) -> None:
     place.mkdir()
     (place / "link").symlink_to("/etc")
     with pytest.raises(BadSpec):
-        forms.stay_inside({"model": "link/passwd"}, place)
+        forms.stay_inside({"model": "link/passwd"}, [place])
 
 
 @pytest.mark.parametrize(
@@ -120,7 +131,32 @@ def test_a_link_out_of_the_place_is_outside_too(tmp_path) -> None:
 )
 def test_names_and_files_inside_are_left_to_the_recipe(tmp_path, given: str) -> None:
     (tmp_path / "in.csv").write_text("x")
-    forms.stay_inside({"data": [given], "model": given}, Path(tmp_path))
+    forms.stay_inside({"data": [given], "model": given}, [Path(tmp_path)])
+
+
+def test_files_of_the_runs_folder_may_be_read_wherever_it_lies(tmp_path) -> None:
+    place, runs = tmp_path / "place", tmp_path / "runs"
+    for folder in (place, runs):
+        folder.mkdir()
+    (runs / "maps.safetensors").write_text("x")
+    forms.stay_inside({"shortcut": str(runs / "maps.safetensors")}, [place, runs])
+    with pytest.raises(BadSpec):
+        forms.stay_inside({"shortcut": str(runs / "maps.safetensors")}, [place])
+
+
+@pytest.mark.parametrize("name", sorted(forms.WRITTEN))
+def test_what_a_run_writes_goes_into_the_runs_folder(tmp_path, name: str) -> None:
+    placed = forms.place_written({name: "a/b.safetensors", "model": "../m"}, tmp_path / "made")
+    assert placed == {name: str(tmp_path / "made" / "a" / "b.safetensors"), "model": "../m"}
+    assert forms.place_written({name: None}, tmp_path) == {name: None}
+
+
+@pytest.mark.parametrize("given", ["/tmp/x", "../x", "a/../../x", ".", "~/x", "link/x", "a\x00b"])
+def test_nothing_is_written_outside_the_runs_folder(tmp_path, given: str) -> None:
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "link").symlink_to("/tmp")
+    with pytest.raises(BadSpec, match="leads out"):
+        forms.place_written({"out": given}, tmp_path / "made")
 
 
 def test_a_refusal_is_placed_at_the_fields_it_names() -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cutaway.app import jobs
+from cutaway.app import jobs, new_run
+from cutaway.run.specs import SPECS
 from tests.app.conftest import texts
 
 
@@ -107,3 +108,30 @@ def test_a_result_that_is_gone_is_said_so(runs, page, quick) -> None:
     wait(runs)
     shutil.rmtree(runs / "probe")
     assert "not in the runs folder" in texts(page("new_run"))
+
+
+@pytest.mark.parametrize("verb", SPECS)
+def test_every_verb_has_a_form_that_refuses_what_is_missing_in_place(runs, page, verb) -> None:
+    app = page("new_run", method=verb)
+    assert not app.exception
+    next(b for b in app.button if b.label == "Start").click().run()
+    assert not app.exception
+    needed = [n for n, info in SPECS[verb].model_fields.items() if info.is_required()]
+    if needed:
+        assert all(name in app.error[0].value.replace("\\", "") for name in needed)
+        assert jobs.jobs(runs) == []
+
+
+def test_a_file_to_write_lands_in_the_runs_folder(runs, page, monkeypatch) -> None:
+    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", "print('{}')"))
+    app = page("new_run", method="graft export")
+    for name, value in (("skill", "a.safetensors"), ("out", "mine")):
+        app.text_input(key=f"graft export-{name}").set_value(value)
+    next(b for b in app.button if b.label == "Start").click().run()
+    assert str(runs / "made" / "mine") in jobs.jobs(runs)[0].words
+    wait(runs)
+
+
+def test_the_fields_on_top_are_fields_of_their_spec() -> None:
+    for verb, names in new_run.FIRST.items():
+        assert set(names) <= set(SPECS[verb].model_fields), verb

@@ -180,6 +180,7 @@ def save_run(
     address: str = "0123456789abcdef",
     summary: dict | None = None,
     command: str | None = None,
+    spec: dict | None = None,
 ) -> Record:
     """A run on the disk, as a recipe would leave it."""
     rows = probe_rows() if rows is None else rows
@@ -191,7 +192,7 @@ def save_run(
         folder,
         method="probe",
         address=address,
-        spec={"model": models, "data": sets},
+        spec={"model": models, "data": sets, **(spec or {})},
         summary=summary_of(rows) if summary is None else summary,
         baselines={f"{m} on {d}": {"majority": 0.5, "tfidf": 0.625} for m in models for d in sets},
         model=told[0] if len(told) == 1 else told,

@@ -18,7 +18,9 @@ from cutaway.core.spec import Spec
 from cutaway.run.specs import Common
 
 # The app decides these itself, or they make no sense in a form.
-NOT_ASKED = frozenset({"runs", "engine", "out"})
+NOT_ASKED = frozenset({"runs", "engine"})
+# What a run writes besides its result; only into the runs folder.
+WRITTEN = frozenset({"out", "html"})
 Values = dict[str, Any]
 Draw = Callable[[str, FieldInfo, str], Any]
 
@@ -33,7 +35,7 @@ class Filled:
 
 def form(cls: type[Spec], first: Sequence[str], *, key: str) -> Filled:
     """A spec's form: the fields named `first` (and those needed) on top, the others folded away."""
-    asked = [name for name in cls.model_fields if name not in NOT_ASKED]
+    asked = [name for name in cls.model_fields if _is_asked(cls, name)]
     needed = [name for name in asked if cls.model_fields[name].is_required()]
     top = list(dict.fromkeys([*[name for name in first if name in asked], *needed]))
     shared = [name for name in asked if name in Common.model_fields and name not in top]
@@ -47,6 +49,11 @@ def form(cls: type[Spec], first: Sequence[str], *, key: str) -> Filled:
     return filled_in
 
 
+def _is_asked(cls: type[Spec], name: str) -> bool:
+    """Whether a form has the field: a file to write only where the recipe needs its name."""
+    return name not in NOT_ASKED and (name not in WRITTEN or cls.model_fields[name].is_required())
+
+
 def _columns(cls: type[Spec], names: Sequence[str], key: str, filled_in: Filled) -> None:
     for pair in zip_longest(names[::2], names[1::2]):
         for column, name in zip(st.columns(2), pair, strict=True):
@@ -58,18 +65,22 @@ def _columns(cls: type[Spec], names: Sequence[str], key: str, filled_in: Filled)
 
 
 def field(name: str, info: FieldInfo, key: str) -> Any:
-    """The widget of one field, chosen by its type."""
-    kind, _ = inner(info.annotation)
+    """The widget of one field, chosen by its type; a field of several types is typed in."""
+    kind, optional = inner(info.annotation)
+    if kind is bool and optional:
+        return _yes_or_no(name, info, key)
+    if kind is None:
+        return _text(name, info, key)
     origin = get_origin(kind)
     draw = WIDGETS.get(origin if origin in WIDGETS else kind, _text)
     return draw(name, info, key)
 
 
 def inner(annotation: Any) -> tuple[Any, bool]:
-    """The type inside `X | None`, and whether None is allowed."""
+    """The type inside `X | None`, and whether None is allowed; None as type for `X | Y`."""
     if get_origin(annotation) in (Union, UnionType):
         kinds = [one for one in get_args(annotation) if one is not NoneType]
-        return kinds[0], len(kinds) < len(get_args(annotation))
+        return kinds[0] if len(kinds) == 1 else None, len(kinds) < len(get_args(annotation))
     return annotation, False
 
 
@@ -105,6 +116,16 @@ def _switch(name: str, info: FieldInfo, key: str) -> bool:
     return st.toggle(label(name, info), value=bool(default(info)), help=_help(info), key=key)
 
 
+def _yes_or_no(name: str, info: FieldInfo, key: str) -> bool | None:
+    """A switch that may also be left to the recipe."""
+    said = {"yes": True, "no": False}
+    chosen = st.selectbox(
+        label(name, info), list(said), index=None, help=_help(info), key=key,
+        placeholder="by default",
+    )  # fmt: skip
+    return None if chosen is None else said[chosen]
+
+
 def _whole(name: str, info: FieldInfo, key: str) -> Any:
     return st.number_input(
         label(name, info), value=default(info), min_value=bound(info, "ge"),
@@ -113,9 +134,14 @@ def _whole(name: str, info: FieldInfo, key: str) -> Any:
 
 
 def _number(name: str, info: FieldInfo, key: str) -> Any:
+    # Bounds are often written as whole numbers; the widget wants all of one kind.
+    value, low, high = (
+        None if one is None else float(one)
+        for one in (default(info), bound(info, "ge"), bound(info, "le"))
+    )
     return st.number_input(
-        label(name, info), value=default(info), min_value=bound(info, "ge"),
-        max_value=bound(info, "le"), format="%g", help=_help(info), key=key, placeholder="not set",
+        label(name, info), value=value, min_value=low, max_value=high, format="%g",
+        help=_help(info), key=key, placeholder="not set",
     )  # fmt: skip
 
 
@@ -152,27 +178,61 @@ def _takes_none(cls: type[Spec], name: str) -> bool:
     return inner(cls.model_fields[name].annotation)[1]
 
 
-def stay_inside(values: Values, place: Path) -> None:
-    """BadSpec when a form names a file outside the folder the app was started in."""
+def stay_inside(values: Values, places: Sequence[Path]) -> None:
+    """BadSpec when a form names a file that lies in none of the folders it may read."""
     for name, value in values.items():
-        for one in value if isinstance(value, list) else [value]:
-            for piece in one.split(",") if isinstance(one, str) else ():
-                _inside(name, piece.strip(), place)
+        if name in WRITTEN:
+            continue
+        for one in value if isinstance(value, list | tuple) else [value]:
+            for piece in _pieces(one):
+                _inside(name, piece, places)
 
 
-def _inside(name: str, text: str, place: Path) -> None:
+def _pieces(value: Any) -> list[str]:
+    """A value, and every part of it that could be a path: `a.csv,b.csv`, `base+adapter`."""
+    if not isinstance(value, str):
+        return []
+    return [piece.strip() for piece in {value, *re.split(r"[,+;]", value)} if piece.strip()]
+
+
+def _inside(name: str, text: str, places: Sequence[Path]) -> None:
     path = Path(text).expanduser()
-    there = path if path.is_absolute() else place / path
+    there = path if path.is_absolute() else places[0] / path
     try:
-        outside = there.exists() and not there.resolve().is_relative_to(place.resolve())
-    except (OSError, ValueError):
+        outside = there.exists() and not _lies_in(there, places)
+    except (OSError, ValueError, RuntimeError):
         # A name no disk can hold is no path; the recipe will say what it makes of it.
         return
     if outside:
         raise BadSpec(
-            f"{name} {text!r} lies outside {str(place)!r}, which is all this form may read. "
+            f"{name} {text!r} lies outside {str(places[0])!r}, which is all this form may read. "
             "Copy it there, or use the command line."
         )
+
+
+def _lies_in(path: Path, places: Sequence[Path]) -> bool:
+    real = path.resolve()
+    return any(real.is_relative_to(place.resolve()) for place in places)
+
+
+def place_written(values: Values, folder: Path) -> Values:
+    """The values with every file that is to be written put into the folder; BadSpec if it can't."""
+    placed = dict(values)
+    for name in WRITTEN & values.keys():
+        given = values[name]
+        if isinstance(given, str) and given:
+            there = folder / Path(given).expanduser()
+            try:
+                stays = _lies_in(there, [folder]) and there.resolve() != folder.resolve()
+            except (OSError, ValueError, RuntimeError):
+                stays = False
+            if not stays:
+                raise BadSpec(
+                    f"{name} {given!r} leads out of {str(folder)!r}, which is all this form may "
+                    "write to. Give a plain name such as 'mine.safetensors'."
+                )
+            placed[name] = str(there)
+    return placed
 
 
 def by_field(message: str, names: Sequence[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from cutaway.app import method, new_run, overview
+from cutaway.app import live, method, new_run, overview
 
 
 def main() -> None:
@@ -31,6 +31,7 @@ def main() -> None:
             )
             for name, page in method.PAGES.items()
         },
+        "live": st.Page(live.show, title="Live", icon=":material/visibility:", url_path="live"),
         "new": st.Page(
             new_run.show, title="New run", icon=":material/play_circle:", url_path="new"
         ),

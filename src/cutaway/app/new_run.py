@@ -15,8 +15,19 @@ from cutaway.run.specs import SPECS
 
 # The fields most runs set, by method; the others are folded away.
 FIRST: dict[str, tuple[str, ...]] = {
+    "finetune": ("model", "task", "data", "shots", "steps", "optimizer", "lr", "test_limit"),
+    "fisher": ("model", "text", "data", "limit"),
+    "graft learn": ("base", "tuned", "task", "data", "sparsity", "steps"),
+    "graft continual": ("base", "task", "data", "sparsity", "steps"),
+    "inject": ("model", "data", "regulariser", "strength", "retain", "steps"),
     "nextword": ("model", "task", "data", "features", "prompt_text", "limit"),
     "probe": ("model", "data", "layers", "pool", "classifier", "protocol", "repeats", "limit"),
+    "quad": ("text", "objective", "steps"),
+    "shortcut fit": ("model", "text", "layers", "limit", "positions_per_text"),
+    "shortcut eval": ("model", "shortcut", "text", "limit"),
+    "shortcut exit": ("model", "shortcut", "text", "limit", "agreement"),
+    "shortcut generate": ("model", "shortcut", "prompt", "mode", "max_new_tokens"),
+    "shortcut lens": ("model", "text", "shortcut"),
 }
 # State -> icon, words.
 WORDS: dict[jobs.State, tuple[str, str]] = {
@@ -31,6 +42,8 @@ WORDS: dict[jobs.State, tuple[str, str]] = {
     "killed": (":material/warning:", "was killed before it could end; starting it again goes on"),
 }
 MOST_JOBS = 8
+# Where files go that a run writes under a name of the reader's.
+MADE = "made"
 
 
 def show() -> None:
@@ -39,9 +52,8 @@ def show() -> None:
     st.caption(
         "Fill in what you want to know; the run goes on in the background, also when you leave."
     )
-    method = (
-        st.selectbox("Method", list(SPECS), key="method") if len(SPECS) > 1 else next(iter(SPECS))
-    )
+    method = str(st.selectbox("Method", list(SPECS), key="method"))
+    _about(method)
     with st.form(f"form-{method}", border=True):
         filled = forms.form(SPECS[method], FIRST.get(method, ()), key=method)
         with st.container(horizontal=True):
@@ -52,12 +64,18 @@ def show() -> None:
     running()
 
 
+def _about(method: str) -> None:
+    """What the recipe does, in the words of its spec."""
+    st.caption(parts.quiet((SPECS[method].__doc__ or "").strip().splitlines()[0]))
+
+
 def _submit(method: str, filled: forms.Filled, *, dry: bool) -> None:
     """Start the run, or say what is wrong with the request where it was made."""
     cls = SPECS[method]
     try:
-        forms.stay_inside(filled.values, Path.cwd())
-        spec = build(cls, {**forms.given(cls, filled.values), "runs": str(runs_folder())})
+        forms.stay_inside(filled.values, [Path.cwd(), runs_folder()])
+        placed = forms.place_written(filled.values, runs_folder() / MADE)
+        spec = build(cls, {**forms.given(cls, placed), "runs": str(runs_folder())})
         job = jobs.start(runs_folder(), method, words(method, spec, dry=dry))
     except BadSpec as error:
         _refuse(filled, str(error))

@@ -37,7 +37,19 @@ def mode() -> theme.Mode:
 
 
 def figure_card(name: str, figure: go.Figure, records: Sequence[RecordLike], *, key: str) -> None:
-    """A figure with its caption, the command that repeats it, and its data as CSV."""
+    """A figure of some runs with its caption, the command that repeats it, its data as CSV."""
+    card(name, figure, commands(records), key=key)
+
+
+def card(name: str, figure: go.Figure, command: str, *, key: str, wide: int = 0) -> None:
+    """A figure with its caption, the command that repeats it, its data as CSV, its PNG button.
+
+    One that needs `wide` pixels scrolls sideways on a narrower screen.
+    """
+    if wide:
+        # Numbers and names of our own only: nothing of this style comes from data.
+        frame = f".st-key-figure-{key} [data-testid='stFullScreenFrame']"
+        st.html(f"<style>{frame} {{min-width: {wide}px;}}</style>")
     with st.container(border=True):
         st.plotly_chart(
             theme.in_mode(figure, mode()),
@@ -48,7 +60,7 @@ def figure_card(name: str, figure: go.Figure, records: Sequence[RecordLike], *, 
         st.caption(quiet(theme.caption(figure)))
         with st.container(horizontal=True):
             with st.popover("Command", icon=":material/terminal:"):
-                st.code(commands(records), language="bash", wrap_lines=True)
+                st.code(command, language="bash", wrap_lines=True)
             st.download_button(
                 "Data (CSV)",
                 data=lambda: figure_csv(figure),

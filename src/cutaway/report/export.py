@@ -108,10 +108,12 @@ def _points(trace: Any) -> Iterator[dict[str, Any]]:
         }
 
 
-def _squares(trace: Any, name: str) -> Iterator[dict[str, Any]]:
+def _squares(trace: Any, cell: str | Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Each cell of a heatmap; `cell` names the first of its extra values, or several of them."""
+    names = [cell] if isinstance(cell, str) else list(cell)
     for i, y in enumerate(trace.y):
         for j, x in enumerate(trace.x):
-            extra = {name: _raw(trace.customdata[i][j][0])}
+            extra = {name: _raw(trace.customdata[i][j][k]) for k, name in enumerate(names)}
             yield {"x": _raw(x), "y": _raw(y), "value": trace.z[i][j], **extra}
 
 

@@ -36,7 +36,7 @@ def run(spec: ProbeSpec, *, screen: Screen | None = None, objects: Objects | Non
     """Measure every cell of the grid that is not yet measured, and save the whole."""
     screen, objects = screen or Screen(quiet=True), objects or {}
     with measured() as meter:
-        sets = [_load(spec, name, objects) for name in spec.data]
+        sets = [load_texts(spec, name, objects) for name in spec.data]
         models = [_facts(lm) for lm in _models(spec, objects)]
         name = address(spec, models=[m["digest"] for m in models], data=[s.digest for s in sets])
         if (done := store.find(spec.runs, "probe", name)) is not None:
@@ -64,7 +64,7 @@ def run(spec: ProbeSpec, *, screen: Screen | None = None, objects: Objects | Non
 
 def estimate(spec: ProbeSpec, *, screen: Screen | None = None) -> list[Estimate]:
     """What the passes will cost, one estimate per model and set."""
-    sets = [_load(spec, name, {}) for name in spec.data]
+    sets = [load_texts(spec, name, {}) for name in spec.data]
     return [
         estimate_pass(lm, texts, ask_for(spec, mixes_of(spec, lm)))
         for lm in _models(spec, {})
@@ -84,7 +84,8 @@ def _models(spec: ProbeSpec, objects: Objects) -> Iterator[LM]:
         )  # fmt: skip
 
 
-def _load(spec: ProbeSpec, name: str, objects: Objects) -> TextSet:
+def load_texts(spec: ProbeSpec, name: str, objects: Objects) -> TextSet:
+    """A set of the spec, with its labels."""
     columns = {k: getattr(spec, k) for k in ("text_column", "pair_column", "label_column")}
     texts = load(
         objects.get(name, name), **columns, as_task=spec.as_,

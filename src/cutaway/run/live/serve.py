@@ -1,0 +1,193 @@
+"""`python -m cutaway.run.live MODEL`: answers questions about sentences, one JSON line each.
+
+A line on stdin is a request: the fields of LiveSpec, with `id` and `client` beside them. For each
+the process writes one line per part as soon as it is known, and a last one:
+
+    {"id": 3, "part": "lens", "value": {...}}     {"id": 3, "part": "probe", "done": 4, "of": 31}
+    {"id": 3, "part": "words", "error": "..."}    {"id": 3, "over": true}
+
+Of several requests by one client only the newest counts. When stdin closes, the process ends at
+once, whatever it is doing: it never outlives the app. `--ask JSON` answers one request and ends.
+"""
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO, Any
+
+from cutaway.core.errors import CutawayError
+from cutaway.core.spec import build
+from cutaway.models.lm import LM
+from cutaway.models.load import open_model
+from cutaway.run.live.layers import KINDS, Look, look
+from cutaway.run.live.probes import Benches
+from cutaway.run.live.request import LiveSpec
+from cutaway.run.live.words import class_words
+from cutaway.run.shortcut.maps import Maps, load_maps
+
+IDLE = 1800.0
+"""Seconds without a question after which the model's memory is given back."""
+Say = Callable[[dict[str, Any]], None]
+Message = dict[str, Any]
+
+
+@dataclass
+class Desk:
+    """A model that is open, and what was loaded or fitted for it so far."""
+
+    lm: LM
+    benches: Benches
+    maps: tuple[str, Maps] | None = None
+
+    def answer(self, spec: LiveSpec, say: Say) -> None:
+        """Every part of the answer, each said as soon as it is there."""
+        self._part("lens", say, lambda: self._layers(spec, say))
+        if spec.task or spec.words:
+            self._part("words", say, lambda: say({"part": "words", "value": self._words(spec)}))
+        if spec.run:
+            self._part(
+                "probe", say, lambda: say({"part": "probe", "value": self._probe(spec, say)})
+            )
+
+    def _layers(self, spec: LiveSpec, say: Say) -> None:
+        self._part("maps", say, lambda: self._load(spec.shortcut))
+        seen: Look = look(self.lm, self._maps(spec), spec.text, spec.top)
+        say({"part": "lens", "value": seen.plain_lens()})
+        say({"part": "exit", "value": seen.plain_exit()})
+
+    def _words(self, spec: LiveSpec) -> Any:
+        maps = self._maps(spec)
+        kinds = ("id",) if maps is None else tuple(k for k in KINDS if k in maps.kinds)
+        return class_words(self.lm, maps, kinds, spec)
+
+    def _probe(self, spec: LiveSpec, say: Say) -> Any:
+        return self.benches.score(
+            spec, lambda done, of: say({"part": "probe", "done": done, "of": of})
+        )
+
+    def _load(self, path: str | None) -> None:
+        """Have the maps ready; none are when the file can't be used."""
+        if self.maps and self.maps[0] == path:
+            return
+        self.maps = None
+        if path:
+            self.maps = (path, load_maps(path, self.lm))
+
+    def _maps(self, spec: LiveSpec) -> Maps | None:
+        return self.maps[1] if self.maps and self.maps[0] == spec.shortcut else None
+
+    def _part(self, part: str, say: Say, work: Callable[[], None]) -> None:
+        """Do a piece of work; what goes wrong in it is said, and the others go on."""
+        try:
+            work()
+        except CutawayError as error:
+            say({"part": part, "error": str(error)})
+        except Exception as error:
+            traceback.print_exc()
+            say({"part": part, "error": f"{type(error).__name__}: {error}"})
+
+
+def open_desk(model: str, *, download: bool) -> Desk:
+    """The model, checked at the door; from this machine only unless a download is allowed."""
+    lm = open_model(model, offline=not download)
+    return Desk(lm, Benches(lm))
+
+
+def facts(lm: LM) -> Message:
+    """What the page says about the model."""
+    names = ("name", "family", "kind", "layers", "width", "parameters", "context", "notes")
+    return {name: getattr(lm, name) for name in names}
+
+
+def reply(desk: Desk, request: Message, say: Say) -> None:
+    """Answer one request: all its parts, then that it is over."""
+    number = request.pop("id", None)
+    request.pop("client", None)
+    begin = time.monotonic()
+    try:
+        desk.answer(build(LiveSpec, request), lambda message: say({"id": number, **message}))
+    except CutawayError as error:
+        say({"id": number, "part": "lens", "error": str(error)})
+    say({"id": number, "over": True, "seconds": round(time.monotonic() - begin, 3)})
+
+
+def serve(model: str, source: IO[str], say: Say, *, download: bool, idle: float = IDLE) -> int:
+    """Answer requests until the source ends; the exit status."""
+    inbox: queue.Queue[Message] = queue.Queue()
+    threading.Thread(target=_listen, args=(source, inbox), daemon=True).start()
+    try:
+        desk = open_desk(model, download=download)
+    except CutawayError as error:
+        say({"fatal": str(error)})
+        return error.exit_status
+    except Exception as error:
+        traceback.print_exc()
+        say({"fatal": f"{model!r} can't be opened: {type(error).__name__}: {error}"})
+        return 1
+    say({"ready": facts(desk.lm)})
+    for request in _newest(inbox, say, idle):
+        reply(desk, request, say)
+    return 0
+
+
+def _listen(source: IO[str], inbox: "queue.Queue[Message]") -> None:
+    for line in source:
+        try:
+            request = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(request, dict):
+            inbox.put(request)
+    # The app is gone: nobody waits for what is being computed.
+    os._exit(0)
+
+
+def _newest(inbox: "queue.Queue[Message]", say: Say, idle: float) -> Iterator[Message]:
+    """Requests in turn; one that its client has replaced is called over and passed by."""
+    waiting: list[Message] = []
+    while True:
+        try:
+            waiting.append(inbox.get(timeout=0 if waiting else idle))
+            continue
+        except queue.Empty:
+            if not waiting:
+                return
+        first, *waiting = waiting
+        if any(later.get("client") == first.get("client") for later in waiting):
+            say({"id": first.get("id"), "over": True, "replaced": True})
+        else:
+            yield first
+
+
+def speaker() -> Say:
+    """A way to say things on the real stdout, which nothing else writes to from now on."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    lock = threading.Lock()
+
+    def say(message: Message) -> None:
+        with lock:
+            out.write(json.dumps(message, ensure_ascii=True, allow_nan=True) + "\n")
+            out.flush()
+
+    return say
+
+
+def main(words: list[str]) -> int:
+    """The process: `MODEL [--download] [--ask JSON]`."""
+    download, rest = "--download" in words, [w for w in words if w != "--download"]
+    say = speaker()
+    if len(rest) == 3 and rest[1] == "--ask":
+        try:
+            reply(open_desk(rest[0], download=download), json.loads(rest[2]), say)
+        except CutawayError as error:
+            sys.stderr.write(f"{error}\n")
+            return error.exit_status
+        return 0
+    return serve(rest[0], sys.stdin, say, download=download)

@@ -1,0 +1,102 @@
+"""How likely each answer's word is through the layers, at the place where it would be said."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from cutaway.core.errors import BadSpec
+from cutaway.core.textset import TextSet
+from cutaway.data.tasks import TaskFile, find_task
+from cutaway.methods.nextword.words import by_class, find_words
+from cutaway.models.lm import LM
+from cutaway.models.read import states
+from cutaway.models.tokens import tokenize
+from cutaway.run.live.request import LiveSpec
+from cutaway.run.nextword_head import as_template, encoder_of
+from cutaway.run.shortcut.fit import head_of
+from cutaway.run.shortcut.maps import Maps
+
+MOST_TOKENS = 512
+"""A longer text loses its beginning; the prompt is never cut."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a question is put: what surrounds the text, one word for each answer."""
+
+    prompt: str
+    template: str
+    edits: dict[Any, str]
+    words: tuple[str, ...]
+    classes: tuple[str, ...]
+
+
+@torch.inference_mode()
+def class_words(lm: LM, maps: Maps | None, kinds: tuple[str, ...], spec: LiveSpec) -> Any:
+    """Probability of each answer's word by layer and kind, among all words of the model."""
+    asked = question(lm, spec)
+    found = find_words(asked.words, encoder_of(lm))
+    groups = by_class(asked.words, found, asked.classes)
+    row, place, cut = _place(lm, spec.text, asked)
+    ids = torch.tensor([row], device=lm.device)
+    seen = states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers
+    head = head_of(lm)
+    told: dict[str, list[list[float]]] = {}
+    for kind in kinds:
+        told[kind] = []
+        for layer in range(lm.layers + 1):
+            hidden = seen[layer][0, place][None]
+            moved = hidden if maps is None else maps.jump(layer, lm.layers, kind)(hidden)
+            chance = head(moved).double().softmax(dim=-1)[0]
+            told[kind].append([float(chance[group].sum()) for group in groups])
+    return {
+        "model": lm.name,
+        "task": spec.task,
+        "asked": lm.tokenizer.decode(row, skip_special_tokens=lm.kind == "causal"),
+        "classes": asked.classes,
+        "words": asked.words,
+        "tokens": [[lm.tokenizer.decode([t]) for t in group] for group in groups],
+        "layers": list(range(lm.layers + 1)),
+        "probs": told,
+        "cut": cut,
+    }
+
+
+def question(lm: LM, spec: LiveSpec) -> Asked:
+    """The task's way to ask this kind of model, or what was typed."""
+    if spec.task:
+        return _of_task(lm, find_task(spec.task))
+    if len(spec.words) < 2:
+        raise BadSpec(f"Give at least two words to choose from, got {', '.join(spec.words)!r}.")
+    return Asked(spec.prompt, f"{{text}}{spec.prompt} {{mask}}.", {}, spec.words, spec.words)
+
+
+def _of_task(lm: LM, task: TaskFile) -> Asked:
+    many = len(task.classes)
+    lists = (task.class_words, task.label_words, task.posneg)
+    order = lists if lm.kind == "causal" else (task.label_words, *lists)
+    words = next((words for words in order if len(words) == many and many), None)
+    if words is None or task.columns.pair:
+        why = "it compares two texts" if task.columns.pair else "it has no word for each class"
+        raise BadSpec(f"Task {task.name!r} can't be asked about one sentence: {why}.")
+    template = task.template or f"{{text}}{task.prompt} {{mask}}."
+    return Asked(task.prompt, template, dict(task.edits), words, task.classes)
+
+
+def _place(lm: LM, text: str, asked: Asked) -> tuple[list[int], int, int]:
+    """The row of tokens, the place where the answer is read, how many tokens were cut."""
+    limit = min(MOST_TOKENS, lm.context)
+    if lm.kind == "causal":
+        got = tokenize(lm, [text], prompt=asked.prompt, limit=limit, cut="left")
+        return got.rows[0], len(got.rows[0]) - 1, int(got.cut[0])
+    filled, tail = as_template(
+        TextSet("sentence", (text,)), asked.template, lm.tokenizer.mask_token, asked.edits
+    )
+    got = tokenize(lm, filled.texts, prompt=tail, limit=limit)
+    row, mask = got.rows[0], lm.tokenizer.mask_token_id
+    if mask not in row:
+        raise BadSpec(f"The text is too long for {asked.template!r}: no mask is left in it.")
+    # The template's own mask: the last one, should the sentence have one itself.
+    places = [i for i, token in enumerate(row) if token == mask]
+    return row, places[-1] if tail else places[0], int(got.cut[0])
