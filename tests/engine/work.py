@@ -87,3 +87,13 @@ class Slow(Counted):
     def work(self, piece: int, start: int) -> int:
         time.sleep(0.3)
         return piece * piece
+
+
+class Stubborn:
+    """A classifier that never learns; pieces with it fail, and say why."""
+
+    def fit(self, rows: object, labels: object) -> None:
+        raise ArithmeticError("it does not want to")
+
+    def predict(self, rows: object) -> None:
+        raise AssertionError("nobody asks before fitting")

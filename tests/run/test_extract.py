@@ -7,6 +7,7 @@ from cutaway.core.textset import TextSet
 from cutaway.models.read import states
 from cutaway.models.tokens import pad, tokenize
 from cutaway.run import extract as extract_room
+from cutaway.run import reading
 from cutaway.run.ask import Ask
 from cutaway.run.batches import Budget
 from cutaway.run.estimate import estimate
@@ -56,7 +57,7 @@ def test_order_and_budget_change_nothing(family, tiny_lm, texts, monkeypatch, tm
 def test_a_second_request_needs_no_forward(tiny_lm, texts, monkeypatch):
     lm, ask = tiny_lm("gpt2"), Ask(layers=(0, 1), pools=("last",))
     first = extract(lm, texts, ask)
-    monkeypatch.setattr(extract_room, "sweep", None)
+    monkeypatch.setattr(reading, "sweep", None)
     again = extract(lm, texts, ask)
     assert again.swept is None
     assert torch.equal(first.column(1), again.column(1))
@@ -65,13 +66,13 @@ def test_a_second_request_needs_no_forward(tiny_lm, texts, monkeypatch):
 def test_a_request_for_more_computes_only_what_is_missing(tiny_lm, texts, monkeypatch):
     lm, asked = tiny_lm("gpt2"), []
     extract(lm, texts, Ask(layers=(0, 1), pools=("last",)))
-    real = extract_room.Pools
+    real = reading.Pools
 
     def spy(lm, ask, columns, *rest):
         asked.extend(columns)
         return real(lm, ask, columns, *rest)
 
-    monkeypatch.setattr(extract_room, "Pools", spy)
+    monkeypatch.setattr(reading, "Pools", spy)
     extract(lm, texts, Ask(layers=(0, 1, 2), pools=("last",)))
     assert asked == ["2/last"]
 
@@ -216,7 +217,7 @@ def test_attention_pooling_weighs_by_the_models_own_attention(tiny_lm, texts):
 
 def test_a_killed_pass_is_taken_up_where_it_stopped(tiny_lm, texts, monkeypatch):
     lm, ask = tiny_lm("gpt2"), Ask(layers=(1,), seed=99, prompt=" resumed")
-    real, calls = extract_room.Pools.end, []
+    real, calls = reading.Pools.end, []
 
     def dies(self, seen):
         calls.append(len(seen.rows))
@@ -224,10 +225,10 @@ def test_a_killed_pass_is_taken_up_where_it_stopped(tiny_lm, texts, monkeypatch)
             raise KeyboardInterrupt
         real(self, seen)
 
-    monkeypatch.setattr(extract_room.Pools, "end", dies)
+    monkeypatch.setattr(reading.Pools, "end", dies)
     with pytest.raises(KeyboardInterrupt):
         extract(lm, texts, ask, budget=Budget(fixed=32))
-    monkeypatch.setattr(extract_room.Pools, "end", real)
+    monkeypatch.setattr(reading.Pools, "end", real)
     rest = extract(lm, texts, ask)
     assert rest.swept.rows == len(texts) - sum(calls[:2])
     torch.testing.assert_close(
@@ -251,6 +252,6 @@ def test_a_disk_that_cannot_hold_it_is_refused_before_the_work(tiny_lm, texts, m
         raise NoRoom(f"{needed} bytes are needed in {folder}.")
 
     monkeypatch.setattr("cutaway.run.estimate.need_room", full)
-    monkeypatch.setattr(extract_room, "sweep", None)
+    monkeypatch.setattr(reading, "sweep", None)
     with pytest.raises(NoRoom):
         extract(tiny_lm("gpt2"), texts, Ask(layers=(1,), prompt=" full"))

@@ -125,7 +125,7 @@ def test_a_torch_module_is_trained_and_its_losses_are_kept(model, tmp_path):
         ({"layers": "9"}, BadSpec, "out of range"),
         ({"protocol": "kfold", "folds": 100}, (BadSpec, BadData), "100"),
         ({"protocol": "fixed"}, BadData, "part"),
-        ({"engine": "ray"}, UnknownName, "Known: local"),
+        ({"engine": "rya"}, BadSpec, "Did you mean 'ray'"),
         ({"data": labelled(1)}, BadData, "row"),
         ({"poool": "last"}, BadSpec, "Did you mean 'pool'"),
     ],

@@ -12,14 +12,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cutaway.core.errors import Missing, RunError
-from cutaway.engine.pieces import Desk, Outcome, Task, Terms, attempt
+from cutaway.engine.pieces import Desk, Outcome, Task, Terms, attempt, settings
 from cutaway.engine.pool import cores
 
 # Pieces handed to Ray before their turn: enough to keep a large cluster busy, few enough that
 # leaving the loop leaves little behind.
 WINDOW = 512
-# What a worker must see as the driver does: where things are kept, what may be asked.
-CARRIED = ("CUTAWAY_", "HF_", "TRANSFORMERS_OFFLINE")
 MISSING = "--engine ray needs Ray, which is not installed: pip install 'cutaway[ray]'"
 
 
@@ -113,26 +111,25 @@ def _submitter(ray: Any, function: Callable[[Any], Any], terms: Terms) -> Callab
         shipped = ray.put(function)
     except TypeError as error:
         raise RunError(f"This work can't be sent to a Ray worker: {_first_line(error)}") from None
-    settings = {k: v for k, v in os.environ.items() if k.startswith(CARRIED)}
-    needs = terms.needs
+    environment, needs = settings(), terms.needs
     asked: dict[str, Any] = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "max_retries": 0}
     if needs.memory:
         asked["memory"] = needs.memory
     remote = ray.remote(work).options(**asked)
     # In a list the reference stays a reference; the worker fetches it once.
-    return lambda task: remote.remote([shipped], settings, task.piece)
+    return lambda task: remote.remote([shipped], environment, task.piece)
 
 
 _held: dict[str, Callable[[Any], Any]] = {}
 
 
-def work(shipped: list[Any], settings: dict[str, str], piece: Any) -> Outcome:
+def work(shipped: list[Any], environment: dict[str, str], piece: Any) -> Outcome:
     """One try in a worker; its function, and what that has loaded, stay for the next piece."""
     name = shipped[0].hex()
     if name not in _held:
         import ray
 
-        os.environ.update(settings)
+        os.environ.update(environment)
         _held.clear()
         _held[name] = ray.get(shipped[0])
     return attempt(_held[name], piece)

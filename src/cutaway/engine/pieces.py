@@ -1,5 +1,6 @@
 """What every engine agrees on: pieces with a name, tries, and how a failure is told."""
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -8,6 +9,13 @@ from typing import Any
 from cutaway.core.errors import CutawayError, RunError
 
 TRIES = 3
+# What a worker must see as the driver does: where things are kept, what may be asked.
+CARRIED = ("CUTAWAY_", "HF_", "TRANSFORMERS_OFFLINE")
+
+
+def settings() -> dict[str, str]:
+    """The environment that travels with the work."""
+    return {name: value for name, value in os.environ.items() if name.startswith(CARRIED)}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Why not the standard library's pool: when one of its workers is killed, it fails every piece that
 was under way and is broken from then on. Here a death costs the piece that died, once, and the
-worker is replaced.
+worker is replaced. Workers stay for the next call, with the model they have loaded.
 """
 
 import os
@@ -14,8 +14,8 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from cutaway.core.errors import RunError
-from cutaway.engine.pieces import Desk, Outcome, Task, Terms
-from cutaway.engine.pool_child import READY, serve
+from cutaway.engine.pieces import Desk, Outcome, Task, Terms, settings
+from cutaway.engine.pool_child import FUNCTION, PIECE, READY, serve
 
 
 def cores() -> int:
@@ -34,7 +34,8 @@ def run_pool(
     workers: int, function: Callable[[Any], Any], pieces: Iterable[Any], terms: Terms
 ) -> Iterator[tuple[Any, Any]]:
     """Each piece with its result as they finish; leaving the loop ends what is under way."""
-    desk, team = Desk(pieces, terms), Team(workers, function)
+    desk, team = Desk(pieces, terms), _team(workers)
+    team.begin(function)
     try:
         while True:
             team.feed(desk)
@@ -43,13 +44,24 @@ def run_pool(
             for task, outcome in team.gather():
                 yield from desk.settle(task, outcome)
     finally:
-        team.end()
+        team.cancel()
+
+
+_teams: dict[int, "Team"] = {}
+
+
+def _team(size: int) -> "Team":
+    """The team of this size; another one while that is in the middle of something."""
+    team = _teams.get(size)
+    if team is None or team.busy:
+        team = _teams[size] = Team(size)
+    return team
 
 
 class Worker:
     """One process, the pipe to it, and the piece it has."""
 
-    def __init__(self, function: Callable[[Any], Any], threads: int) -> None:
+    def __init__(self, threads: int) -> None:
         """Spawned, not forked: a fork of a process with torch's threads may hang."""
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
@@ -57,15 +69,18 @@ class Worker:
         self.process.start()
         theirs.close()
         self.task: Task | None = None
+        self.function: Callable[[Any], Any] | None = None
         self.started = False
-        self._send(function)
 
-    def give(self, task: Task) -> None:
-        """The piece is on its way."""
+    def give(self, task: Task, function: Callable[[Any], Any]) -> None:
+        """The piece is on its way, after the function where the worker has another one."""
         self.task = task
         # A worker that died meanwhile is noticed when its pipe is read.
         with suppress(BrokenPipeError, ConnectionResetError):
-            self._send(task.piece)
+            if function is not self.function:
+                self._send(FUNCTION, settings(), function)
+                self.function = function
+            self._send(PIECE, task.piece)
 
     def hear(self) -> Outcome | None:
         """What the worker says; its death is an outcome too; None when it said it is ready."""
@@ -76,7 +91,8 @@ class Worker:
         if said == READY:
             self.started = True
             return None
-        return said
+        outcome: Outcome = said
+        return outcome
 
     def end(self) -> None:
         """The process is gone."""
@@ -84,9 +100,10 @@ class Worker:
         self.process.join()
         self.pipe.close()
 
-    def _send(self, thing: Any) -> None:
+    def _send(self, *things: Any) -> None:
         try:
-            self.pipe.send(thing)
+            for thing in things:
+                self.pipe.send(thing)
         except (AttributeError, TypeError) as error:
             raise RunError(
                 f"This work can't be sent to another process: {error}. "
@@ -113,10 +130,14 @@ def _name(number: int) -> str:
 class Team:
     """Up to so many workers, started when there is something to do."""
 
-    def __init__(self, size: int, function: Callable[[Any], Any]) -> None:
+    def __init__(self, size: int) -> None:
         """Nothing is started before the first piece."""
-        self.size, self.function, self.threads = size, function, threads_for(size)
+        self.size, self.threads = size, threads_for(size)
         self.workers: list[Worker] = []
+
+    def begin(self, function: Callable[[Any], Any]) -> None:
+        """From now on pieces are for this function."""
+        self.function = function
 
     @property
     def busy(self) -> list[Worker]:
@@ -129,7 +150,7 @@ class Team:
             task = desk.take()
             if task is None:
                 return
-            self._idle().give(task)
+            self._idle().give(task, self.function)
 
     def gather(self) -> Iterator[tuple[Task, Outcome]]:
         """The outcomes that are there, once there is one; the dead leave the team."""
@@ -144,14 +165,15 @@ class Team:
                 worker.end()
             yield task, outcome
 
-    def end(self) -> None:
-        """Every process is gone, whatever it was doing."""
-        for worker in self.workers:
+    def cancel(self) -> None:
+        """What is under way is ended; idle workers stay for the next call."""
+        for worker in self.busy:
+            self.workers.remove(worker)
             worker.end()
 
     def _idle(self) -> Worker:
         for worker in self.workers:
             if worker.task is None:
                 return worker
-        self.workers.append(Worker(self.function, self.threads))
+        self.workers.append(Worker(self.threads))
         return self.workers[-1]

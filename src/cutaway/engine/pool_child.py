@@ -1,16 +1,20 @@
-"""What a worker process of `local:N` does: take a function once, then pieces until the pipe ends.
+"""What a worker process of `local:N` does: take a function, then its pieces, until the pipe ends.
 
 Imports nothing heavy: the number of threads must be set before torch is loaded.
 """
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
+from typing import Any
 
+from cutaway.core.errors import RunError
 from cutaway.engine.pieces import attempt
 
-READY = "ready"
+READY, FUNCTION, PIECE = "ready", "function", "piece"
 # OpenMP, the three BLAS libraries and polars read these when they are loaded.
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS")
 
@@ -21,12 +25,28 @@ def serve(pipe: Connection, threads: int) -> None:
         os.environ[name] = str(threads)
     # The driver is gone, or has stopped listening: there is nobody to work for.
     with suppress(EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
-        function = pipe.recv()
-        _limit_torch(threads)
         pipe.send(READY)
+        function: Callable[[Any], Any] = _nothing
         while True:
-            piece = pipe.recv()
-            pipe.send(attempt(function, piece))
+            if pipe.recv() == FUNCTION:
+                os.environ.update(pipe.recv())
+                function = _received(pipe)
+                _limit_torch(threads)
+            else:
+                pipe.send(attempt(function, pipe.recv()))
+
+
+def _received(pipe: Connection) -> Callable[[Any], Any]:
+    """The function; one that can't be loaded here says so for each of its pieces."""
+    try:
+        function: Callable[[Any], Any] = pipe.recv()
+    except (ImportError, AttributeError) as error:
+        return partial(_nothing, reason=f"the worker can't load the work: {error}")
+    return function
+
+
+def _nothing(_: Any, reason: str = "no work was sent") -> None:
+    raise RunError(reason)
 
 
 def _limit_torch(threads: int) -> None:

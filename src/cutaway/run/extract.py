@@ -9,15 +9,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cutaway.core.textset import TextSet
+from cutaway.engine import find_engine
 from cutaway.models.lm import LM
 from cutaway.run.ask import Ask
 from cutaway.run.batches import Budget
+from cutaway.run.door import Door
 from cutaway.run.estimate import refuse_when_full
 from cutaway.run.feed import Fed, feed
+from cutaway.run.reading import Range, read_elsewhere, read_rows
 from cutaway.run.screen import Screen
-from cutaway.run.sweep import Swept, sweep
-from cutaway.run.visitors import Pools, Visitor
-from cutaway.run.windows import Windowed, need_combinable
+from cutaway.run.sweep import Swept
+from cutaway.run.visitors import Visitor
+from cutaway.run.windows import need_combinable
 from cutaway.store.activations import Shelf, open_shelf
 from cutaway.store.cache import enforce
 
@@ -57,10 +60,13 @@ def extract(
     screen: Screen | None = None,
     visitors: Sequence[Visitor] = (),
     budget: Budget | None = None,
+    engine: str = "local",
+    door: Door | None = None,
 ) -> Features:
     """Everything `ask` wants of these texts: from the cache where it is there, else computed.
 
-    `visitors` watch the same pass (they see every text, so with visitors the pass always runs).
+    `visitors` watch the same pass (they see every text, so with visitors the pass always runs,
+    and runs here). Other engines than `local` need the `door` by which workers open the model.
     """
     screen = screen or Screen(quiet=True)
     if ask.window:
@@ -71,9 +77,15 @@ def extract(
     missing = {n: c for n, c in ask.columns().items() if n not in there}
     if not missing and not visitors:
         return Features(shelf, len(texts), fed.cut, None)
-    todo = _todo(shelf, list(missing), fed, everything=bool(visitors))
     refuse_when_full(lm, ask, len(texts), fed, len(missing), shelf.folder)
-    swept = _pass(lm, ask, fed, shelf, missing, todo, screen, visitors, budget)
+    if find_engine(engine).here or visitors or door is None:
+        todo = _todo(shelf, list(missing), fed, everything=bool(visitors))
+        swept = read_rows(
+            lm, ask, Range(np.arange(len(texts)), fed), shelf, missing, todo=todo, screen=screen,
+            visitors=visitors, budget=budget,
+        )  # fmt: skip
+    else:
+        swept = read_elsewhere(engine, door, ask, fed, shelf, missing, screen)
     enforce()
     return Features(shelf, len(texts), fed.cut, swept)
 
@@ -84,16 +96,3 @@ def _todo(shelf: Shelf, missing: list[str], fed: Fed, *, everything: bool) -> ND
         return np.arange(len(fed.rows))
     covered = shelf.covered(missing)
     return np.flatnonzero(~covered[fed.owner])
-
-
-def _pass(
-    lm: LM, ask: Ask, fed: Fed, shelf: Shelf, missing: dict[str, tuple[str, str]],
-    todo: NDArray[np.int64], screen: Screen, visitors: Sequence[Visitor], budget: Budget | None,
-) -> Swept:  # fmt: skip
-    with shelf.writer() as writer:
-        sink = Windowed(fed, writer.append) if ask.window else writer.append
-        pools = [Pools(lm, ask, missing, sink, writer.append_ragged)] if missing else []
-        return sweep(
-            lm, fed, [*pools, *visitors], screen=screen, todo=todo, budget=budget,
-            title=f"reading {lm.name}",
-        )  # fmt: skip

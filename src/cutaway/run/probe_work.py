@@ -14,9 +14,10 @@ import numpy as np
 from torch import Tensor
 
 from cutaway.core.errors import CutawayError
-from cutaway.core.lookup import lookup
 from cutaway.core.textset import TextSet
-from cutaway.engine import ENGINES, run_pieces
+from cutaway.engine import Failed, find_engine, run_pieces
+from cutaway.engine.local import run_here
+from cutaway.engine.pieces import Terms
 from cutaway.measure.splits import Plan, Split, split
 from cutaway.measure.words import Words, count_words
 from cutaway.methods.probe import Ragged, Rows, classifier
@@ -26,6 +27,7 @@ from cutaway.models.lm import LM
 from cutaway.pool import pooler
 from cutaway.report.details import AnyDetail, loads
 from cutaway.run.ask import Ask
+from cutaway.run.door import Door, door_of, twin_door
 from cutaway.run.extract import Features, extract
 from cutaway.run.objects import Objects
 from cutaway.run.probe_cells import Job, measure
@@ -112,7 +114,7 @@ class Work:
         for name in self.spec.pool:
             if name != LEARNED:
                 pooler(name)
-        lookup(ENGINES, self.spec.engine, kind="engine")
+        find_engine(self.spec.engine).check()
         _ = self.mixes, self.splits
 
     @cached_property
@@ -141,7 +143,10 @@ class Work:
     @cached_property
     def features(self) -> Features:
         """The model's states; computed when the first cell needs them."""
-        got = extract(self.lm, self.texts, self.ask, screen=self.screen)
+        got = extract(
+            self.lm, self.texts, self.ask, screen=self.screen, engine=self.spec.engine,
+            door=self._door,
+        )  # fmt: skip
         if got.shortened:
             self.screen.say(f"{got.shortened:,} texts were longer than allowed and were cut.")
         return got
@@ -149,7 +154,16 @@ class Work:
     @cached_property
     def twin_features(self) -> Features:
         """The states of the random-weights twin."""
-        return extract(twin(self.lm, seed=self.spec.seed), self.texts, self.ask, screen=self.screen)
+        seed, engine = self.spec.seed, self.spec.engine
+        other = twin(self.lm, seed=seed)
+        door = twin_door(self._door, other, seed)
+        return extract(
+            other, self.texts, self.ask, screen=self.screen, engine=engine, door=door
+        )  # fmt: skip
+
+    @property
+    def _door(self) -> Door | None:
+        return door_of(self.lm, self.spec, self.objects)
 
     def _sizes(self) -> tuple[int, ...]:
         """Training sizes as row counts; shares are shares of the training part."""
@@ -194,12 +208,43 @@ class Work:
         return "|".join((self.lm.digest[:16], self.texts.digest[:16], job.what, job.cell.key))
 
     def _do(self, todo: list[Job]) -> None:
-        title = f"probing {self.lm.name} on {self.texts.name}"
+        title, here = f"probing {self.lm.name} on {self.texts.name}", self._here
+        hands = self if here else self._sent(todo)
+        # Here a piece is a single cell, so that a killed run loses no more than one.
+        pieces = [(job,) for job in todo] if here else by_matrix(todo)
         with self.screen.progress(title, len(todo)) as advance:
-            for job, got in run_pieces(self.spec.engine, self._measure, todo):
-                rows = self._failed(job, got) if isinstance(got, Exception) else got
-                self.progress.put(self._key(job), rows)
-                advance(1, note=f"layer {job.cell.layers} {job.cell.pool} {job.cell.classifier}")
+            for jobs, got in run_pieces(
+                self.spec.engine, hands.measure, pieces, key=name_of, say=self.screen.say
+            ):
+                each = [got] * len(jobs) if isinstance(got, Failed) else got
+                for job, one in zip(jobs, each, strict=True):
+                    rows = self._failed(job, one) if isinstance(one, Exception) else one
+                    self.progress.put(self._key(job), rows)
+                    advance(
+                        1, note=f"layer {job.cell.layers} {job.cell.pool} {job.cell.classifier}"
+                    )
+
+    @property
+    def _here(self) -> bool:
+        return find_engine(self.spec.engine).here
+
+    def _sent(self, todo: list[Job]) -> "Work":
+        """This work as it travels: cells need features, which are on the disk, and no weights."""
+        kept = {name: self.objects[name] for name in self.spec.classifier if name in self.objects}
+        sent = replace(
+            self, lm=replace(self.lm, module=None, tokenizer=None), objects=kept,
+            screen=Screen(quiet=True),
+        )  # fmt: skip
+        if any(job.layers is not None for job in todo):
+            vars(sent)["features"] = self.features
+        if any(job.what == "twin" for job in todo):
+            vars(sent)["twin_features"] = self.twin_features
+        return sent
+
+    def measure(self, jobs: tuple[Job, ...]) -> list[list[dict[str, Any]] | Failed]:
+        """The rows of each job, or why there are none; one that fails spoils no other."""
+        terms = Terms(key=lambda job: job.cell.key, say=self.screen.say)
+        return [got for _, got in run_here(self._measure, jobs, terms)]
 
     def _measure(self, job: Job) -> list[dict[str, Any]]:
         """The tidy rows of one piece, and its details."""
@@ -242,6 +287,22 @@ class Work:
                 yield source.shelf.read(column, np.arange(start, min(start + BLOCK, n)))
 
         return Rows(blocks, n, self.lm.width)
+
+
+def by_matrix(jobs: Iterable[Job]) -> list[tuple[Job, ...]]:
+    """Jobs in pieces: what is measured on one matrix goes together, a text baseline alone."""
+    pieces: dict[Any, list[Job]] = {}
+    for job in jobs:
+        alone = job.cell.classifier if job.layers is None else ""
+        matrix = (job.what == "twin", job.cell.layers, job.cell.pool, alone)
+        pieces.setdefault(matrix, []).append(job)
+    return [tuple(piece) for piece in pieces.values()]
+
+
+def name_of(piece: tuple[Job, ...]) -> str:
+    """A piece by its first cell."""
+    more = f" and {len(piece) - 1} more" if len(piece) > 1 else ""
+    return f"{piece[0].cell.key}{more}"
 
 
 def mixes_of(spec: ProbeSpec, lm: LM) -> list[LayerMix]:

@@ -10,7 +10,7 @@ import torch
 from cutaway.methods.shortcut.fidelity import Fidelity
 from cutaway.methods.shortcut.fit import IDENTITY, Shortcut
 from cutaway.methods.shortcut.fit import fit as solve
-from cutaway.methods.shortcut.moments import Gatherer, Moments, layer_pairs, moments_bytes
+from cutaway.methods.shortcut.moments import layer_pairs, moments_bytes
 from cutaway.methods.shortcut.tune import tune
 from cutaway.models.lm import LM
 from cutaway.run.estimate import Estimate
@@ -22,6 +22,7 @@ from cutaway.run.screen import Screen
 from cutaway.run.shortcut.finish import done_before, finish, name_of
 from cutaway.run.shortcut.maps import model_facts, save_maps
 from cutaway.run.shortcut.parts import fit_parts
+from cutaway.run.shortcut.products import gather
 from cutaway.run.shortcut.rows import Where, r2_rows
 from cutaway.run.shortcut.sample import Sample, ask_for, open_for, read_texts, take_sample
 from cutaway.run.specs.shortcut import FitSpec
@@ -95,20 +96,6 @@ def rivals(spec: FitSpec) -> dict[str, dict[str, Any]]:
         "lowrank": {"rank": spec.rank} if spec.rank is not None else None,
     }
     return {kind: options for kind, options in asked.items() if options is not None}
-
-
-def gather(sample: Sample, spec: FitSpec, screen: Screen) -> Moments:
-    """The cross-products of the training part."""
-    layers = range(sample.lm.layers + 1)
-    gatherer = Gatherer(
-        layer_pairs(sample.lm.layers, to_final=spec.layers == "to-final"),
-        cross=torch.float64 if spec.precise else torch.float32,
-    )
-    with screen.progress("adding up", len(sample.train)) as advance:
-        for part, states in sample.states(sample.train, layers):
-            gatherer.add(states)
-            advance(len(part))
-    return gatherer.moments()
 
 
 def tuned_maps(sample: Sample, spec: FitSpec, fitted: Fitted, screen: Screen) -> Fitted:

@@ -15,11 +15,13 @@ from cutaway.models.lm import LM
 from cutaway.models.load import open_model
 from cutaway.models.tokens import tokenize
 from cutaway.run.ask import Ask
+from cutaway.run.door import door_of
 from cutaway.run.extract import Features, extract
 from cutaway.run.feed import Fed, feed
 from cutaway.run.objects import Objects
 from cutaway.run.screen import Screen
 from cutaway.run.specs.shortcut import Sampled, ShortcutSpec
+from cutaway.store.activations import Shelf
 
 Rows = NDArray[np.int64]
 
@@ -44,10 +46,7 @@ class Sample:
         self, rows: Rows, layers: Sequence[int], *, at_once: int = 1024
     ) -> Iterator[tuple[Rows, dict[int, Tensor]]]:
         """(texts, {layer: (examples, d)}) chunk by chunk; never all texts at once."""
-        for start in range(0, len(rows), at_once):
-            part = rows[start : start + at_once]
-            shelf = self.features.shelf
-            yield part, {i: shelf.read_ragged(f"{i}/marks", part)[0] for i in layers}
+        return states_of(self.features.shelf, rows, layers, at_once=at_once)
 
     def places(self, rows: Rows) -> Rows:
         """The token position of every example of these texts, 0-based."""
@@ -67,6 +66,15 @@ class Sample:
     def mean_length(self) -> float:
         """Mean tokens per text."""
         return float(np.mean(self.fed.lengths))
+
+
+def states_of(
+    shelf: Shelf, rows: Rows, layers: Sequence[int], *, at_once: int = 1024
+) -> Iterator[tuple[Rows, dict[int, Tensor]]]:
+    """(texts, {layer: (examples, d)}) of a shelf, chunk by chunk."""
+    for start in range(0, len(rows), at_once):
+        part = rows[start : start + at_once]
+        yield part, {i: shelf.read_ragged(f"{i}/marks", part)[0] for i in layers}
 
 
 def open_for(spec: ShortcutSpec, objects: Objects | None = None) -> LM:
@@ -124,7 +132,9 @@ def take_sample(lm: LM, spec: Sampled, screen: Screen, objects: Objects | None =
     if skipped:
         screen.say(f"{skipped} texts have less than two tokens and are left out.")
     ask = ask_for(lm, spec)
-    features = extract(lm, texts, ask, screen=screen)
+    features = extract(
+        lm, texts, ask, screen=screen, engine=spec.engine, door=door_of(lm, spec, objects)
+    )
     seen = feed(lm, texts, ask)
     fed = seen if ask.feed == "cut" else feed(lm, texts, replace(ask, feed="cut"))
     held, train = split(len(texts), spec.held_out, spec.seed)

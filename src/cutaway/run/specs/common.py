@@ -2,9 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from cutaway.core.errors import CutawayError
 from cutaway.core.spec import Spec
+from cutaway.engine import find_engine
 
 
 def _names(value: Any) -> Any:
@@ -30,6 +32,15 @@ def _mixes(value: Any) -> Any:
     return tuple(str(p).strip() for p in parts if str(p).strip() != "")
 
 
+def _engine(text: str) -> str:
+    """An engine that can be; whether its cluster is there is asked when the work starts."""
+    try:
+        find_engine(text)
+    except CutawayError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
 SomeNames = Annotated[tuple[str, ...], BeforeValidator(_names), Field(min_length=1)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Mixes = Annotated[tuple[str, ...], BeforeValidator(_mixes)]
@@ -41,8 +52,8 @@ class Common(Spec):
 
     runs: str = "runs"
     """Folder that keeps the results."""
-    engine: str = "local"
-    """Where the pieces run: local."""
+    engine: Annotated[str, AfterValidator(_engine)] = "local"
+    """Where the pieces run: local, local:N (processes), ray, or the address of a Ray cluster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the model runs; auto takes a GPU when there is one."""
     dtype: Literal["float32", "float16", "bfloat16"] = "float32"

@@ -1,0 +1,199 @@
+"""The same command on every engine gives the same table."""
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from polars.testing import assert_frame_equal
+
+import cutaway
+from cutaway.core.errors import Mismatch, Missing
+from cutaway.core.textset import TextSet
+from cutaway.methods.shortcut.moments import from_state, layer_pairs
+from cutaway.models.load import open_model
+from cutaway.run.ask import Ask
+from cutaway.run.door import Door, door_of
+from cutaway.run.extract import extract
+from cutaway.run.feed import feed
+from cutaway.run.reading import cut, need_shared
+from cutaway.run.shortcut import products
+from cutaway.run.specs.probe import ProbeSpec
+from cutaway.store.activations import open_shelf
+from tests.engine.work import Stubborn
+from tests.run.test_probe import labelled
+from tests.tiny import SENTENCES, tiny
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> str:
+    return str(tiny("gpt2", tmp_path_factory.mktemp("engine") / "gpt2"))
+
+
+@pytest.fixture(scope="module")
+def lm(model):
+    return open_model(model, check=False)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty store, and another one when asked again."""
+
+    def fresh(name: str):
+        monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path / name))
+        return tmp_path / name
+
+    return fresh
+
+
+def door(lm, model) -> Door:
+    found = door_of(lm, ProbeSpec(model=model, data="sst2"))
+    assert found is not None
+    return found
+
+
+def grid(model, folder, engine, **options):
+    settings = {
+        "model": model, "data": labelled(40), "layers": "0,2", "pool": ["last", "mean"],
+        "classifier": ["ridge", "lda"], "repeats": 2, "runs": str(folder), "quiet": True,
+        "baselines": ["majority", "twin"],
+    }  # fmt: skip
+    return cutaway.probe(**{**settings, "engine": engine, **options}).rows
+
+
+def test_a_grid_is_the_same_table_row_for_row_wherever_it_runs(model, home, tmp_path, elsewhere):
+    home("one")
+    there = grid(model, tmp_path / "there", elsewhere)
+    # From the same states to the last bit, whoever computed them.
+    assert there.equals(grid(model, tmp_path / "here", "local"))
+    assert set(there["status"]) == {"done"}
+    home("two")
+    anew = grid(model, tmp_path / "anew", "local")
+    # Other batches give other last bits of the states.
+    assert_frame_equal(there, anew, rel_tol=1e-4, abs_tol=1e-4)
+
+
+def test_a_cell_that_fails_is_recorded_with_the_same_reason_everywhere(model, home, tmp_path):
+    home("one")
+    choice = {"classifier": [Stubborn(), "ridge"], "pool": "last", "baselines": ["majority"]}
+    here, there = (
+        grid(model, tmp_path / engine, engine, **choice) for engine in ("local", "local:2")
+    )
+    assert here.equals(there)
+    failed = there.filter(pl.col("status") == "failed")
+    assert failed.height == 2
+    assert set(failed["reason"]) == {"ArithmeticError: it does not want to"}
+
+
+@pytest.mark.parametrize("ask", [
+    Ask(layers=(0, 2), pools=("last", "mean")),
+    Ask(layers=(1,), pools=("all",)),
+    Ask(layers=(2,), pools=("marks",), feed="cut", positions=2),
+    Ask(layers=(2,), pools=("mean", "last"), window=8),
+], ids=["pooled", "ragged", "marks", "windows"])  # fmt: skip
+def test_states_read_in_ranges_are_those_of_one_pass(lm, model, home, ask, monkeypatch):
+    monkeypatch.setattr("cutaway.run.reading.LEAST", 40)
+    texts = TextSet("long", tuple(f"{a} {b}" for a in SENTENCES for b in SENTENCES))
+    home("one")
+    one = extract(lm, texts, ask)
+    home("many")
+    many = extract(lm, texts, ask, engine="local:2", door=door(lm, model))
+    assert many.swept.rows == one.swept.rows
+    assert many.swept.tokens == one.swept.tokens
+    for name, (layer, pool) in ask.columns().items():
+        if pool in ("all", "marks"):
+            (a, starts), (b, same) = one.tokens(layer, pool), many.tokens(layer, pool)
+            assert torch.equal(starts, same)
+        else:
+            a, b = one.column(layer, pool), many.column(layer, pool)
+        torch.testing.assert_close(a, b, msg=name)
+    assert len(list(many.shelf.folder.glob("shard-*.json"))) > 2
+
+
+def test_a_pass_that_was_cut_short_reads_only_what_is_missing(lm, model, home):
+    home("one")
+    texts = TextSet("few", SENTENCES)
+    ask = Ask(layers=(1,))
+    whole = extract(lm, texts, ask)
+    home("two")
+    shelf = open_shelf(ask.key(lm, texts), len(texts))
+    with shelf.writer() as writer:
+        writer.append([0, 3], {"1/last": whole.column(1)[[0, 3]]})
+    rest = extract(lm, texts, ask, engine="local:2", door=door(lm, model))
+    assert rest.swept.rows == len(texts) - 2
+    torch.testing.assert_close(rest.column(1), whole.column(1))
+
+
+def test_ranges_hold_every_text_once_and_windows_stay_together(lm, monkeypatch):
+    texts = TextSet("long", tuple(f"{a} {b}" for a in SENTENCES for b in SENTENCES))
+    fed = feed(lm, texts, Ask(layers=(0,), pools=("mean",), window=8))
+    wanted = np.arange(1, len(texts), 2)
+    monkeypatch.setattr("cutaway.run.reading.LEAST", 40)
+    ranges = list(cut(fed, wanted, workers=2))
+    assert len(ranges) > 2
+    assert np.array_equal(np.concatenate([r.texts for r in ranges]), wanted)
+    for part in ranges:
+        for place, text in enumerate(part.texts):
+            mine = [part.fed.rows[i] for i in np.flatnonzero(part.fed.owner == place)]
+            assert mine == [fed.rows[i] for i in np.flatnonzero(fed.owner == text)]
+
+
+def test_workers_that_write_to_another_disk_are_noticed(lm, home):
+    home("one")
+    texts, ask = TextSet("few", SENTENCES), Ask(layers=(1,))
+    shelf = open_shelf(ask.key(lm, texts), len(texts))
+    with shelf.writer() as writer:
+        writer.append([0], {"1/last": torch.zeros(1, lm.width)})
+    with pytest.raises(Missing, match=f"{len(SENTENCES) - 1} texts are not in .*CUTAWAY_HOME"):
+        need_shared(shelf, {"1/last": ("1", "last")})
+
+
+def test_a_model_is_opened_once_per_process_and_only_if_it_is_the_same(lm, model):
+    way = door(lm, model)
+    assert way.open() is way.open()
+    other = Door(**{**vars(way), "digest": "0" * 64})
+    with pytest.raises(Mismatch, match="other weights on a worker"):
+        other.open()
+
+
+def test_a_model_given_as_an_object_has_no_door(lm, model):
+    spec = ProbeSpec(model=model, data="sst2")
+    assert door_of(lm, spec, {"mine": lm}) is None
+    assert door_of(lm, spec, {"other": object()}) is not None
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("precise", [True, False])
+def test_partial_sums_add_up_to_the_single_pass(home, workers, precise):
+    """To 1e-10 relative, also where chunks are multiplied in float32: they are the same chunks."""
+    home("one")
+    rng = np.random.default_rng(0)
+    marks = rng.integers(1, 4, size=60)
+    shelf = open_shelf({"for": "sums"}, 60)
+    states = {i: torch.randn(int(marks.sum()), 6) * 10**i + 100 for i in range(3)}
+    with shelf.writer() as writer:
+        writer.append_ragged(range(60), marks, {f"{i}/marks": s for i, s in states.items()})
+    texts = np.sort(rng.choice(60, size=45, replace=False))
+    adder = products.Adder(shelf, layer_pairs(2), 2, precise, chunk=16)
+    stretches = list(products.cut(texts, marks[texts], workers, adder.chunk))
+    assert len(stretches) <= workers
+    parts = [from_state({k: torch.as_tensor(v) for k, v in adder(s).items()}) for s in stretches]
+    total = sum(parts[1:], parts[0])
+    single = adder.gatherer()
+    for _, rows in products.states_of(shelf, texts, range(3), at_once=7):
+        single.add(rows)
+    one = single.moments()
+    assert total.rows == one.rows == marks[texts].sum()
+    for name, value in one.state().items():
+        torch.testing.assert_close(total.state()[name], value, rtol=1e-10, atol=0, msg=name)
+
+
+def test_a_fit_is_the_same_from_partial_sums(model, home, tmp_path):
+    home("one")
+    from cutaway.run.shortcut_verbs import fit
+
+    options = {"model": model, "text": "docs", "limit": 60, "quiet": True}
+    here = fit(**options, runs=str(tmp_path / "here"))
+    there = fit(**options, runs=str(tmp_path / "there"), engine="local:2")
+    numbers = pl.selectors.float()
+    assert here.rows.select(~numbers).equals(there.rows.select(~numbers))
+    assert_frame_equal(here.rows, there.rows, rel_tol=1e-6)
