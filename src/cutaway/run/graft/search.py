@@ -12,7 +12,7 @@ from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
 from cutaway.methods.graft.gain import Found, relative_gain, smallest
 from cutaway.methods.graft.masks import MASKS, NEED_SLOPES, STRETCHED, Material, slopes
-from cutaway.methods.graft.patch import Patch, attached, patch_of, values
+from cutaway.methods.graft.patch import Patch, attached, patch_of
 from cutaway.methods.graft.relax import Learned, Loss, Plan, learn, trainable
 from cutaway.methods.graft.select import Mask, top
 from cutaway.run.batches import Budget, by_length
@@ -25,6 +25,7 @@ from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import LearnSpec
 
 RATES = {"mirror": 1.0, "sgd": 1e7, "adam": 0.5}
+CANDIDATES = ("movement", "grad_movement")
 STRETCHES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
@@ -42,7 +43,8 @@ class Search:
 
     def rank(self, sizes: Sequence[int]) -> None:
         """Take the task's gradients at the base once, keep what they choose, let them go."""
-        wanted = {*self.spec.baselines, self.spec.start} & NEED_SLOPES
+        starts = set(CANDIDATES) if self.spec.start == "best" else {self.spec.start}
+        wanted = {*self.spec.baselines, *starts} & NEED_SLOPES
         todo = [n for n in sizes if n not in self.units]
         if not todo or not (wanted or self.spec.optimizer == "mirror"):
             return
@@ -50,7 +52,7 @@ class Search:
         for size in todo:
             for kind in sorted({*wanted, "grad_movement"}):
                 self.ranked[kind, size] = MASKS[kind](material, size, torch.Generator())
-            self.units[size] = _weakest(material, self.ranked["grad_movement", size])
+            self.units[size] = _typical(material, self.ranked["grad_movement", size])
 
     def learned(self, size: int, seed: int, start: Mask | None = None) -> Learned:
         """A mask of exactly this size, learned from its start on."""
@@ -105,8 +107,11 @@ class Search:
     def start(self, size: int, seed: int) -> Mask:
         """The mask to start from: a row of MASKS, or a skill filled up or cut to size."""
         chosen = self.spec.start
+        if chosen == "best":
+            masks = [self._mask(kind, size, torch.Generator()) for kind in CANDIDATES]
+            return max(masks, key=lambda mask: self._judged(self.patch(mask)))
         if not chosen.endswith(".safetensors"):
-            lookup(MASKS, chosen, kind="starting mask")
+            lookup({**MASKS, "best": None}, chosen, kind="starting mask")
             return self._mask(chosen, size, torch.Generator().manual_seed(seed))
         known = load_skill(Path(chosen)).patch.mask
         material = Material(self.pair.base, self.pair.tuned)
@@ -170,15 +175,13 @@ class Search:
             return self.trial.judge()
 
 
-def _weakest(material: Material, mask: Mask) -> float:
-    """|gradient x movement| of the last weight that was chosen by it: the unit of a step."""
-    found = material.need_slopes().mean
-    worth = [
-        (values(found, one)[name].abs() * material.movement(name).take(places)).min()
-        for name, places in mask.places.items()
-        for one in (Mask({name: places}),)
-    ]
-    return max(float(torch.stack(worth).min()), 1e-30)
+def _typical(material: Material, mask: Mask) -> float:
+    """Mean |gradient x movement| of the weights that it would choose: the unit of a step."""
+    mean, total = material.need_slopes().mean, 0.0
+    for name, places in mask.places.items():
+        worth = mean[name].reshape(-1)[places].abs() * material.movement(name).take(places)
+        total += float(worth.double().sum())
+    return max(total / mask.size, 1e-30)
 
 
 def _telling(advance: Callable[..., None]) -> Callable[[int, float], None]:

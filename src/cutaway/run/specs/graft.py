@@ -69,12 +69,13 @@ class LearnSpec(Asked):
     """Search the smallest mask that keeps this share of the gain, up to the largest sparsity."""
     params: Names = ()
     """Only weights whose name fits one of these patterns; by default every weight that moved."""
-    start: str = "movement"
-    """The mask to start from: movement, grad_movement, ..., or a skill file (warm start)."""
+    start: str = "best"
+    """The mask to start from: best (of movement and grad_movement, as judged), movement (the
+    paper's), any other baseline, or a skill file (warm start)."""
     optimizer: Literal["mirror", "sgd", "adam"] = "mirror"
     """How the mask is learned: mirror descent, the paper's plain steps (sgd), or adam."""
     lr: float | None = Field(default=None, gt=0)
-    """Step size; by default 1 for mirror (in units of the weakest chosen weight), 1e7, 0.5."""
+    """Step size; by default 1 for mirror (a typical weight moves by 1 a step), 1e7, 0.5."""
     steps: int = Field(default=60, ge=0)
     """Gradient steps on the mask; 0 keeps the starting mask."""
     step_examples: int = Field(default=64, ge=1)
