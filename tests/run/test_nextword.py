@@ -268,3 +268,19 @@ def test_a_task_of_ones_own_is_a_file(toy, tmp_path, folder) -> None:
 def test_tokens_are_shown_with_their_space(toy) -> None:
     ids = toy.tokenizer(" love", add_special_tokens=False)["input_ids"]
     assert token_text(toy, ids[-1]).endswith("love")
+
+
+def test_zero_shot_takes_the_first_words_that_the_model_knows(toy, tmp_path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'name = "mine"\ndescription = "Happy?"\nkind = "binary"\nclasses = ["sad", "happy"]\n'
+        'class_words = ["zzzz", "qqqq"]\nlabel_words = ["hate", "love"]\n'
+        '[columns]\ntext = "sentence"\nlabel = "label"\n'
+    )
+    result = nextword(
+        model=toy, task=str(tmp_path / "mine.toml"), data=TEXTS, prompt_text=PROMPT, prompt=True,
+        features="zeroshot,classwords", quiet=True, runs=str(tmp_path / "runs"),
+    )  # fmt: skip
+    assert score(result.rows, "zeroshot", PROMPT) > 0.9
+    lost = result.rows.filter(pl.col("status") == "failed")
+    assert lost["features"].to_list() == ["classwords"]
+    assert "'zzzz'" in lost["reason"][0]

@@ -111,7 +111,8 @@ def _asked(question: Question) -> list[Any]:
     words = {name: list(found) for name, found in question.words.items()}
     protocol = question.protocol.model_dump(mode="json")
     shown = [list(question.prompts), question.template, dict(question.edits)]
-    return [question.texts.digest, *shown, words, protocol]
+    answers = [list(words) for words in question.answers]
+    return [question.texts.digest, *shown, words, answers, protocol]
 
 
 def _words(work: Work) -> dict[str, Any]:

@@ -125,7 +125,7 @@ def _deviation(page: Sheet, rows: Rows) -> Tensor:
 
 def zeroshot(work: "Work", piece: "Piece") -> Measurements:
     """The likeliest class word, as the model says it and with its habits taken out."""
-    found, words = work.found["zeroshot"], work.question.words["zeroshot"]
+    found, words = work.found["zeroshot"], work.words["zeroshot"]
     groups = by_class(words, found, work.question.texts.classes)
     ids = [token for group in groups for token in group]
     columns = [[ids.index(token) for token in group] for group in groups]

@@ -204,6 +204,8 @@ def _failed(mine: pl.DataFrame) -> list[str]:
 
 
 def _with(prompt: str) -> str:
+    if "{text}" in prompt:
+        return f" in the template {prompt!r}"
     return f" with the prompt {prompt!r}" if prompt else " without a prompt"
 
 

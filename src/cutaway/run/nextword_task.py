@@ -34,7 +34,9 @@ class Question:
     template: str
     edits: dict[Any, str]
     words: dict[str, Words]
-    """subset, classwords, posneg, zeroshot -> their words; none where the task has none."""
+    """subset, classwords, posneg -> their words; none where the task has none."""
+    answers: tuple[Words, ...]
+    """Word lists with one word for each class that zero-shot may choose between, best first."""
     protocol: Protocol
 
     @property
@@ -71,7 +73,8 @@ def _question(spec: NextwordSpec, task: TaskFile | None, data: Any) -> Question:
         prompts=_prompts(spec, task, texts.name),
         template=spec.template or (task.template if task else ""),
         edits=dict(task.edits) if task else {},
-        words=_words(spec, task, texts),
+        words=_words(spec, task),
+        answers=_answers(spec, task, len(texts.classes)),
         protocol=protocol,
     )
 
@@ -112,20 +115,24 @@ def _prompts(spec: NextwordSpec, task: TaskFile | None, name: str) -> Words:
     return (own,) if spec.prompt else ("",)
 
 
-def _words(spec: NextwordSpec, task: TaskFile | None, texts: TextSet) -> dict[str, Words]:
+def _words(spec: NextwordSpec, task: TaskFile | None) -> dict[str, Words]:
+    return {
+        "subset": spec.subset_words or (task.subset_words if task else ()),
+        "classwords": spec.class_words or (task.class_words if task else ()),
+        "posneg": task.posneg if task else (),
+    }
+
+
+def _answers(spec: NextwordSpec, task: TaskFile | None, classes: int) -> tuple[Words, ...]:
     known = {
         "class_words": spec.class_words or (task.class_words if task else ()),
         "label_words": task.label_words if task else (),
         "posneg": task.posneg if task else (),
     }
-    many = len(texts.classes)
-    order = list(known) if spec.zeroshot_words == "auto" else [spec.zeroshot_words]
-    return {
-        "subset": spec.subset_words or (task.subset_words if task else ()),
-        "classwords": known["class_words"],
-        "posneg": known["posneg"],
-        "zeroshot": next((known[o] for o in order if len(known[o]) == many), ()),
-    }
+    # Words that the user gives are the answer, whatever the task has besides.
+    first = "class_words" if spec.class_words else spec.zeroshot_words
+    chosen = known.values() if first == "auto" else [known[first]]
+    return tuple(words for words in chosen if len(words) == classes)
 
 
 def _protocol(spec: NextwordSpec, task: TaskFile | None, texts: TextSet) -> Protocol:

@@ -65,14 +65,14 @@ class Work:
                 "--template."
             )
         for name in self.kinds:
-            if name in WORDY and not self.question.words[name]:
+            if name in WORDY and not self.words[name]:
                 raise BadSpec(
                     f"{self.question.name!r} has no words for {name!r}: leave it out of "
                     f"--features, or give {FLAGS[name]}."
                 )
         if "classwords" in self.kinds or "zeroshot" in self.kinds:
             for name in ("classwords", "zeroshot"):
-                need_apart(self.question.words[name], self.found[name])
+                need_apart(self.words[name], self.found[name])
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
@@ -81,13 +81,20 @@ class Work:
         if not {"auto", "all"} & set(asked):
             return tuple(dict.fromkeys(asked))
         every = [k for k in FEATURES if k != "p" or "all" in asked or "p" in asked]
-        return tuple(k for k in every if k not in WORDY or self.question.words[k])
+        return tuple(k for k in every if k not in WORDY or self.words[k])
 
     @cached_property
     def found(self) -> dict[str, FoundWords]:
         """The tokens of every word list."""
         encode = encoder_of(self.lm)
-        return {name: find_words(words, encode) for name, words in self.question.words.items()}
+        return {name: find_words(words, encode) for name, words in self.words.items()}
+
+    @cached_property
+    def words(self) -> dict[str, tuple[str, ...]]:
+        """Every word list; zero-shot's is the first that this model knows as single tokens."""
+        encode, answers = encoder_of(self.lm), self.question.answers
+        known = [words for words in answers if not find_words(words, encode).missing]
+        return {**self.question.words, "zeroshot": next(iter((*known, *answers)), ())}
 
     @cached_property
     def splits(self) -> list[Split]:

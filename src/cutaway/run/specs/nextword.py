@@ -54,7 +54,8 @@ class NextwordSpec(Common):
     subset_words: Words = ()
     """Words whose scores make the subset features, instead of the task's."""
     zeroshot_words: Literal["auto", "class_words", "label_words", "posneg"] = "auto"
-    """The task's words that zero-shot chooses between; auto: the first that has one per class."""
+    """The task's words that zero-shot chooses between; auto: the first list that has one for each
+    class, each a single token of the model."""
     position: Literal["auto", "last", "cls", "mask"] = "auto"
     """Where the answer is read: the last token (causal models), [CLS] or [MASK] (masked ones)."""
     template: str | None = None
