@@ -69,7 +69,9 @@ def fit_p(
     used = np.unique(np.concatenate(list(trains)))
     place = np.full(len(y), -1, dtype=np.int64)
     place[used] = np.arange(len(used))
-    mine, own, parts = f[torch.from_numpy(used)], y[used], [place[rows] for rows in trains]
+    # A copy only where there are rows that nobody learns from.
+    mine = f if len(used) == len(f) else f[torch.from_numpy(used)]
+    own, parts = y[used], [place[rows] for rows in trains]
     chosen = way if way != "auto" else way_for(len(used), output.vocab)
     if chosen not in WAYS:
         raise BadSpec(f"way must be auto, {' or '.join(WAYS)}, got {way!r}.")
