@@ -83,23 +83,24 @@ def _whom(url: str) -> str:
 
 @pytest.fixture
 def serve(tmp_path):
-    """The app, served from a place of its own: `url = serve(runs)`."""
+    """The app, served from a place of its own: `url = serve(runs)`; its processes in `started`."""
     started = []
 
-    def begin(runs: Path) -> str:
+    def begin(runs: Path, place: Path = tmp_path) -> str:
         port = launch.free_port(8700)
         env = {
             **os.environ,
             launch.RUNS_VARIABLE: str(runs),
-            "CUTAWAY_HOME": str(tmp_path / "home"),
+            "CUTAWAY_HOME": str(place / "home"),
         }
         log = (tmp_path / "server.log").open("wb")
         command = launch.command(port, open_browser=False)
-        started.append(subprocess.Popen(command, cwd=tmp_path, env=env, stdout=log, stderr=log))
+        started.append(subprocess.Popen(command, cwd=place, env=env, stdout=log, stderr=log))
         url = f"http://{launch.HOST}:{port}"
         _wait_for(f"{url}/_stcore/health")
         return url
 
+    begin.started = started
     yield begin
     for server in started:
         server.terminate()

@@ -2,12 +2,16 @@
 
 import http.client
 import json
+import os
+import subprocess
+import sys
 import time
 
+import psutil
 import pytest
 
 from tests.report.fake_runs import probe_details, probe_rows, save_run
-from tests.tiny import tiny
+from tests.tiny import SENTENCES, tiny
 
 pytestmark = pytest.mark.browser
 
@@ -175,3 +179,88 @@ def test_other_names_for_this_machine_are_refused(tmp_path, serve) -> None:
         connection.request("GET", "/_stcore/stream", headers=asks)
         assert (connection.getresponse().status == 101) == accepted, name
         connection.close()
+
+
+@pytest.fixture(scope="session")
+def live_place(tmp_path_factory):
+    """A folder with a tiny model, a probe run of it and its fitted shortcut."""
+    place = tmp_path_factory.mktemp("live")
+    tiny("llama", place / "model")
+    (place / "text.txt").write_text("\n".join(SENTENCES * 8))
+    env = {**os.environ, "CUTAWAY_HOME": str(place / "home")}
+    for words in (
+        "probe --model model --data gen:tense --limit 60 --repeats 1 --baselines none",
+        "shortcut fit --model model --text text.txt --layers to-final",
+    ):
+        command = [sys.executable, "-m", "cutaway", *words.split(), "--quiet"]
+        subprocess.run(command, cwd=place, env=env, check=True, capture_output=True)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"),
+    [("light", 1360, "light"), ("dark", 1360, "dark"), ("phone", 390, "light")],
+)
+def test_a_live_sentence_is_seen_from_every_side(
+    live_place, serve, open_page, pictures, name, width, scheme
+) -> None:
+    url = serve(live_place / "runs", place=live_place)
+    watched = open_page(width=width, scheme=scheme)
+    page = watched.page
+    page.goto(url)
+    go_to(page, "Live")
+    page.get_by_role("combobox", name="Model").fill("model")
+    page.keyboard.press("Enter")
+    page.get_by_role("textbox", name="Words").fill("good, bad")
+    page.keyboard.press("Enter")
+    page.get_by_role("textbox", name="Sentence").fill("She said that the results were good.")
+    page.get_by_role("button", name="Look inside").click()
+    for title in (
+        "What each layer would say next",
+        "Where an early exit would stop",
+        "The answers through the layers",
+        "A probe reads the sentence",
+    ):
+        page.get_by_text(title).first.wait_for(timeout=200_000)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, "nothing sticks out"
+    watched.shoot(pictures, f"app-{name}-live", height=2600)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Data (CSV)").first.click()
+    assert download.value.path().read_text().startswith("x,y,value,token,word,agrees")
+    page.get_by_role("button", name="Command").first.click()
+    page.get_by_text("cutaway shortcut lens").first.wait_for()
+    assert watched.called == {url.removeprefix("http://")}, "nobody outside is called"
+    assert watched.complaints == []
+
+
+def test_the_page_works_while_a_model_that_is_not_there_is_explained(
+    live_place, serve, open_page
+) -> None:
+    watched = open_page()
+    page = watched.page
+    page.goto(serve(live_place / "runs", place=live_place))
+    go_to(page, "Live")
+    page.get_by_role("combobox", name="Model").fill("nosuch/model")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Look inside").click()
+    page.get_by_text("offline is on").wait_for(timeout=100_000)
+    page.get_by_role("textbox", name="Sentence").fill("")
+    page.get_by_role("button", name="Look inside").click()
+    page.get_by_text("There is no sentence yet").wait_for()
+    assert watched.complaints == []
+
+
+def test_the_models_process_ends_with_the_app(live_place, serve, open_page) -> None:
+    page = open_page().page
+    page.goto(serve(live_place / "runs", place=live_place))
+    go_to(page, "Live")
+    page.get_by_role("combobox", name="Model").fill("model")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Look inside").click()
+    page.get_by_text("What each layer would say next").first.wait_for(timeout=200_000)
+    (server,) = serve.started
+    mine = psutil.Process(server.pid).children(recursive=True)
+    assert any("cutaway.run.live" in " ".join(child.cmdline()) for child in mine)
+    server.kill()
+    gone, alive = psutil.wait_procs(mine, timeout=20)
+    assert gone and not alive

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from cutaway.core.errors import BadData, BadSpec, CutawayError
+from cutaway.core.errors import BadSpec, CutawayError
 from cutaway.core.spec import build
 from cutaway.methods.shortcut.exit import threshold
 from cutaway.models.load import open_model
@@ -34,6 +34,19 @@ ASK = {"prompt": " so i", "words": ("love", "hate")}
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("live")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _home(place):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUTAWAY_HOME", str(place / "home"))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _same_home(place, monkeypatch):
+    """Each test has a home of its own; here they share the one of the runs above."""
+    monkeypatch.setenv("CUTAWAY_HOME", str(place / "home"))
 
 
 @pytest.fixture(scope="module")
@@ -66,11 +79,6 @@ def run(place, toy) -> Path:
         pool=("last", "mean"), repeats=1, baselines="none",
     )  # fmt: skip
     return probing.run(spec).path
-
-
-@pytest.fixture(autouse=True)
-def _home(place, monkeypatch):
-    monkeypatch.setenv("CUTAWAY_HOME", str(place / "home"))
 
 
 def ask(desk: Desk, **fields) -> dict[str, dict]:
@@ -206,11 +214,6 @@ def test_a_shortcut_of_another_model_is_said(place, maps_file) -> None:
 @pytest.mark.parametrize("fields", [{"text": " "}, {"text": "a", "tpo": 1}, {}, {"text": 3}])
 def test_a_request_that_can_not_be_is_answered_with_what_is_wrong(toy, fields) -> None:
     assert ask(Desk(toy, Benches(toy)), **fields)["lens"]["error"]
-
-
-def test_a_text_without_tokens_is_refused(masked) -> None:
-    with pytest.raises((BadData, CutawayError)):
-        look(masked, None, "", 1)
 
 
 def test_of_one_clients_requests_only_the_newest_is_answered() -> None:
