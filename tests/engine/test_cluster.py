@@ -6,10 +6,14 @@ import time
 
 import pytest
 
-from cutaway.core.errors import Missing
+from cutaway.core.errors import Missing, NoRoom
 from cutaway.engine import find_engine, run_pieces
-from cutaway.engine.pieces import Needs
+from cutaway.engine.cluster import need_room
+from cutaway.engine.pieces import Needs, Terms
+from cutaway.store.progress import Progress
 from tests.engine import work
+from tests.engine.test_recipes import grid
+from tests.tiny import tiny
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'cutaway[ray]'")
 
@@ -39,6 +43,37 @@ def test_pieces_say_what_they_need_and_the_cluster_what_it_has(two_nodes):
     assert (find_engine(address).workers(), find_engine(address).gpus()) == (2, 0)
     found = dict(run_pieces(address, work.square, [1, 2], needs=Needs(cpus=1, memory=1000)))
     assert found == {1: 1, 2: 4}
+
+
+def test_a_piece_that_fits_nowhere_is_said_and_refused_where_nothing_can_join(two_nodes):
+    said = []
+    terms = Terms(needs=Needs(cpus=2), say=said.append)
+    need_room(ray, two_nodes[0].address, terms)
+    assert "No machine of the cluster has 2 CPUs, 0 GPUs" in said[0]
+    with pytest.raises(NoRoom, match="more than this machine has"):
+        need_room(ray, None, terms)
+
+
+def test_a_grid_on_two_nodes_is_the_same_table_when_one_is_killed(two_nodes, tmp_path, monkeypatch):
+    """A real grid: the third node that is added goes away once the first cell is kept."""
+    cluster, _ = two_nodes
+    extra = cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path / "home"))
+    model = str(tiny("gpt2", tmp_path / "gpt2"))
+    calm = grid(model, tmp_path / "calm", "local")
+    put, kept = Progress.put, []
+
+    def put_then_kill(self, key, rows):
+        put(self, key, rows)
+        kept.append(key)
+        if len(kept) == 1:
+            cluster.remove_node(extra, allow_graceful=False)
+
+    monkeypatch.setattr(Progress, "put", put_then_kill)
+    rough = grid(model, tmp_path / "rough", cluster.address)
+    assert rough.equals(calm)
+    assert len(kept) == len(set(kept))
 
 
 def test_a_node_that_is_removed_takes_no_piece_with_it(two_nodes, tmp_path):

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from cutaway.core.errors import Missing, RunError
+from cutaway.core.errors import Missing, NoRoom, RunError
 from cutaway.engine.pieces import Desk, Outcome, Task, Terms, attempt, settings
 from cutaway.engine.pool import cores
 
@@ -26,6 +26,7 @@ def run_ray(
 ) -> Iterator[tuple[Any, Any]]:
     """Each piece with its result as they finish; leaving the loop ends what is under way."""
     ray = connect(address)
+    need_room(ray, address, terms)
     desk, pending = Desk(pieces, terms), dict[Any, Task]()
     submit = _submitter(ray, function, terms)
     try:
@@ -42,6 +43,19 @@ def run_ray(
             # The cluster may be gone already; then there is nothing left to end.
             with suppress(Exception):
                 ray.cancel(ref, force=True)
+
+
+def need_room(ray: Any, address: str | None, terms: Terms) -> None:
+    """NoRoom when this machine can't hold a piece; a cluster may grow, so there it is only said."""
+    needs = terms.needs
+    asked = {"CPU": needs.cpus, "GPU": needs.gpus, "memory": needs.memory}
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if any(all(has.get(name, 0) >= much for name, much in asked.items()) for has in nodes):
+        return
+    wanted = f"{needs.cpus:g} CPUs, {needs.gpus:g} GPUs and {needs.memory / 2**20:,.0f} MB"
+    if address is None:
+        raise NoRoom(f"A piece needs {wanted}, more than this machine has. Try --engine local.")
+    terms.say(f"No machine of the cluster has {wanted} for a piece: it waits until one joins.")
 
 
 def capacity(address: str | None) -> dict[str, float]:
