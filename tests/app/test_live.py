@@ -87,7 +87,8 @@ def test_another_sentence_is_asked_and_the_same_one_is_not_asked_again(runs, pag
     (one,) = helper.helpers().running.values()
     app.run()
     assert one.asked == 1
-    app.text_area(key="live-text").set_value("Something else.").run()
+    app.text_area(key="live-text").set_value("Something else.")
+    app.button(key="live-go").click().run()
     assert one.asked == 2
 
 

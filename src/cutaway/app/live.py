@@ -37,11 +37,18 @@ def show() -> None:
         "Type a sentence and watch the layers think: what each would say next, how the answer to "
         "a question forms, what a probe reads off them, and where the model could have stopped."
     )
-    text = st.text_area("Sentence", value=EXAMPLE, key="live-text", height=80, max_chars=LONGEST)
+    # A form, so that sentence and button arrive together: a click never loses what was typed.
+    with st.form("live-form", border=False):
+        text = st.text_area(
+            "Sentence", value=EXAMPLE, key="live-text", height=80, max_chars=LONGEST
+        )
+        pressed = st.form_submit_button(
+            "Look inside", type="primary", icon=":material/visibility:", key="live-go"
+        )
     shelf = library()
     model, download = _model(shelf)
     request = {"text": text, **_options(shelf, model)}
-    if st.button("Look inside", type="primary", icon=":material/visibility:", key="live-go"):
+    if pressed:
         st.session_state["live-on"] = True
     elif not st.session_state.get("live-on"):
         return
@@ -123,8 +130,7 @@ def _ask(model: str, download: bool, request: Request) -> tuple[Helper, int]:
     client = state.setdefault("live-client", secrets.token_hex(8))
     same = json.dumps([model, download, request], sort_keys=True)
     last = state.get("live-asked")
-    pressed = state.pop("live-again", False)
-    if last and last[0] == same and not pressed:
+    if last and last[0] == same:
         return last[1], last[2]
     helper = helpers().get(model, download=download)
     number = helper.ask(client, request)
