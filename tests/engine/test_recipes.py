@@ -21,7 +21,7 @@ from cutaway.run.specs.probe import ProbeSpec
 from cutaway.store.activations import open_shelf
 from tests.engine.work import Stubborn
 from tests.run.test_probe import labelled
-from tests.tiny import SENTENCES, tiny
+from tests.tiny import SENTENCES, tiny, toy_model
 
 
 @pytest.fixture(scope="module")
@@ -197,3 +197,13 @@ def test_a_fit_is_the_same_from_partial_sums(model, home, tmp_path):
     numbers = pl.selectors.float()
     assert here.rows.select(~numbers).equals(there.rows.select(~numbers))
     assert_frame_equal(here.rows, there.rows, rel_tol=1e-6)
+
+
+def test_nextword_reads_its_texts_on_the_engine_and_measures_the_same(home, tmp_path):
+    home("one")
+    options = {
+        "model": str(toy_model(tmp_path / "toy")), "data": labelled(40), "quiet": True,
+        "features": ["f"], "repeats": 2, "baselines": ["majority"],
+    }  # fmt: skip
+    there = cutaway.nextword(**options, runs=str(tmp_path / "there"), engine="local:2").rows
+    assert there.equals(cutaway.nextword(**options, runs=str(tmp_path / "here")).rows)

@@ -17,6 +17,7 @@ from cutaway.methods.nextword.readout import Output, expectations, projection, w
 from cutaway.methods.nextword.words import FoundWords, find_words
 from cutaway.models.lm import LM
 from cutaway.run.ask import Ask
+from cutaway.run.door import Door, door_of
 from cutaway.run.extract import Features, extract
 from cutaway.run.nextword_head import as_template, encoder_of, output_of, place_of
 from cutaway.run.nextword_task import Question
@@ -59,11 +60,16 @@ class Sheet:
     seed: int
     screen: Screen
     output: Output
+    engine: str = "local"
+    door: Door | None = None
 
     @cached_property
     def features(self) -> Features:
         """The pass over the texts, or what is kept of it."""
-        got = extract(self.lm, self.read.texts, self.read.ask, screen=self.screen)
+        got = extract(
+            self.lm, self.read.texts, self.read.ask, screen=self.screen, engine=self.engine,
+            door=self.door,
+        )  # fmt: skip
         if got.shortened:
             self.screen.say(
                 f"{got.shortened:,} texts were longer than allowed and lost their beginning."
@@ -138,4 +144,6 @@ def sheet(
             task="text", meta={},
         )  # fmt: skip
     read = reading(spec, lm, question, prompt, rows)
-    return Sheet(lm, read, spec.seed, screen, output_of(lm))
+    # A model given as an object has a name of its own in the spec, by which nobody can open it.
+    door = door_of(lm, spec) if lm.name in spec.model else None
+    return Sheet(lm, read, spec.seed, screen, output_of(lm), spec.engine, door)

@@ -11,8 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from cutaway.core.errors import BadSpec, CutawayError
-from cutaway.core.lookup import lookup
-from cutaway.engine import ENGINES, run_pieces
+from cutaway.engine import find_engine, run_pieces
 from cutaway.measure.splits import Split
 from cutaway.measure.words import Words, count_words
 from cutaway.methods.nextword.classify import Plan
@@ -56,7 +55,7 @@ class Work:
 
     def need_possible(self) -> None:
         """Everything that is wrong with the request is said before anything is computed."""
-        lookup(ENGINES, self.spec.engine, kind="engine")
+        find_engine(self.spec.engine).check()
         self.lm.need_head()
         _ = place_of(self.lm, self.spec.position), self.splits
         if place_of(self.lm, self.spec.position) == "mask" and not self.question.template:
@@ -143,7 +142,8 @@ class Work:
         todo = [piece for key, piece in pieces.items() if key not in done]
         title = f"{self.lm.name} on {self.question.name}"
         with self.screen.progress(title, len(todo)) as advance:
-            for piece, got in run_pieces(self.spec.engine, self._measure, todo):
+            # The pass over the texts is what an engine shares out; pieces need the output matrix.
+            for piece, got in run_pieces("local", self._measure, todo):
                 rows = self._failed(piece, got) if isinstance(got, Exception) else got
                 self.progress.put(self._key(piece), rows)
                 advance(1, note=piece.what)
