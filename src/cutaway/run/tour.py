@@ -40,7 +40,8 @@ class Stop:
     options: dict[str, Any]
 
 
-MAPS = "{out}/shortcut.safetensors"
+# Under the runs, where the app's Live page looks for fitted maps.
+MAPS = "{out}/runs/shortcut.safetensors"
 # Several positions of each sentence: a map needs more rows than the model is wide.
 DOCS = {"text": "docs", "limit": 1_000, "positions_per_text": 4}
 PROBE = {
