@@ -114,8 +114,8 @@ def need_listening(address: str) -> None:
         socket.create_connection((place.hostname or "", place.port), timeout=5).close()
     except OSError as error:
         raise Missing(
-            f"No Ray cluster at {address!r}: {error}. Start one with `ray start --head`, which "
-            "prints its address, or use --engine ray for one on this machine alone."
+            f"No Ray cluster at {address!r}: {error}. Start one as docs/howto/cluster.md "
+            "shows, or use --engine ray for one on this machine alone."
         ) from None
 
 
