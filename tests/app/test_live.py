@@ -78,7 +78,7 @@ def test_a_sentence_gives_every_figure_with_command_and_data(runs, page, model) 
     assert "answered in 1" in texts(app).replace("\\", "")
     commands = [one.value for one in app.code]
     assert any(one.startswith("cutaway shortcut lens --model smollm2-135m") for one in commands)
-    assert all("python -m cutaway.run.live smollm2-135m --ask" in one for one in commands)
+    assert all("python -m cutaway.run.live smollm2-135m ask" in one for one in commands)
     assert any("cutaway probe --model m" in one for one in commands)
 
 

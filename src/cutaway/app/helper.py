@@ -161,7 +161,7 @@ class Helpers:
 def start(model: str, *, download: bool) -> Helper:
     """A new process that opens the model."""
     log = tempfile.TemporaryFile()  # noqa: SIM115 (the helper keeps it open)
-    words = [*COMMAND, model, *(["--download"] if download else [])]
+    words = [*COMMAND, model, *(["download"] if download else [])]
     process = subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
         encoding="utf-8", errors="replace",

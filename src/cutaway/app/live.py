@@ -274,5 +274,5 @@ def lens_command(request: Request, model: str, text: str) -> str:
 def ask_command(request: Request, model: str) -> str:
     """The command that gives the numbers of every figure of this page again."""
     asked = json.dumps({k: v for k, v in request.items() if v is not None}, ensure_ascii=False)
-    words = ["python", "-m", "cutaway.run.live", model, "--ask", asked]
+    words = ["python", "-m", "cutaway.run.live", model, "ask", asked]
     return f"# all numbers of this page, as JSON\n{shlex.join(words)}"

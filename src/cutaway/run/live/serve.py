@@ -7,7 +7,7 @@ the process writes one line per part as soon as it is known, and a last one:
     {"id": 3, "part": "words", "error": "..."}    {"id": 3, "over": true}
 
 Of several requests by one client only the newest counts. When stdin closes, the process ends at
-once, whatever it is doing: it never outlives the app. `--ask JSON` answers one request and ends.
+once, whatever it is doing: it never outlives the app. `ask JSON` answers one request and ends.
 """
 
 import json
@@ -180,14 +180,16 @@ def speaker() -> Say:
 
 
 def main(words: list[str]) -> int:
-    """The process: `MODEL [--download] [--ask JSON]`."""
-    download, rest = "--download" in words, [w for w in words if w != "--download"]
+    """The process: `MODEL [download] [ask JSON]`."""
+    model, *rest = words
+    download = rest[:1] == ["download"]
+    asked = rest[1:] if download else rest
     say = speaker()
-    if len(rest) == 3 and rest[1] == "--ask":
+    if len(asked) == 2 and asked[0] == "ask":
         try:
-            reply(open_desk(rest[0], download=download), json.loads(rest[2]), say)
+            reply(open_desk(model, download=download), json.loads(asked[1]), say)
         except CutawayError as error:
             sys.stderr.write(f"{error}\n")
             return error.exit_status
         return 0
-    return serve(rest[0], sys.stdin, say, download=download)
+    return serve(model, sys.stdin, say, download=download)
