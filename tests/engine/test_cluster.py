@@ -21,15 +21,28 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'cuta
 @pytest.fixture(scope="module")
 def two_nodes():
     """A head without cores and two nodes with one each, so that both get work."""
-    from ray.cluster_utils import Cluster
-
     ray.shutdown()
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
-    cluster.wait_for_nodes()
+    cluster, nodes = _started()
     yield cluster, nodes
     ray.shutdown()
     cluster.shutdown()
+
+
+def _started(tries: int = 3):
+    """A cluster with its two nodes; Ray's services may come up too late on a starved machine."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster()
+    try:
+        cluster.add_node(num_cpus=0)
+        nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+        cluster.wait_for_nodes()
+    except Exception:
+        cluster.shutdown()
+        if tries == 1:
+            raise
+        return _started(tries - 1)
+    return cluster, nodes
 
 
 def test_workers_see_the_drivers_settings(two_nodes, monkeypatch):

@@ -90,11 +90,29 @@ def connect(address: str | None) -> Any:
     _joined.clear()
     quiet = {"logging_level": "ERROR", "log_to_driver": False}
     if address is None:
-        ray.init("local", num_cpus=cores(), include_dashboard=False, **quiet)
+        _start(ray, quiet)
     else:
         _join(ray, address, quiet)
     _joined.add(address)
     return ray
+
+
+STARTS = 3
+"""How often a Ray of one's own is started: on a starved machine its services come up too late."""
+
+
+def _start(ray: Any, options: dict[str, Any]) -> None:
+    for left in reversed(range(STARTS)):
+        try:
+            ray.init("local", num_cpus=cores(), include_dashboard=False, **options)
+            return
+        except Exception as error:
+            ray.shutdown()
+            if not left:
+                raise Missing(
+                    f"Ray does not start here ({_first_line(error)}). Use --engine local, or "
+                    "join a cluster that runs."
+                ) from None
 
 
 def _join(ray: Any, address: str, options: dict[str, Any]) -> None:
