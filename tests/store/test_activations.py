@@ -249,3 +249,20 @@ def test_reading_one_column_reads_only_its_bytes(shelf):
     assert torch.equal(shelf.read("7/last"), _values(10) + 7)
     with pytest.raises(Corrupt):
         shelf.read("8/last")
+
+
+def test_a_shard_dropped_while_it_is_looked_at_was_never_there(shelf, monkeypatch):
+    _fill(shelf, "a")
+    found = shelf._shards()
+    for shard in found:
+        shard.drop()
+    monkeypatch.setattr(type(shelf), "_shards", lambda self: found)
+    assert not shelf.covered(["a"]).any()
+
+
+def test_a_shard_that_lost_its_file_alone_is_still_corrupt(shelf):
+    _fill(shelf, "a")
+    for shard in shelf._shards():
+        shard.path.unlink()
+    with pytest.raises(Corrupt, match="is gone"):
+        shelf.covered(["a"])

@@ -194,8 +194,18 @@ def _present(shards: list[Shard], columns: list[str], rows: int) -> dict[str, ND
     for group in set(holders.values()):
         masks[group] = np.zeros(rows, dtype=bool)
         for number in group:
-            masks[group][gather.row_numbers(shards[number], rows)] = True
+            masks[group][_numbers(shards[number], rows)] = True
     return {column: masks[group] for column, group in holders.items()}
+
+
+def _numbers(shard: Shard, rows: int) -> Rows:
+    """The shard's row numbers; none when another process has dropped it in this very moment."""
+    try:
+        return gather.row_numbers(shard, rows)
+    except Corrupt:
+        if shard.dropped:
+            return np.zeros(0, dtype=np.int64)
+        raise
 
 
 def _same_kind(shards: list[Shard], column: str, ragged: bool) -> None:

@@ -86,6 +86,11 @@ class Shard:
         for name in self.entries:
             self._tensor(name)
 
+    @property
+    def dropped(self) -> bool:
+        """Whether it has been taken away since it was found: its sidecar goes first."""
+        return not sidecar(self.path).exists()
+
     def drop(self) -> None:
         """The shard is gone, sidecar first, so that it is never half there."""
         files.discard(sidecar(self.path))
