@@ -121,7 +121,7 @@ STOPS: tuple[Stop, ...] = (
         inject.run, InjectSpec, SUMS,
     ),
 )  # fmt: skip
-ROWS, QUICK_ROWS = 1_200, 300
+ROWS, QUICK_ROWS = 800, 300
 
 
 def tour(out: Path, *, model: str, quick: bool = False, screen: Screen) -> str:
