@@ -138,14 +138,17 @@ def test_the_same_spec_gives_the_same_run(toys, tmp_path) -> None:
 
 def test_adapters_are_merged_into_plain_weights(toys, tmp_path) -> None:
     lm = open_model(toys["causal"], check=False)
-    ids = torch.tensor([[1, 5, 9, 7]])
+    ids, chance = torch.tensor([[1, 5, 9, 7]]), torch.Generator().manual_seed(0)
     with low_rank(lm, 2, seed=0) as trainable:
         with torch.no_grad():
             for name, value in trainable.params.items():
-                value.copy_(torch.randn_like(value) if "lora_B" in name else value)
+                drawn = torch.randn(value.shape, generator=chance)
+                value.copy_(drawn if "lora_B" in name else value)
         adapted = lm.module(input_ids=ids).logits
         with merged(lm, trainable):
-            torch.testing.assert_close(lm.module(input_ids=ids).logits, adapted)
+            # (W + BA) x and W x + B (A x) round differently.
+            gap = (lm.module(input_ids=ids).logits - adapted).abs().max()
+            assert gap <= 1e-4 * adapted.abs().max()
             assert not any("lora" in name for name in lm.params())
     assert not torch.allclose(lm.module(input_ids=ids).logits, adapted)
     result = teach(toys, tmp_path, regulariser="ewc,kl", lora=2, strength=[1])
