@@ -2,14 +2,13 @@
 
 import builtins
 
+import peft
 import pytest
 import torch
 
 from cutaway.core.errors import BadModel, Mismatch, Missing
 from cutaway.models.load import open_model
 from tests.tiny import SENTENCES
-
-peft = pytest.importorskip("peft")
 
 
 def make_adapter(folder, base, *, targets=("q_proj", "v_proj"), seed: int = 0, rank: int = 2):

@@ -56,7 +56,6 @@ def test_without_kaleido_the_message_holds_the_pip_line(tmp_path, monkeypatch) -
 
 @pytest.mark.browser
 def test_a_run_becomes_pictures_of_every_kind(tmp_path, monkeypatch) -> None:
-    pytest.importorskip("kaleido")
     chromium = shutil.which("chromium") or os.environ.get("BROWSER_PATH")
     if chromium is None:
         pytest.skip("no chromium on this machine")
