@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from cutaway.measure.intervals import Interval, bootstrap, wilson
 from cutaway.measure.metrics import METRICS, evaluate, for_task
 from cutaway.run.question import Question, decide
+from cutaway.run.table import Row, bounds, table
 from cutaway.run.training import Trained
 
 SCHEMA = {
@@ -27,7 +28,6 @@ SCHEMA = {
     "low": pl.Float64,
     "high": pl.Float64,
 }
-Row = dict[str, Any]
 Scores = dict[str, Interval]
 NAN = float("nan")
 
@@ -49,9 +49,7 @@ class Where:
     def row(self, kind: str, step: int, part: str, metric: str, value: Any) -> Row:
         """One cell."""
         cell = {**asdict(self), "kind": kind, "step": step, "part": part, "metric": metric}
-        if isinstance(value, Interval):
-            return cell | {"value": value.mean, "low": value.low, "high": value.high}
-        return cell | {"value": value}
+        return cell | bounds(value)
 
 
 def metrics_of(asked: Question) -> list[str]:
@@ -130,10 +128,7 @@ def curve_rows(where: Where, curve: Iterable[Mapping[str, Any]]) -> list[Row]:
 
 def frame(rows: Iterable[Row]) -> pl.DataFrame:
     """The rows as a table with every column of the schema; NaN becomes null."""
-    full = [{name: row.get(name) for name in SCHEMA} for row in rows]
-    return pl.DataFrame(full, schema=SCHEMA).with_columns(
-        pl.col("value", "low", "high").fill_nan(None)
-    )
+    return table(rows, SCHEMA)
 
 
 def verdict(

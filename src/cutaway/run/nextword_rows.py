@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from cutaway.run.probe_rows import Measured, spread
+from cutaway.run.table import Row, table
 
 SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("model", "task", "prompt", "features"), pl.String),
@@ -19,7 +20,6 @@ SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("status", "reason"), pl.String),
 }
 MAIN = "accuracy"
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,4 @@ def failed(cell: Cell, reason: str) -> Row:
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """The rows as a table with the promised columns; NaN becomes null."""
-    full = [{name: row.get(name) for name in SCHEMA} for row in rows]
-    table = pl.DataFrame(full, schema=SCHEMA, orient="row")
-    return table.with_columns(pl.col("value", "low", "high").fill_nan(None))
+    return table(rows, SCHEMA)

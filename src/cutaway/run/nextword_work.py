@@ -19,11 +19,12 @@ from cutaway.methods.nextword.words import FoundWords, find_words, need_apart
 from cutaway.models.lm import LM
 from cutaway.run import nextword_measure as measure
 from cutaway.run.nextword_head import encoder_of, place_of
-from cutaway.run.nextword_rows import Cell, Row, failed, tidy
+from cutaway.run.nextword_rows import Cell, failed, tidy
 from cutaway.run.nextword_sheet import Sheet, prompts_of, sheet
 from cutaway.run.nextword_task import Question, splits
 from cutaway.run.screen import Screen
 from cutaway.run.specs.nextword import FEATURES, NextwordSpec
+from cutaway.run.table import Row
 from cutaway.store.progress import Progress
 
 DETAIL = "detail"

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.models.lm import LM
-from cutaway.run.graft.rows import Row, Where
+from cutaway.run.graft.rows import Where
 from cutaway.run.graft.skill import Skill
+from cutaway.run.table import Row
 
 Heads = NDArray[np.int64]
 

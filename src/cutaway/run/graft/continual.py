@@ -24,7 +24,7 @@ from cutaway.models.lm import LM
 from cutaway.run.finetune_rows import Scores, scores_of
 from cutaway.run.graft.forgetting import baselines, summarise
 from cutaway.run.graft.pair import Pair
-from cutaway.run.graft.rows import Row, Where, frame
+from cutaway.run.graft.rows import Where, frame
 from cutaway.run.graft.search import Search
 from cutaway.run.graft.skill import Skill, checksum, load_skill
 from cutaway.run.graft.trial import trial_of
@@ -37,6 +37,7 @@ from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.specs.continual import ContinualSpec
 from cutaway.run.specs.graft import LearnSpec
+from cutaway.run.table import Row
 from cutaway.run.teaching import given_back, opened, teach, trained_params
 from cutaway.store.progress import Progress
 from cutaway.store.results import find, progress, save

@@ -22,7 +22,7 @@ from cutaway.run.graft.attach import open_for
 from cutaway.run.graft.finish import finish
 from cutaway.run.graft.overlap import labelled
 from cutaway.run.graft.pair import options
-from cutaway.run.graft.rows import Row, Where
+from cutaway.run.graft.rows import Where
 from cutaway.run.graft.skill import Skill, load_skill
 from cutaway.run.graft.trial import language_loss, prose_rows, read_prose
 from cutaway.run.objects import Objects
@@ -31,6 +31,7 @@ from cutaway.run.record import measured
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import GraftEvalSpec
+from cutaway.run.table import Row
 from cutaway.store.files import sha256_file
 from cutaway.store.results import find
 

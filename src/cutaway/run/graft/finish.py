@@ -9,11 +9,12 @@ import numpy as np
 from cutaway import __version__
 from cutaway.core.textset import TextSet
 from cutaway.models.lm import LM
-from cutaway.run.graft.rows import Row, frame
+from cutaway.run.graft.rows import frame
 from cutaway.run.graft.skill import Skill
 from cutaway.run.record import Meter, command_of, versions
 from cutaway.run.result import Result
 from cutaway.run.shortcut.maps import model_facts
+from cutaway.run.table import Row
 from cutaway.store.results import save
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from cutaway.run.graft.rows import Row
+from cutaway.run.table import Row
 
 WAYS = ("graft", "sequential")
 

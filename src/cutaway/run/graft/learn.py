@@ -15,7 +15,7 @@ from cutaway.run.graft.atlas import atlas_rows
 from cutaway.run.graft.cost import Cost, cost_of
 from cutaway.run.graft.finish import finish, skill_meta, summarise
 from cutaway.run.graft.pair import Pair, open_pair
-from cutaway.run.graft.rows import Row, Where, over_seeds
+from cutaway.run.graft.rows import Where, over_seeds
 from cutaway.run.graft.search import Search
 from cutaway.run.graft.skill import Skill, load_skill
 from cutaway.run.graft.trial import Said, Trial, read_prose, trial_of
@@ -25,6 +25,7 @@ from cutaway.run.record import measured
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import LearnSpec
+from cutaway.run.table import Row
 from cutaway.store.progress import Progress
 from cutaway.store.results import find, progress
 

@@ -7,7 +7,7 @@ from cutaway.core.errors import BadSpec
 from cutaway.core.spec import address
 from cutaway.methods.graft import select
 from cutaway.run.graft.finish import finish
-from cutaway.run.graft.rows import Row, Where
+from cutaway.run.graft.rows import Where
 from cutaway.run.graft.skill import Skill, load_skill
 from cutaway.run.graft.stack import need_one_base
 from cutaway.run.objects import Objects
@@ -15,6 +15,7 @@ from cutaway.run.record import measured
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import OverlapSpec
+from cutaway.run.table import Row
 from cutaway.store.files import sha256_file
 from cutaway.store.results import find
 

@@ -9,6 +9,7 @@ import polars as pl
 from cutaway.measure.calibration import Reliability
 from cutaway.measure.intervals import Interval, corrected_t, within
 from cutaway.measure.metrics import UNIT
+from cutaway.run.table import Row, bounds, table
 
 SCHEMA = {
     "base": pl.String,
@@ -29,7 +30,6 @@ SCHEMA = {
     "high": pl.Float64,
 }
 CELL = ("kind", "sparsity", "data", "layer", "part", "head", "bin", "step", "metric")
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,7 @@ class Where:
         """One cell; a bare number has no interval."""
         shared = {"base": self.base, "tuned": self.tuned, "task": self.task}
         cell = {**shared, "kind": kind, "metric": metric, **place}
-        if isinstance(value, Interval):
-            return cell | {"value": value.mean, "low": value.low, "high": value.high}
-        return cell | {"value": value}
+        return cell | bounds(value)
 
     def scores(self, kind: str, scores: Mapping[str, Any], **place: Any) -> list[Row]:
         """One row per metric."""
@@ -86,7 +84,4 @@ def _number(value: float | None) -> float:
 
 def frame(rows: Iterable[Row]) -> pl.DataFrame:
     """The rows as a table with every column of the schema; NaN becomes null."""
-    full = [{name: row.get(name) for name in SCHEMA} for row in rows]
-    return pl.DataFrame(full, schema=SCHEMA).with_columns(
-        pl.col("value", "low", "high").fill_nan(None)
-    )
+    return table(rows, SCHEMA)

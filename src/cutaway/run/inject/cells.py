@@ -15,12 +15,13 @@ from cutaway.models.quiet import quiet
 from cutaway.run.inject.places import place_of
 from cutaway.run.inject.regularise import Setting, extra_loss
 from cutaway.run.inject.retain import Kept, Ledger, forgotten, ledger_of, loss_of_each, watched
-from cutaway.run.inject.rows import Row, Where
+from cutaway.run.inject.rows import Where
 from cutaway.run.inject.skill import Skill, exact_on_dev, judge, teacher
 from cutaway.run.inject.weights import Trainable, low_rank, merged, own_weights
 from cutaway.run.order import order_of
 from cutaway.run.screen import Screen
 from cutaway.run.specs.inject import InjectSpec
+from cutaway.run.table import Row
 from cutaway.run.training import Plan, Trained, train
 from cutaway.store import files
 

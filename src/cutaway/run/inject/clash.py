@@ -21,11 +21,12 @@ from cutaway.run.inject.examples import Examples
 from cutaway.run.inject.files import load_fisher
 from cutaway.run.inject.places import place_of
 from cutaway.run.inject.retain import Kept
-from cutaway.run.inject.rows import Row, Where
+from cutaway.run.inject.rows import Where
 from cutaway.run.inject.skill import Skill
 from cutaway.run.inject.sums import add_up
 from cutaway.run.screen import Screen
 from cutaway.run.specs.inject import InjectSpec
+from cutaway.run.table import Row
 
 TOP, WINDOW = 800, 40
 """As in the paper: so many of the largest entries, and their moving average."""

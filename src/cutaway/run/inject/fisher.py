@@ -20,7 +20,7 @@ from cutaway.run.inject.arithmetic import answer_examples, is_arithmetic, whole_
 from cutaway.run.inject.examples import Examples, lm_examples
 from cutaway.run.inject.files import Fisher, load_fisher, need_file_name, save_fisher
 from cutaway.run.inject.places import place_of
-from cutaway.run.inject.rows import Row, Where, frame
+from cutaway.run.inject.rows import Where, frame
 from cutaway.run.inject.sums import Sums, add_up, trial
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.question import ask
@@ -29,6 +29,7 @@ from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.specs.inject import FisherSpec
+from cutaway.run.table import Row
 from cutaway.store.results import find, progress, save
 
 FILE = "fisher.safetensors"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cutaway.run.inject.rows import Row
+from cutaway.run.table import Row
 
 Point = dict[str, Any]
 OF_SKILL = ("exact_match", "log_rmse")

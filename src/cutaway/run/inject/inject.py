@@ -19,7 +19,7 @@ from cutaway.run.inject.files import load_fisher
 from cutaway.run.inject.fisher import METHOD, open_for
 from cutaway.run.inject.front import points_of, verdict
 from cutaway.run.inject.retain import Kept, ledger_of, read_retained
-from cutaway.run.inject.rows import Row, Where, frame
+from cutaway.run.inject.rows import Where, frame
 from cutaway.run.inject.skill import Skill, read_skill
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.record import Meter, command_of, measured, versions
@@ -27,6 +27,7 @@ from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.specs.inject import InjectSpec
+from cutaway.run.table import Row
 from cutaway.store import files
 from cutaway.store.results import Progress, find, progress, save
 

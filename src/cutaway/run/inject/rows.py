@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from cutaway.measure.intervals import Interval
+from cutaway.run.table import Row, bounds, table
 
 SCHEMA = {
     "model": pl.String,
@@ -23,8 +24,6 @@ SCHEMA = {
     "high": pl.Float64,
 }
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Where:
@@ -39,14 +38,9 @@ class Where:
     def row(self, stage: str, probe: str, metric: str, value: float | Interval, **more: Any) -> Row:
         """One cell; a bare number has no interval."""
         cell = {**vars(self), "stage": stage, "probe": probe, "metric": metric, **more}
-        if isinstance(value, Interval):
-            return cell | {"value": value.mean, "low": value.low, "high": value.high}
-        return cell | {"value": value}
+        return cell | bounds(value)
 
 
 def frame(rows: Iterable[Row]) -> pl.DataFrame:
     """The rows as a table with every column of the schema; NaN becomes null."""
-    full = [{name: row.get(name) for name in SCHEMA} for row in rows]
-    return pl.DataFrame(full, schema=SCHEMA).with_columns(
-        pl.col("value", "low", "high").fill_nan(None)
-    )
+    return table(rows, SCHEMA)

@@ -20,7 +20,7 @@ from cutaway.run.shortcut.fit import head_of
 from cutaway.run.shortcut.maps import Maps, load_maps
 from cutaway.run.shortcut.parts import GROUPS, final_states
 from cutaway.run.shortcut.readings import AT_ONCE, Readings, readings
-from cutaway.run.shortcut.rows import Row, Where, r2_rows, reading_rows
+from cutaway.run.shortcut.rows import Where, r2_rows, reading_rows
 from cutaway.run.shortcut.sample import (
     Rows,
     Sample,
@@ -32,6 +32,7 @@ from cutaway.run.shortcut.sample import (
 )
 from cutaway.run.shortcut.schedules import candidates, follow
 from cutaway.run.specs.shortcut import EvalSpec, ExitSpec, Sampled
+from cutaway.run.table import Row
 
 
 def run(spec: EvalSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:

@@ -29,9 +29,10 @@ from cutaway.run.shortcut.eval import fresh_rows
 from cutaway.run.shortcut.finish import done_before, finish, name_of
 from cutaway.run.shortcut.maps import Maps, load_maps
 from cutaway.run.shortcut.readings import Readings, readings
-from cutaway.run.shortcut.rows import Row, Where
+from cutaway.run.shortcut.rows import Where
 from cutaway.run.shortcut.sample import Rows, Sample, open_for, take_sample
 from cutaway.run.specs.shortcut import ExitSpec
+from cutaway.run.table import Row
 
 Curves = dict[tuple[str, str], list[Point]]
 

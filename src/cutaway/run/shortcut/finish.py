@@ -9,9 +9,10 @@ from cutaway.models.lm import LM
 from cutaway.run.record import Meter, command_of, versions
 from cutaway.run.result import Result
 from cutaway.run.shortcut.maps import model_facts
-from cutaway.run.shortcut.rows import Row, frame
+from cutaway.run.shortcut.rows import frame
 from cutaway.run.shortcut.sample import Sample
 from cutaway.run.specs.shortcut import Sampled
+from cutaway.run.table import Row
 from cutaway.store.results import find, save
 
 

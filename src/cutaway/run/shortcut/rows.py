@@ -9,6 +9,7 @@ import polars as pl
 
 from cutaway.measure.intervals import Interval, corrected_t, wilson
 from cutaway.methods.shortcut.lens import DEPTHS, Reading
+from cutaway.run.table import Row, bounds, table
 
 SCHEMA = {
     "model": pl.String,
@@ -25,8 +26,6 @@ SCHEMA = {
     "high": pl.Float64,
 }
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Where:
@@ -38,17 +37,12 @@ class Where:
     def row(self, kind: str, metric: str, value: float | Interval, **place: Any) -> Row:
         """One cell; a bare number has no interval."""
         cell = {"model": self.model, "text": self.text, "kind": kind, "metric": metric, **place}
-        if isinstance(value, Interval):
-            return cell | {"value": value.mean, "low": value.low, "high": value.high}
-        return cell | {"value": value}
+        return cell | bounds(value)
 
 
 def frame(rows: Iterable[Row]) -> pl.DataFrame:
     """The rows as a table with every column of the schema; NaN becomes null."""
-    full = [{name: row.get(name) for name in SCHEMA} for row in rows]
-    return pl.DataFrame(full, schema=SCHEMA).with_columns(
-        pl.col("value", "low", "high").fill_nan(None)
-    )
+    return table(rows, SCHEMA)
 
 
 def r2_rows(where: Where, r2: Mapping[tuple[str, tuple[Any, Any]], float]) -> list[Row]:
