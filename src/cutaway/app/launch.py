@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from cutaway.core.errors import BadSpec, Missing, RunError
+from cutaway.store.remote import local
 
 HOST = "127.0.0.1"
 RUNS_VARIABLE = "CUTAWAY_APP_RUNS"
@@ -42,7 +43,7 @@ OPTIONS: dict[str, str] = {
 
 def launch(runs: Path | str, *, port: int = 8501, open_browser: bool = True) -> None:
     """Serve the app until interrupted; BadSpec or Missing before anything starts."""
-    folder = Path(runs).absolute()
+    folder = local(runs).absolute()
     if folder.exists() and not folder.is_dir():
         raise BadSpec(f"--runs must be a folder, {str(runs)!r} is a file.")
     if find_spec("streamlit") is None:

@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 
 from cutaway.cli.talk import complain, put, put_json
 
-Runs = Annotated[Path, Parameter(help="Folder with the results.")]
+Runs = Annotated[str, Parameter(help="Folder (or URL) with the results.")]
 Json = Annotated[bool, Parameter(help="As JSON on stdout.")]
 
 
@@ -18,7 +18,7 @@ def register(app: App) -> None:
     app.command(import_logs, name="import")
 
 
-def ls(*, runs: Runs = Path("runs"), method: str | None = None, json: Json = False) -> None:
+def ls(*, runs: Runs = "runs", method: str | None = None, json: Json = False) -> None:
     """List the runs, newest first.
 
     Parameters
@@ -39,7 +39,7 @@ def ls(*, runs: Runs = Path("runs"), method: str | None = None, json: Json = Fal
         print_runs(chosen)
 
 
-def show(address: str, /, *, runs: Runs = Path("runs"), json: Json = False) -> None:
+def show(address: str, /, *, runs: Runs = "runs", json: Json = False) -> None:
     """Print one run: verdict, table, provenance, the command that repeats it.
 
     Parameters
@@ -58,7 +58,7 @@ def show(address: str, /, *, runs: Runs = Path("runs"), json: Json = False) -> N
 
 
 def query(
-    sql: str, /, *, runs: Runs = Path("runs"), json: Json = False,
+    sql: str, /, *, runs: Runs = "runs", json: Json = False,
     format: Literal["table", "csv", "markdown", "latex"] = "table",
 ) -> None:  # fmt: skip
     """Ask all runs with SQL: tables `runs` and `rows`.
@@ -84,7 +84,7 @@ def report(
     address: Annotated[list[str] | None, Parameter(negative=())] = None,
     /,
     *,
-    runs: Runs = Path("runs"),
+    runs: Runs = "runs",
     html: Path | None = None,
     table: Literal["markdown", "csv", "latex"] | None = None,
     figures: Literal["png", "svg", "pdf"] | None = None,
@@ -119,7 +119,7 @@ def report(
         put(line)
 
 
-def import_logs(path: Path, /, *, runs: Runs = Path("runs"), json: Json = False) -> None:
+def import_logs(path: Path, /, *, runs: Runs = "runs", json: Json = False) -> None:
     """Bring in experiment logs of the probing reference, beside own runs.
 
     Parameters

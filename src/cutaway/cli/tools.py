@@ -121,7 +121,7 @@ def tasks(*, json: bool = False) -> None:
 
 def launch_app(
     *,
-    runs: Path = Path("runs"),
+    runs: str = "runs",
     port: int = 8501,
     open_browser: Annotated[bool, Parameter(name="--open")] = True,
 ) -> None:
@@ -130,7 +130,7 @@ def launch_app(
     Parameters
     ----------
     runs
-        Folder with the results to show.
+        Folder (or URL) with the results to show.
     port
         Port to listen on.
     open_browser

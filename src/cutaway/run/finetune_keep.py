@@ -18,6 +18,7 @@ from cutaway.run.pupil import Pupil
 from cutaway.run.specs.finetune import FinetuneSpec
 from cutaway.run.training import Trained
 from cutaway.store import files
+from cutaway.store.records import run_folder
 from cutaway.store.results import Record
 
 CHECKPOINT, NOTE = "checkpoint", "cutaway.json"
@@ -82,7 +83,7 @@ def note_of(work: Work) -> dict[str, Any]:
 
 def out_of(spec: FinetuneSpec, name: str) -> Path:
     """Where the checkpoint is or will be."""
-    return Path(spec.out) if spec.out else Path(spec.runs) / "finetune" / name / CHECKPOINT
+    return Path(spec.out) if spec.out else run_folder(spec.runs, "finetune", name) / CHECKPOINT
 
 
 def owner_of(folder: Path) -> str | None:

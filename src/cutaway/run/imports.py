@@ -17,7 +17,7 @@ from cutaway.run.record import versions
 from cutaway.store import results as store
 
 
-def import_experiments(path: Path, runs: Path) -> list[str]:
+def import_experiments(path: Path, runs: Path | str) -> list[str]:
     """The addresses of the runs made from a log file, or from all log files of a folder."""
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
@@ -31,7 +31,7 @@ def import_experiments(path: Path, runs: Path) -> list[str]:
     return [_save(name, group, path, runs) for name, group in sorted(by_data.items())]
 
 
-def _save(name: str, group: list[Experiment], path: Path, runs: Path) -> str:
+def _save(name: str, group: list[Experiment], path: Path, runs: Path | str) -> str:
     rows = [row for experiment in group for row in experiment.rows()]
     table = pl.DataFrame(rows, schema=SCHEMA, orient="row")
     address = digest_json({"imported": [[e.name, e.rows()] for e in group]})[:16]

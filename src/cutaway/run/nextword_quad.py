@@ -37,6 +37,7 @@ from cutaway.run.specs.nextword import NextwordSpec, QuadSpec
 from cutaway.run.training import Trained, train
 from cutaway.store import files
 from cutaway.store import results as store
+from cutaway.store.records import run_folder
 
 CHECKPOINT = "checkpoint"
 HELD = 256
@@ -235,7 +236,7 @@ def _summary(
         for what in after
         if what in before
     ]
-    where = spec.out or str(Path(spec.runs) / "nextword" / name / CHECKPOINT)
+    where = spec.out or str(run_folder(spec.runs, "nextword", name) / CHECKPOINT)
     said.append(f"The trained model: {where}. Look at it with: cutaway nextword --model {where}")
     best = {"model": lm.name, "data": pages.name, "features": spec.objective, "metric": own}
     return {

@@ -23,9 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import Corrupt, Mismatch, Missing
 from cutaway.core.lookup import suggestion
-from cutaway.store import files, gather
+from cutaway.store import files, gather, remote
 from cutaway.store.home import home
-from cutaway.store.shards import Column, Rows, Shard, find_shards
+from cutaway.store.shards import Column, Rows, Shard, find_shards, is_sidecar
 from cutaway.store.stamps import Hold, release_dead, touch_used
 from cutaway.store.writer import Writer
 
@@ -48,8 +48,17 @@ class Shelf:
     rows: int
     _hold: Hold = field(repr=False, compare=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A shelf travels by where it stands in its store: each machine has its own mirror."""
+        far = remote.remote_of(self.folder)
+        if far is None:
+            return _shelf, (self.folder, self.key, self.rows)
+        inner = self.folder.relative_to(far.root).as_posix()
+        return _far_shelf, (far.url, inner, self.key, self.rows)
+
     def columns(self) -> dict[str, Column]:
         """The columns that are there for all rows."""
+        self._look()
         shards = self._shards()
         known = {name: column for shard in shards for name, column in shard.columns.items()}
         there = _present(shards, list(known), self.rows)
@@ -57,6 +66,7 @@ class Shelf:
 
     def covered(self, columns: Iterable[str]) -> NDArray[np.bool_]:
         """For each row, whether all these columns are there already."""
+        self._look()
         there = _present(self._shards(), list(columns), self.rows)
         everywhere = np.ones(self.rows, dtype=bool)
         for mask in there.values():
@@ -98,12 +108,20 @@ class Shelf:
         """(row numbers, lengths, values) shard by shard, as views on the files; each row once."""
         return gather.stream_ragged(self._having(column, ragged=True), column, self.rows)
 
+    def _look(self) -> None:
+        """A store elsewhere is asked for the shards of other machines."""
+        remote.fetch_sealed(self.folder, is_sidecar)
+
     def _shards(self) -> list[Shard]:
         return find_shards(self.folder)
 
     def _having(self, column: str, *, ragged: bool) -> list[Shard]:
         """The shards with this column; Missing with a suggestion when there are none."""
         shards = self._shards()
+        far = remote.remote_of(self.folder) is not None
+        if far and not _present(shards, [column], self.rows)[column].all():
+            self._look()
+            shards = self._shards()
         having = [shard for shard in shards if column in shard.columns]
         if not having:
             known = sorted({name for shard in shards for name in shard.columns})
@@ -158,9 +176,15 @@ def _shelf(folder: Path, key: Mapping[str, Any], rows: int) -> Shelf:
     return shelf
 
 
+def _far_shelf(url: str, inner: str, key: Mapping[str, Any], rows: int) -> Shelf:
+    return _shelf(remote.local(url) / inner, key, rows)
+
+
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Format, key and rows of the shelf in a folder; Missing or Corrupt without a manifest."""
     path = folder / "manifest.json"
+    if not path.is_file():
+        remote.fetch(path, files.read_json)
     content: dict[str, Any] = files.read_json(path)
     fields = isinstance(content, dict) and {"format", "key", "rows"} <= set(content)
     if not fields or digest_json(content["key"]) != folder.name:
@@ -183,7 +207,9 @@ def _manifest_or_none(folder: Path) -> dict[str, Any] | None:
 
 def _write_manifest(folder: Path, key: Mapping[str, Any], rows: int) -> None:
     if _manifest_or_none(folder) is None:
-        files.write_json(folder / "manifest.json", {"format": FORMAT, "rows": rows, "key": key})
+        content = files.json_bytes({"format": FORMAT, "rows": rows, "key": key})
+        remote.send(folder / "manifest.json", content)
+        files.write_atomic(folder / "manifest.json", content)
 
 
 def _present(shards: list[Shard], columns: list[str], rows: int) -> dict[str, NDArray[np.bool_]]:

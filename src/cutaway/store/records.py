@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cutaway.core.errors import BadSpec, Corrupt, Missing
 from cutaway.core.lookup import lookup
-from cutaway.store import files
+from cutaway.store import files, remote
 from cutaway.store.artefacts import Artefact, load_artefact
 from cutaway.store.progress import PARTIAL
 
@@ -76,7 +76,7 @@ class Record:
         """A file of this run by its name, after a look at its checksum."""
         lookup(self.files, name, kind=f"file of run {self.address}")
         path = self.path.joinpath(*inner_name(name).parts)
-        if not path.is_file():
+        if not path.is_file() and not remote.fetch(path):
             raise Missing(f"{str(path)!r} is gone. Make it again with: {self.command}")
         _check_sum(path, files.sha256_file(path), self.files[name])
         return path
@@ -112,7 +112,7 @@ def run_folder(folder: Path | str, method: str, address: str) -> Path:
             raise BadSpec(
                 f"The {label} {name!r} can't name a folder. Use letters, digits and _ . + = - only."
             )
-    return Path(folder) / method / address
+    return remote.local(folder) / method / address
 
 
 def inner_name(name: str) -> PurePosixPath:
@@ -129,6 +129,8 @@ def inner_name(name: str) -> PurePosixPath:
 def read_record(folder: Path) -> Record:
     """The run in a folder; Missing before it is done, Corrupt when result.json can't be used."""
     path = folder / RESULT
+    if not path.is_file():
+        remote.fetch(path, files.read_json)
     content = files.read_sealed(path, needs_seal=False)
     wrong = [name for name, kind in FIELDS.items() if not isinstance(content.get(name), kind)]
     if wrong:
@@ -156,6 +158,8 @@ def intact(folder: Path) -> Record | None:
 
 
 def _read_bytes(path: Path) -> bytes:
+    if not path.is_file():
+        remote.fetch(path)
     with files.disk_errors(path):
         try:
             return path.read_bytes()

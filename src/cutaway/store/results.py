@@ -3,6 +3,9 @@
 runs/<method>/<address>/result.json     written last: done means this file is there
 runs/<method>/<address>/rows.parquet    one row per measured cell
 runs/<method>/<address>.partial/        pieces of a run that isn't done yet (`Progress`)
+
+`runs` may be a URL: finished runs go up with result.json last, and are fetched when asked for;
+unfinished ones stay on this machine.
 """
 
 import errno
@@ -19,6 +22,7 @@ from cutaway.core.errors import BadData, BadSpec, CutawayError, Missing, RunErro
 from cutaway.core.lookup import suggestion
 from cutaway.core.spec import Spec, plain
 from cutaway.store import files as disk
+from cutaway.store import remote
 from cutaway.store.progress import PARTIAL, Progress
 from cutaway.store.records import (
     RESULT,
@@ -84,7 +88,7 @@ class Runs:
         """What can be read and what can't."""
         records, broken = [], []
         with disk.disk_errors(self.folder):
-            folders = _run_folders(self.folder)
+            folders = sorted({*_run_folders(self.folder), *_far_folders(self.folder)})
         for path in folders:
             try:
                 records.append(read_record(path))
@@ -98,7 +102,7 @@ class Runs:
 
 def results(folder: Path | str = "runs") -> Runs:
     """The runs kept in a folder; none when it isn't there yet."""
-    folder = Path(folder)
+    folder = remote.local(folder)
     with disk.disk_errors(folder):
         if folder.exists() and not folder.is_dir():
             raise BadSpec(f"--runs must be a folder, {str(folder)!r} is a file.")
@@ -107,7 +111,7 @@ def results(folder: Path | str = "runs") -> Runs:
 
 def find(folder: Path | str, method: str, address: str) -> Record | None:
     """The run if it is done and whole; None when it must be made (again)."""
-    return intact(run_folder(folder, method, address))
+    return _shared(intact(run_folder(folder, method, address)))
 
 
 def progress(folder: Path | str, method: str, address: str) -> Progress:
@@ -154,8 +158,18 @@ def save(
             "created": datetime.now(UTC).isoformat(),
         }
         record = _publish(target, fields, {ROWS: parquet_bytes(rows), **_checked(files or {})})
+    _shared(record)
     progress(folder, method, address).discard()
     disk.sweep(target.parent)
+    return record
+
+
+def _shared(record: Record | None) -> Record | None:
+    """The run is in the store too when that is elsewhere: its files first, result.json last."""
+    far = None if record is None else remote.remote_of(record.path)
+    if record is not None and far is not None and RESULT not in far.names(record.path):
+        for name in (*record.files, RESULT):
+            far.send(record.path.joinpath(*inner_name(name).parts))
     return record
 
 
@@ -240,6 +254,12 @@ def _rename(aside: Path, target: Path) -> Record:
 def _run_folders(folder: Path) -> list[Path]:
     """Folders that could be runs: not temporary, not partial."""
     found = [path for method in _folders_in(folder) for path in _folders_in(method)]
+    return [path for path in found if not disk.is_temporary(path) and path.suffix != PARTIAL]
+
+
+def _far_folders(folder: Path) -> list[Path]:
+    """The runs that a store elsewhere has."""
+    found = [folder / m / a for m in remote.names(folder) for a in remote.names(folder / m)]
     return [path for path in found if not disk.is_temporary(path) and path.suffix != PARTIAL]
 
 

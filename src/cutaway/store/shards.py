@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.core.errors import Corrupt, Missing
-from cutaway.store import files, tensors
+from cutaway.store import files, remote, tensors
 from cutaway.store.owners import HOUR
 
 if TYPE_CHECKING:
@@ -68,7 +68,10 @@ class Shard:
 
     @cached_property
     def rows(self) -> Rows:
-        """The row numbers, one per row of each dense column."""
+        """The row numbers, one per row of each dense column; of a far shard they come alone."""
+        far = remote.far_tensor(self.path, ROWS, self.entries[ROWS]["sha256"])
+        if far is not None:
+            return np.frombuffer(far, dtype="<i8").astype(np.int64)
         return self._tensor(ROWS).numpy().copy()
 
     @cached_property
@@ -85,6 +88,11 @@ class Shard:
         self._verified.clear()
         for name in self.entries:
             self._tensor(name)
+
+    @property
+    def far(self) -> bool:
+        """Whether it lies in a store elsewhere and wasn't fetched yet."""
+        return not self.path.exists() and remote.remote_of(self.path) is not None
 
     @property
     def dropped(self) -> bool:
@@ -130,7 +138,11 @@ def write_shard(
     path = folder / f"shard-{uuid4().hex}.safetensors"
     files.need_room(folder, sum(part.nbytes for parts in blocks.values() for part in parts))
     files.write_atomic(path, layout.chunks())
-    files.write_sealed(sidecar(path), _description(path, layout, bool(lengths)))
+    described = files.sealed_bytes(_description(path, layout, bool(lengths)))
+    # A store elsewhere has the shard first, then its sidecar; only then does it count here.
+    remote.send(path)
+    remote.send(sidecar(path), described)
+    files.write_atomic(sidecar(path), described)
     return path
 
 
@@ -145,6 +157,11 @@ def _description(path: Path, layout: tensors.Layout, ragged: bool) -> dict[str, 
 def sidecar(path: Path) -> Path:
     """Where a shard's description is."""
     return path.with_suffix(".json")
+
+
+def is_sidecar(name: str) -> bool:
+    """Whether a file's name is that of a shard's description."""
+    return name.startswith("shard-") and name.endswith(".json")
 
 
 def find_shards(folder: Path) -> list[Shard]:
@@ -184,7 +201,9 @@ def _whole(path: Path, expected: int) -> tuple[int, int]:
     try:
         state = path.stat()
     except FileNotFoundError:
-        raise Corrupt(f"{str(path)!r} is gone. {_MEND}") from None
+        if not remote.fetch(path):
+            raise Corrupt(f"{str(path)!r} is gone. {_MEND}") from None
+        state = path.stat()
     if state.st_size != expected:
         raise Corrupt(f"{str(path)!r} has {state.st_size} bytes, expected {expected}. {_MEND}")
     return state.st_size, state.st_mtime_ns

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from cutaway.core.errors import CutawayError
 from cutaway.core.spec import Spec
 from cutaway.engine import find_engine
+from cutaway.store.remote import is_url, need_plain
 
 
 def _names(value: Any) -> Any:
@@ -41,6 +42,14 @@ def _engine(text: str) -> str:
     return text
 
 
+def _runs(text: str) -> str:
+    """A folder, or a URL without secrets: it stands in every result."""
+    try:
+        return need_plain(text) if is_url(text) else text
+    except CutawayError as error:
+        raise ValueError(str(error)) from None
+
+
 SomeNames = Annotated[tuple[str, ...], BeforeValidator(_names), Field(min_length=1)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Mixes = Annotated[tuple[str, ...], BeforeValidator(_mixes)]
@@ -50,8 +59,8 @@ Sizes = Annotated[tuple[int | float, ...], BeforeValidator(_numbers)]
 class Common(Spec):
     """The options of every recipe."""
 
-    runs: str = "runs"
-    """Folder that keeps the results."""
+    runs: Annotated[str, AfterValidator(_runs)] = "runs"
+    """Folder that keeps the results, or a URL (s3://bucket/runs, any of fsspec's)."""
     engine: Annotated[str, AfterValidator(_engine)] = "local"
     """Where the pieces run: local, local:N (processes), ray, or the address of a Ray cluster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
