@@ -62,24 +62,28 @@ def _elsewhere(model: str, rows: int) -> dict[str, Any]:
 
 
 def watched(model: str, rows: int) -> dict[str, Any]:
-    """Open, warm up, note the resident memory, extract, note the high-water mark."""
+    """One extraction of a model opened for it."""
+    with tempfile.TemporaryDirectory() as work:
+        return {"model": model, **measure_reading(opened(model, Path(work)), rows)}
+
+
+def measure_reading(lm: Any, rows: int) -> dict[str, Any]:
+    """Warm up, note the resident memory, extract, note the high-water mark."""
     from bench.extract_ways import everything
     from cutaway.run.extract import extract
 
-    with tempfile.TemporaryDirectory() as work:
-        lm = opened(model, Path(work))
-        texts = _many(rows)
-        with fresh_home():
-            extract(lm, texts.take(range(8)), everything(lm))
-        gc.collect()
-        _reset_peak()
-        base = _status("VmRSS")
-        with fresh_home():
-            swept = extract(lm, texts, everything(lm)).swept
+    texts = _many(rows)
+    with fresh_home():
+        extract(lm, texts.take(range(8)), everything(lm))
+    gc.collect()
+    _reset_peak()
+    base = _status("VmRSS")
+    with fresh_home():
+        swept = extract(lm, texts, everything(lm)).swept
     peak = _status("VmHWM")
     assert swept is not None
     return {
-        "model": model, "rows": rows, "tokens": swept.tokens, "seconds": round(swept.seconds, 1),
+        "rows": rows, "tokens": swept.tokens, "seconds": round(swept.seconds, 3),
         "base_mb": round(base, 1), "extra_mb": round(peak - base, 1),
     }  # fmt: skip
 

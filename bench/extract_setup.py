@@ -44,13 +44,14 @@ def make_gpt2(folder: Path) -> Path:
     return _save(folder, GPT2LMHeadModel, GPT2Config(vocab_size=len(tokenizer), **ids), tokenizer)
 
 
-def make_small(folder: Path) -> Path:
-    """A random llama-shaped model, 4 layers of 256: quick enough for 20,000 rows."""
+def make_small(folder: Path, layers: int = 4, width: int = 256) -> Path:
+    """A random llama-shaped model, by default 4 layers of 256: quick enough for 20,000 rows."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     tokenizer = _tokenizer()
     config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=256, intermediate_size=688, num_hidden_layers=4,
+        vocab_size=len(tokenizer), hidden_size=width, intermediate_size=width * 688 // 256,
+        num_hidden_layers=layers,
         num_attention_heads=4, tie_word_embeddings=True, bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
     )  # fmt: skip
