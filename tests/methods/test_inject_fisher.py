@@ -6,8 +6,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from cutaway.methods.inject.loop import Sketch, add_by_loop
-from cutaway.methods.inject.squares import Dense, Outer, Picked, add_squares
-from cutaway.methods.inject.watch import NoRule, Watch
+from cutaway.methods.inject.squares import Dense, NoRule, Outer, Picked, add_squares
+from cutaway.methods.inject.watch import Watch
 
 
 def zeros(module: nn.Module) -> dict[str, torch.Tensor]:
@@ -163,6 +163,14 @@ def test_a_weight_without_a_rule_is_told_and_not_guessed() -> None:
 
     with pytest.raises(NoRule), Watch(odd, total) as watch:
         watch.backward(watch.forward(2, run))
+
+
+def test_a_weight_used_as_a_matrix_and_elementwise_is_told_and_leaves_the_sum_alone() -> None:
+    total = torch.ones(2, 3)
+    uses = [Outer(torch.ones(1, 4, 2), torch.ones(1, 4, 3)), Dense(torch.ones(1, 2, 3))]
+    with pytest.raises(NoRule, match="matrix and elementwise"):
+        add_squares(total, uses)
+    assert torch.equal(total, torch.ones(2, 3))
 
 
 def test_a_sketch_tells_fishers_apart(net) -> None:

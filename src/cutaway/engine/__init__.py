@@ -13,6 +13,7 @@ A piece that raises, or takes its worker with it, is tried three times; then it 
 `Failed`, with its key and the reason. Leaving the loop cancels the rest.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -30,7 +31,7 @@ Done = TypeVar("Done")
 
 
 @dataclass(frozen=True)
-class Engine:
+class Engine(ABC):
     """A way to run pieces; `where` is what stands behind its name (a number, an address)."""
 
     where: str | None = None
@@ -40,12 +41,13 @@ class Engine:
         """Whether pieces share this process: nothing has to be sent."""
         return False
 
+    @abstractmethod
     def run(
         self, function: Callable[[Any], Any], pieces: Iterable[Any], terms: Terms
     ) -> Iterator[tuple[Any, Any]]:
         """Each piece with its result, or with its failure."""
-        raise NotImplementedError
 
+    @abstractmethod
     def check(self) -> None:
         """Everything that can be wrong with the request is said before the work starts."""
 

@@ -16,6 +16,10 @@ from torch import Tensor
 BUFFER = 1 << 17
 
 
+class NoRule(Exception):
+    """A weight is used in a way that the rules don't know."""
+
+
 @dataclass(frozen=True)
 class Outer:
     """One use of a matrix: its gradient is the sum over tokens of left (x) right, per example."""
@@ -52,7 +56,7 @@ def add_squares(total: Float[Tensor, "..."], uses: list[Use]) -> None:
     picked = [use for use in uses if isinstance(use, Picked)]
     dense = [use.grad for use in uses if isinstance(use, Dense)]
     if dense and (outer or picked):
-        raise NotImplementedError("a weight is used as a matrix and elementwise")
+        raise NoRule("a weight is used as a matrix and elementwise")
     if dense:
         total += torch.stack(dense).sum(dim=0).square().sum(dim=0)
     elif outer:

@@ -21,14 +21,10 @@ from torch.func import functional_call, vjp, vmap
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from cutaway.methods.inject.squares import Dense, Outer, Picked, Use, add_squares
+from cutaway.methods.inject.squares import Dense, NoRule, Outer, Picked, Use, add_squares
 
 # A weight of more numbers than this has no per-example copy made of it.
 SMALL = 1 << 20
-
-
-class NoRule(Exception):
-    """A weight is used in a way that the rules don't know."""
 
 
 class Watch:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from cutaway.core.errors import Corrupt, Missing
 from cutaway.methods.inject.loop import Sketch, add_by_loop, gradients
-from cutaway.methods.inject.watch import NoRule, Watch
+from cutaway.methods.inject.squares import NoRule
+from cutaway.methods.inject.watch import Watch
 from cutaway.models.lm import LM
 from cutaway.run.batches import Batch, Budget, by_length
 from cutaway.run.inject.examples import Examples, losses
@@ -52,8 +53,7 @@ def add_up(
     saved = time.monotonic()
     with screen.progress("fisher", len(examples)) as advance:
         advance(sum(len(batch.rows) for batch in batches[:start]))
-        add = _adder(lm, examples, total, way)
-        with add:
+        with _Adder(lm, examples, total, way) as add:
             for number, batch in enumerate(batches[start:], start):
                 add(batch)
                 advance(len(batch.rows))
@@ -105,9 +105,6 @@ class _Adder:
         return lambda: losses(self.lm, self.examples, rows)
 
 
-_adder = _Adder
-
-
 def choose_way(
     lm: LM, examples: Examples, total: dict[str, Tensor]
 ) -> tuple[str, str, float | None]:
@@ -118,7 +115,7 @@ def choose_way(
     try:
         with _Adder(lm, two, total, "batched") as add:
             add(Batch(torch.arange(2).numpy(), 0, 0))
-    except (NoRule, NotImplementedError, RuntimeError) as error:
+    except (NoRule, RuntimeError) as error:
         _clear(total)
         return "loop", _first_line(error), None
     difference, name = _compare(lm, two, total)
