@@ -24,10 +24,7 @@ def penalty(
     params: Params, anchor: Params, fisher: Params | None, strength: float
 ) -> Float[Tensor, ""]:
     """strength/2 times the Fisher-weighted squared distance; without a Fisher, L2-SP."""
-    need_strength(strength)
-    same_names(anchor, params=params)
-    if fisher is not None:
-        same_names(anchor, fisher=fisher)
+    _need_fit(params, anchor, fisher, strength)
     terms = [
         (torch.ones_like(start) if fisher is None else fisher[name])
         .mul((params[name] - start).square())
@@ -41,15 +38,20 @@ def pull(
     params: Params, anchor: Params, fisher: Params | None, strength: float
 ) -> Float[Tensor, ""]:
     """`penalty`, differentiable in `params`, its gradient made with it."""
-    need_strength(strength)
-    same_names(anchor, params=params)
-    if fisher is not None:
-        same_names(anchor, fisher=fisher)
+    _need_fit(params, anchor, fisher, strength)
     names = list(anchor)
     weights = None if fisher is None else [fisher[name] for name in names]
     starts = [anchor[name] for name in names]
     found: Tensor = _Pull.apply(starts, weights, strength, *[params[name] for name in names])
     return found
+
+
+def _need_fit(params: Params, anchor: Params, fisher: Params | None, strength: float) -> None:
+    """Refused unless the weights are the anchor's, and the Fisher's where there is one."""
+    need_strength(strength)
+    same_names(anchor, params=params)
+    if fisher is not None:
+        same_names(anchor, fisher=fisher)
 
 
 def need_strength(strength: float) -> float:
