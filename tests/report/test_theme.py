@@ -54,6 +54,12 @@ def test_a_faint_colour_is_the_same_colour_seen_through() -> None:
     assert theme.faint("#ff8000", 0.5) == "rgba(255,128,0,0.5)"
 
 
+def test_colours_of_shares_run_from_0_to_1_in_every_figure() -> None:
+    figure = go.Figure(go.Heatmap(z=[[0.2, 0.4]], coloraxis="coloraxis"))
+    axis = figure.update_layout(coloraxis=theme.shares("share of rows")).layout.coloraxis
+    assert (axis.cmin, axis.cmax, axis.colorbar.title.text) == (0, 1, "share of rows")
+
+
 def test_more_names_than_colours_start_over() -> None:
     names = [str(i) for i in range(len(theme.PALETTE) + 1)]
     given = theme.colours(names)

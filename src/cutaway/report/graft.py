@@ -237,10 +237,7 @@ def matrix(
                 hovertemplate="%{y} / %{x}: %{text}<extra></extra>",
             )
         )
-        figure.update_layout(
-            coloraxis={"colorscale": theme.SEQUENTIAL, "cmin": 0, "cmax": 1,
-                       "colorbar": {"title": {"text": chosen}}}
-        )  # fmt: skip
+        figure.update_layout(coloraxis=theme.shares(chosen))
         figure.update_xaxes(title=axes[1])
         figure.update_yaxes(title=axes[0], autorange="reversed")
         return theme.finish(

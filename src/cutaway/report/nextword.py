@@ -239,10 +239,7 @@ def confusion(rows: pl.DataFrame, record: Drawable) -> go.Figure:
             hovertemplate="%{y} called %{x}: %{customdata[0]}<extra></extra>",
         )
     )  # fmt: skip
-    figure.update_layout(
-        coloraxis={"colorscale": theme.SEQUENTIAL, "cmin": 0, "cmax": 1,
-                   "colorbar": {"title": {"text": "share of the true class"}}}
-    )  # fmt: skip
+    figure.update_layout(coloraxis=theme.shares("share of the true class"))
     figure.update_xaxes(title="called")
     figure.update_yaxes(title="true", autorange="reversed")
     return theme.finish(

@@ -48,8 +48,7 @@ def r2(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     for column, kind in enumerate(kinds, start=1):
         cells = table.filter(pl.col("kind") == kind)
         figure.add_trace(_r2_map(cells), row=1, col=column)
-    scale = {"colorscale": theme.SEQUENTIAL, "cmin": 0, "cmax": 1}
-    figure.update_layout(coloraxis={**scale, "colorbar": {"title": {"text": "r2"}}})
+    figure.update_layout(coloraxis=theme.shares("r2"))
     figure.update_xaxes(title="from layer")
     figure.update_yaxes(title="to layer", col=1)
     return theme.finish(

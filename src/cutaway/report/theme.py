@@ -187,6 +187,12 @@ def colours(names: Sequence[str]) -> dict[str, str]:
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
 
 
+def shares(words: str) -> dict[str, Any]:
+    """The colour axis of values from 0 to 1, and the words beside its bar."""
+    bar = {"title": {"text": words}}
+    return {"colorscale": SEQUENTIAL, "cmin": 0, "cmax": 1, "colorbar": bar}
+
+
 def config(filename: str) -> dict[str, Any]:
     """Plotly's buttons: the picture as PNG, zoom and its reset; no link to anywhere."""
     return {
