@@ -302,10 +302,48 @@ def test_eval_measures_skills_on_several_sets(room, learned) -> None:
         runs=room.runs, text_limit=4,
     )  # fmt: skip
     assert set(result.rows["data"].drop_nulls()) == {"toy", "other"}
-    assert set(result.rows["kind"]) == {"base", "tuned", "learned"}
+    assert set(result.rows["kind"]) == {"base", "tuned", "learned", "removed"}
     assert set(result.summary["matrix"]["learned"]["toyfeel"]) == {"toy", "other"}
     language = result.rows.filter(pl.col("metric") == "lm_loss")
-    assert len(language) == 3
+    assert len(language) == 4
+
+
+def test_a_skill_of_all_weights_is_the_tuned_model_and_without_it_the_base_is_left(room) -> None:
+    base, tuned = room.pair("bert")
+    whole = room.learn(sparsity=1.0, start="movement", steps=0, baselines="none", text="none")
+    given = {"base": base, "tuned": tuned, "data": [room.other], "text_limit": 4}
+    result = graft.eval(
+        skill=[str(whole.path / "skill.safetensors")], **given, runs=room.runs, quiet=True
+    )
+    for metric in ("accuracy", "ece", "lm_loss"):
+        found = {kind: value(result.rows, kind, metric) for kind in ("base", "tuned")}
+        assert found["base"] != found["tuned"]
+        assert value(result.rows, "learned", metric) == found["tuned"]
+        assert value(result.rows, "removed", metric) == found["base"]
+    assert value(result.rows, "removed", "relative_gain") == [0.0]
+
+
+def test_a_stacked_skill_is_measured_in_the_words_of_each_task(room, learned, tmp_path) -> None:
+    family, _, out = learned
+    base, _ = room.pair(family)
+    mirrored = TASK.replace("toyfeel", "dull").replace('["dog", "cat"]', '["cat", "dog"]')
+    (tmp_path / "dull.toml").write_text(mirrored)
+    both = str(tmp_path / "both.safetensors")
+    graft.stack(skill=[str(out), str(out)], rule="mean", out=both)
+    given = {"base": base, "runs": room.runs, "quiet": True, "text": "none"}
+    data = [room.data, room.other]
+    with pytest.raises(BadSpec, match="Say with --task"):
+        graft.eval(skill=[both], data=data, **given)
+    with pytest.raises(BadSpec, match="1 entries for 2 sets"):
+        graft.eval(skill=[both], data=data, task=[room.task], **given)
+    alone = graft.eval(skill=[str(out)], data=data, **given).rows
+    asked = graft.eval(skill=[both], data=data, task=[room.task, str(tmp_path / "dull.toml")],
+                       **given).rows  # fmt: skip
+    for kind in ("base", "learned"):
+        own = {name: value(alone, kind, "accuracy", data=name)[0] for name in ("toy", "other")}
+        assert value(asked, kind, "accuracy", data="toyfeel") == [own["toy"]]
+        # The same answers by the other word: what was right is wrong.
+        assert value(asked, kind, "accuracy", data="dull") == [pytest.approx(1 - own["other"])]
 
 
 def test_skills_stack_overlap_and_export(room, learned, tmp_path) -> None:

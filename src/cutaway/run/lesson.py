@@ -15,6 +15,7 @@ from cutaway.data.load import load, load_task
 from cutaway.data.tasks import TaskColumns, TaskFile, find_task, spellings
 from cutaway.measure.splits import Plan, split
 from cutaway.run.objects import Objects
+from cutaway.run.specs.common import Common
 from cutaway.run.specs.finetune import Training
 
 KINDS = ("binary", "multiclass", "regression")
@@ -47,7 +48,7 @@ def read_lesson(
     objects: Objects | None = None,
 ) -> Lesson:
     """The task and its rows, dealt to train, dev and test as the spec says."""
-    found, texts = _task_and_texts(spec, task, (objects or {}).get(data or "", data), columns or {})
+    found, texts = task_and_texts(spec, task, (objects or {}).get(data or "", data), columns or {})
     if texts.labels is None or texts.task not in KINDS:
         raise BadData(
             f"{texts.name!r} has labels of kind {texts.task!r}; fine-tuning needs one of "
@@ -57,9 +58,10 @@ def read_lesson(
     return Lesson(found, texts, train, dev, test)
 
 
-def _task_and_texts(
-    spec: Training, task: str | None, data: Any, columns: Mapping[str, str | None]
+def task_and_texts(
+    spec: Common, task: str | None, data: Any, columns: Mapping[str, str | None]
 ) -> tuple[TaskFile, TextSet]:
+    """A task and its rows; rows alone get a task of their own. Mismatch for another's rows."""
     named = task or (data if isinstance(data, str) and _is_task(data) else None)
     if named is None and data is None:
         raise BadSpec("task and data are both missing: give --task, or --data, or both.")

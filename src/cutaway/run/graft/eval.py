@@ -1,6 +1,7 @@
 """`cutaway graft eval`: what skills do on their own task and on others with the same labels."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from cutaway.data.load import load
 from cutaway.data.tasks import TaskColumns, TaskFile
 from cutaway.measure.intervals import Interval, wilson
 from cutaway.methods.graft.gain import relative_gain
-from cutaway.methods.graft.patch import attached
+from cutaway.methods.graft.patch import Patch, attached, need_fit
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
 from cutaway.run.finetune_rows import scores_of
@@ -25,6 +26,7 @@ from cutaway.run.graft.pair import options
 from cutaway.run.graft.rows import Where
 from cutaway.run.graft.skill import Skill, load_skill
 from cutaway.run.graft.trial import language_loss, prose_rows, read_prose
+from cutaway.run.lesson import task_and_texts
 from cutaway.run.objects import Objects
 from cutaway.run.question import Question, answers, ask, decide
 from cutaway.run.record import measured
@@ -47,13 +49,15 @@ class Work:
     tuned: LM | None
     skills: Sequence[Skill]
     sets: Sequence[TextSet]
+    tasks: Sequence[TaskFile | None]
+    """What each set is asked as; None where the skill's own words ask."""
     screen: Screen
 
 
 def run(
     spec: GraftEvalSpec, *, screen: Screen | None = None, objects: Objects | None = None
 ) -> Result:
-    """Every skill on every set, with the base (and the tuned model) beside it."""
+    """Every skill on every set, with the base beside it, and the tuned model with and without."""
     work = prepare(spec, screen or Screen(quiet=True), objects or {})
     prose = read_prose(spec, work.lm, objects)
     name = address(
@@ -81,20 +85,43 @@ def prepare(spec: GraftEvalSpec, screen: Screen, given: Mapping[str, Any]) -> Wo
     base = given.get(spec.base)
     lm = open_for(skills[0], spec.base, spec) if base is None else base
     for skill in skills:
-        if skill.meta.get("task", {}).get("mode") not in ("prompt", "autoregressive"):
+        asks = skill.meta.get("task", {}).get("mode") in ("prompt", "autoregressive")
+        if not asks and not spec.task:
             raise BadSpec(
                 f"The skill {skill.label!r} has no template and words to ask with: it was learned "
-                "with a head, or stacked. `graft attach` makes a checkpoint of it."
+                "with a head, or stacked. Say with --task how each set is asked; `graft attach` "
+                "makes a checkpoint of it."
             )
         skill.need_base(lm)
-    tuned = None if spec.tuned is None else open_model(spec.tuned, **options(spec))
-    sets = [_read(given.get(name, name), spec) for name in spec.data]
-    return Work(spec, lm, tuned, skills, sets, screen)
+    tuned = None if spec.tuned is None else _open_tuned(spec, skills)
+    sources = [given.get(name, name) for name in spec.data]
+    read = [
+        task_and_texts(spec, task, source, {}) if task else (None, _load(source, spec))
+        for task, source in zip(_tasks(spec), sources, strict=True)
+    ]
+    sets = [_tested(texts, spec) for _, texts in read]
+    return Work(spec, lm, tuned, skills, sets, [task for task, _ in read], screen)
 
 
-def _read(source: Any, spec: GraftEvalSpec) -> TextSet:
+def _open_tuned(spec: GraftEvalSpec, skills: Sequence[Skill]) -> LM:
+    tuned = open_model(str(spec.tuned), **options(spec))
+    for skill in skills:
+        need_fit(tuned.params(), skill.patch.mask, skill.shapes)
+    return tuned
+
+
+def _tasks(spec: GraftEvalSpec) -> Sequence[str | None]:
+    if spec.task and len(spec.task) != len(spec.data):
+        raise BadSpec(f"task has {len(spec.task)} entries for {len(spec.data)} sets: one for each.")
+    return spec.task or (None,) * len(spec.data)
+
+
+def _load(source: Any, spec: GraftEvalSpec) -> TextSet:
+    return load(source, seed=spec.seed, offline=spec.offline)
+
+
+def _tested(texts: TextSet, spec: GraftEvalSpec) -> TextSet:
     """The test part of a labelled set (dev where it has none), or all of it."""
-    texts = load(source, seed=spec.seed, offline=spec.offline)
     have = set() if texts.parts is None else set(texts.parts.tolist())
     part = next((name for name in ("test", "dev") if name in have), None)
     texts = texts if part is None else texts.part(part)
@@ -132,14 +159,23 @@ def question_of(lm: LM, skill: Skill, texts: TextSet, max_tokens: int | None) ->
 def set_rows(work: Work) -> list[Row]:
     """The scores of base, tuned model and skill on every set."""
     rows: list[Row] = []
-    pairs = [(s, label, t) for s, label in zip(work.skills, labelled(work.skills), strict=True)
-             for t in work.sets]  # fmt: skip
+    pairs = [
+        (skill, label, task, texts)
+        for skill, label in zip(work.skills, labelled(work.skills), strict=True)
+        for task, texts in zip(work.tasks, work.sets, strict=True)
+    ]
     with work.screen.progress("skills and sets", len(pairs)) as advance:
-        for skill, label, texts in pairs:
-            asked = question_of(work.lm, skill, texts, work.spec.max_tokens)
+        for skill, label, task, texts in pairs:
+            asked = (
+                question_of(work.lm, skill, texts, work.spec.max_tokens)
+                if task is None
+                else ask(work.lm, task, texts, max_tokens=work.spec.max_tokens)
+            )
             said = {"base": answers(work.lm, asked)}
             if work.tuned is not None:
                 said["tuned"] = answers(work.tuned, asked)
+                with without(work.tuned, skill):
+                    said["removed"] = answers(work.tuned, asked)
             with attached(work.lm.params(), skill.patch):
                 said["learned"] = answers(work.lm, asked)
             where = Where(work.lm.name, work.tuned.name if work.tuned else None, label)
@@ -150,6 +186,12 @@ def set_rows(work: Work) -> list[Row]:
     return rows
 
 
+def without(tuned: LM, skill: Skill) -> AbstractContextManager[None]:
+    """The tuned model with the skill's weights set back to the base's, for a while."""
+    patch = skill.patch
+    return attached(tuned.params(), Patch(patch.mask, patch.after, patch.before))
+
+
 def scored(asked: Question, said: Answers) -> dict[str, dict[str, Any]]:
     """Metric, calibration, gain and agreement of every kind of model."""
     names = [asked.metric, *(("accuracy", "ece") if asked.task != "regression" else ())]
@@ -158,11 +200,13 @@ def scored(asked: Question, said: Answers) -> dict[str, dict[str, Any]]:
     }
     if "tuned" in said:
         before, after = (found[kind][asked.metric].mean for kind in ("base", "tuned"))
-        kept = relative_gain(found["learned"][asked.metric].mean, before, after)
-        found["learned"]["relative_gain"] = kept
+        for kind in ("learned", "removed"):
+            kept = relative_gain(found[kind][asked.metric].mean, before, after)
+            found[kind]["relative_gain"] = kept
         if asked.task != "regression":
-            same = decide(asked, said["learned"]) == decide(asked, said["tuned"])
-            found["learned"]["agreement"] = wilson(int(same.sum()), len(asked))
+            for kind in ("learned", "removed"):
+                same = decide(asked, said[kind]) == decide(asked, said["tuned"])
+                found[kind]["agreement"] = wilson(int(same.sum()), len(asked))
     return found
 
 
@@ -179,6 +223,8 @@ def language_rows(work: Work, prose: tuple[tuple[int, ...], ...]) -> list[Row]:
         losses: dict[str, Interval | None] = {"base": base, "learned": after}
         if work.tuned is not None:
             losses["tuned"] = language_loss(work.tuned, prose, seed)
+            with without(work.tuned, skill):
+                losses["removed"] = language_loss(work.tuned, prose, seed)
         rows += [
             where.row(kind, "lm_loss", loss, sparsity=_share(skill, kind))
             for kind, loss in losses.items()
@@ -188,7 +234,8 @@ def language_rows(work: Work, prose: tuple[tuple[int, ...], ...]) -> list[Row]:
 
 def summarise(work: Work, rows: list[Row]) -> dict[str, Any]:
     """The matrix of the metric by skill and set, for every kind of model."""
-    metric = str(work.skills[0].meta["task"]["metric"])
+    named = [task.metric for task in work.tasks if task is not None]
+    metric = str(named[0] if named else work.skills[0].meta["task"]["metric"])
     matrix: dict[str, dict[str, dict[str, float]]] = {}
     for row in rows:
         if row["metric"] == metric:
@@ -196,11 +243,18 @@ def summarise(work: Work, rows: list[Row]) -> dict[str, Any]:
             line[row["data"]] = row["value"]
     said = [
         f"{task} on {data}: {metric} {value:.3f} with the skill, "
-        f"{matrix['base'][task][data]:.3f} without."
+        f"{matrix['base'][task][data]:.3f} without." + _cost(matrix, task, data)
         for task, line in matrix["learned"].items()
         for data, value in line.items()
     ]
     return {"metric": metric, "matrix": matrix, "verdict": said[:12]}
+
+
+def _cost(matrix: Mapping[str, Any], task: str, data: str) -> str:
+    if "removed" not in matrix:
+        return ""
+    tuned, left = (matrix[kind][task][data] for kind in ("tuned", "removed"))
+    return f" The tuned model has {tuned:.3f}, and {left:.3f} when the skill is taken out of it."
 
 
 def _share(skill: Skill, kind: str) -> float | None:

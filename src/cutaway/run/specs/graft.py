@@ -157,9 +157,12 @@ class GraftEvalSpec(Common):
     base: str
     """The model the skills were learned from."""
     tuned: str | None = None
-    """The fine-tuned model, to hold the skills against."""
+    """The fine-tuned model, to hold the skills against, and to take them out of."""
     data: SomeNames
     """Labelled sets, each answered in the skill's own words; several make a matrix."""
+    task: Names = ()
+    """Ask each set in the words of a task instead, one task for each --data: for other labels,
+    and for stacked skills."""
     test_limit: int | None = Field(default=None, ge=1)
     """Use at most this many rows of each set, drawn with the seed."""
     max_tokens: int | None = Field(default=None, ge=4)
