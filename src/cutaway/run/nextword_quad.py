@@ -34,6 +34,7 @@ from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.shortcut.sample import split
 from cutaway.run.specs.nextword import NextwordSpec, QuadSpec
+from cutaway.run.team import by_first, team
 from cutaway.run.training import Trained, train
 from cutaway.store import files
 from cutaway.store import results as store
@@ -69,6 +70,7 @@ def quad(*, quiet: bool = False, **options: Any) -> Result:
 def run(spec: QuadSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:
     """The trained model, its loss curves, and what its features know before and after."""
     screen, objects = screen or Screen(quiet=True), objects or {}
+    together = team(spec.device)
     with measured() as meter:
         base, lm = start_of(spec, objects)
         pages = _pages(spec, lm, objects)
@@ -78,21 +80,24 @@ def run(spec: QuadSpec, *, screen: Screen | None = None, objects: Objects | None
             screen.say(f"This run is done already: {done.path}")
             return Result(done)
         need_free(spec)
-        before = _features(spec, lm, screen, objects, "start")
+        before = together.told(lambda: _features(spec, lm, screen, objects, "start"))
         trained = _train(spec, name, lm, pages, screen)
-        after = _features(spec, lm, screen, objects, name)
-    with _kept(spec, lm) as held:
-        rows = _rows(spec, lm, pages, trained)
-        record = store.save(
-            spec.runs, method="nextword", address=name, spec=spec,
-            summary=_summary(spec, lm, pages, trained, before, after, name),
-            baselines={"before": before}, model=model_facts(base),
-            data={"name": pages.name, "rows": len(pages.rows), "digest": pages.digest},
-            seed=spec.seed, versions=versions(), seconds=meter.seconds,
-            peak_memory_mb=meter.peak_memory_mb, command=command_of("quad", spec),
-            rows=frame(rows), files=held,
-        )  # fmt: skip
-    return Result(record)
+        after = together.told(lambda: _features(spec, lm, screen, objects, name))
+
+    def save() -> Result:
+        with _kept(spec, lm) as held:
+            record = store.save(
+                spec.runs, method="nextword", address=name, spec=spec,
+                summary=_summary(spec, lm, pages, trained, before, after, name),
+                baselines={"before": before}, model=model_facts(base),
+                data={"name": pages.name, "rows": len(pages.rows), "digest": pages.digest},
+                seed=spec.seed, versions=versions(), seconds=meter.seconds,
+                peak_memory_mb=meter.peak_memory_mb, command=command_of("quad", spec),
+                rows=frame(_rows(spec, lm, pages, trained)), files=held,
+            )  # fmt: skip
+        return Result(record)
+
+    return by_first(save, spec.runs, "nextword", name)
 
 
 def _pages(spec: QuadSpec, lm: LM, objects: Objects) -> Pages:
@@ -118,9 +123,14 @@ def _train(spec: QuadSpec, name: str, lm: LM, pages: Pages, screen: Screen) -> T
         every=min(spec.every, spec.steps), seed=spec.seed,
     )  # fmt: skip
 
+    together = team()
+
     def loss(step: int) -> Mapping[str, Tensor]:
-        f, words = _contexts(lm, [mine[i] for i in order(step)])
-        return {"loss": LOSSES[spec.objective](lm, f, words).mean()}
+        rows = order(step)
+        f, words = _contexts(lm, [mine[i] for i in together.share(rows)])
+        # The mean runs over tokens, each of which but the first of a row is predicted.
+        weight = together.weight(rows, lambda some: sum(len(mine[i]) - 1 for i in some))
+        return {"loss": LOSSES[spec.objective](lm, f, words).mean() * weight}
 
     folder = Path(store.progress(spec.runs, "nextword", name).folder) / "training"
     return train(

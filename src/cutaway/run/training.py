@@ -6,6 +6,7 @@
 `loss(step)` gives the named parts of step number `step` (0, 1, ...); the caller draws the batch
 of that step from its own seeded order, so that nothing but weights and optimiser has to be kept.
 A run killed at any moment and started again ends in the same weights, bit for bit on a CPU.
+Started by accelerate, several processes take the steps together (`run/team.py`).
 """
 
 import math
@@ -25,6 +26,7 @@ from cutaway.core.lookup import lookup
 from cutaway.run.checkpoints import State, load_state, save_state
 from cutaway.run.plan import SCHEDULES, Plan, optimizer_of
 from cutaway.run.screen import Advance, Screen
+from cutaway.run.team import team
 
 __all__ = ["Plan", "Trained", "learning", "others_at_rest", "seeded", "take_step", "train"]
 
@@ -72,20 +74,24 @@ def train(
     """
     run = _Run(params, plan, optimizer_of(params, plan), score)
     identity = whole_identity(identity, plan, params)
+    together = team()
     kept = load_state(folder, identity, screen)
     if kept is not None:
         run.resume(kept)
+    # All have read what is kept before the first process writes the next.
+    together.wait()
     with (
         learning(params),
         (screen or Screen(quiet=True)).progress("training", plan.steps) as advance,
     ):
         advance(run.step)
         if run.step == 0 and evaluate is not None and kept is None:
-            run.curve.append(_row(0, {}, evaluate()))
+            run.curve.append(_row(0, {}, together.told(evaluate)))
         while not run.stopped:
             run.go(loss, project, advance)
             run.look(evaluate, stop)
-            save_state(folder, identity, run.state())
+            if together.first:
+                save_state(folder, identity, run.state())
     run.put_best()
     return Trained(run.curve, run.best_step, run.best, run.stopped, round(run.spent, 3))
 
@@ -140,7 +146,7 @@ class _Run:
 
     def look(self, evaluate: Evaluate | None, stop: Stop | None) -> None:
         """Evaluate, remember the best, decide whether to go on."""
-        found = dict(evaluate()) if evaluate is not None else {}
+        found = dict(team().told(evaluate)) if evaluate is not None else {}
         self.curve.append(_row(self.step, self._means, found))
         value = self._score(found)
         if self.best_step == 0 or value is None or _beats(value, self.best):
@@ -193,11 +199,13 @@ def take_step(
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.zero_grad(set_to_none=True)
-    with seeded(plan.seed, step, params):
+    together = team()
+    with seeded(plan.seed, step, params, together.rank):
         parts = loss(step)
         # Only these: weights that rest must not gather gradients, nor memory for them.
         parts["loss"].backward(inputs=list(params.values()))  # type: ignore[no-untyped-call]
-    values = {name: float(value.detach()) for name, value in parts.items()}
+    together.average(params)
+    values = together.mean({name: float(value.detach()) for name, value in parts.items()})
     if not math.isfinite(values["loss"]):
         raise RunError(
             f"The loss is {values['loss']} at step {step}: training diverged with lr={plan.lr:g} "
@@ -211,11 +219,15 @@ def take_step(
 
 
 @contextmanager
-def seeded(seed: int, step: int, params: Mapping[str, Tensor]) -> Iterator[None]:
-    """Torch's randomness decided by seed and step, and given back as it was."""
+def seeded(seed: int, step: int, params: Mapping[str, Tensor], rank: int = 0) -> Iterator[None]:
+    """Torch's randomness decided by seed and step, and given back as it was.
+
+    In a team each process has its own: their rows are others, so must be what is dropped out.
+    """
+    source = [seed, step, rank] if rank else [seed, step]
     cards = sorted({p.device.index or 0 for p in params.values() if p.device.type == "cuda"})
     with torch.random.fork_rng(devices=cards):
-        torch.manual_seed(int(np.random.SeedSequence([seed, step]).generate_state(1)[0]))
+        torch.manual_seed(int(np.random.SeedSequence(source).generate_state(1)[0]))
         yield
 
 
