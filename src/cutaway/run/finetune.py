@@ -14,13 +14,14 @@ from cutaway.run.finetune_keep import Work, found_again, kept_checkpoint, need_f
 from cutaway.run.finetune_rows import curve_rows, frame, majority, scores_of, verdict
 from cutaway.run.lesson import Lesson, read_lesson
 from cutaway.run.objects import Objects, name_objects
+from cutaway.run.opened import model_of
 from cutaway.run.pupil import Pupil, enrol, mode_for
 from cutaway.run.record import Meter, command_of, measured, versions
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.specs.finetune import FinetuneSpec
-from cutaway.run.teaching import given_back, opened, teach, trained_params
+from cutaway.run.teaching import given_back, teach, trained_params
 from cutaway.store.results import find, progress, save
 
 
@@ -37,7 +38,7 @@ def run(
     """The taught model's checkpoint, and what it can do beside what the base could."""
     screen, lm = (
         screen or Screen(quiet=True),
-        opened(spec.model, spec, objects, revision=spec.revision),
+        model_of(spec, objects),
     )
     pupil, lesson = prepare(lm, spec, objects)
     name = address(spec, model=lm.digest, data=lesson.digest, mode=pupil.mode)
@@ -153,4 +154,4 @@ def summarise(work: Work) -> dict[str, Any]:
 
 def estimate(spec: FinetuneSpec, *, screen: Screen | None = None) -> list[Cost]:
     """The cost, from a few steps that change nothing."""
-    return [cost_of(*prepare(opened(spec.model, spec, revision=spec.revision), spec), spec)]
+    return [cost_of(*prepare(model_of(spec), spec), spec)]

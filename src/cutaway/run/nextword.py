@@ -7,7 +7,6 @@ from typing import Any
 
 from cutaway.core.spec import address, build
 from cutaway.models.lm import LM
-from cutaway.models.load import open_model
 from cutaway.report.nextword_details import FILE
 from cutaway.run.estimate import Estimate
 from cutaway.run.estimate import estimate as estimate_pass
@@ -18,6 +17,7 @@ from cutaway.run.nextword_summary import summarise
 from cutaway.run.nextword_task import Question, questions
 from cutaway.run.nextword_work import Work, rows_and_details
 from cutaway.run.objects import Objects, name_objects
+from cutaway.run.opened import opened
 from cutaway.run.probe import about, one_or_many
 from cutaway.run.record import command_of, measured, versions
 from cutaway.run.result import Result
@@ -100,10 +100,7 @@ def _carry_out(
 def _models(spec: NextwordSpec, objects: Objects) -> Iterator[LM]:
     """The models one at a time: only one is held in memory."""
     for name in spec.model:
-        yield open_model(
-            objects.get(name, name), revision=spec.revision, dtype=spec.dtype, device=spec.device,
-            offline=spec.offline,
-        )  # fmt: skip
+        yield opened(name, spec, objects, revision=spec.revision)
 
 
 def _asked(question: Question) -> list[Any]:

@@ -11,18 +11,15 @@ from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadSpec
 from cutaway.models.anatomy import ANATOMIES
 from cutaway.models.lm import LM
-from cutaway.models.load import open_model
 from cutaway.run.objects import Objects
+from cutaway.run.opened import model_of
 from cutaway.run.specs.nextword import QuadSpec
 from cutaway.run.twin import twin
 
 
 def start_of(spec: QuadSpec, objects: Objects) -> tuple[LM, LM]:
     """The model that was named, and the one to train: never the same object."""
-    base = open_model(
-        objects.get(spec.model, spec.model), revision=spec.revision, dtype=spec.dtype,
-        device=spec.device, offline=spec.offline,
-    )  # fmt: skip
+    base = model_of(spec, objects)
     if base.kind != "causal":
         raise BadSpec(f"quad trains causal models, and {base.name!r} is {base.kind}.")
     lm = STARTS[spec.start](base, spec)

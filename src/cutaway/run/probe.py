@@ -8,11 +8,11 @@ from cutaway.core.textset import TextSet
 from cutaway.data.labels import need_labels
 from cutaway.data.load import load
 from cutaway.models.lm import LM
-from cutaway.models.load import open_model
 from cutaway.report import details as detail_file
 from cutaway.run.estimate import Estimate
 from cutaway.run.estimate import estimate as estimate_pass
 from cutaway.run.objects import Objects, name_objects
+from cutaway.run.opened import opened
 from cutaway.run.probe_rows import frame
 from cutaway.run.probe_summary import summarise
 from cutaway.run.probe_work import Work, ask_for, mixes_of, rows_and_details
@@ -78,10 +78,7 @@ def _models(spec: ProbeSpec, objects: Objects) -> Iterator[LM]:
     if kernel == "auto":
         kernel = "eager" if any(p.startswith("attn") for p in spec.pool) else "sdpa"
     for name in spec.model:
-        yield open_model(
-            objects.get(name, name), revision=spec.revision, dtype=spec.dtype, device=spec.device,
-            offline=spec.offline, attention=kernel,
-        )  # fmt: skip
+        yield opened(name, spec, objects, revision=spec.revision, attention=kernel)
 
 
 def load_texts(spec: ProbeSpec, name: str, objects: Objects) -> TextSet:

@@ -3,33 +3,20 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from cutaway.methods.finetune import l1_distance
-from cutaway.models.lm import LM
-from cutaway.models.load import open_model
 from cutaway.run.chosen import chosen
 from cutaway.run.finetune_rows import values_of
 from cutaway.run.lesson import Lesson
-from cutaway.run.objects import Objects
 from cutaway.run.order import order_of
 from cutaway.run.plan import Plan
 from cutaway.run.pupil import Pupil
 from cutaway.run.screen import Screen
 from cutaway.run.specs.finetune import Training
 from cutaway.run.training import Trained, others_at_rest, train
-
-
-def opened(name: str, spec: Training, objects: Objects | None = None, **options: Any) -> LM:
-    """The model called so; the object itself when it was given from Python."""
-    if objects and name in objects:
-        given: LM = objects[name]
-        return given
-    where: dict[str, Any] = {"dtype": spec.dtype, "device": spec.device, "offline": spec.offline}
-    return open_model(name, **where, **options)
 
 
 def trained_params(pupil: Pupil, spec: Training) -> dict[str, nn.Parameter]:

@@ -3,10 +3,10 @@
 from typing import Any
 
 from cutaway.models.lm import LM
-from cutaway.models.load import open_model
 from cutaway.run.graft.checkpoint import Told, need_free, write_checkpoint
 from cutaway.run.graft.skill import SHORT, Skill, load_skill
 from cutaway.run.objects import Objects
+from cutaway.run.opened import opened
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import AttachSpec
 
@@ -14,17 +14,17 @@ from cutaway.run.specs.graft import AttachSpec
 def run(spec: AttachSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Told:
     """The checkpoint in --out; the base is refused unless it is the skill's own."""
     skill, out = load_skill(spec.skill), need_free(spec.out)
-    lm = open_for(skill, spec.base, spec)
+    lm = open_for_skill(skill, spec.base, spec)
     skill.attach(lm)
     write_checkpoint(lm, out, note_of(skill, "attached"))
     said = f"{out} is {lm.name} with the skill {skill.label!r}: {skill.size:,} weights changed."
     return Told((said,), {"out": str(out), "size": skill.size, "task": skill.task})
 
 
-def open_for(skill: Skill, name: str, spec: Any) -> LM:
+def open_for_skill(skill: Skill, name: str, spec: Any) -> LM:
     """The model in the precision the skill was learned in."""
     dtype = str(next(iter(skill.patch.after.values())).dtype).removeprefix("torch.")
-    return open_model(name, dtype=dtype, device=spec.device, offline=spec.offline)
+    return opened(name, spec, dtype=dtype)
 
 
 def note_of(skill: Skill, done: str) -> dict[str, Any]:

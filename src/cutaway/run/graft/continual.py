@@ -30,6 +30,7 @@ from cutaway.run.graft.skill import Skill, checksum, load_skill
 from cutaway.run.graft.trial import trial_of
 from cutaway.run.lesson import Lesson, read_lesson
 from cutaway.run.objects import Objects
+from cutaway.run.opened import opened
 from cutaway.run.pupil import Pupil, enrol, mode_for
 from cutaway.run.record import command_of, measured, versions
 from cutaway.run.result import Result
@@ -38,7 +39,7 @@ from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.specs.continual import ContinualSpec
 from cutaway.run.specs.graft import LearnSpec
 from cutaway.run.table import Row
-from cutaway.run.teaching import given_back, opened, teach, trained_params
+from cutaway.run.teaching import given_back, teach, trained_params
 from cutaway.store.progress import Progress
 from cutaway.store.results import find, progress, save
 

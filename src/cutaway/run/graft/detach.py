@@ -1,6 +1,6 @@
 """`cutaway graft detach`: a model without its skill, which is the base again, bit for bit."""
 
-from cutaway.run.graft.attach import note_of, open_for
+from cutaway.run.graft.attach import note_of, open_for_skill
 from cutaway.run.graft.checkpoint import Told, need_free, write_checkpoint
 from cutaway.run.graft.skill import SHORT, load_skill
 from cutaway.run.objects import Objects
@@ -11,7 +11,7 @@ from cutaway.run.specs.graft import DetachSpec
 def run(spec: DetachSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Told:
     """The checkpoint in --out; a model that hasn't the skill is refused."""
     skill, out = load_skill(spec.skill), need_free(spec.out)
-    lm = open_for(skill, spec.model, spec)
+    lm = open_for_skill(skill, spec.model, spec)
     skill.detach(lm)
     write_checkpoint(lm, out, note_of(skill, "detached"))
     base = skill.meta["base"]

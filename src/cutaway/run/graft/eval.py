@@ -17,17 +17,16 @@ from cutaway.measure.intervals import Interval, wilson
 from cutaway.methods.graft.gain import relative_gain
 from cutaway.methods.graft.patch import Patch, attached, need_fit
 from cutaway.models.lm import LM
-from cutaway.models.load import open_model
 from cutaway.run.finetune_rows import scores_of
-from cutaway.run.graft.attach import open_for
+from cutaway.run.graft.attach import open_for_skill
 from cutaway.run.graft.finish import finish
 from cutaway.run.graft.overlap import labelled
-from cutaway.run.graft.pair import options
 from cutaway.run.graft.rows import Where
 from cutaway.run.graft.skill import Skill, load_skill
 from cutaway.run.graft.trial import language_loss, prose_rows, read_prose
 from cutaway.run.lesson import task_and_texts
 from cutaway.run.objects import Objects
+from cutaway.run.opened import opened
 from cutaway.run.question import Question, answers, ask, decide
 from cutaway.run.record import measured
 from cutaway.run.result import Result
@@ -83,7 +82,7 @@ def prepare(spec: GraftEvalSpec, screen: Screen, given: Mapping[str, Any]) -> Wo
     """Skills that fit the base, sets that fit the skills; refused before anything is measured."""
     skills = [load_skill(file) for file in spec.skill]
     base = given.get(spec.base)
-    lm = open_for(skills[0], spec.base, spec) if base is None else base
+    lm = open_for_skill(skills[0], spec.base, spec) if base is None else base
     for skill in skills:
         asks = skill.meta.get("task", {}).get("mode") in ("prompt", "autoregressive")
         if not asks and not spec.task:
@@ -104,7 +103,7 @@ def prepare(spec: GraftEvalSpec, screen: Screen, given: Mapping[str, Any]) -> Wo
 
 
 def _open_tuned(spec: GraftEvalSpec, skills: Sequence[Skill]) -> LM:
-    tuned = open_model(str(spec.tuned), **options(spec))
+    tuned = opened(str(spec.tuned), spec, check=False)
     for skill in skills:
         need_fit(tuned.params(), skill.patch.mask, skill.shapes)
     return tuned

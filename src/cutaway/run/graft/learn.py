@@ -10,7 +10,6 @@ from cutaway.core.errors import Missing
 from cutaway.core.spec import address
 from cutaway.methods.graft.patch import Patch, attached, write
 from cutaway.methods.graft.select import count
-from cutaway.models.load import open_model
 from cutaway.run.graft.atlas import atlas_rows
 from cutaway.run.graft.cost import Cost, cost_of
 from cutaway.run.graft.finish import finish, skill_meta, summarise
@@ -21,6 +20,7 @@ from cutaway.run.graft.skill import Skill, load_skill
 from cutaway.run.graft.trial import Said, Trial, read_prose, trial_of
 from cutaway.run.lesson import Lesson, read_lesson
 from cutaway.run.objects import Objects
+from cutaway.run.opened import opened
 from cutaway.run.record import measured
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
@@ -81,8 +81,7 @@ def run(spec: LearnSpec, *, screen: Screen | None = None, objects: Objects | Non
 def prepare(spec: LearnSpec, screen: Screen, objects: Objects | None = None) -> tuple[Work, str]:
     """Both models, the task's rows, the text; and the run's address."""
     given: Mapping[str, Any] = objects or {}
-    source = given.get(spec.base, spec.base)
-    lm = open_model(source, dtype=spec.dtype, device=spec.device, offline=spec.offline)
+    lm = opened(spec.base, spec, objects)
     lesson = read_lesson(spec, task=spec.task, data=spec.data, objects=objects)  # type: ignore[arg-type]
     pair = open_pair(spec, lm, lesson, objects)
     prose = read_prose(spec, lm, given)

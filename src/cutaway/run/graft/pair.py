@@ -14,11 +14,11 @@ from cutaway.core.params import same_names
 from cutaway.methods.graft.relax import restore
 from cutaway.methods.graft.select import Params
 from cutaway.models.lm import LM
-from cutaway.models.load import open_model
 from cutaway.run.graft.heads import head_names, tuned_with_head
 from cutaway.run.graft.skill import checksum
 from cutaway.run.lesson import Lesson
 from cutaway.run.objects import Objects
+from cutaway.run.opened import opened
 from cutaway.run.pupil import Pupil, enrol, mode_for
 from cutaway.run.specs.graft import LearnSpec
 
@@ -66,7 +66,7 @@ def open_pair(spec: LearnSpec, lm: LM, lesson: Lesson, objects: Objects | None =
     if pupil.mode == "head":
         other, facts = tuned_with_head(pupil, spec.tuned, spec.at, **options(spec))
     else:
-        tuned = open_model((objects or {}).get(spec.tuned, spec.tuned), **options(spec))
+        tuned = opened(spec.tuned, spec, objects, check=False)
         other, facts = tuned.params(), {"name": tuned.name, "digest": tuned.digest}
         same_names(lm.params(), tuned=other)
         _same_tokens(lm, tuned)

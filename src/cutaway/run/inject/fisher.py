@@ -14,7 +14,6 @@ from cutaway.data.load import load, load_task
 from cutaway.data.tasks import TaskFile, find_task
 from cutaway.methods.inject.overlap import jaccard, mass, rank_correlation, top
 from cutaway.models.lm import LM
-from cutaway.models.load import open_model
 from cutaway.run.estimate import Estimate
 from cutaway.run.inject.arithmetic import answer_examples, is_arithmetic, whole_lines
 from cutaway.run.inject.examples import Examples, lm_examples
@@ -23,6 +22,7 @@ from cutaway.run.inject.places import place_of
 from cutaway.run.inject.rows import Where, frame
 from cutaway.run.inject.sums import Sums, add_up, trial
 from cutaway.run.objects import Objects, name_objects
+from cutaway.run.opened import model_of
 from cutaway.run.question import ask
 from cutaway.run.record import Meter, command_of, measured, versions
 from cutaway.run.result import Result
@@ -50,7 +50,7 @@ def run(
     """The Fisher on disk, where its mass lies, and how it overlaps with others."""
     screen = screen or Screen(quiet=True)
     need_file_name(spec.out)
-    lm = open_for(spec, objects)
+    lm = model_of(spec, objects)
     others = [load_fisher(path, lm) for path in spec.against]
     texts = read_texts(spec, objects)
     name = address(
@@ -67,20 +67,6 @@ def run(
         for value in sums.total.values():
             value /= len(examples)
     return finish(spec, name, lm, texts, examples, sums, others, meter)
-
-
-def open_for(spec: Any, objects: Objects | None = None) -> LM:
-    """The model that a spec names; the object itself when it was given from Python."""
-    if objects and spec.model in objects:
-        given: LM = objects[spec.model]
-        return given
-    return open_model(
-        spec.model,
-        revision=spec.revision,
-        dtype=spec.dtype,
-        device=spec.device,
-        offline=spec.offline,
-    )
 
 
 def read_texts(spec: FisherSpec, objects: Objects | None = None) -> TextSet:
@@ -275,7 +261,7 @@ def summarise(
 
 def estimate(spec: FisherSpec, *, screen: Screen | None = None) -> list[Estimate]:
     """What the pass will cost, from a short trial."""
-    lm = open_for(spec)
+    lm = model_of(spec)
     texts = read_texts(spec)
     examples = examples_of(lm, spec, texts)
     tokens = sum(examples.lengths)

@@ -16,12 +16,13 @@ from cutaway.run.inject.cells import Work, carry_out, cells_of, sample_rows, ski
 from cutaway.run.inject.clash import Clash, clash, retained_fisher
 from cutaway.run.inject.cost import Cost, cost_of
 from cutaway.run.inject.files import load_fisher
-from cutaway.run.inject.fisher import METHOD, open_for
+from cutaway.run.inject.fisher import METHOD
 from cutaway.run.inject.front import points_of, verdict
 from cutaway.run.inject.retain import Kept, ledger_of, read_retained
 from cutaway.run.inject.rows import Where, frame
 from cutaway.run.inject.skill import Skill, read_skill
 from cutaway.run.objects import Objects, name_objects
+from cutaway.run.opened import model_of
 from cutaway.run.record import Meter, command_of, measured, versions
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
@@ -48,7 +49,7 @@ def run(
 ) -> Result:
     """Every cell of the sweep trained, measured and kept; the model itself stays as it was."""
     screen = screen or Screen(quiet=True)
-    lm = open_for(spec, objects)
+    lm = model_of(spec, objects)
     need_trainable(lm, spec)
     skill, kept = read_skill(lm, spec, objects), read_retained(lm, spec, objects)
     given = None if spec.fisher is None else load_fisher(spec.fisher, lm)
@@ -224,6 +225,6 @@ def details(work: Work, found: Clash | None) -> dict[str, Any]:
 
 def estimate(spec: InjectSpec, *, screen: Screen | None = None) -> list[Cost]:
     """What the sweep will cost, from a few steps."""
-    lm = open_for(spec)
+    lm = model_of(spec)
     need_trainable(lm, spec)
     return [cost_of(lm, spec, read_skill(lm, spec), read_retained(lm, spec))]

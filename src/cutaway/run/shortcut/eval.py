@@ -12,6 +12,7 @@ from cutaway.methods.shortcut.lens import Reading, answer, join, read
 from cutaway.run.estimate import Estimate
 from cutaway.run.estimate import estimate as estimate_pass
 from cutaway.run.objects import Objects
+from cutaway.run.opened import model_of
 from cutaway.run.record import measured
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
@@ -25,7 +26,6 @@ from cutaway.run.shortcut.sample import (
     Rows,
     Sample,
     ask_for,
-    open_for,
     read_texts,
     split,
     take_sample,
@@ -37,7 +37,7 @@ from cutaway.run.table import Row
 
 def run(spec: EvalSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:
     """r2, precision@k, surprisal, KL, entropy and perplexity by layer and kind of map."""
-    screen, lm = screen or Screen(quiet=True), open_for(spec, objects)
+    screen, lm = screen or Screen(quiet=True), model_of(spec, objects)
     maps = load_maps(spec.shortcut, lm)
     kinds = maps.chosen(spec.kinds)
     with measured() as meter:
@@ -168,7 +168,7 @@ def summarise(found: Readings, last: int, texts: int) -> dict[str, Any]:
 
 def estimate(spec: EvalSpec | ExitSpec, *, screen: Screen | None = None) -> list[Estimate]:
     """What the pass will cost, before it starts."""
-    lm = open_for(spec)
+    lm = model_of(spec)
     load_maps(spec.shortcut, lm)
     texts, _ = read_texts(lm, spec)
     return [estimate_pass(lm, texts, ask_for(lm, spec))]

@@ -20,6 +20,7 @@ from cutaway.methods.shortcut.exit import (
 from cutaway.models.lm import LM
 from cutaway.run.estimate import Estimate
 from cutaway.run.objects import Objects
+from cutaway.run.opened import model_of
 from cutaway.run.record import measured
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
@@ -30,7 +31,7 @@ from cutaway.run.shortcut.finish import done_before, finish, name_of
 from cutaway.run.shortcut.maps import Maps, load_maps
 from cutaway.run.shortcut.readings import Readings, readings
 from cutaway.run.shortcut.rows import Where
-from cutaway.run.shortcut.sample import Rows, Sample, open_for, take_sample
+from cutaway.run.shortcut.sample import Rows, Sample, take_sample
 from cutaway.run.specs.shortcut import ExitSpec
 from cutaway.run.table import Row
 
@@ -39,7 +40,7 @@ Curves = dict[tuple[str, str], list[Point]]
 
 def run(spec: ExitSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:
     """Mean layers against agreement for every lambda, confidence and kind of map."""
-    screen, lm = screen or Screen(quiet=True), open_for(spec, objects)
+    screen, lm = screen or Screen(quiet=True), model_of(spec, objects)
     maps = load_maps(spec.shortcut, lm)
     kinds = maps.chosen(spec.kinds)
     for name in spec.confidence:

@@ -16,6 +16,7 @@ from cutaway.models.lm import LM
 from cutaway.run.estimate import Estimate
 from cutaway.run.estimate import estimate as estimate_pass
 from cutaway.run.objects import Objects
+from cutaway.run.opened import model_of
 from cutaway.run.record import measured
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
@@ -24,7 +25,7 @@ from cutaway.run.shortcut.maps import model_facts, save_maps
 from cutaway.run.shortcut.parts import fit_parts
 from cutaway.run.shortcut.products import gather
 from cutaway.run.shortcut.rows import Where, r2_rows
-from cutaway.run.shortcut.sample import Sample, ask_for, open_for, read_texts, take_sample
+from cutaway.run.shortcut.sample import Sample, ask_for, read_texts, take_sample
 from cutaway.run.specs.shortcut import FitSpec
 
 Fitted = dict[tuple[str, int, int], Shortcut]
@@ -33,7 +34,7 @@ FILE = "shortcut.safetensors"
 
 def run(spec: FitSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:
     """The fitted maps on disk, and how well each explains its target on held-out text."""
-    screen, lm = screen or Screen(quiet=True), open_for(spec, objects)
+    screen, lm = screen or Screen(quiet=True), model_of(spec, objects)
     with measured() as meter:
         sample = take_sample(lm, spec, screen, objects)
         name = name_of(spec, lm, sample)
@@ -215,6 +216,6 @@ def tell_memory(lm: LM, spec: FitSpec, screen: Screen) -> None:
 
 def estimate(spec: FitSpec, *, screen: Screen | None = None) -> list[Estimate]:
     """What the pass will cost, before it starts."""
-    lm = open_for(spec)
+    lm = model_of(spec)
     texts, _ = read_texts(lm, spec)
     return [estimate_pass(lm, texts, ask_for(lm, spec))]

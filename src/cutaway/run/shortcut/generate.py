@@ -12,12 +12,12 @@ from cutaway.core.errors import BadData, BadSpec
 from cutaway.models.lm import LM
 from cutaway.models.tokens import tokenize
 from cutaway.run.objects import Objects
+from cutaway.run.opened import model_of
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.choose import LENGTHS, WORTH, Setting, choose, drafter_for, plain_text
 from cutaway.run.shortcut.decode import Written, exit_early, speculate
 from cutaway.run.shortcut.fit import head_of
 from cutaway.run.shortcut.maps import Maps, load_maps
-from cutaway.run.shortcut.sample import open_for
 from cutaway.run.shortcut.segments import segments
 from cutaway.run.specs.shortcut import GenerateSpec
 
@@ -57,7 +57,7 @@ def run(
     spec: GenerateSpec, *, screen: Screen | None = None, objects: Objects | None = None
 ) -> Texts:
     """A text for each prompt; greedy self-speculation gives exactly what `generate` gives."""
-    screen, lm = screen or Screen(quiet=True), open_for(spec, objects)
+    screen, lm = screen or Screen(quiet=True), model_of(spec, objects)
     return generate(lm, load_maps(spec.shortcut, lm), spec, screen)
 
 

@@ -13,10 +13,10 @@ from cutaway.models.lm import LM
 from cutaway.models.read import states
 from cutaway.models.tokens import tokenize
 from cutaway.run.objects import Objects
+from cutaway.run.opened import model_of
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.fit import head_of
 from cutaway.run.shortcut.maps import Maps, load_maps
-from cutaway.run.shortcut.sample import open_for
 from cutaway.run.specs.shortcut import LensSpec
 from cutaway.store.files import write_atomic
 
@@ -42,7 +42,7 @@ class Lens:
 
 def run(spec: LensSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Lens:
     """The grid of a text; written as a web page too when `html` names a file."""
-    lm = open_for(spec, objects)
+    lm = model_of(spec, objects)
     maps = load_maps(spec.shortcut, lm) if spec.shortcut else None
     lens = look(lm, maps, spec)
     if spec.html:

@@ -12,7 +12,6 @@ from cutaway.core.errors import BadData
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load
 from cutaway.models.lm import LM
-from cutaway.models.load import open_model
 from cutaway.models.tokens import tokenize
 from cutaway.run.ask import Ask
 from cutaway.run.door import door_of
@@ -20,7 +19,7 @@ from cutaway.run.extract import Features, extract
 from cutaway.run.feed import Fed, feed
 from cutaway.run.objects import Objects
 from cutaway.run.screen import Screen
-from cutaway.run.specs.shortcut import Sampled, ShortcutSpec
+from cutaway.run.specs.shortcut import Sampled
 from cutaway.store.activations import Shelf
 
 Rows = NDArray[np.int64]
@@ -75,20 +74,6 @@ def states_of(
     for start in range(0, len(rows), at_once):
         part = rows[start : start + at_once]
         yield part, {i: shelf.read_ragged(f"{i}/marks", part)[0] for i in layers}
-
-
-def open_for(spec: ShortcutSpec, objects: Objects | None = None) -> LM:
-    """The model that a spec names; the object itself when it was given from Python."""
-    if objects and spec.model in objects:
-        given: LM = objects[spec.model]
-        return given
-    return open_model(
-        spec.model,
-        revision=spec.revision,
-        dtype=spec.dtype,
-        device=spec.device,
-        offline=spec.offline,
-    )
 
 
 def read_texts(lm: LM, spec: Sampled, objects: Objects | None = None) -> tuple[TextSet, int]:

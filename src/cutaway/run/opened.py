@@ -1,0 +1,21 @@
+"""Models that specs name, opened as the spec says; the object itself when Python gave one."""
+
+from typing import Any
+
+from cutaway.models.lm import LM
+from cutaway.models.load import open_model
+from cutaway.run.objects import Objects
+
+
+def opened(name: str, spec: Any, objects: Objects | None = None, **options: Any) -> LM:
+    """The model called so, in the spec's precision, on its device; options are `open_model`'s.
+
+    An option that is given wins over the spec. An object given from Python is taken as it is.
+    """
+    where = {"dtype": spec.dtype, "device": spec.device, "offline": spec.offline}
+    return open_model((objects or {}).get(name, name), **(where | options))
+
+
+def model_of(spec: Any, objects: Objects | None = None) -> LM:
+    """The one model of a spec, at its revision."""
+    return opened(spec.model, spec, objects, revision=spec.revision)
