@@ -5,14 +5,12 @@ import sys
 from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
-from pydantic import ValidationError
 
 from cutaway import __version__
 from cutaway.cli import caches, library, recipes, sources, studies, tools
 from cutaway.cli.talk import complain
 from cutaway.core.errors import CutawayError
 from cutaway.core.lookup import suggestion
-from cutaway.core.spec import explain
 
 WRONG, FAILED, INTERRUPTED = 2, 1, 130
 
@@ -40,8 +38,6 @@ def run(words: Sequence[str]) -> int:
         return 0
     except CycloptsError as error:
         return _refuse(_readable(error))
-    except ValidationError as error:
-        return _refuse(explain(error))
     except CutawayError as error:
         complain(f"cutaway: {error}")
         return error.exit_status
@@ -56,6 +52,10 @@ def run(words: Sequence[str]) -> int:
         return 0
     except OSError as error:
         return _refuse(f"{error.strerror or error}: {error.filename or 'no file named'}.")
+    except ValueError as error:
+        if (refused := _refused(error)) is None:
+            raise
+        return _refuse(refused)
 
 
 def _refuse(message: str) -> int:
@@ -65,15 +65,24 @@ def _refuse(message: str) -> int:
 
 def _readable(error: CycloptsError) -> str:
     """The parser's message; a wrong value in a spec is told in our own words."""
-    cause = error.__cause__ or error.__context__
-    if isinstance(cause, ValidationError):
-        return explain(cause)
+    if (refused := _refused(error.__cause__ or error.__context__)) is not None:
+        return refused
     unknown = [word for word in error.unused_tokens or [] if word.startswith("--")]
     if isinstance(error, MissingArgumentError) and unknown and error.app is not None:
         # A mistyped flag is the reason why the right one is missing: say that first.
         known = [n for argument in error.app.assemble_argument_collection() for n in argument.names]
         return f"Unknown option {unknown[0]!r}. {suggestion(unknown[0], known)}{_see(error)}"
     return f"{' '.join(str(error).split())} {_see(error)}"
+
+
+def _refused(error: BaseException | None) -> str | None:
+    """What a spec refuses, in our own words; None for any other error."""
+    # Not on top: help has no spec, and pydantic is a third of the time it would take.
+    from pydantic import ValidationError
+
+    from cutaway.core.spec import explain
+
+    return explain(error) if isinstance(error, ValidationError) else None
 
 
 def _see(error: CycloptsError) -> str:

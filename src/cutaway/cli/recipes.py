@@ -1,6 +1,7 @@
 """Verbs that run a recipe: one row each, everything else comes from the spec.
 
-What a recipe imports (torch above all) is loaded only when its verb is used.
+What a recipe imports (torch above all), and its spec (pydantic), is loaded only when its verb is
+used: help lists every verb from this table alone.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,15 +9,16 @@ from dataclasses import dataclass
 from importlib import import_module
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 from cyclopts import App, Parameter
 
 from cutaway.cli.talk import Talk, put, put_json
 from cutaway.core.errors import BadSpec, Missing
 from cutaway.core.lookup import lookup
-from cutaway.core.spec import Spec, build, parse_toml, plain
-from cutaway.run.specs import SPECS
+
+if TYPE_CHECKING:
+    from cutaway.core.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,16 @@ class Verb:
     """A row of the SHOWS table."""
 
     @property
-    def spec(self) -> type[Spec]:
+    def spec(self) -> "type[Spec]":
         """The spec of the same name."""
+        from cutaway.run.specs import SPECS
+
         return SPECS[self.words]
+
+    @property
+    def command(self) -> str:
+        """Where its command function is found when the verb is used."""
+        return f"cutaway.cli.commands:{self.words.replace(' ', '_')}"
 
 
 VERBS: dict[str, Verb] = {
@@ -117,7 +126,7 @@ def register(app: App) -> None:
         app.command(made)
     for verb in VERBS.values():
         group, _, name = verb.words.rpartition(" ")
-        (groups[group] if group else app).command(_command(verb), name=name)
+        (groups[group] if group else app).command(verb.command, name=name, help=verb.help)
     app.command(run_file, name="run")
 
 
@@ -131,24 +140,11 @@ def with_flag(words: Sequence[str]) -> list[str]:
     return list(words)
 
 
-def _command(verb: Verb) -> Callable[..., None]:
-    """The command function of a verb; cyclopts reads its annotations."""
-
-    def command(*, spec: Any, talk: Any = None) -> None:
-        carry_out(verb, spec, talk or Talk())
-
-    command.__doc__ = verb.help
-    command.__annotations__ = {
-        "spec": Annotated[verb.spec, Parameter(name="*")],
-        "talk": Annotated[Talk | None, Parameter(name="*")],
-        "return": None,
-    }
-    return command
-
-
-def carry_out(verb: Verb, spec: Spec, talk: Talk) -> None:
+def carry_out(verb: Verb, spec: "Spec", talk: Talk) -> None:
     """Run a recipe, or only print its spec or its estimate."""
     if talk.print_spec:
+        from cutaway.core.spec import plain
+
         put_json(plain(spec))
         return
     from cutaway.run.screen import Screen
@@ -221,6 +217,8 @@ def run_file(spec: Path, /, *, talk: Annotated[Talk | None, Parameter(name="*")]
     """
     if not spec.is_file():
         raise Missing(f"No spec file {str(spec)!r}. examples/ has one for each method.")
+    from cutaway.core.spec import parse_toml
+
     values = parse_toml(spec.read_text(encoding="utf-8", errors="replace"))
     if "verb" not in values:
         raise BadSpec(
@@ -231,13 +229,15 @@ def run_file(spec: Path, /, *, talk: Annotated[Talk | None, Parameter(name="*")]
         carry_out(verb, one, talk or Talk())
 
 
-def grid(cls: type[Spec], values: Mapping[str, Any]) -> Iterator[Spec]:
+def grid(cls: "type[Spec]", values: Mapping[str, Any]) -> "Iterator[Spec]":
     """One spec per combination: a list in a field that takes one value makes a grid."""
+    from cutaway.core.spec import build
+
     lists = {k: v for k, v in values.items() if isinstance(v, list) and not _takes_many(cls, k)}
     for choice in product(*lists.values()):
         yield build(cls, {**values, **dict(zip(lists, choice, strict=True))})
 
 
-def _takes_many(cls: type[Spec], name: str) -> bool:
+def _takes_many(cls: "type[Spec]", name: str) -> bool:
     info = cls.model_fields.get(name)
     return info is not None and get_origin(info.annotation) is tuple

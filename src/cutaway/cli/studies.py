@@ -2,13 +2,15 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
 from cutaway.cli.recipes import VERBS
 from cutaway.cli.talk import put, put_json
-from cutaway.core.spec import Spec
+
+if TYPE_CHECKING:
+    from cutaway.core.spec import Spec
 
 
 def register(app: App) -> None:
@@ -69,7 +71,7 @@ def reproduce(
 
     screen = Screen(quiet=quiet)
 
-    def carry(verb: str, spec: Spec) -> Any:
+    def carry(verb: str, spec: "Spec") -> Any:
         return import_module(VERBS[verb].module).run(spec, screen=screen)
 
     given = {

@@ -1,0 +1,27 @@
+"""The command function of each verb, made when the verb is used: `commands.graft_learn`."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from cutaway.cli import recipes
+from cutaway.cli.talk import Talk
+
+
+def __getattr__(name: str) -> Callable[..., None]:
+    """The command of the verb of this name, `_` for a blank; cyclopts reads its annotations."""
+    verb = recipes.VERBS.get(name.replace("_", " "))
+    if verb is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def command(*, spec: Any, talk: Any = None) -> None:
+        recipes.carry_out(verb, spec, talk or Talk())
+
+    command.__doc__ = verb.help
+    command.__annotations__ = {
+        "spec": Annotated[verb.spec, Parameter(name="*")],
+        "talk": Annotated[Talk | None, Parameter(name="*")],
+        "return": None,
+    }
+    return command
