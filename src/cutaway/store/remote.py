@@ -120,9 +120,10 @@ class Remote:
         with self._errors():
             system, place = self._at(path)
             try:
-                size = int.from_bytes(system.cat_file(place, 0, 8), "little")
-                begin, end = json.loads(system.cat_file(place, 8, 8 + size))[name]["data_offsets"]
-                found: bytes = system.cat_file(place, 8 + size + begin, 8 + size + end)
+                size = int.from_bytes(system.cat_file(place, start=0, end=8), "little")
+                header = json.loads(system.cat_file(place, start=8, end=8 + size))
+                begin, end = (8 + size + offset for offset in header[name]["data_offsets"])
+                found: bytes = system.cat_file(place, start=begin, end=end)
             except (FileNotFoundError, KeyError, ValueError):
                 return None
         return found
