@@ -148,14 +148,19 @@ def carry_out(verb: Verb, spec: "Spec", talk: Talk) -> None:
         put_json(plain(spec))
         return
     from cutaway.run.screen import Screen
+    from cutaway.run.team import need_alone, team
 
-    recipe, screen = import_module(verb.module), Screen(quiet=talk.quiet)
+    need_alone(verb.words)
+    first = team(getattr(spec, "device", "auto")).first
+    recipe, screen = import_module(verb.module), Screen(quiet=talk.quiet or not first)
     if talk.dry_run:
         if not hasattr(recipe, "estimate"):
             raise BadSpec(f"'cutaway {verb.words}' has no --dry-run: it is short.")
         _show_estimates(recipe.estimate(spec, screen=screen), talk)
         return
-    SHOWS[verb.show](recipe.run(spec, screen=screen), talk)
+    result = recipe.run(spec, screen=screen)
+    if first:
+        SHOWS[verb.show](result, talk)
 
 
 def _show_record(result: Any, talk: Talk) -> None:

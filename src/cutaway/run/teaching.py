@@ -16,6 +16,7 @@ from cutaway.run.plan import Plan
 from cutaway.run.pupil import Pupil
 from cutaway.run.screen import Screen
 from cutaway.run.specs.finetune import Training
+from cutaway.run.team import team
 from cutaway.run.training import Trained, others_at_rest, train
 
 
@@ -78,9 +79,12 @@ def loss_of(
     order = order_of([pupil.asked.rows[i] for i in lesson.train], spec.batch, spec.seed)
     start = {n: p.detach().clone() for n, p in params.items()} if spec.l1 else {}
 
+    together = team()
+
     def loss(step: int) -> dict[str, Tensor]:
         pupil.module.train(spec.dropout)
-        fit = pupil.losses(lesson.train[order(step)]).mean()
+        rows = order(step)
+        fit = pupil.losses(lesson.train[together.share(rows)]).mean() * together.weight(rows)
         if not spec.l1:
             return {"loss": fit}
         pull = l1_distance(params, start)
