@@ -41,6 +41,17 @@ def test_failed_cells_have_no_mean_and_are_counted_with_their_reason() -> None:
     assert listed["layers"][0].split()[:3] == ["0", "1", "2"]
 
 
+def test_failures_are_told_in_the_columns_of_their_own_method() -> None:
+    rows = pl.DataFrame(
+        {"model": ["m"] * 3, "features": ["f", "p", "p"], "step": [None] * 3, "metric": ["f1"] * 3,
+         "value": [0.5, None, None], "status": ["done", "failed", "failed"],
+         "reason": ["", "no memory", "no memory"]}
+    )  # fmt: skip
+    listed = cells.failures(rows)
+    assert listed.columns == ["model", "features", "reason", "times"]
+    assert listed.row(0) == ("m", "p", "no memory", 2)
+
+
 @pytest.mark.parametrize(("metric", "layer"), [("accuracy", "2"), ("mse", "1")])
 def test_the_best_cell_is_the_lowest_only_where_lower_is_better(metric: str, layer: str) -> None:
     rows = pl.DataFrame(

@@ -114,11 +114,12 @@ def _parquet(path: Path) -> Table:
 
     try:
         frame = pyarrow.parquet.read_table(path)
-    except pyarrow.ArrowException as error:
+        columns = {name: frame[name].to_pylist() for name in frame.column_names}
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise BadData(
             f"{path.name} can't be read as parquet: {short(error, 120)}. Is the file cut short?"
         ) from None
-    return Table(path.name, {name: frame[name].to_pylist() for name in frame.column_names})
+    return Table(path.name, columns)
 
 
 READERS: dict[str, Callable[[Path], Table]] = {

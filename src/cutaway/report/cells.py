@@ -17,6 +17,11 @@ DEFAULTS: Mapping[Any, pl.DataType] = {
     **{name: pl.Int64() for name in ("repeat", "n_train", "n_val", "n_test")},
     **{name: pl.Float64() for name in ("value", "low", "high")},
 }
+# Columns that say what came out, not what was tried.
+MEASURED = frozenset(
+    {"metric", "repeat", "n_train", "n_val", "n_test", "value", "low", "high", "status", "reason",
+     "seconds", "seed"}
+)  # fmt: skip
 # Which metric to speak of when the run doesn't say: the first that was measured.
 METRIC_ORDER = ("accuracy", "f1_macro", "f1", "auc", "r2", "spearman", "pearson", "mcc", "ap")
 LOWER_IS_BETTER = frozenset({"mse", "rmse", "log_rmse", "mae", "ece", "mdl_bits", "loss", "brier"})
@@ -156,12 +161,14 @@ def varying(table: pl.DataFrame, columns: Sequence[str] = FACETS) -> list[str]:
 
 
 def failures(rows: pl.DataFrame) -> pl.DataFrame:
-    """The cells that failed, by reason: which layers, and how many rows in all."""
+    """What failed, by reason, in the run's own columns: which layers, and how many rows in all."""
     failed = _in_order(complete(rows).filter(pl.col("status") != "done"))
-    same = [c for c in COORDINATES if c != "layers"]
-    listed = pl.col("layers").unique(maintain_order=True).str.join(" ")
+    own = [c for c in rows.columns if c not in MEASURED and c in failed.columns]
+    same = [c for c in own if c != "layers" and failed[c].null_count() < failed.height]
+    listed = pl.col("layers").unique(maintain_order=True).str.join(" ").alias("layers")
+    told = [listed] if "layers" in own else []
     return failed.group_by(*same, "reason", maintain_order=True).agg(
-        listed.alias("layers"), pl.len().alias("times")
+        *told, pl.len().alias("times")
     )
 
 

@@ -49,23 +49,35 @@ class Pictures:
 
 
 def write_html(
-    records: Sequence[RecordLike], path: Path | str, *, title: str = "Cutaway report"
+    records: Sequence[RecordLike],
+    path: Path | str,
+    *,
+    title: str = "Cutaway report",
+    story: str = "",
 ) -> Path:
-    """The page of these runs at `path`, whole or not at all."""
+    """The page of these runs at `path`, whole or not at all; `story` stands at its head."""
     path = Path(path)
-    write_atomic(path, page(records, title=title).encode("utf-8"))
+    write_atomic(path, page(records, title=title, story=story).encode("utf-8"))
     return path
 
 
 def page(
-    records: Sequence[RecordLike], *, title: str = "Cutaway report", room: int = PICTURE_BYTES
+    records: Sequence[RecordLike],
+    *,
+    title: str = "Cutaway report",
+    story: str = "",
+    room: int = PICTURE_BYTES,
 ) -> str:
     """The page as text; figures that don't fit into `room` bytes are left out and counted."""
     if not records:
         raise Missing("No runs to report on. Make one first, for example with: cutaway tour")
     pictures = Pictures(room)
-    body = sections.overview(records) + "".join(
-        sections.run(record, f"run-{i}", pictures.add) for i, record in enumerate(records)
+    body = (
+        sections.story(story)
+        + sections.overview(records)
+        + "".join(
+            sections.run(record, f"run-{i}", pictures.add) for i, record in enumerate(records)
+        )
     )
     looks = {mode: theme.template(mode).to_plotly_json() for mode in ("light", "dark")}
     style, script, plotly = _resource("page.css"), _resource("page.js"), get_plotlyjs()

@@ -30,6 +30,11 @@ def links(records: Sequence[RecordLike]) -> str:
     )
 
 
+def story(text: str) -> str:
+    """What was found, told in plain lines; nothing without a text."""
+    return f'<h3>The story</h3><pre class="story">{escape(text)}</pre>' if text else ""
+
+
 def overview(records: Sequence[RecordLike]) -> str:
     """How many runs there are, and when there are several, one line for each."""
     methods = ", ".join(dict.fromkeys(record.method for record in records))

@@ -23,6 +23,11 @@ class Result:
         return self.record.summary
 
     @property
+    def verdict(self) -> tuple[str, ...]:
+        """The findings in sentences."""
+        return tuple(self.summary.get("verdict", ()))
+
+    @property
     def rows(self) -> "pl.DataFrame":
         """One row per measured cell, repeat and metric."""
         return self.record.rows
@@ -40,5 +45,4 @@ class Result:
 
     def __repr__(self) -> str:
         """The run's address and its verdict."""
-        said = self.summary.get("verdict", [])
-        return "\n".join([f"<{self.record.method} {self.record.address}>", *said])
+        return "\n".join([f"<{self.record.method} {self.record.address}>", *self.verdict])

@@ -21,13 +21,14 @@ from cutaway.run.inject import inject
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut import eval as evaluate
-from cutaway.run.shortcut import fit
+from cutaway.run.shortcut import exit as leave
+from cutaway.run.shortcut import fit, generate
 from cutaway.run.specs import ProbeSpec
 from cutaway.run.specs.finetune import FinetuneSpec
 from cutaway.run.specs.graft import LearnSpec
 from cutaway.run.specs.inject import InjectSpec
 from cutaway.run.specs.nextword import NextwordSpec
-from cutaway.run.specs.shortcut import EvalSpec, FitSpec
+from cutaway.run.specs.shortcut import EvalSpec, ExitSpec, FitSpec, GenerateSpec
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Stop:
     """One place the tour visits: a question, and the recipe that answers it."""
 
     question: str
-    run: Callable[..., Result]
+    run: Callable[..., Result | generate.Texts]
     spec: type[Spec]
     options: dict[str, Any]
 
@@ -50,12 +51,25 @@ PROBE = {
     "classifier": ["logistic", "lda", "centroid"],
     "protocol": "fixed",
 }
-NEXTWORD = {
+FEELING = {
     "data": "gen:sentiment",
     "prompt_text": " All in all, it was",
     "class_words": ["terrible", "great"],
     "subset_words": "great,good,terrible,bad,boring,fantastic,sad,happy,exciting",
     "features": "f,phi_p,subset,classwords,p,zeroshot",
+}
+TOPIC = {
+    "data": "gen:topic",
+    "prompt_text": " This is all about",
+    "class_words": ["business", "cooking", "science", "sport"],
+    "subset_words": "business,money,market,food,cooking,science,research,sport,sports,football",
+    "features": "f,phi_p,subset,classwords,zeroshot",
+    "limit": 400,
+}
+WRITTEN = {
+    "shortcut": MAPS,
+    "prompt": "The ship left the harbour at dawn, and",
+    "max_new_tokens": 32,
 }
 # The last fifth of the blocks learns: quick, and enough for a few words of feeling.
 TAUGHT = {
@@ -93,7 +107,11 @@ STOPS: tuple[Stop, ...] = (
     ),
     Stop(
         "Does predicting the next word already say whether a sentence is happy, by which words?",
-        nextword.run, NextwordSpec, NEXTWORD,
+        nextword.run, NextwordSpec, FEELING,
+    ),
+    Stop(
+        "Does it also say what a sentence is about?",
+        nextword.run, NextwordSpec, TOPIC,
     ),
     Stop(
         "How linear is the way from each layer to the last?",
@@ -102,6 +120,14 @@ STOPS: tuple[Stop, ...] = (
     Stop(
         "What would the model say if it stopped at each layer, as it is or after a jump?",
         evaluate.run, EvalSpec, {**DOCS, "shortcut": MAPS},
+    ),
+    Stop(
+        "How many layers could it skip without changing its answer?",
+        leave.run, ExitSpec, {**DOCS, "shortcut": MAPS, "agreement": 0.95},
+    ),
+    Stop(
+        "Can its own first layers draft what the whole model then only checks?",
+        generate.run, GenerateSpec, WRITTEN,
     ),
     Stop(
         "Can the model be taught to say it, with 16 examples a class?",
@@ -128,14 +154,15 @@ def tour(out: Path, *, model: str, quick: bool = False, screen: Screen) -> str:
     """Take every stop, write OUT/report.html, and tell what was found."""
     begin = time.monotonic()
     lm, said = _introduce(model, screen)
-    story, results = [said], []
+    story, records = [said], []
     places = {"out": str(out), "model": model, "last": last_blocks(lm)}
     for number, stop in enumerate(STOPS, start=1):
         screen.say(f"\n{number} of {len(STOPS)}: {stop.question}")
-        result = stop.run(_spec(stop, places, quick), screen=screen)
-        results.append(result)
-        story += [f"\n{stop.question}", *(f"  - {said}" for said in result.summary["verdict"])]
-    page = write_html([r.record for r in results], out / "report.html", title="Cutaway tour")
+        found = stop.run(_spec(stop, places, quick), screen=screen)
+        # A text that was written leaves no run: what it showed is told, here and in the report.
+        records += [found.record] if isinstance(found, Result) else []
+        story += [f"\n{stop.question}", *(f"  - {said}" for said in found.verdict)]
+    page = write_html(records, out / "report.html", title="Cutaway tour", story="\n".join(story))
     minutes = (time.monotonic() - begin) / 60
     story += [
         f"\nThe tour took {minutes:.1f} minutes. Open the report: {page}",

@@ -139,7 +139,7 @@ def read_record(folder: Path) -> Record:
         raise Corrupt(f"{str(path)!r} is of {content['method']}/{content['address']}: moved here?")
     held = content.get("files", {})
     return Record(
-        **{name: content[name] for name in FIELDS},
+        **{name: content.get(name) for name in FIELDS},
         path=folder,
         created=str(content.get("created", "")),
         files=held if isinstance(held, dict) else {},

@@ -78,6 +78,6 @@ def by_class(words: Sequence[str], found: FoundWords, classes: Sequence[str]) ->
     if lacking:
         raise BadSpec(
             f"The class word {lacking[0]!r} is no single token of this model in any spacing: "
-            "choose another with --class-words."
+            "choose another word for this class (on the command line: --class-words)."
         )
     return [list(found.tokens[word]) for word in words]

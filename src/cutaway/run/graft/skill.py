@@ -134,22 +134,53 @@ class Skill:
 def load_skill(path: Path | str) -> Skill:
     """The skill in a file; BadData when it is another kind of file."""
     artefact = load_artefact(Path(path))
-    if artefact.meta.get("method") != "graft":
-        raise BadData(f"{str(path)!r} is no skill: its method is {artefact.meta.get('method')!r}.")
-    meta = dict(artefact.meta)
-    table = meta.pop("tensors")
+    meta = dict(artefact.meta) if isinstance(artefact.meta, dict) else {}
+    if meta.get("method") != "graft":
+        raise BadData(f"{str(path)!r} is no skill: its method is {meta.get('method')!r}.")
+    table = _table(path, meta.pop("tensors", None))
     counts = [row["places"] for row in table]
-    parts = {
-        name: dict(
-            zip([r["name"] for r in table], torch.split(artefact.tensor(name), counts), strict=True)
+    parts = {}
+    for part in ("places", "before", "after"):
+        values = artefact.tensor(part)
+        if values.dim() != 1 or len(values) != sum(counts):
+            raise BadData(
+                f"{str(path)!r}: {part!r} has the shape {list(values.shape)}, but its description "
+                f"speaks of {sum(counts):,} weights."
+            )
+        parts[part] = dict(
+            zip([row["name"] for row in table], torch.split(values, counts), strict=True)
         )
-        for name in ("places", "before", "after")
-    }
     places = {name: value.long() for name, value in parts["places"].items()}
     shapes = {row["name"]: tuple(row["shape"]) for row in table}
     _need_inside(path, places, shapes)
     before, after = ({n: v.clone() for n, v in parts[k].items()} for k in ("before", "after"))
     return Skill(Patch(Mask(places), before, after), shapes, meta)
+
+
+def _table(path: Path | str, table: Any) -> list[dict[str, Any]]:
+    """The described tensors; BadData unless each has a name, a shape and a count of places."""
+    rows = table if isinstance(table, list) else [table]
+    for row in rows:
+        if not (
+            isinstance(row, dict)
+            and isinstance(row.get("name"), str)
+            and _counts([row.get("places")])
+            and isinstance(row.get("shape"), list)
+            and _counts(row["shape"])
+        ):
+            raise BadData(
+                f"{str(path)!r} describes a tensor as {str(row)[:60]!r}; expected its name, its "
+                "shape and how many of its places the skill has."
+            )
+    names = [row["name"] for row in rows]
+    if len(set(names)) < len(names):
+        raise BadData(f"{str(path)!r} describes a tensor twice.")
+    return rows
+
+
+def _counts(values: list[Any]) -> bool:
+    """Whether all are whole numbers a tensor can have."""
+    return all(isinstance(v, int) and 0 <= v < 2**48 for v in values)
 
 
 def _need_inside(

@@ -1,0 +1,1 @@
+"""Ten thousand broken inputs for everything that reads what users bring."""

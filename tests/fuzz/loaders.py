@@ -1,0 +1,193 @@
+"""Everything that reads what users bring: right inputs to begin with, and the way in."""
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+
+from cutaway.cli.recipes import VERBS, grid
+from cutaway.core.lookup import lookup
+from cutaway.core.spec import parse_toml
+from cutaway.data.generate import generate
+from cutaway.data.hub import parse_id
+from cutaway.data.import_logs import read_experiment_logs
+from cutaway.data.load import load
+from cutaway.data.tasks import find_task
+from cutaway.methods.probe_layers import parse_layers
+from cutaway.pool import pooler
+from cutaway.run.graft.skill import load_skill
+from cutaway.store import files, tensors
+from cutaway.store.query import query
+from cutaway.store.results import results
+from tests.store.samples import keep
+
+ENOUGH = 10_000
+
+
+@dataclass(frozen=True)
+class Loader:
+    """How a broken input is put before its reader."""
+
+    seeds: tuple[bytes, ...]
+    read: Callable[[bytes, Path], Any]
+    cases: int = ENOUGH
+
+
+def from_file(name: str, read: Callable[[Path], Any]) -> Callable[[bytes, Path], Any]:
+    """The input as a file of this name."""
+
+    def put(data: bytes, folder: Path) -> Any:
+        path = folder / name
+        path.write_bytes(data)
+        return read(path)
+
+    return put
+
+
+def as_text(read: Callable[[str], Any]) -> Callable[[bytes, Path], Any]:
+    """The input as a word of the command line: text, with what is no UTF-8 smuggled in."""
+    return lambda data, _: read(data.decode("utf-8", errors="surrogateescape"))
+
+
+def read_spec(path: Path) -> Any:
+    """The specs of a file as `cutaway run` makes them."""
+    values = parse_toml(path.read_text(encoding="utf-8", errors="replace"))
+    verb = lookup(VERBS, str(values.pop("verb", "")), kind="verb")
+    return list(grid(verb.spec, values))
+
+
+def read_tensors(path: Path) -> Any:
+    """Every tensor of a file, through the map."""
+    return [tensors.map_tensor(path, name) for name in tensors.tensor_names(path)]
+
+
+def read_described(data: bytes, folder: Path) -> Any:
+    """A skill whose description is broken but bears a right seal, as another's program might."""
+    path = folder / "skill.safetensors"
+    if not path.exists():
+        path.write_bytes(SKILL)
+    try:
+        meta = json.loads(data)
+    except (ValueError, RecursionError):
+        meta = {"method": "graft", "tensors": data.decode("latin1")}
+    seal = {"sha256": files.sha256_file(path), "bytes": len(SKILL)}
+    files.write_sealed(path.with_suffix(".json"), {"meta": meta, **seal})
+    return load_skill(path)
+
+
+def read_run(data: bytes, folder: Path) -> Any:
+    """A folder of runs with a broken one: it is listed among the broken, or whole."""
+    place = folder / "probe" / "0123456789abcdef"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "result.json").write_bytes(data)
+    found = results(folder)
+    return [record.summary for record in found], found.broken
+
+
+def read_query(data: bytes, folder: Path) -> Any:
+    """The answer to a query over one run."""
+    if not (folder / "probe").exists():
+        keep(folder)
+    sql = data.decode("utf-8", errors="surrogateescape")
+    return query(list(results(folder)), sql, seconds=1)
+
+
+def _safetensors() -> bytes:
+    columns = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1, 2])}
+    layout = tensors.Layout({name: [value] for name, value in columns.items()})
+    return b"".join(bytes(chunk) for chunk in layout.chunks())
+
+
+def _skill() -> bytes:
+    parts = {
+        "places": torch.tensor([0, 2, 1], dtype=torch.int32),
+        "before": torch.zeros(3),
+        "after": torch.ones(3),
+    }
+    layout = tensors.Layout({name: [value] for name, value in parts.items()})
+    return b"".join(bytes(chunk) for chunk in layout.chunks())
+
+
+def _parquet() -> bytes:
+    held = io.BytesIO()
+    pl.DataFrame({"text": ["a b", "c", "d e f", "g"], "label": [0, 1, 0, 1]}).write_parquet(held)
+    return held.getvalue()
+
+
+SKILL = _skill()
+TSV = (
+    b"text\tlabel\tsplit\nThe film is good.\t1\ttrain\nThe film is bad.\t0\ttest\nSo so.\t1\tdev\n"
+)
+ROWS = [{"text": "The film is good.", "label": 1}, {"text": "A bad one.", "label": 0}]
+TABLE = [{"name": "w", "shape": [2, 2], "places": 2}, {"name": "v", "shape": [3], "places": 1}]
+DESCRIBED = {"method": "graft", "tensors": TABLE, "base": {"name": "m", "checksum": "0" * 64}}
+LOG = {
+    "experiment_0": {
+        "metadata": {"name": "Toy", "size": 50},
+        "expdata": {"model": "gpt2", "classifier": "LDA", "layer": 6, "quantile": 1.0,
+                    "layer_method": None},
+        "data": {"Accuracy": [0.6, 0.7], "F1": [0.5, 0.6], "train loss": [0]},
+    }
+}  # fmt: skip
+RUN = {
+    "method": "probe", "address": "0123456789abcdef", "spec": {"model": "gpt2"},
+    "summary": {"best": 0.9}, "baselines": {}, "model": {"name": "gpt2"}, "data": {"name": "sst2"},
+    "seed": 0, "versions": {}, "seconds": 1.5, "peak_memory_mb": 2.0, "command": "cutaway probe",
+}  # fmt: skip
+TASK = b"""name = "mine"
+description = "Is a film review positive?"
+kind = "binary"
+classes = ["bad", "good"]
+prompt = " All in all, it was"
+class_words = ["bad", "good"]
+template = "{text} It was {mask}."
+label_words = ["bad", "good"]
+[columns]
+text = "sentence"
+label = "label"
+"""
+SPEC = b"""verb = "probe"
+model = "smollm2-135m"
+data = "gen:sentiment"
+layers = "0,6-8"
+pool = ["last", "mean"]
+classifier = ["logistic"]
+repeats = 3
+seed = 1
+"""
+JSON_ROWS = json.dumps(ROWS).encode()
+JSON_COLUMNS = json.dumps({key: [row[key] for row in ROWS] for key in ROWS[0]}).encode()
+JSON_LINES = b"\n".join(json.dumps(row).encode() for row in ROWS)
+QUOTED = b'text,label\n"a, ""b""",x\n"two\nlines",y\n'
+SUMS = b"gen:arithmetic?n=6,ops=+-,digits=1-2"
+SQL = (
+    b"select layers, avg(value) from rows group by layers",
+    b"select summary->>'$.best' from runs where method = 'probe'",
+    b"with x as (from rows) select * from x order by value limit 3",
+)
+LOADERS: dict[str, Loader] = {
+    "tsv": Loader((TSV, b"label\tsentence\n1\tgood film\n0\tbad film\n"), from_file("d.tsv", load)),
+    "csv": Loader((TSV.replace(b"\t", b","), QUOTED), from_file("d.csv", load)),
+    "txt": Loader((b"One line.\nAnother.\n", b"\xef\xbb\xbfx\r\ny\r\n"), from_file("d.txt", load)),
+    "json": Loader((JSON_ROWS, JSON_COLUMNS), from_file("d.json", load)),
+    "jsonl": Loader((JSON_LINES,), from_file("d.jsonl", load)),
+    "parquet": Loader((_parquet(),), from_file("d.parquet", load)),
+    "arithmetic": Loader((b"12 + 30 = 42\n7 * 8 = 56\n9 / 3 = 3\n",), from_file("d.txt", load)),
+    "task": Loader((TASK,), from_file("mine.toml", find_task)),
+    "spec": Loader((SPEC,), from_file("spec.toml", read_spec)),
+    "log": Loader((json.dumps(LOG).encode(),), from_file("log.json", read_experiment_logs)),
+    "tensors": Loader((_safetensors(),), from_file("t.safetensors", read_tensors)),
+    "skill": Loader((json.dumps(DESCRIBED).encode(),), read_described),
+    "run": Loader((files.sealed_bytes(RUN), json.dumps(RUN).encode()), read_run),
+    "generated": Loader((b"gen:sentiment?n=8", SUMS, b"gen:tense?n=4"), as_text(generate)),
+    "hub id": Loader((b"hf:glue/sst2:train", b"hf:imdb"), as_text(parse_id)),
+    "layers": Loader((b"all", b"0,6-8,12", b"mean:1-3;4"), as_text(lambda t: parse_layers(t, 12))),
+    "pool": Loader((b"last", b"q0.5", b"attn:3", b"mean"), as_text(pooler)),
+    # DuckDB needs some twenty thousandths of a second to open; so fewer.
+    "sql": Loader(SQL, read_query, cases=600),
+}  # fmt: skip
