@@ -2,16 +2,7 @@
 
 import os
 
-import platformdirs
-
-from cutaway.models.place import home, recall, remember
-
-
-def test_home_is_what_the_environment_says_else_the_users_cache(monkeypatch, tmp_path) -> None:
-    monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path))
-    assert home() == tmp_path
-    monkeypatch.setenv("CUTAWAY_HOME", " ")
-    assert str(home()) == platformdirs.user_cache_dir("cutaway")
+from cutaway.models.place import recall, remember
 
 
 def test_what_is_remembered_is_recalled(monkeypatch, tmp_path) -> None:

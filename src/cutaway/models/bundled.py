@@ -15,8 +15,8 @@ from typing import Any
 
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadModel, Missing, NoRoom
+from cutaway.home import home
 from cutaway.models.digests import file_digest
-from cutaway.models.place import home
 from cutaway.models.quiet import quiet
 
 # Raised when the way from the file to the checkpoint changes: old conversions are left alone.

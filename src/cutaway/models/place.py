@@ -1,4 +1,4 @@
-"""Where this room keeps what it can work out again: converted models, digests, passed checks."""
+"""A small memory for what this room can work out again: digests, passed checks."""
 
 import json
 import os
@@ -6,14 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
-
-def home() -> Path:
-    """The cache folder: `CUTAWAY_HOME` when it is set, else the user's cache folder."""
-    chosen = os.environ.get("CUTAWAY_HOME", "").strip()
-    folder = Path(chosen) if chosen else Path(platformdirs.user_cache_dir("cutaway"))
-    return folder.expanduser().absolute()
+from cutaway.home import home
 
 
 def recall(name: str, key: str) -> Any:

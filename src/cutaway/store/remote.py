@@ -14,7 +14,6 @@ it would stand in every result.
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,10 +21,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import platformdirs
-
 from cutaway.core.digest import digest_text
 from cutaway.core.errors import BadSpec, Corrupt, CutawayError, Missing, RunError
+from cutaway.home import folder
 from cutaway.store import files
 
 MARK = "mirror.json"
@@ -50,9 +48,7 @@ def need_plain(url: str) -> str:
 
 def mirrors() -> Path:
     """Where this machine keeps its copies."""
-    said = os.environ.get("CUTAWAY_MIRROR", "").strip()
-    folder = Path(said) if said else Path(platformdirs.user_cache_dir("cutaway")) / "mirrors"
-    return folder.expanduser().absolute()
+    return folder("CUTAWAY_MIRROR", "mirrors")
 
 
 def local(place: Path | str) -> Path:

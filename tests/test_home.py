@@ -1,0 +1,34 @@
+"""One home for every room that keeps something."""
+
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from cutaway import home as place
+from cutaway.store import home as store_home
+from cutaway.store.remote import mirrors
+
+CACHE = Path(platformdirs.user_cache_dir("cutaway"))
+
+
+@pytest.mark.parametrize("said", ["", "  ", "~/kept", "kept", "/somewhere/kept"])
+def test_models_and_activations_have_one_home(said, monkeypatch) -> None:
+    monkeypatch.setenv("CUTAWAY_HOME", said)
+    assert place.home() == store_home.home()
+    assert place.home().is_absolute()
+
+
+def test_it_is_what_the_environment_says_else_the_users_cache(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path))
+    assert place.home() == tmp_path
+    monkeypatch.setenv("CUTAWAY_HOME", " ")
+    assert place.home() == CACHE
+
+
+def test_what_belongs_to_this_machine_stays_here_when_the_store_is_a_url(monkeypatch) -> None:
+    monkeypatch.setenv("CUTAWAY_HOME", "s3://bucket/kept")
+    monkeypatch.delenv("CUTAWAY_MIRROR", raising=False)
+    assert place.home() == CACHE
+    assert mirrors() == CACHE / "mirrors"
+    assert mirrors() in store_home.home().parents
