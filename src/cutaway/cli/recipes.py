@@ -149,6 +149,7 @@ def carry_out(verb: Verb, spec: "Spec", talk: Talk) -> None:
         return
     from cutaway.run.screen import Screen
     from cutaway.run.team import need_alone, team
+    from cutaway.run.whole import tell_whole
 
     need_alone(verb.words)
     first = team(getattr(spec, "device", "auto")).first
@@ -158,6 +159,7 @@ def carry_out(verb: Verb, spec: "Spec", talk: Talk) -> None:
             raise BadSpec(f"'cutaway {verb.words}' has no --dry-run: it is short.")
         _show_estimates(recipe.estimate(spec, screen=screen), talk)
         return
+    tell_whole(verb.words, getattr(spec, "engine", "local"), screen)
     result = recipe.run(spec, screen=screen)
     if first:
         SHOWS[verb.show](result, talk)

@@ -39,9 +39,18 @@ class Door:
 
     def needs(self, engine: str) -> Needs:
         """What a piece that runs the model takes: a GPU where the engine has some to give."""
-        wants = self.device != "cpu" and find_engine(engine).gpus() > 0
-        memory = self.parameters * BYTES.get(self.dtype, 4) + BESIDES
-        return Needs(cpus=1, gpus=1 if wants else 0, memory=memory)
+        return needs_of(engine, self.device, self.parameters * BYTES.get(self.dtype, 4))
+
+
+def needs_of(engine: str, device: str, held: int) -> Needs:
+    """What a piece takes that holds so many bytes of weights, gradients and the like."""
+    wants = device != "cpu" and find_engine(engine).gpus() > 0
+    return Needs(cpus=1, gpus=1 if wants else 0, memory=held + BESIDES)
+
+
+def needs_to_train(engine: str, spec: Common, lm: LM, *, copies: int) -> Needs:
+    """What a training piece takes: the weights so many times (gradients, optimiser, anchors)."""
+    return needs_of(engine, spec.device, copies * lm.parameters * BYTES.get(lm.dtype, 4))
 
 
 def door_of(lm: LM, spec: Common, objects: Mapping[str, Any] | None = None) -> Door | None:

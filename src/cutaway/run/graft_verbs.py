@@ -18,6 +18,7 @@ from cutaway.core.spec import build
 from cutaway.run.objects import name_objects
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import GRAFT
+from cutaway.run.whole import tell_whole
 
 if TYPE_CHECKING:
     from cutaway.run.graft.checkpoint import Told
@@ -109,4 +110,6 @@ def _run(verb: str, options: Mapping[str, Any], quiet: bool) -> Any:
     several = SEVERAL.get(verb, ())
     single = {n: named[n][0] for n in (*ONE, *MANY) if n in named and n not in several}
     recipe = import_module(f"cutaway.run.graft.{verb}")
-    return recipe.run(build(spec, named | single), screen=Screen(quiet=quiet), objects=objects)
+    built, screen = build(spec, named | single), Screen(quiet=quiet)
+    tell_whole(f"graft {verb}", built.engine, screen)
+    return recipe.run(built, screen=screen, objects=objects)

@@ -144,6 +144,9 @@ def sheet(
             task="text", meta={},
         )  # fmt: skip
     read = reading(spec, lm, question, prompt, rows)
-    # A model given as an object has a name of its own in the spec, by which nobody can open it.
-    door = door_of(lm, spec) if lm.name in spec.model else None
-    return Sheet(lm, read, spec.seed, screen, output_of(lm), spec.engine, door)
+    return Sheet(lm, read, spec.seed, screen, output_of(lm), spec.engine, door_to(spec, lm))
+
+
+def door_to(spec: NextwordSpec, lm: LM) -> Door | None:
+    """The way to the model; one given as an object has a name by which nobody can open it."""
+    return door_of(lm, spec) if lm.name in spec.model else None

@@ -6,21 +6,23 @@ once, so a killed run goes on where it stopped; a piece that fails is recorded w
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from cutaway.core.errors import BadSpec, CutawayError
-from cutaway.engine import find_engine, run_pieces
+from cutaway.engine import Failed, find_engine, run_pieces
 from cutaway.measure.splits import Split
 from cutaway.measure.words import Words, count_words
 from cutaway.methods.nextword.classify import Plan
 from cutaway.methods.nextword.words import FoundWords, find_words, need_apart
 from cutaway.models.lm import LM
 from cutaway.run import nextword_measure as measure
+from cutaway.run.door import Door
 from cutaway.run.nextword_head import encoder_of, place_of
 from cutaway.run.nextword_rows import Cell, failed, tidy
-from cutaway.run.nextword_sheet import Sheet, prompts_of, sheet
+from cutaway.run.nextword_sheet import Sheet, door_to, prompts_of, sheet
 from cutaway.run.nextword_task import Question, splits
 from cutaway.run.screen import Screen
 from cutaway.run.specs.nextword import FEATURES, NextwordSpec
@@ -29,6 +31,8 @@ from cutaway.store.progress import Progress
 
 DETAIL = "detail"
 WORDY = ("subset", "classwords", "posneg", "zeroshot")
+# What needs log-partitions or the mean of p, which are made once and kept beside f.
+DERIVING = frozenset({"phi_p", "subset", "classwords", "posneg", "p", "diagnose"})
 
 
 @dataclass(frozen=True)
@@ -142,13 +146,38 @@ class Work:
         done = self.progress.done()
         todo = [piece for key, piece in pieces.items() if key not in done]
         title = f"{self.lm.name} on {self.question.name}"
+        door = None if find_engine(self.spec.engine).here else self._door(todo)
         with self.screen.progress(title, len(todo)) as advance:
-            # The pass over the texts is what an engine shares out; pieces need the output matrix.
-            for piece, got in run_pieces("local", self._measure, todo):
+            for piece, got in self._done(todo, door):
                 rows = self._failed(piece, got) if isinstance(got, Exception) else got
                 self.progress.put(self._key(piece), rows)
                 advance(1, note=piece.what)
         return list(pieces)
+
+    def _door(self, todo: list[Piece]) -> Door | None:
+        """The way to the model for workers, once every text was read; None without one."""
+        door = door_to(self.spec, self.lm)
+        if door is None:
+            self.screen.say(f"{self.lm.name!r} was given as an object: its pieces run here.")
+            return None
+        for prompt in dict.fromkeys(p.prompt for p in todo if p.what not in self.spec.baselines):
+            _ = self.sheet(prompt).features
+        return door
+
+    def _done(
+        self, todo: list[Piece], door: Door | None
+    ) -> Iterator[tuple[Piece, list[Row] | Failed]]:
+        """Each piece with its rows, or why there are none; what derives columns goes first."""
+        if door is None:
+            yield from run_pieces("local", self.measure, todo)
+            return
+        hand = Hand(self.spec.model_copy(update={"engine": "local"}), door, self.lm, self.question)
+        engine = self.spec.engine
+        for pieces in rounds(todo):
+            yield from run_pieces(
+                engine, hand, pieces, key=lambda piece: piece.key, needs=door.needs(engine),
+                say=self.screen.say,
+            )  # fmt: skip
 
     def cell(self, piece: Piece) -> Cell:
         """Where a piece's rows stand in the table."""
@@ -161,7 +190,7 @@ class Work:
         texts = self.question.texts.digest[:16]
         return "|".join((self.lm.digest[:16], texts, self.question.name, piece.key))
 
-    def _measure(self, piece: Piece) -> list[Row]:
+    def measure(self, piece: Piece) -> list[Row]:
         """The tidy rows of one piece, and its details."""
         cell, run = self.cell(piece), KINDS.get(piece.what, measure.dense)
         rows: list[Row] = []
@@ -176,6 +205,34 @@ class Work:
         reason = f"{piece.what}: {kind}{error}"
         self.screen.say(f"{piece.what} failed: {kind}{error}")
         return [failed(self.cell(piece), reason)]
+
+
+class Hand:
+    """What a worker needs for a piece: the way to the model; the texts' features are kept."""
+
+    def __init__(self, spec: NextwordSpec, door: Door, lm: LM, question: Question) -> None:
+        """The model itself stays here: workers open it by its door, under the same name."""
+        self.spec, self.door, self.name, self.question = spec, door, lm.name, question
+
+    @cached_property
+    def work(self) -> Work:
+        """Everything about the model and the task, opened once per worker."""
+        lm = replace(self.door.open(), name=self.name)
+        return Work(self.spec, lm, self.question, Progress(Path()), Screen(quiet=True))
+
+    def __call__(self, piece: Piece) -> list[Row]:
+        """The piece's rows and details."""
+        return self.work.measure(piece)
+
+
+def rounds(todo: list[Piece]) -> list[list[Piece]]:
+    """The pieces in two rounds: of those that need a column made of p, one per prompt makes it."""
+    leads: dict[str, Piece] = {}
+    for piece in todo:
+        if piece.what == "phi_p" or (piece.what in DERIVING and piece.prompt not in leads):
+            leads[piece.prompt] = piece
+    later = [p for p in todo if p.what in DERIVING and p is not leads[p.prompt]]
+    return [[piece for piece in todo if piece not in later], later]
 
 
 FLAGS = {

@@ -23,6 +23,7 @@ from cutaway.run.specs.shortcut import (
     LensSpec,
     ShortcutSpec,
 )
+from cutaway.run.whole import tell_whole
 
 if TYPE_CHECKING:
     from cutaway.models.lm import LM
@@ -79,4 +80,6 @@ def _run(verb: str, spec: type[ShortcutSpec], options: Mapping[str, Any], quiet:
     named, objects = name_objects(options, fields)
     single = {name: named[name][0] for name in fields if name in named}
     recipe = import_module(f"cutaway.run.shortcut.{verb}")
-    return recipe.run(build(spec, named | single), screen=Screen(quiet=quiet), objects=objects)
+    built, screen = build(spec, named | single), Screen(quiet=quiet)
+    tell_whole(f"shortcut {verb}", built.engine, screen)
+    return recipe.run(built, screen=screen, objects=objects)

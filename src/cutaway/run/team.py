@@ -82,6 +82,15 @@ class Team:
         said: Said = broadcast_object_list(box)[0]
         return said
 
+    def one_by_one(self, make: Callable[[], Said]) -> Said:
+        """Made by the first process, then by the others, which find what it kept."""
+        if not self.first:
+            self.wait()
+        said = make()
+        if self.first:
+            self.wait()
+        return said
+
     def wait(self) -> None:
         """Nobody goes on before all are here."""
         if self.size > 1:

@@ -2,14 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
+
 from cutaway.core.errors import Missing
 from cutaway.core.spec import address
 from cutaway.methods.graft.patch import Patch, attached, write
-from cutaway.methods.graft.select import count
+from cutaway.methods.graft.select import Mask, count
+from cutaway.run.door import needs_to_train
 from cutaway.run.graft.atlas import atlas_rows
 from cutaway.run.graft.cost import Cost, cost_of
 from cutaway.run.graft.finish import finish, skill_meta, summarise
@@ -18,6 +22,7 @@ from cutaway.run.graft.rows import Where, over_seeds
 from cutaway.run.graft.search import Search
 from cutaway.run.graft.skill import Skill, load_skill
 from cutaway.run.graft.trial import Said, Trial, read_prose, trial_of
+from cutaway.run.hands import at_home, away, finished, need_same, travelling
 from cutaway.run.lesson import Lesson, read_lesson
 from cutaway.run.objects import Objects
 from cutaway.run.opened import opened
@@ -32,6 +37,11 @@ from cutaway.store.results import find, progress
 FILE = "skill.safetensors"
 # Drawn anew with each seed; the others choose the same weights every time.
 DRAWN = frozenset({"random", "dare"})
+LEARNED = "learned"
+# Base, tuned, the live model, gradients, logits of the mask and their optimiser.
+COPIES = 7
+Job = tuple[str, int, int]
+"""How a mask is chosen, its size, its seed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +49,7 @@ class Work:
     """Everything a run needs: what is learned, from what, and where pieces are kept."""
 
     spec: LearnSpec
+    name: str
     pair: Pair
     lesson: Lesson
     trial: Trial
@@ -56,15 +67,15 @@ class Work:
 def run(spec: LearnSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:
     """A skill file, and how it does beside the base, the tuned model and other masks."""
     screen = screen or Screen(quiet=True)
-    work, name = prepare(spec, screen, objects)
+    work = prepare(spec, screen, objects)
+    name = work.name
     done = find(spec.runs, "graft", name)
     if done is not None and file_of(Path(done.path), spec).exists():
         return Result(done)
     with measured() as meter:
         sizes = sizes_of(work)
         said = ends(work)
-        rows = [*end_rows(work, said), *learned_rows(work, sizes, said)]
-        rows += baseline_rows(work, sizes, said)
+        rows = [*end_rows(work, said), *mask_rows(work, sizes, said, objects)]
         skill, extra = best_skill(work, sizes[0], said)
         rows = over_seeds([*rows, *extra, *atlas_rows(work.where, work.pair.lm, skill)])
     with TemporaryDirectory() as folder:
@@ -78,7 +89,7 @@ def run(spec: LearnSpec, *, screen: Screen | None = None, objects: Objects | Non
         )  # fmt: skip
 
 
-def prepare(spec: LearnSpec, screen: Screen, objects: Objects | None = None) -> tuple[Work, str]:
+def prepare(spec: LearnSpec, screen: Screen, objects: Objects | None = None) -> Work:
     """Both models, the task's rows, the text; and the run's address."""
     given: Mapping[str, Any] = objects or {}
     lm = opened(spec.base, spec, objects)
@@ -96,7 +107,7 @@ def prepare(spec: LearnSpec, screen: Screen, objects: Objects | None = None) -> 
     search = Search(spec, pair, trial, lesson.train, screen)
     where = Where(lm.name, pair.facts["tuned"]["name"], lesson.task.name)
     kept = progress(spec.runs, "graft", name)
-    return Work(spec, pair, lesson, trial, search, where, kept, screen), name
+    return Work(spec, name, pair, lesson, trial, search, where, kept, screen)
 
 
 def file_of(folder: Path, spec: LearnSpec) -> Path:
@@ -158,14 +169,100 @@ def place_of(work: Work, size: int, seed: int) -> dict[str, Any]:
     return {"sparsity": share, "seed": seed, "data": work.lesson.texts.name}
 
 
-def learned_rows(work: Work, sizes: list[int], said: tuple[Said, Said]) -> Iterator[Row]:
-    """A mask learned per size and seed; what is done already is not done again."""
-    for size in sizes:
-        for seed in work.seeds:
-            key = f"learned-{size}-{seed}"
-            if key not in work.kept.done() or not _piece(work, key).exists():
-                work.kept.put(key, _learn(work, key, size, seed, said))
-            yield from work.kept.rows([key])
+def jobs_of(work: Work, sizes: list[int]) -> list[Job]:
+    """A mask learned per size and seed, and masks of the same sizes chosen in other ways."""
+    learned = [(LEARNED, size, seed) for size in sizes for seed in work.seeds]
+    return learned + [
+        (kind, size, seed)
+        for size in sizes
+        for kind in work.spec.baselines
+        for seed in (work.seeds if kind in DRAWN else work.seeds[:1])
+    ]
+
+
+def mask_rows(
+    work: Work, sizes: list[int], said: tuple[Said, Said], objects: Objects | None = None
+) -> list[Row]:
+    """The rows of every mask, made here or by the engine's workers; what is done stays done."""
+    jobs, done = jobs_of(work, sizes), work.kept.done()
+    todo = [
+        job
+        for job in jobs
+        if key_of(job) not in done or (job[0] == LEARNED and not _piece(work, key_of(job)).exists())
+    ]
+    elsewhere = bool(todo) and away(work.spec.engine, objects, work.screen)
+    found = _there(work, todo, said, objects) if elsewhere else _here(work, todo, said)
+    for job, rows in found:
+        work.kept.put(key_of(job), rows)
+    return work.kept.rows([key_of(job) for job in jobs])
+
+
+def key_of(job: Job) -> str:
+    """One word for a mask: how it is chosen, its size, its seed."""
+    return "-".join(map(str, job))
+
+
+def _here(work: Work, todo: list[Job], said: tuple[Said, Said]) -> Iterator[tuple[Job, list[Row]]]:
+    others = [job for job in todo if job[0] != LEARNED]
+    for job in todo[: len(todo) - len(others)]:
+        yield job, carry_out(work, job, said)
+    with work.screen.progress("other masks", len(others)) as advance:
+        for job in others:
+            yield job, carry_out(work, job, said)
+            advance(note=job[0])
+
+
+def _there(
+    work: Work, todo: list[Job], said: tuple[Said, Said], objects: Objects | None
+) -> Iterator[tuple[Job, list[Row]]]:
+    spec, search = work.spec, work.search
+    ranked = {
+        which: {name: places.numpy() for name, places in mask.places.items()}
+        for which, mask in search.ranked.items()
+    }
+    hand = Hand(at_home(spec), travelling(objects), work.name, said, ranked, dict(search.units))
+    needs = needs_to_train(spec.engine, spec, work.pair.lm, copies=COPIES)
+    with work.screen.progress("masks", len(todo)) as advance:
+        for job, rows in finished(
+            spec.engine, hand, todo, key=key_of, needs=needs, kept=work.kept.folder,
+            screen=work.screen,
+        ):  # fmt: skip
+            yield job, rows
+            advance(note=job[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Hand:
+    """What a worker needs to make a mask: the request, and what was measured and ranked once."""
+
+    spec: LearnSpec
+    objects: Objects
+    name: str
+    said: tuple[Said, Said]
+    ranked: Mapping[tuple[str, int], Mapping[str, Any]]
+    units: Mapping[int, float]
+
+    @cached_property
+    def work(self) -> Work:
+        """Both models and the rows, opened once per worker."""
+        work = prepare(self.spec, Screen(quiet=True), self.objects)
+        need_same(work.name, self.name)
+        work.search.units.update(self.units)
+        for which, places in self.ranked.items():
+            work.search.ranked[which] = Mask({n: torch.from_numpy(p) for n, p in places.items()})
+        return work
+
+    def __call__(self, job: Job) -> list[Row]:
+        """The mask's rows; a learned one's skill is in the run's folder."""
+        return carry_out(self.work, job, self.said)
+
+
+def carry_out(work: Work, job: Job, said: tuple[Said, Said]) -> list[Row]:
+    """One mask, measured."""
+    kind, size, seed = job
+    if kind == LEARNED:
+        return _learn(work, key_of(job), size, seed, said)
+    return _baseline(work, kind, size, seed, said)
 
 
 def _learn(work: Work, key: str, size: int, seed: int, said: tuple[Said, Said]) -> list[Row]:
@@ -190,23 +287,6 @@ def _learn(work: Work, key: str, size: int, seed: int, said: tuple[Said, Said]) 
         }
         rows += work.where.scores("learned", {n: float(v) for n, v in named.items()}, **at)
     return rows
-
-
-def baseline_rows(work: Work, sizes: list[int], said: tuple[Said, Said]) -> Iterator[Row]:
-    """Masks of the same size chosen in other ways."""
-    jobs = [
-        (kind, size, seed)
-        for size in sizes
-        for kind in work.spec.baselines
-        for seed in (work.seeds if kind in DRAWN else work.seeds[:1])
-    ]
-    with work.screen.progress("other masks", len(jobs)) as advance:
-        for kind, size, seed in jobs:
-            key = f"{kind}-{size}-{seed}"
-            if key not in work.kept.done():
-                work.kept.put(key, _baseline(work, kind, size, seed, said))
-            yield from work.kept.rows([key])
-            advance(note=kind)
 
 
 def _baseline(work: Work, kind: str, size: int, seed: int, said: tuple[Said, Said]) -> list[Row]:
@@ -250,5 +330,5 @@ def _piece(work: Work, key: str) -> Path:
 
 def estimate(spec: LearnSpec, *, screen: Screen | None = None) -> list[Cost]:
     """What the run will cost, before it starts."""
-    work, _ = prepare(spec, screen or Screen(quiet=True))
+    work = prepare(spec, screen or Screen(quiet=True))
     return [cost_of(work, DRAWN)]

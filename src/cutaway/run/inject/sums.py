@@ -45,15 +45,15 @@ def add_up(
 ) -> Sums:
     """The sum over examples of the squared gradient of each example's own loss."""
     total = zeros(lm)
-    way, why, difference = choose_way(lm, examples, total) if batched else ("loop", "asked", None)
-    if why and batched:
-        screen.say(f"Going example by example, which is slower: {why}.")
+    way, why, difference = "loop", "asked", None
+    if batched:
+        way, why, difference = way_of(lm, examples, total, screen)
     batches = batches_of(lm, examples, way)
     start = _resume(keep, total, way, screen)
     saved = time.monotonic()
     with screen.progress("fisher", len(examples)) as advance:
         advance(sum(len(batch.rows) for batch in batches[:start]))
-        with _Adder(lm, examples, total, way) as add:
+        with Adder(lm, examples, total, way) as add:
             for number, batch in enumerate(batches[start:], start):
                 add(batch)
                 advance(len(batch.rows))
@@ -61,6 +61,16 @@ def add_up(
                     save_artefact(keep, total, {"done": number + 1, "way": way})
                     saved = time.monotonic()
     return Sums(total, way, why, difference)
+
+
+def way_of(
+    lm: LM, examples: Examples, total: dict[str, Tensor], screen: Screen
+) -> tuple[str, str, float | None]:
+    """`choose_way`, and the slower one is said."""
+    way, why, difference = choose_way(lm, examples, total)
+    if why:
+        screen.say(f"Going example by example, which is slower: {why}.")
+    return way, why, difference
 
 
 def zeros(lm: LM) -> dict[str, Tensor]:
@@ -77,14 +87,14 @@ def batches_of(lm: LM, examples: Examples, way: str) -> list[Batch]:
     return [batch for batch, _ in by_length(examples.lengths, Budget(fixed=size))]
 
 
-class _Adder:
+class Adder:
     """Adds one batch after the other in the chosen way."""
 
     def __init__(self, lm: LM, examples: Examples, total: Mapping[str, Tensor], way: str) -> None:
         self.lm, self.examples, self.total = lm, examples, total
         self.watch = Watch(lm.module, total) if way == "batched" else None
 
-    def __enter__(self) -> "_Adder":
+    def __enter__(self) -> "Adder":
         if self.watch is not None:
             self.watch.__enter__()
         return self
@@ -113,7 +123,7 @@ def choose_way(
     # Of different lengths: padding must not matter either.
     two = examples.take([order[0], order[len(order) // 2]])
     try:
-        with _Adder(lm, two, total, "batched") as add:
+        with Adder(lm, two, total, "batched") as add:
             add(Batch(torch.arange(2).numpy(), 0, 0))
     except (NoRule, RuntimeError) as error:
         _clear(total)

@@ -1,0 +1,105 @@
+"""A Fisher's sums in parts: each worker adds up whole batches of the single pass.
+
+Batches and the way they are added are those of the single pass, so every part is made of the very
+squares that it adds. Within a part they are float32 sums as there; parts are added in float64, in
+any order. What differs is where float32 rounds: about 1e-7 of an entry.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cutaway.engine import Failed, find_engine, run_pieces
+from cutaway.models.lm import LM
+from cutaway.run.batches import Batch
+from cutaway.run.door import Door, needs_of
+from cutaway.run.inject.examples import Examples
+from cutaway.run.inject.sums import Adder, Sums, add_up, batches_of, way_of, zeros
+from cutaway.run.screen import Screen
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some batches of the single pass, and the examples in them alone."""
+
+    number: int
+    examples: Examples
+    batches: tuple[NDArray[np.int64], ...]
+    """Rows of `examples`."""
+
+    @property
+    def key(self) -> str:
+        """One line of text."""
+        return f"fisher part {self.number} ({len(self.examples)} examples)"
+
+
+@dataclass(frozen=True, eq=False)
+class Summer:
+    """What a worker needs to add up a part."""
+
+    door: Door
+    way: str
+    words: tuple[int, ...] | None
+
+    def __call__(self, part: Part) -> dict[str, NDArray[np.float32]]:
+        """The part's sums by weight name, as plain arrays."""
+        lm = self.door.open()
+        words = None if self.words is None else torch.tensor(self.words, device=lm.device)
+        examples, total = replace(part.examples, words=words), zeros(lm)
+        with Adder(lm, examples, total, self.way) as add:
+            for rows in part.batches:
+                add(Batch(rows, 0, 0))
+        return {name: value.cpu().numpy() for name, value in total.items()}
+
+
+def add_up_on(
+    engine: str,
+    door: Door | None,
+    lm: LM,
+    examples: Examples,
+    *,
+    screen: Screen,
+    keep: Path | None = None,
+) -> Sums:
+    """`add_up` on an engine; without a way for workers to the model it is done here."""
+    if door is None or find_engine(engine).here:
+        return add_up(lm, examples, screen=screen, keep=keep)
+    total = zeros(lm)
+    way, why, difference = way_of(lm, examples, total, screen)
+    parts = list(cut(examples, batches_of(lm, examples, way), find_engine(engine).workers()))
+    words = None if examples.words is None else tuple(examples.words.tolist())
+    held = 2 * sum(value.nbytes for value in total.values())
+    whole: dict[str, Tensor] = {n: v.cpu().double() for n, v in total.items()}
+    with screen.progress("fisher", len(examples)) as advance:
+        for part, got in run_pieces(
+            engine, Summer(door, way, words), parts, key=lambda p: p.key,
+            needs=needs_of(engine, door.device, held), say=screen.say,
+        ):  # fmt: skip
+            if isinstance(got, Failed):
+                got.add_note(f"{part.key}, tried {got.tries} times")
+                raise got
+            for name, value in got.items():
+                whole[name] += torch.from_numpy(np.array(value))
+            advance(len(part.examples))
+    for name, value in total.items():
+        value.copy_(whole[name])
+    return Sums(total, way, why, difference)
+
+
+def cut(examples: Examples, batches: Sequence[Batch], workers: int) -> Iterator[Part]:
+    """One part per worker, of about equal tokens: a part's sums are as large as the model."""
+    lengths = np.asarray(examples.lengths)
+    weight = np.array([lengths[batch.rows].sum() for batch in batches], dtype=float)
+    place = (np.cumsum(weight) - weight) * max(workers, 1) // weight.sum()
+    bare = replace(examples, words=None)
+    for number in np.unique(place):
+        chosen = [batch.rows for batch, at in zip(batches, place, strict=True) if at == number]
+        ends = np.cumsum([len(rows) for rows in chosen])
+        rows = np.concatenate(chosen)
+        within = np.split(np.arange(len(rows)), ends[:-1])
+        yield Part(int(number), bare.take(rows), tuple(within))
