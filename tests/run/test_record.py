@@ -6,7 +6,7 @@ import pytest
 
 from cutaway.cli.main import app
 from cutaway.cli.recipes import VERBS
-from cutaway.run.record import command_of, measured, versions
+from cutaway.run.record import command_of, measured, provenance, versions
 from cutaway.run.specs import ProbeSpec
 
 SPEC = ProbeSpec(
@@ -42,3 +42,14 @@ def test_the_meter_sees_time_and_memory():
 
 def test_versions_name_what_can_change_a_digit():
     assert {"python", "torch", "transformers", "cutaway"} <= set(versions())
+
+
+def test_every_run_keeps_its_seed_its_cost_and_the_command_that_repeats_it() -> None:
+    spec = ProbeSpec(model="m", data="d", seed=3)
+    with measured() as meter:
+        pass
+    kept = provenance("probe", spec, meter)
+    assert (kept["seed"], kept["seconds"]) == (3, meter.seconds)
+    assert kept["peak_memory_mb"] == meter.peak_memory_mb > 0
+    assert kept["command"] == command_of("probe", spec)
+    assert {"python", "torch", "cutaway"} <= set(kept["versions"])

@@ -16,7 +16,7 @@ from cutaway.run.lesson import Lesson, read_lesson
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.opened import model_of
 from cutaway.run.pupil import Pupil, enrol, mode_for
-from cutaway.run.record import Meter, command_of, measured, versions
+from cutaway.run.record import Meter, measured, provenance
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
@@ -115,11 +115,7 @@ def finish(work: Work, meter: Meter, held: Mapping[str, Path | bytes]) -> Result
         },
         model=model_facts(work.lm),
         data={"name": texts.name, "rows": len(texts), "digest": texts.digest},
-        seed=spec.seed,
-        versions=versions(),
-        seconds=meter.seconds,
-        peak_memory_mb=meter.peak_memory_mb,
-        command=command_of("finetune", spec),
+        **provenance("finetune", spec, meter),
         rows=frame(rows),
         files=held,
     )

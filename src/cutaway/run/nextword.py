@@ -19,7 +19,7 @@ from cutaway.run.nextword_work import Work, rows_and_details
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.opened import opened
 from cutaway.run.probe import about, one_or_many
-from cutaway.run.record import command_of, measured, versions
+from cutaway.run.record import measured, provenance
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
@@ -61,9 +61,8 @@ def run(
     record = store.save(
         spec.runs, method="nextword", address=name, spec=spec, summary=summary,
         baselines=baselines, model=one_or_many(models),
-        data=one_or_many([{**about(q.texts), "name": q.name} for q in asked]), seed=spec.seed,
-        versions=versions(), seconds=meter.seconds, peak_memory_mb=meter.peak_memory_mb,
-        command=command_of("nextword", spec), rows=table,
+        data=one_or_many([{**about(q.texts), "name": q.name} for q in asked]),
+        **provenance("nextword", spec, meter), rows=table,
         files={FILE: json.dumps(details).encode(), **files},
     )  # fmt: skip
     return Result(record)

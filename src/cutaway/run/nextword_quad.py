@@ -28,7 +28,7 @@ from cutaway.run.nextword_summary import features_of
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.order import order_of
 from cutaway.run.plan import Plan
-from cutaway.run.record import command_of, measured, versions
+from cutaway.run.record import measured, provenance
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
@@ -91,8 +91,7 @@ def run(spec: QuadSpec, *, screen: Screen | None = None, objects: Objects | None
                 summary=_summary(spec, lm, pages, trained, before, after, name),
                 baselines={"before": before}, model=model_facts(base),
                 data={"name": pages.name, "rows": len(pages.rows), "digest": pages.digest},
-                seed=spec.seed, versions=versions(), seconds=meter.seconds,
-                peak_memory_mb=meter.peak_memory_mb, command=command_of("quad", spec),
+                **provenance("quad", spec, meter),
                 rows=frame(_rows(spec, lm, pages, trained)), files=held,
             )  # fmt: skip
         return Result(record)

@@ -16,7 +16,7 @@ from cutaway.run.opened import opened
 from cutaway.run.probe_rows import frame
 from cutaway.run.probe_summary import summarise
 from cutaway.run.probe_work import Work, ask_for, mixes_of, rows_and_details
-from cutaway.run.record import command_of, measured, versions
+from cutaway.run.record import measured, provenance
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.specs.probe import ProbeSpec
@@ -54,9 +54,8 @@ def run(spec: ProbeSpec, *, screen: Screen | None = None, objects: Objects | Non
         summary, baselines = summarise(table, sets)
     record = store.save(
         spec.runs, method="probe", address=name, spec=spec, summary=summary, baselines=baselines,
-        model=one_or_many(models), data=one_or_many([about(s) for s in sets]), seed=spec.seed,
-        versions=versions(), seconds=meter.seconds, peak_memory_mb=meter.peak_memory_mb,
-        command=command_of("probe", spec), rows=table,
+        model=one_or_many(models), data=one_or_many([about(s) for s in sets]),
+        **provenance("probe", spec, meter), rows=table,
         files={detail_file.FILE: detail_file.dumps(details)},
     )  # fmt: skip
     return Result(record)

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 
 from cutaway.core.spec import Spec
+from cutaway.run.specs.common import Common
 
 # Packages whose version can change a digit.
 PACKAGES = ("cutaway", "torch", "transformers", "tokenizers", "numpy", "scikit-learn", "scipy")
@@ -66,6 +67,17 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = "not installed"
     return found
+
+
+def provenance(verb: str, spec: Common, meter: Meter) -> dict[str, Any]:
+    """What is kept beside the numbers of every run: seed, versions, cost, the command."""
+    return {
+        "seed": spec.seed,
+        "versions": versions(),
+        "seconds": meter.seconds,
+        "peak_memory_mb": meter.peak_memory_mb,
+        "command": command_of(verb, spec),
+    }
 
 
 def command_of(verb: str, spec: Spec) -> str:

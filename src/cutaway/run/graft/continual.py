@@ -32,7 +32,7 @@ from cutaway.run.lesson import Lesson, read_lesson
 from cutaway.run.objects import Objects
 from cutaway.run.opened import opened
 from cutaway.run.pupil import Pupil, enrol, mode_for
-from cutaway.run.record import command_of, measured, versions
+from cutaway.run.record import measured, provenance
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
@@ -102,11 +102,7 @@ def run(
         baselines=baselines(rows),
         model=model_facts(work.lm),
         data=[{"name": t.name, "rows": len(t), "digest": t.digest} for t in texts],
-        seed=spec.seed,
-        versions=versions(),
-        seconds=meter.seconds,
-        peak_memory_mb=meter.peak_memory_mb,
-        command=command_of("graft continual", spec),
+        **provenance("graft continual", spec, meter),
         rows=frame(rows),
         files=skills,
     )

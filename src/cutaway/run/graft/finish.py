@@ -11,7 +11,7 @@ from cutaway.core.textset import TextSet
 from cutaway.models.lm import LM
 from cutaway.run.graft.rows import frame
 from cutaway.run.graft.skill import Skill
-from cutaway.run.record import Meter, command_of, versions
+from cutaway.run.record import Meter, provenance
 from cutaway.run.result import Result
 from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.table import Row
@@ -49,11 +49,7 @@ def finish(
         baselines={"base": summary.get("scores", {}).get("base"), **others},
         model=model_facts(model) if isinstance(model, LM) else dict(model),
         data=_about(data) if isinstance(data, TextSet) else dict(data),
-        seed=spec.seed,
-        versions=versions(),
-        seconds=meter.seconds,
-        peak_memory_mb=meter.peak_memory_mb,
-        command=command_of(f"graft {verb}", spec),
+        **provenance(f"graft {verb}", spec, meter),
         rows=table,
         files=files,
     )

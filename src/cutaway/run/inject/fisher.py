@@ -24,7 +24,7 @@ from cutaway.run.inject.sums import Sums, add_up, trial
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.opened import model_of
 from cutaway.run.question import ask
-from cutaway.run.record import Meter, command_of, measured, versions
+from cutaway.run.record import Meter, measured, provenance
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
@@ -173,11 +173,7 @@ def finish(
             baselines={"uniform": {"share": 1 / max(len(masses), 1)}},
             model=model_facts(lm),
             data={"name": texts.name, "rows": len(texts), "digest": texts.digest},
-            seed=spec.seed,
-            versions=versions(),
-            seconds=meter.seconds,
-            peak_memory_mb=meter.peak_memory_mb,
-            command=command_of("fisher", spec),
+            **provenance("fisher", spec, meter),
             rows=frame(fisher_rows(where, masses, overlaps)),
             files=kept,
         )

@@ -23,7 +23,7 @@ from cutaway.run.inject.rows import Where, frame
 from cutaway.run.inject.skill import Skill, read_skill
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.opened import model_of
-from cutaway.run.record import Meter, command_of, measured, versions
+from cutaway.run.record import Meter, measured, provenance
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
@@ -155,11 +155,7 @@ def finish(work: Work, pieces: Progress, found: Clash | None, meter: Meter) -> R
             "digest": work.skill.digest,
             "retained": sets,
         },
-        seed=spec.seed,
-        versions=versions(),
-        seconds=meter.seconds,
-        peak_memory_mb=meter.peak_memory_mb,
-        command=command_of("inject", spec),
+        **provenance("inject", spec, meter),
         rows=frame(rows),
         files=kept,
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from cutaway.core.spec import Spec, address
 from cutaway.models.lm import LM
-from cutaway.run.record import Meter, command_of, versions
+from cutaway.run.record import Meter, provenance
 from cutaway.run.result import Result
 from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.shortcut.rows import frame
@@ -50,11 +50,7 @@ def finish(
         baselines=baselines,
         model=model_facts(sample.lm),
         data={"name": texts.name, "rows": len(texts), "digest": texts.digest},
-        seed=spec.seed,
-        versions=versions(),
-        seconds=meter.seconds,
-        peak_memory_mb=meter.peak_memory_mb,
-        command=command_of(f"shortcut {verb}", spec),
+        **provenance(f"shortcut {verb}", spec, meter),
         rows=frame(rows),
         files=files,
     )
