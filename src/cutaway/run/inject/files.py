@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +9,13 @@ from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
 from cutaway.models.lm import LM
-from cutaway.store.artefacts import Artefact, load_artefact, save_artefact
-from cutaway.store.files import sha256_file
+from cutaway.run.kept import Kept
+from cutaway.store.artefacts import load_artefact, save_artefact
 
 
 @dataclass(frozen=True)
-class Fisher:
-    """A Fisher on disk; its tensors are views on the file."""
-
-    artefact: Artefact
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        """Model, data, objective, labels, number of examples, seed."""
-        return self.artefact.meta
-
-    @cached_property
-    def digest(self) -> str:
-        """The identity of the numbers."""
-        return sha256_file(self.artefact.path)
+class Fisher(Kept):
+    """A Fisher on disk; `meta` has model, data, objective, labels, number of examples, seed."""
 
     @property
     def name(self) -> str:

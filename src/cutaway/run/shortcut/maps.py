@@ -16,8 +16,8 @@ from cutaway.core.errors import BadData, BadSpec, Mismatch
 from cutaway.core.lookup import lookup
 from cutaway.methods.shortcut.fit import IDENTITY, Shortcut
 from cutaway.models.lm import LM
-from cutaway.store.artefacts import Artefact, load_artefact, save_artefact
-from cutaway.store.files import sha256_file
+from cutaway.run.kept import Kept
+from cutaway.store.artefacts import load_artefact, save_artefact
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,20 +29,11 @@ Fitted = Mapping[tuple[str, int, int], Shortcut]
 
 
 @dataclass(frozen=True)
-class Maps:
-    """The shortcuts in a file, read one at a time; `id` is always there."""
+class Maps(Kept):
+    """The shortcuts in a file, read one at a time; `id` is always there.
 
-    artefact: Artefact
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        """Model, text, sampling, kinds and r2, as written by the fit."""
-        return self.artefact.meta
-
-    @cached_property
-    def digest(self) -> str:
-        """The identity of the matrices."""
-        return sha256_file(self.artefact.path)
+    `meta` has model, text, sampling, kinds and r2, as written by the fit.
+    """
 
     @property
     def layers(self) -> int:
