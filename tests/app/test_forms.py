@@ -108,7 +108,15 @@ st.session_state["values"] = forms.form(SPECS[{method!r}], (), key="f").values
 
 
 @pytest.mark.parametrize(
-    "given", ["/etc/passwd", "../secret.csv", "a.csv,/etc/hosts", "gpt2+/etc", "~root/.."]
+    "given",
+    [
+        "/etc/passwd",
+        "../secret.csv",
+        "a.csv,/etc/hosts",
+        "gpt2+/etc",
+        "~root/..",
+        "cola=/etc/hosts",
+    ],
 )
 def test_a_form_can_not_name_files_outside_its_place(tmp_path, given: str) -> None:
     place = tmp_path / "place"

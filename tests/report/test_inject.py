@@ -7,11 +7,14 @@ import polars as pl
 import pytest
 
 from cutaway.core.errors import Missing
-from cutaway.report.inject import FIGURES, points_of
+from cutaway.report.inject import FIGURES
+from cutaway.report.inject_ledger import points_of
+from cutaway.report.inject_looks import looks
 from cutaway.report.inject_maps import FILE
 from cutaway.report.inject_table import inject_table
 from cutaway.run.inject.rows import Where, frame
 
+NAMES = ("skill", "docs", "cola")
 CELLS = [("none", 0.0), ("ewc", 0.1), ("ewc", 1.0), ("ewc+lora4", 1.0)]
 
 
@@ -29,6 +32,7 @@ def rows_of() -> pl.DataFrame:
                 where.row("after", "news", "forgetting", 1.0 - 0.2 * number),
                 where.row("after", "news", "lm_loss", 3.0),
                 where.row("after", "news", "probe_forgetting", 0.1),
+                where.row("after", "cola", "finetune_forgetting", 0.05, low=0.0, high=0.1),
                 where.row("drift", "1/attn", "drift", 0.3),
                 where.row("drift", "2/mlp", "drift", 0.1),
             ]
@@ -46,7 +50,10 @@ def rows_of() -> pl.DataFrame:
 def record(tmp_path):
     points = {"base": [[0, 0], [1, 1]], "ewc-1-seed0": [[0, 0.1], [1, 1.1]]}
     found = {
-        "top": {name: {"values": [3, 2, 1], "mean": [2, 2, 2]} for name in ("skill", "retained")},
+        "tops": [
+            {"where": where, "curves": {n: {"values": [3, 2, 1], "mean": [2, 2, 2]} for n in NAMES}}
+            for where in ("all layers", "layer 1", "layer 2")
+        ],
         "maps": [{"layer": i, "way": w, "points": points} for i in (1, 2) for w in ("pca", "tsne")],
     }
     (tmp_path / FILE).write_text(json.dumps(found))
@@ -81,3 +88,25 @@ def test_the_table_has_a_line_per_training_and_a_fisher_its_mass() -> None:
     where = Where("m", "docs", "fisher")
     masses = frame([where.row("fisher", f"{i}/mlp", "mass", 0.1 * i) for i in (1, 2)])
     assert inject_table(masses)["probe"].to_list() == ["2/mlp", "1/mlp"]
+
+
+def test_every_training_looks_different() -> None:
+    found = looks(rows_of())
+    assert set(found) == set(CELLS)
+    assert len({(look.colour, look.dash, look.symbol) for look in found.values()}) == len(CELLS)
+    assert len({look.name for look in found.values()}) == len(CELLS)
+
+
+def test_the_ledger_draws_losses_and_scores_apart() -> None:
+    shown = FIGURES["ledger"](rows_of(), None).data
+    words = {label for trace in shown for label in trace.x}
+    assert words == {"news<br>loss", "news<br>probe", "cola<br>fine-tune"}
+    assert len({trace.xaxis for trace in shown}) == 2
+
+
+def test_the_front_of_the_pareto_figure_is_what_no_point_beats() -> None:
+    front = FIGURES["pareto"](rows_of(), None).data[0]
+    points = points_of(rows_of())
+    assert front.name == "best trade"
+    assert front.y[-1] == points["exact"].max()
+    assert list(front.x) == sorted(front.x)

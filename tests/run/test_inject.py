@@ -171,9 +171,16 @@ def test_training_stops_when_too_much_is_forgotten(toys, tmp_path) -> None:
 
 
 def test_the_clash_of_fishers_and_the_maps_of_weights_are_kept(toys, tmp_path) -> None:
-    result = teach(toys, tmp_path, regulariser="none,ewc", clash=True, fisher_examples=8)
+    more = TextSet("more", tuple(tiny.toy_language(30, seed=6)))
+    given = {"regulariser": "none,ewc", "clash": True, "fisher_examples": 8}
+    result = teach(toys, tmp_path, retain=[RETAIN, more], **given)
     found = json.loads((result.path / "inject.json").read_text())
-    assert len(found["top"]["skill"]["values"]) == 800
+    assert found["tops"][0]["where"] == "all layers"
+    for panel in found["tops"]:
+        skill, *others = (curve["values"] for curve in panel["curves"].values())
+        assert list(panel["curves"]) == ["skill", "toy", "more"]
+        assert skill == sorted(skill, reverse=True)
+        assert {len(curve) for curve in others} == {len(skill)} == {800}
     assert {one["way"] for one in found["maps"]} == {"pca", "tsne"}
     assert "rank_correlation" in set(result.rows["metric"])
 
@@ -378,3 +385,19 @@ def test_the_callback_refuses_another_models_fisher(toys, tmp_path) -> None:
         trainer(toys, tmp_path, cutaway.EWCCallback({"x": torch.ones(1)}, 1.0))
     with pytest.raises(BadSpec, match="0 or more"):
         cutaway.EWCCallback({}, -1.0)
+
+
+def test_a_killed_sweep_makes_its_fishers_only_once(toys, tmp_path, monkeypatch) -> None:
+    import cutaway.run.inject.clash as clashes
+    import cutaway.run.training as loop
+
+    real, made = clashes.fisher_on, []
+    monkeypatch.setattr(clashes, "fisher_on", lambda *a, **k: made.append(1) or real(*a, **k))
+    given = {"regulariser": "ewc", "clash": True, "fisher_examples": 8}
+    with monkeypatch.context() as killed:
+        killed.setattr(loop, "take_step", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            teach(toys, tmp_path / "killed", **given)
+    resumed = teach(toys, tmp_path / "killed", **given)
+    assert len(made) == 2
+    assert resumed.rows.equals(teach(toys, tmp_path / "whole", **given).rows)

@@ -165,6 +165,10 @@ def test_fishers_are_compared_and_those_of_other_models_refused(toy, tmp_path) -
     (overlap,) = found.summary["overlap"].values()
     assert overlap["jaccard"] == pytest.approx(1)
     assert overlap["rank_correlation"] == pytest.approx(1)
+    panels = json.loads((found.path / "inject.json").read_text())["tops"]
+    mine, theirs = panels[0]["curves"].values()
+    assert mine["values"] == theirs["values"]
+    assert found.figure("top").data
     other = tiny("llama", tmp_path / "other")
     with pytest.raises(Mismatch, match="is the Fisher of"):
         cutaway.fisher(model=str(other), **given, out=files["c"], against=[files["a"]])

@@ -189,10 +189,12 @@ def stay_inside(values: Values, places: Sequence[Path]) -> None:
 
 
 def _pieces(value: Any) -> list[str]:
-    """A value, and every part of it that could be a path: `a.csv,b.csv`, `base+adapter`."""
+    """A value, and every part that could be a path: `a.csv,b.csv`, `base+adapter`, `task=a.csv`."""
     if not isinstance(value, str):
         return []
-    return [piece.strip() for piece in {value, *re.split(r"[,+;]", value)} if piece.strip()]
+    parts = {value, *re.split(r"[,+;]", value)}
+    parts |= {part.partition("=")[2] for part in parts}
+    return [piece.strip() for piece in parts if piece.strip()]
 
 
 def _inside(name: str, text: str, places: Sequence[Path]) -> None:

@@ -19,7 +19,7 @@ FIRST: dict[str, tuple[str, ...]] = {
     "fisher": ("model", "text", "data", "limit"),
     "graft learn": ("base", "tuned", "task", "data", "sparsity", "steps"),
     "graft continual": ("base", "task", "data", "sparsity", "steps"),
-    "inject": ("model", "data", "regulariser", "strength", "retain", "steps"),
+    "inject": ("model", "data", "regulariser", "strength", "retain", "retain_tasks", "steps"),
     "nextword": ("model", "task", "data", "features", "prompt_text", "limit"),
     "probe": ("model", "data", "layers", "pool", "classifier", "protocol", "repeats", "limit"),
     "quad": ("text", "objective", "steps"),

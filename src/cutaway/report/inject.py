@@ -4,7 +4,7 @@ A figure takes the rows and the run they come from; it raises Missing, with the 
 when the run holds nothing to draw.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import plotly.graph_objects as go
@@ -13,112 +13,12 @@ from plotly.subplots import make_subplots
 
 from cutaway.core.errors import Missing
 from cutaway.report import formats, theme
+from cutaway.report.inject_ledger import between, ledger, pareto
+from cutaway.report.inject_looks import looks
 from cutaway.report.inject_maps import clash_top, weight_map
 from cutaway.report.records import Drawable
 
-COLOURS = {
-    "none": theme.NEUTRAL,
-    "ewc": theme.PALETTE[0],
-    "l2sp": theme.PALETTE[1],
-    "kl": theme.PALETTE[2],
-    "replay": theme.PALETTE[3],
-}
 RUN = "cutaway inject"
-
-
-def colour(regulariser: str) -> str:
-    """The same colour for a regulariser with and without adapters."""
-    return COLOURS.get(regulariser.partition("+")[0], theme.PALETTE[4])
-
-
-def pareto(rows: pl.DataFrame, record: Drawable) -> go.Figure:
-    """Exact match against forgetting: one point per strength, a line per regulariser."""
-    points = points_of(rows)
-    if points.is_empty():
-        raise Missing(f"This run has no trainings to compare: {RUN} --regulariser none,ewc.")
-    figure = go.Figure()
-    for (name,), cells in points.group_by(["regulariser"], maintain_order=True):
-        figure.add_trace(_pareto_line(str(name), cells.sort("strength")))
-    figure.update_xaxes(title="forgetting: rise of the loss on retained texts (nats)")
-    figure.update_yaxes(title="exact match on held-out problems", range=[-0.02, 1.05])
-    return theme.finish(
-        figure,
-        title="What the skill gains, and what the rest loses",
-        caption="Each point is one strength, mean over seeds, bars from the lowest to the highest "
-        "seed. Up and to the left is better: a point is beaten by every point that lies above and "
-        "left of it. none is plain training.",
-        height=460,
-    )
-
-
-def points_of(rows: pl.DataFrame) -> pl.DataFrame:
-    """One line per regulariser and strength: exact match and forgetting over seeds."""
-    after = rows.filter(pl.col("stage") == "after")
-    exact = after.filter(
-        (pl.col("metric") == "exact_match") & pl.col("probe").str.ends_with(" test")
-    )
-    lost = after.filter(pl.col("metric") == "forgetting")
-    keys = ["regulariser", "strength"]
-    return _over_seeds(exact, keys, "exact").join(
-        _over_seeds(lost, keys, "lost"), on=keys, how="inner", maintain_order="left"
-    )
-
-
-def _over_seeds(rows: pl.DataFrame, keys: Sequence[str], name: str) -> pl.DataFrame:
-    by_seed = rows.group_by([*keys, "seed"], maintain_order=True).agg(pl.col("value").mean())
-    return by_seed.group_by(list(keys), maintain_order=True).agg(
-        pl.col("value").mean().alias(name),
-        pl.col("value").min().alias(f"{name}_low"),
-        pl.col("value").max().alias(f"{name}_high"),
-    )
-
-
-def _pareto_line(name: str, cells: pl.DataFrame) -> go.Scatter:
-    def reach(what: str) -> dict[str, Any]:
-        above = (cells[f"{what}_high"] - cells[what]).to_list()
-        below = (cells[what] - cells[f"{what}_low"]).to_list()
-        return {"array": above, "arrayminus": below, "thickness": 1, "width": 3}
-
-    return go.Scatter(
-        x=cells["lost"],
-        y=cells["exact"],
-        error_x=reach("lost"),
-        error_y=reach("exact"),
-        mode="lines+markers+text" if cells.height > 1 else "markers",
-        text=[f"{value:g}" for value in cells["strength"]],
-        textposition="top center",
-        name=formats.plain(name),
-        line={"color": colour(name), "dash": "dot" if "+lora" in name else "solid"},
-        marker={"size": 11, "symbol": "x" if name.startswith("none") else "circle"},
-        hovertemplate="strength %{text}<br>exact %{y:.3f}<br>forgetting %{x:.3f}<extra></extra>",
-    )
-
-
-def ledger(rows: pl.DataFrame, record: Drawable) -> go.Figure:
-    """Forgetting by retained set: a group of bars per set, one bar per training."""
-    table = rows.filter(pl.col("metric").is_in(["forgetting", "probe_forgetting"]))
-    if table.is_empty():
-        raise Missing(f"This run has no ledger: {RUN} measures it on --retain.")
-    figure = go.Figure()
-    for (name, strength), cells in table.group_by(["regulariser", "strength"], maintain_order=True):
-        means = cells.group_by(["probe", "metric"], maintain_order=True).agg(pl.col("value").mean())
-        words = {"forgetting": "loss", "probe_forgetting": "probe"}
-        figure.add_trace(
-            go.Bar(
-                x=[f"{p}<br>{words[m]}" for p, m in means.select("probe", "metric").iter_rows()],
-                y=means["value"],
-                name=formats.plain(f"{name} {strength:g}"),
-                marker={"color": colour(str(name))},
-            )
-        )
-    figure.update_yaxes(title="lost: nats of loss, share of probe accuracy")
-    return theme.finish(
-        figure,
-        title="The ledger: what was forgotten, set by set",
-        caption="Rise of the language loss on held-out texts of each retained set, and fall of the "
-        "accuracy of a probe on the last layer where the set has labels. Below 0 nothing was "
-        "forgotten.",
-    )
 
 
 def digits(rows: pl.DataFrame, record: Drawable) -> go.Figure:
@@ -126,9 +26,10 @@ def digits(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     table = rows.filter((pl.col("stage") == "after") & (pl.col("metric") == "exact_match"))
     if table.is_empty():
         raise Missing(f"This run has no answers to look at: {RUN} gives some.")
-    skill = str(table["skill"][0])
+    skill, styles = str(table["skill"][0]), looks(rows)
     figure = go.Figure()
     for (name, strength), cells in table.group_by(["regulariser", "strength"], maintain_order=True):
+        look = styles[str(name), float(str(strength))]
         means = cells.group_by("probe", maintain_order=True).agg(
             pl.col("value", "low", "high").mean()
         )
@@ -136,16 +37,13 @@ def digits(rows: pl.DataFrame, record: Drawable) -> go.Figure:
             go.Scatter(
                 x=[probe.removeprefix(f"{skill} ") for probe in means["probe"]],
                 y=means["value"],
-                error_y={
-                    "array": (means["high"] - means["value"]).to_list(),
-                    "arrayminus": (means["value"] - means["low"]).to_list(),
-                    "thickness": 1,
-                },
+                error_y=between(means),
                 mode="markers",
-                name=formats.plain(f"{name} {strength:g}"),
-                marker={"color": colour(str(name)), "size": 9},
+                name=look.name,
+                marker={"color": look.colour, "symbol": look.symbol, "size": 9},
             )
         )
+    figure.update_layout(scattermode="group", scattergap=0.5)
     figure.update_yaxes(title="exact match", range=[-0.02, 1.05])
     return theme.finish(
         figure,
@@ -168,19 +66,22 @@ def learning(rows: pl.DataFrame, record: Drawable) -> go.Figure:
         "skill": "loss on training problems",
     }
     figure = make_subplots(rows=1, cols=len(metrics), subplot_titles=[words[m] for m in metrics])
+    styles = looks(rows)
     for column, metric in enumerate(metrics, start=1):
         cells = curves.filter(pl.col("metric") == metric).drop_nulls("value")
         for (name, strength, seed), line in cells.group_by(
             ["regulariser", "strength", "seed"], maintain_order=True
         ):
+            look = styles[str(name), float(str(strength))]
             trace = go.Scatter(
                 x=line["step"],
                 y=line["value"],
                 mode="lines+markers",
-                name=formats.plain(f"{name} {strength:g}"),
-                legendgroup=f"{name} {strength}",
+                name=look.name,
+                legendgroup=look.name,
                 showlegend=column == 1 and seed == cells["seed"].min(),
-                line={"color": colour(str(name))},
+                line={"color": look.colour, "dash": look.dash},
+                marker={"symbol": look.symbol},
                 opacity=0.85,
             )
             figure.add_trace(trace, row=1, col=column)
@@ -216,6 +117,8 @@ def heat(stage: str, title: str, caption: str, missing: str) -> Callable[..., go
         figure.update_yaxes(title="layer", col=1)
         return theme.finish(figure, title=title, caption=caption, height=430)
 
+    # The docs list every figure by this line.
+    draw.__doc__ = f"{title}: layer by module, a panel per training or Fisher."
     return draw
 
 

@@ -3,6 +3,7 @@
 They are drawn from `inject.json`, which stands beside `result.json`.
 """
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -16,39 +17,51 @@ from cutaway.report.records import Drawable, parts
 from cutaway.store.files import read_json
 
 FILE = "inject.json"
-MISSING = "This run kept no {what}: cutaway inject --clash keeps them."
+MISSING = "This run kept no {what}: cutaway inject --clash and cutaway fisher --against keep them."
 
 
 def clash_top(rows: pl.DataFrame, record: Drawable) -> go.Figure:
-    """The Fisher of the retained texts at the entries where the skill's is largest."""
-    found = _details(record).get("top")
-    if not found:
+    """Fishers of other texts at the entries where this one's is largest."""
+    panels = _details(record).get("tops")
+    if not panels:
         raise Missing(MISSING.format(what="top entries of Fishers"))
-    figure = go.Figure()
-    for (name, curve), colour in zip(found.items(), theme.PALETTE, strict=False):
-        x = list(range(1, len(curve["values"]) + 1))
-        figure.add_trace(
-            go.Scatter(
-                x=x, y=curve["values"], mode="markers", name=formats.plain(name),
-                marker={"size": 3, "color": colour, "opacity": 0.35}, legendgroup=name,
-                showlegend=False,
-            )
-        )  # fmt: skip
-        figure.add_trace(
-            go.Scatter(
-                x=x, y=curve["mean"], mode="lines", name=formats.plain(name),
-                line={"color": colour, "width": 3}, legendgroup=name,
-            )
-        )  # fmt: skip
-    figure.update_xaxes(title="entries, the skill's largest first")
-    figure.update_yaxes(title="Fisher", type="log")
+    down = -(-len(panels) // 2)
+    across = min(len(panels), 2)
+    figure = make_subplots(
+        rows=down, cols=across, subplot_titles=[panel["where"] for panel in panels],
+        vertical_spacing=0.16,
+    )  # fmt: skip
+    for i, panel in enumerate(panels):
+        for trace in _top_curves(panel["curves"], shown=i == 0):
+            figure.add_trace(trace, row=i // 2 + 1, col=i % 2 + 1)
+    first = formats.plain(next(iter(panels[0]["curves"])))
+    figure.update_xaxes(title=f"entries, largest for {first} first", row=down)
+    figure.update_yaxes(type="log", exponentformat="power")
+    figure.update_yaxes(title="Fisher", col=1)
     return theme.finish(
         figure,
-        title="Do the skill's most important weights matter to the rest",
-        caption="Each point is one weight, those first whose Fisher for the skill is largest; the "
-        "lines are moving averages. Where the retained texts' line lies far below, the skill can "
-        "have these weights cheaply.",
+        title="Do the most important weights matter to the rest",
+        caption=f"Each point is one weight, those first whose Fisher for {first} is largest, over "
+        "all layers and within the first, middle and last block; the lines are moving averages. "
+        "Where another line lies far below, these weights can be had cheaply.",
+        height=300 * down + 140,
     )
+
+
+def _top_curves(curves: dict[str, Any], *, shown: bool) -> list[go.Scatter]:
+    """The points of each Fisher and their moving average."""
+    traces = []
+    for (name, curve), colour in zip(curves.items(), cycle(theme.PALETTE), strict=False):
+        x, shared = list(range(1, len(curve["values"]) + 1)), {"legendgroup": name}
+        dots = {"size": 3, "color": colour, "opacity": 0.35}
+        line = {"color": colour, "width": 3}
+        traces += [
+            go.Scatter(x=x, y=curve["values"], mode="markers", marker=dots, showlegend=False,
+                       name=formats.plain(name), **shared),
+            go.Scatter(x=x, y=curve["mean"], mode="lines", line=line, showlegend=shown,
+                       name=formats.plain(name), **shared),
+        ]  # fmt: skip
+    return traces
 
 
 def weight_map(rows: pl.DataFrame, record: Drawable) -> go.Figure:

@@ -2,7 +2,13 @@
 
 import polars as pl
 
-from cutaway.report.inject import points_of
+from cutaway.report.inject_ledger import points_of
+
+# Of labelled sets: shown where there are some.
+LEDGER = ("probe_forgetting", "finetune_forgetting")
+COLUMNS = (
+    ("log_rmse", " test"), ("undecodable", " test"), ("lm_loss", ""), *((n, "") for n in LEDGER),
+)  # fmt: skip
 
 
 def inject_table(rows: pl.DataFrame) -> pl.DataFrame:
@@ -17,12 +23,14 @@ def inject_table(rows: pl.DataFrame) -> pl.DataFrame:
         after.filter((pl.col("metric") == metric) & pl.col("probe").str.ends_with(end))
         .group_by(keys, maintain_order=True)
         .agg(pl.col("value").mean().alias(metric))
-        for metric, end in (("log_rmse", " test"), ("undecodable", " test"), ("lm_loss", ""))
+        for metric, end in COLUMNS
     ]
     table = points.rename({"exact": "exact_match", "lost": "forgetting"})
     for found in more:
         table = table.join(found, on=keys, how="left", maintain_order="left")
+    measured = [name for name in LEDGER if table[name].is_not_null().any()]
     return table.select(
         *keys, "exact_match", "log_rmse", "undecodable", "lm_loss", "forgetting",
         pl.col("lost_low").alias("forgetting_low"), pl.col("lost_high").alias("forgetting_high"),
+        *measured,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from cutaway.models.lm import LM
 from cutaway.models.quiet import quiet
 from cutaway.run.inject.places import place_of
 from cutaway.run.inject.regularise import Setting, extra_loss
+from cutaway.run.inject.relearn import Answers, Course, learn, task_rows
 from cutaway.run.inject.retain import Kept, Ledger, forgotten, ledger_of, loss_of_each, watched
 from cutaway.run.inject.rows import Where
 from cutaway.run.inject.skill import Skill, exact_on_dev, judge, teacher
@@ -22,10 +23,11 @@ from cutaway.run.order import order_of
 from cutaway.run.screen import Screen
 from cutaway.run.specs.inject import InjectSpec
 from cutaway.run.table import Row
+from cutaway.run.team import team
 from cutaway.run.training import Plan, Trained, train
 from cutaway.store import files
 
-NOTE = "cutaway.json"
+NOTE, TASKS = "cutaway.json", "tasks"
 
 
 @dataclass(frozen=True)
@@ -35,17 +37,26 @@ class Cell:
     regulariser: str
     strength: float
     seed: int
+    lora: int = 0
+    """The rank of its adapters; 0 trains the weights."""
 
     @property
     def name(self) -> str:
         """Its folder."""
-        return f"{self.regulariser}-{self.strength:g}-seed{self.seed}"
+        rank = f"lora{self.lora}-" if self.lora else ""
+        return f"{self.regulariser}-{self.strength:g}-{rank}seed{self.seed}"
+
+    @property
+    def label(self) -> str:
+        """How its rows call it."""
+        return f"{self.regulariser}+lora{self.lora}" if self.lora else self.regulariser
 
 
 def cells_of(spec: InjectSpec) -> list[Cell]:
     """The sweep; plain training has no strength and comes once per seed."""
     return [
-        Cell(regulariser, strength, spec.seed + repeat)
+        Cell(regulariser, strength, spec.seed + repeat, rank)
+        for rank in spec.lora
         for regulariser in spec.regulariser
         for strength in ((0.0,) if regulariser == "none" else spec.strength)
         for repeat in range(spec.repeats)
@@ -65,6 +76,9 @@ class Work:
     fisher: Mapping[str, Tensor] | None
     folder: Path
     """Where an unfinished run keeps its things."""
+    courses: Sequence[Course] = ()
+    learned: Mapping[int, Mapping[str, Answers]] = field(default_factory=dict)
+    """By seed, what the fine-tuned base answers on each course."""
 
     def checkpoint(self, cell: Cell) -> Path:
         """Where the cell's checkpoint is or will be."""
@@ -79,16 +93,19 @@ def carry_out(work: Work, cell: Cell, screen: Screen) -> tuple[list[Row], Any]:
     with _weights(lm, spec, cell) as trainable:
         trained = _train(work, cell, trainable, training, screen)
         with merged(lm, trainable) as weights:
-            rows = _measure(work, cell, trainable, weights, trained)
+            first = team().first
+            rows = _measure(work, cell, trainable, weights, trained) if first else []
+            rows += _relearn(work, cell, screen)
             sample = sample_rows(lm, weights)
-            if spec.checkpoints:
+            if spec.checkpoints and first:
                 save_checkpoint(work, cell, rows)
-    files.drop_folder(training)
+    if first:
+        files.drop_folder(training)
     return rows, sample
 
 
 def _weights(lm: LM, spec: InjectSpec, cell: Cell) -> AbstractContextManager[Trainable]:
-    return low_rank(lm, spec.lora, cell.seed) if spec.lora else own_weights(lm, spec.weights)
+    return low_rank(lm, cell.lora, cell.seed) if cell.lora else own_weights(lm, spec.weights)
 
 
 def _train(work: Work, cell: Cell, trainable: Trainable, folder: Path, screen: Screen) -> Trained:
@@ -99,10 +116,13 @@ def _train(work: Work, cell: Cell, trainable: Trainable, folder: Path, screen: S
     )
     extra = extra_loss(cell.regulariser, setting)
     order = order_of(skill.lessons.rows, spec.batch, cell.seed)
+    together = team()
     limit = None if spec.stop_loss is None else watched(lm, list(work.kept)) + spec.stop_loss
 
     def loss(step: int) -> dict[str, Tensor]:
-        parts = lesson.parts(order(step))
+        rows = order(step)
+        mine, weight = lesson.parts(together.share(rows)), together.weight(rows)
+        parts = {name: value * weight for name, value in mine.items()}
         if extra is None:
             return {"loss": parts["skill"], **parts}
         held = extra(step)
@@ -150,10 +170,7 @@ def plan_of(spec: InjectSpec, seed: int) -> Plan:
 
 def where_of(work: Work, cell: Cell) -> Where:
     """The coordinates of a cell's rows."""
-    suffix = f"+lora{work.spec.lora}" if work.spec.lora else ""
-    return Where(
-        work.lm.name, work.spec.skill, f"{cell.regulariser}{suffix}", cell.strength, cell.seed
-    )
+    return Where(work.lm.name, work.spec.skill, cell.label, cell.strength, cell.seed)
 
 
 def _measure(
@@ -171,6 +188,14 @@ def _measure(
         where.row("drift", f"{layer}/{module}", "drift", value)
         for (layer, module), value in moved.items()
     ]
+
+
+def _relearn(work: Work, cell: Cell, screen: Screen) -> list[Row]:
+    """The fine-tunes of this model, beside those of the base."""
+    if not work.courses:
+        return []
+    after = learn(work.lm, work.courses, cell.name, cell.seed, work.folder / TASKS, screen)
+    return task_rows(work.courses, where_of(work, cell), after, work.learned[cell.seed])
 
 
 def skill_rows(lm: LM, skill: Skill, where: Where, stage: str, seed: int) -> list[Row]:
@@ -244,6 +269,6 @@ def note_of(work: Work, cell: Cell, rows: Sequence[Row]) -> dict[str, Any]:
         "regulariser": cell.regulariser,
         "strength": cell.strength,
         "seed": cell.seed,
-        "lora": work.spec.lora,
+        "lora": cell.lora,
         "found": {f"{r['probe']}: {r['metric']}": r["value"] for r in kept},
     }

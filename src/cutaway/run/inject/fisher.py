@@ -1,5 +1,6 @@
 """`cutaway fisher`: the diagonal Fisher of a model on texts, example by example."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,15 +13,18 @@ from cutaway.core.spec import address, build
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load, load_task
 from cutaway.data.tasks import TaskFile, find_task
-from cutaway.methods.inject.overlap import jaccard, mass, rank_correlation, top
+from cutaway.methods.inject.overlap import mass
 from cutaway.models.lm import LM
+from cutaway.run.door import door_of
 from cutaway.run.estimate import Estimate
 from cutaway.run.inject.arithmetic import answer_examples, is_arithmetic, whole_lines
+from cutaway.run.inject.clash import Clash, View
 from cutaway.run.inject.examples import Examples, lm_examples
 from cutaway.run.inject.files import Fisher, load_fisher, need_file_name, save_fisher
+from cutaway.run.inject.parts import add_up_on
 from cutaway.run.inject.places import place_of
 from cutaway.run.inject.rows import Where, frame
-from cutaway.run.inject.sums import Sums, add_up, trial
+from cutaway.run.inject.sums import Sums, trial
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.opened import model_of
 from cutaway.run.question import ask
@@ -30,9 +34,10 @@ from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.specs.inject import FisherSpec
 from cutaway.run.table import Row
+from cutaway.store.files import json_bytes
 from cutaway.store.results import find, progress, save
 
-FILE = "fisher.safetensors"
+FILE, DETAILS = "fisher.safetensors", "inject.json"
 METHOD = "inject"
 
 
@@ -63,7 +68,8 @@ def run(
         examples = examples_of(lm, spec, texts)
         tell(examples, texts, screen)
         keep = progress(spec.runs, METHOD, name).folder / "sums.safetensors"
-        sums = add_up(lm, examples, screen=screen, keep=keep)
+        door = door_of(lm, spec, objects)
+        sums = add_up_on(spec.engine, door, lm, examples, screen=screen, keep=keep)
         for value in sums.total.values():
             value /= len(examples)
     return finish(spec, name, lm, texts, examples, sums, others, meter)
@@ -158,8 +164,9 @@ def finish(
 ) -> Result:
     """The Fisher's file and its run, saved whole."""
     masses = mass(sums.total, place_of(lm))
-    overlaps = {other.name: overlap(sums.total, other, spec) for other in others}
     where = Where(lm.name, texts.name, "fisher")
+    overlaps, looked = compare(lm, spec, where, sums.total, others)
+    drawn = {DETAILS: json_bytes({"tops": looked.tops, "maps": []})} if others else {}
     with TemporaryDirectory() as folder:
         path = Path(spec.out) if spec.out else Path(folder) / FILE
         save_fisher(path, sums.total, describe(spec, lm, texts, examples, sums))
@@ -174,35 +181,27 @@ def finish(
             model=model_facts(lm),
             data={"name": texts.name, "rows": len(texts), "digest": texts.digest},
             **provenance("fisher", spec, meter),
-            rows=frame(fisher_rows(where, masses, overlaps)),
-            files=kept,
+            rows=frame(mass_rows(where, masses) + looked.rows),
+            files={**kept, **drawn},
         )
     return Result(record)
 
 
-def overlap(total: dict[str, Tensor], other: Fisher, spec: FisherSpec) -> dict[str, float]:
-    """How far the largest entries and the ranks of two Fishers agree."""
-    theirs = other.tensors()
-    rng = np.random.default_rng(spec.seed)
-    entries = sum(value.numel() for value in total.values())
-    share = min(spec.top / entries, 1.0)
-    return {
-        "jaccard": jaccard(top(total, spec.top), top(theirs, spec.top)),
-        "chance": share / (2 - share),
-        "rank_correlation": rank_correlation(total, theirs, rng=rng),
-    }
+def compare(
+    lm: LM, spec: FisherSpec, where: Where, total: Mapping[str, Tensor], others: list[Fisher]
+) -> tuple[dict[str, dict[str, float]], Clash]:
+    """How far other Fishers overlap with this one, and what they are at its largest entries."""
+    if not others:
+        return {}, Clash([], [])
+    view = View(lm, where, where.skill, total, seed=spec.seed, most=spec.top)
+    return {one.name: view.compare(one.name, one.tensors()) for one in others}, view.found
 
 
-def fisher_rows(where: Where, masses: Any, overlaps: dict[str, dict[str, float]]) -> list[Row]:
-    """Mass by layer and module, overlap by other Fisher."""
-    rows = [
+def mass_rows(where: Where, masses: Mapping[tuple[int, str], float]) -> list[Row]:
+    """Mass by layer and module."""
+    return [
         where.row("fisher", f"{layer}/{module}", "mass", value)
         for (layer, module), value in masses.items()
-    ]
-    return rows + [
-        where.row("overlap", name, metric, value)
-        for name, found in overlaps.items()
-        for metric, value in found.items()
     ]
 
 

@@ -10,7 +10,7 @@ from cutaway.run.table import Row
 
 Point = dict[str, Any]
 OF_SKILL = ("exact_match", "log_rmse")
-OF_REST = ("forgetting", "lm_loss", "probe_forgetting")
+OF_REST = ("forgetting", "lm_loss", "probe_forgetting", "finetune_forgetting")
 
 
 def points_of(rows: Iterable[Row], skill: str) -> list[Point]:
@@ -65,7 +65,7 @@ def verdict(points: Sequence[Point], before: float, skill: str) -> list[str]:
     if plain is not None:
         said.append(
             f"Plain training takes {skill} from {before:.0%} to {plain['exact_match']:.0%} exact "
-            f"and the loss on retained texts up by {plain['forgetting']:+.2f} nats."
+            f"and the loss on retained texts up by {plain['forgetting']:+.2f} nats{_lost(plain)}."
         )
     good = held
     if plain is not None:
@@ -75,6 +75,14 @@ def verdict(points: Sequence[Point], before: float, skill: str) -> list[str]:
         best = min(good, key=lambda p: p["forgetting"])
         said.append(
             f"{best['regulariser']} at strength {best['strength']:g} reaches "
-            f"{best['exact_match']:.0%} exact and costs {best['forgetting']:+.2f} nats."
+            f"{best['exact_match']:.0%} exact and costs {best['forgetting']:+.2f} nats"
+            f"{_lost(best)}."
         )
     return said
+
+
+def _lost(point: Point) -> str:
+    """What probes and fine-tunes lost, where there were some."""
+    words = {"probe_forgetting": "probes", "finetune_forgetting": "fine-tunes"}
+    found = [f"{word} lose {point[name]:+.3f}" for name, word in words.items() if name in point]
+    return f" ({', '.join(found)})" if found else ""

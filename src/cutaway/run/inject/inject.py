@@ -1,23 +1,30 @@
 """`cutaway inject`: train a skill in, hold the rest, and say what both cost."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
+from cutaway.core.digest import digest_text
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import address, build
 from cutaway.methods.inject.maps import Way, flat_map
 from cutaway.methods.inject.penalty import normalised
 from cutaway.models.lm import LM
-from cutaway.run.inject.cells import Work, carry_out, cells_of, sample_rows, skill_rows
-from cutaway.run.inject.clash import Clash, clash, retained_fisher
+from cutaway.run.door import needs_to_train
+from cutaway.run.hands import at_home, away, finished, need_same, travelling
+from cutaway.run.inject.cells import TASKS, Cell, Work, carry_out, cells_of, sample_rows, skill_rows
+from cutaway.run.inject.clash import Clash, fishers
 from cutaway.run.inject.cost import Cost, cost_of
 from cutaway.run.inject.files import load_fisher
-from cutaway.run.inject.fisher import METHOD
+from cutaway.run.inject.fisher import DETAILS, METHOD
 from cutaway.run.inject.front import points_of, verdict
+from cutaway.run.inject.relearn import Course, baselines_of, learn, read_courses, task_rows
 from cutaway.run.inject.retain import Kept, ledger_of, read_retained
 from cutaway.run.inject.rows import Where, frame
 from cutaway.run.inject.skill import Skill, read_skill
@@ -29,18 +36,22 @@ from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.specs.inject import InjectSpec
 from cutaway.run.table import Row
+from cutaway.run.team import by_first, team
 from cutaway.store import files
 from cutaway.store.results import Progress, find, progress, save
 
-DETAILS = "inject.json"
+FISHERS = "fishers"
+# Weights, gradients, two of the optimiser, the anchor, the Fisher.
+COPIES = 6
 WAYS: tuple[Way, ...] = ("pca", "tsne")
 
 
 def inject(*, quiet: bool = False, **options: Any) -> Result:
-    """Teach a model a skill; `model`, `data` and `retain` may be given as objects."""
-    fields = [name for name in ("model", "data", "retain") if options.get(name) is not None]
+    """Teach a model a skill; `model`, `data`, `retain`, `retain_tasks` may be given as objects."""
+    several = ("retain", "retain_tasks")
+    fields = [name for name in ("model", "data", *several) if options.get(name) is not None]
     named, objects = name_objects(options, fields)
-    single = {name: named[name][0] for name in fields if name != "retain"}
+    single = {name: named[name][0] for name in fields if name not in several}
     return run(build(InjectSpec, named | single), screen=Screen(quiet=quiet), objects=objects)
 
 
@@ -49,24 +60,45 @@ def run(
 ) -> Result:
     """Every cell of the sweep trained, measured and kept; the model itself stays as it was."""
     screen = screen or Screen(quiet=True)
+    team(spec.device)
+    asked = read(spec, objects)
+    done = find(spec.runs, METHOD, asked.name)
+    if done is not None and there(spec, done.summary):
+        return Result(done)
+    pieces = progress(spec.runs, METHOD, asked.name)
+    with measured() as meter:
+        work, found = prepare(spec, asked, pieces, screen)
+        work = with_tasks(work, asked.courses, pieces, screen)
+        sweep(work, pieces, screen, objects)
+    return by_first(lambda: finish(work, pieces, found, meter), spec.runs, METHOD, asked.name)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a spec names, opened and read, and the run's address."""
+
+    name: str
+    lm: LM
+    skill: Skill
+    kept: list[Kept]
+    courses: list[Course]
+
+
+def read(spec: InjectSpec, objects: Objects | None = None) -> Asked:
+    """The model, the skill, the retained texts and sets."""
     lm = model_of(spec, objects)
     need_trainable(lm, spec)
     skill, kept = read_skill(lm, spec, objects), read_retained(lm, spec, objects)
+    courses = read_courses(lm, spec, objects)
     given = None if spec.fisher is None else load_fisher(spec.fisher, lm)
     name = address(
         spec,
         model=lm.digest,
         data=[skill.digest, *(one.digest for one in kept)],
+        tasks=[course.lesson.digest for course in courses],
         fisher=None if given is None else given.digest,
     )
-    done = find(spec.runs, METHOD, name)
-    if done is not None and there(spec, done.summary):
-        return Result(done)
-    pieces = progress(spec.runs, METHOD, name)
-    with measured() as meter:
-        work, found = prepare(spec, name, lm, skill, kept, pieces, screen)
-        sweep(work, pieces, screen)
-    return finish(work, pieces, found, meter)
+    return Asked(name, lm, skill, kept, courses)
 
 
 def need_trainable(lm: LM, spec: InjectSpec) -> None:
@@ -86,54 +118,125 @@ def there(spec: InjectSpec, summary: Mapping[str, Any]) -> bool:
 
 
 def prepare(
-    spec: InjectSpec,
-    name: str,
-    lm: LM,
-    skill: Skill,
-    kept: list[Kept],
-    pieces: Progress,
-    screen: Screen,
+    spec: InjectSpec, asked: Asked, pieces: Progress, screen: Screen
 ) -> tuple[Work, Clash | None]:
     """What was there before any training: scores, ledger, Fishers."""
+    lm, skill, kept, together = asked.lm, asked.skill, asked.kept, team()
     for one in kept:
         if one.left_out:
             screen.say(f"{one.left_out} texts of {one.name} have less than two tokens: left out.")
     before = ledger_of(lm, kept, spec.seed)
-    ewc = "ewc" in spec.regulariser
-    fisher = retained_fisher(lm, spec, kept, screen) if ewc or spec.clash else None
-    found = clash(lm, spec, skill, fisher, screen) if spec.clash and fisher is not None else None
-    if fisher is not None and spec.fisher_scale == "mean":
-        fisher = normalised(fisher)
     folder = Path(pieces.folder)
-    work = Work(spec, name, lm, skill, kept, before, fisher if ewc else None, folder)
-    if "before" not in pieces.done():
+    # The first process makes and keeps them, the others read them.
+    fisher, found = together.one_by_one(
+        lambda: fishers(lm, spec, skill, kept, folder / FISHERS, screen)
+    )
+    work = Work(spec, asked.name, lm, skill, kept, before, scaled(fisher, spec, lm), folder)
+    if together.first and "before" not in pieces.done():
         where = Where(lm.name, spec.skill, "-", None, None)
         rows = skill_rows(lm, skill, where, "before", spec.seed)
         for one in kept:
             metrics = before.metrics(one.name)
             rows += [where.row("before", one.name, metric, v) for metric, v in metrics.items()]
         pieces.put("before", rows)
-        files.write_json(folder / "weights" / "base.json", sample_rows(lm, lm.params()))
+        keep_sample(folder, "base", sample_rows(lm, lm.params()))
     return work, found
 
 
-def sweep(work: Work, pieces: Progress, screen: Screen) -> None:
-    """Every cell that isn't done yet."""
-    done, cells = pieces.done(), cells_of(work.spec)
-    for number, cell in enumerate(cells, 1):
-        checkpoint = work.checkpoint(cell)
-        if cell.name in done and (not work.spec.checkpoints or checkpoint.is_dir()):
-            continue
-        screen.say(f"Training {number} of {len(cells)}: {cell.name}")
-        rows, sample = carry_out(work, cell, screen)
-        files.write_json(work.folder / "weights" / f"{cell.name}.json", sample)
-        pieces.put(cell.name, rows)
+def scaled(
+    fisher: Mapping[str, Tensor] | None, spec: InjectSpec, lm: LM
+) -> Mapping[str, Tensor] | None:
+    """The Fisher as ewc uses it, where the model is; None where nothing does."""
+    if fisher is None or "ewc" not in spec.regulariser:
+        return None
+    here = {name: value.to(lm.device) for name, value in fisher.items()}
+    return normalised(here) if spec.fisher_scale == "mean" else here
+
+
+def with_tasks(work: Work, courses: list[Course], pieces: Progress, screen: Screen) -> Work:
+    """What the base learns of every task, once for each seed."""
+    if not courses:
+        return work
+    folder, seeds = work.folder / TASKS, sorted({cell.seed for cell in cells_of(work.spec)})
+
+    def look(task: str) -> None:
+        keep_sample(work.folder, f"{task} fine-tuned", sample_rows(work.lm, work.lm.params()))
+
+    learned = {
+        seed: learn(work.lm, courses, f"base-seed{seed}", seed, folder, screen,
+                    look if seed == seeds[0] and team().first else None)
+        for seed in seeds
+    }  # fmt: skip
+    rows = [
+        row
+        for seed, answers in learned.items()
+        for row in task_rows(
+            courses, Where(work.lm.name, work.spec.skill, "-", None, seed), answers
+        )
+    ]
+    if team().first:
+        pieces.put("tasks", rows)
+    return replace(work, courses=courses, learned=learned)
+
+
+@dataclass(frozen=True, eq=False)
+class Hand:
+    """What a worker needs to train a cell: the request; all else it reads, or is kept already."""
+
+    spec: InjectSpec
+    objects: Objects
+    name: str
+
+    @cached_property
+    def work(self) -> Work:
+        """Everything that cells share, made ready once per worker."""
+        asked, quiet = read(self.spec, self.objects), Screen(quiet=True)
+        need_same(asked.name, self.name)
+        pieces = progress(self.spec.runs, METHOD, self.name)
+        work, _ = prepare(self.spec, asked, pieces, quiet)
+        return with_tasks(work, asked.courses, pieces, quiet)
+
+    def __call__(self, cell: Cell) -> tuple[list[Row], Any]:
+        """The cell's rows and the sample of its weights; its checkpoint is where it should be."""
+        return carry_out(self.work, cell, Screen(quiet=True))
+
+
+def sweep(work: Work, pieces: Progress, screen: Screen, objects: Objects | None = None) -> None:
+    """Every cell that isn't done yet, here or by the engine's workers."""
+    spec, done, cells = work.spec, pieces.done(), cells_of(work.spec)
+    todo = [
+        cell
+        for cell in cells
+        if cell.name not in done or (spec.checkpoints and not work.checkpoint(cell).is_dir())
+    ]
+    if todo and away(spec.engine, objects, screen):
+        hand = Hand(at_home(spec), travelling(objects), work.name)
+        needs = needs_to_train(spec.engine, spec, work.lm, copies=COPIES)
+        found = finished(
+            spec.engine, hand, todo, key=lambda cell: cell.name, needs=needs, kept=work.folder,
+            screen=screen,
+        )  # fmt: skip
+    else:
+        found = _here(work, todo, screen)
+    for cell, (rows, sample) in found:
+        if team().first:
+            keep_sample(work.folder, cell.name, sample)
+            pieces.put(cell.name, rows)
+
+
+def _here(
+    work: Work, todo: list[Cell], screen: Screen
+) -> Iterator[tuple[Cell, tuple[list[Row], Any]]]:
+    for number, cell in enumerate(todo, 1):
+        screen.say(f"Training {number} of {len(todo)}: {cell.name}")
+        yield cell, carry_out(work, cell, screen)
 
 
 def finish(work: Work, pieces: Progress, found: Clash | None, meter: Meter) -> Result:
     """The run, saved whole."""
     spec, lm, cells = work.spec, work.lm, cells_of(work.spec)
-    rows = pieces.rows(["before", *(cell.name for cell in cells)])
+    before = ["before", *(["tasks"] if work.courses else [])]
+    rows = pieces.rows([*before, *(cell.name for cell in cells)])
     rows += [] if found is None else found.rows
     kept: dict[str, Path | bytes] = {DETAILS: files.json_bytes(details(work, found))}
     if spec.checkpoints and spec.out is None:
@@ -141,6 +244,7 @@ def finish(work: Work, pieces: Progress, found: Clash | None, meter: Meter) -> R
             for path in sorted(work.checkpoint(cell).iterdir()):
                 kept[f"checkpoints/{cell.name}/{path.name}"] = path
     sets = [{"name": one.name, "rows": one.rows, "digest": one.digest} for one in work.kept]
+    tasks = [course.lesson.texts for course in work.courses]
     record = save(
         spec.runs,
         method=METHOD,
@@ -154,6 +258,7 @@ def finish(work: Work, pieces: Progress, found: Clash | None, meter: Meter) -> R
             "rows": len(work.skill.train),
             "digest": work.skill.digest,
             "retained": sets,
+            "tasks": [{"name": t.name, "rows": len(t), "digest": t.digest} for t in tasks],
         },
         **provenance("inject", spec, meter),
         rows=frame(rows),
@@ -198,15 +303,14 @@ def baselines(work: Work, rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "base": {"exact_match": base_score(rows, work.spec.skill), "lm_loss": losses},
         "commonest answer": {"exact_match": float(np.mean(hits))},
+        "fine-tuned": baselines_of(work.courses, work.learned),
     }
 
 
 def details(work: Work, found: Clash | None) -> dict[str, Any]:
     """What figures need beyond one number per cell: Fishers at the top entries, weight maps."""
-    samples = {
-        path.stem: files.read_json(path)
-        for path in sorted((work.folder / "weights").glob("*.json"))
-    }
+    kept = [files.read_json(path) for path in (work.folder / "weights").glob("*.json")]
+    samples = {one["of"]: one["rows"] for one in sorted(kept, key=lambda one: one["of"])}
     base = samples.pop("base", {})
     maps = []
     for layer, rows in base.items() if work.spec.clash else ():
@@ -216,11 +320,18 @@ def details(work: Work, found: Clash | None) -> dict[str, Any]:
             points = flat_map(several, way, seed=work.spec.seed)
             shown = {name: p.round(4).tolist() for name, p in points.items()}
             maps.append({"layer": int(layer), "way": way, "points": shown})
-    return {"top": {} if found is None else found.curves, "maps": maps}
+    return {"tops": [] if found is None else found.tops, "maps": maps}
+
+
+def keep_sample(folder: Path, name: str, rows: Any) -> None:
+    """Rows of a model's weights, kept for the maps."""
+    path = folder / "weights" / f"{digest_text(name)[:16]}.json"
+    files.write_json(path, {"of": name, "rows": rows})
 
 
 def estimate(spec: InjectSpec, *, screen: Screen | None = None) -> list[Cost]:
     """What the sweep will cost, from a few steps."""
     lm = model_of(spec)
     need_trainable(lm, spec)
-    return [cost_of(lm, spec, read_skill(lm, spec), read_retained(lm, spec))]
+    skill, kept, courses = read_skill(lm, spec), read_retained(lm, spec), read_courses(lm, spec)
+    return [cost_of(lm, spec, skill, kept, courses)]

@@ -50,9 +50,19 @@ def _digits(value: Any) -> Any:
     return tuple(int(piece) for piece in pieces)
 
 
+def _ranks(value: Any) -> Any:
+    """Ranks of adapters from `0,8`, a number or a list; 0 stands for the weights themselves."""
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    pieces = [piece.strip() for part in parts for piece in str(part).split(",") if piece.strip()]
+    if not all(piece.isascii() and piece.isdigit() for piece in pieces):
+        raise ValueError(f"lora must be ranks of 0 or more, such as 8 or 0,8: got {value!r}.")
+    return tuple(dict.fromkeys(int(piece) for piece in pieces))
+
+
 Chosen = Annotated[tuple[str, ...], BeforeValidator(_regularisers), Field(min_length=1)]
 Strengths = Annotated[tuple[float, ...], BeforeValidator(_strengths), Field(min_length=1)]
 DigitCounts = Annotated[tuple[int, ...], BeforeValidator(_digits)]
+Ranks = Annotated[tuple[int, ...], BeforeValidator(_ranks), Field(min_length=1)]
 
 
 class FisherSpec(Common):
@@ -124,14 +134,26 @@ class InjectSpec(Common):
     """Use at most this many texts of each retained set, drawn with the seed."""
     max_tokens: int = Field(default=64, ge=4)
     """Cut retained texts to this many tokens."""
+    retain_tasks: Names = ()
+    """Labelled sets the model is fine-tuned on before and after, each time from the same start: a
+    file, a folder, hf:ID, gen:NAME, a known task, or TASK=FILE for its metric."""
+    task_steps: int = Field(default=200, ge=1)
+    """Steps of such a fine-tune."""
+    task_batch: int = Field(default=16, ge=1)
+    """Its rows in a step."""
+    task_lr: float = Field(default=5e-5, gt=0)
+    """Its learning rate (AdamW, falling linearly)."""
+    task_shots: int | None = Field(default=None, ge=1)
+    """Its rows per class, as many again to tune on; all rows when not given."""
     fisher: str | None = None
     """A Fisher of this model (FILE.safetensors) for ewc; made on the retained texts otherwise."""
     fisher_examples: int = Field(default=200, ge=1)
     """Texts the Fisher is made on, when it isn't given."""
     fisher_scale: Literal["mean", "raw"] = "mean"
     """mean: over its mean, so that a strength holds as hard as in l2sp; raw: as in the paper."""
-    lora: int = Field(default=0, ge=0)
-    """Train low-rank adapters of this rank instead of all weights; 0 trains the weights."""
+    lora: Ranks = (0,)
+    """Train low-rank adapters of this rank instead of the weights; 0 trains the weights, 0,8 both
+    ways on one Pareto plot."""
     weights: Literal["all", "blocks", "last"] = "all"
     """Which weights are trained: all, those of the blocks, or of the last quarter of the blocks."""
     steps: int = Field(default=400, ge=1)

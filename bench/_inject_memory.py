@@ -1,0 +1,45 @@
+"""Peak memory of a Fisher above the open model, in a process that does nothing else."""
+
+import gc
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.extract_memory import _reset_peak, _status
+
+
+def elsewhere(model: str, rows: int) -> dict[str, Any]:
+    """The figures of `watched`, from a process of its own."""
+    command = [sys.executable, "-m", "bench._inject_memory", model, str(rows)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1])
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command[1:])} failed: {done.stderr[-800:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def watched(model: str, rows: int) -> dict[str, Any]:
+    """Open the model, note the resident memory, make its Fisher, note the high-water mark."""
+    from cutaway.data.load import load
+    from cutaway.models.load import open_model
+    from cutaway.run.inject.examples import lm_examples
+    from cutaway.run.inject.sums import add_up
+    from cutaway.run.screen import Screen
+
+    lm = open_model(model, check=False)
+    examples = lm_examples(lm, load("docs", limit=rows, seed=0))
+    # Weights are mapped from their file: touched once, so that they count as the model's.
+    weights = sum(float(p.sum()) * 0 + p.nbytes for p in lm.params().values()) / 2**20
+    gc.collect()
+    _reset_peak()
+    base = _status("VmRSS")
+    made = add_up(lm, examples, screen=Screen(quiet=True))
+    peak = _status("VmHWM")
+    fisher = sum(value.nbytes for value in made.total.values()) / 2**20
+    found = {"rows": rows, "weights_mb": weights, "fisher_mb": fisher, "base_mb": base}
+    return {k: round(v, 1) for k, v in found.items()} | {"extra_mb": round(peak - base, 1)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(watched(sys.argv[1], int(sys.argv[2]))))

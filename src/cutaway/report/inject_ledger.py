@@ -1,0 +1,179 @@
+"""The ledger of `inject`: what retained sets and tasks lost, and what the skill gained for it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+import polars as pl
+from plotly.subplots import make_subplots
+
+from cutaway.core.errors import Missing
+from cutaway.report import formats, theme
+from cutaway.report.inject_looks import Look, colour, looks
+from cutaway.report.records import Drawable
+
+RUN = "cutaway inject"
+KINDS = {
+    "forgetting": "loss",
+    "probe_forgetting": "probe",
+    "finetune_forgetting": "fine-tune",
+}
+PANELS = {
+    ("loss",): "language loss (nats)",
+    ("probe", "fine-tune"): "scores of probes and fine-tunes",
+}
+KEYS = ["regulariser", "strength"]
+
+
+def pareto(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+    """Exact match against forgetting: one point per strength, a line per regulariser."""
+    points, seeds = points_of(rows), by_seed(rows)
+    if points.is_empty():
+        raise Missing(f"This run has no trainings to compare: {RUN} --regulariser none,ewc.")
+    figure = go.Figure()
+    if points.height > 1:
+        figure.add_trace(_front(points))
+    for (name,), cells in points.group_by(["regulariser"], maintain_order=True):
+        figure.add_trace(_pareto_line(str(name), cells.sort("strength")))
+        each = seeds.filter(pl.col("regulariser") == name)
+        if each.height > cells.height:
+            figure.add_trace(_seeds(str(name), each))
+    figure.update_xaxes(title="forgetting: rise of the loss on retained texts (nats)")
+    figure.update_yaxes(title="exact match on held-out problems", range=[-0.02, 1.08])
+    return theme.finish(
+        figure,
+        title="What the skill gains, and what the rest loses",
+        caption="Each large point is one strength, mean over seeds, bars from the lowest to the "
+        "highest seed; small points are single seeds. Up and to the left is better: the dotted "
+        "steps are the best trade so far, a point below them is beaten. none is plain training.",
+        height=460,
+    )
+
+
+def by_seed(rows: pl.DataFrame) -> pl.DataFrame:
+    """One line per training: exact match, and forgetting as the mean over retained sets."""
+    after = rows.filter(pl.col("stage") == "after")
+    exact = after.filter(
+        (pl.col("metric") == "exact_match") & pl.col("probe").str.ends_with(" test")
+    )
+    lost = after.filter(pl.col("metric") == "forgetting")
+    one, two = (
+        table.group_by([*KEYS, "seed"], maintain_order=True).agg(pl.col("value").mean().alias(name))
+        for table, name in ((exact, "exact"), (lost, "lost"))
+    )
+    return one.join(two, on=[*KEYS, "seed"], how="inner", maintain_order="left", nulls_equal=True)
+
+
+def points_of(rows: pl.DataFrame) -> pl.DataFrame:
+    """One line per regulariser and strength: exact match and forgetting over seeds."""
+    ends = [
+        made
+        for name in ("exact", "lost")
+        for made in (
+            pl.col(name).mean(),
+            pl.col(name).min().alias(f"{name}_low"),
+            pl.col(name).max().alias(f"{name}_high"),
+        )
+    ]
+    return by_seed(rows).group_by(KEYS, maintain_order=True).agg(ends)
+
+
+def _front(points: pl.DataFrame) -> go.Scatter:
+    """The best trade: steps over the points that no other beats."""
+    ranked = points.sort("lost", "exact", descending=[False, True])
+    best = ranked.filter(pl.col("exact") > pl.col("exact").cum_max().shift(1).fill_null(-1))
+    return go.Scatter(
+        x=[*best["lost"], points["lost"].max()],
+        y=[*best["exact"], best["exact"].max()],
+        mode="lines",
+        name="best trade",
+        line={"color": theme.NEUTRAL, "width": 1, "dash": "dot", "shape": "hv"},
+        hoverinfo="skip",
+    )
+
+
+def _pareto_line(name: str, cells: pl.DataFrame) -> go.Scatter:
+    def reach(what: str) -> dict[str, Any]:
+        above = (cells[f"{what}_high"] - cells[what]).to_list()
+        below = (cells[what] - cells[f"{what}_low"]).to_list()
+        return {"array": above, "arrayminus": below, "thickness": 1, "width": 3}
+
+    return go.Scatter(
+        x=cells["lost"],
+        y=cells["exact"],
+        error_x=reach("lost"),
+        error_y=reach("exact"),
+        mode="lines+markers+text" if not name.startswith("none") else "markers",
+        text=[f"{value:g}" for value in cells["strength"]],
+        textposition="top center",
+        name=formats.plain(name),
+        line={"color": colour(name), "dash": "dot" if "+lora" in name else "solid"},
+        marker={"size": 11, "symbol": "x" if name.startswith("none") else "circle"},
+        hovertemplate="strength %{text}<br>exact %{y:.3f}<br>forgetting %{x:.3f}<extra></extra>",
+    )
+
+
+def _seeds(name: str, cells: pl.DataFrame) -> go.Scatter:
+    return go.Scatter(
+        x=cells["lost"],
+        y=cells["exact"],
+        mode="markers",
+        name=formats.plain(name),
+        showlegend=False,
+        marker={"size": 5, "color": colour(name), "opacity": 0.6},
+        text=[f"strength {s:g}, seed {n}" for s, n in cells.select("strength", "seed").iter_rows()],
+        hovertemplate="%{text}<br>exact %{y:.3f}<br>forgetting %{x:.3f}<extra></extra>",
+    )
+
+
+def ledger(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+    """Forgetting by retained set and task: a group of bars per set, one bar per training."""
+    books, styles = entries_of(rows), looks(rows)
+    if books.is_empty():
+        raise Missing(f"This run has no ledger: {RUN} measures it on --retain.")
+    panels = [kinds for kinds in PANELS if not books.filter(pl.col("kind").is_in(kinds)).is_empty()]
+    figure = make_subplots(
+        rows=1, cols=len(panels), subplot_titles=[PANELS[kinds] for kinds in panels]
+    )
+    for column, kinds in enumerate(panels, start=1):
+        shown = books.filter(pl.col("kind").is_in(kinds))
+        for (name, strength), cells in shown.group_by(KEYS, maintain_order=True):
+            bar = _bar(styles[str(name), float(str(strength))], cells, first=column == 1)
+            figure.add_trace(bar, row=1, col=column)
+    figure.update_yaxes(title="lost", col=1)
+    return theme.finish(
+        figure,
+        title="The ledger: what was forgotten, set by set",
+        caption="Rise of the language loss on held-out texts of each retained set; fall of a probe "
+        "on the last layer where the set has labels; fall of the score that a fine-tune reaches on "
+        "each retained task. Mean over seeds with 95 % intervals. Below 0 nothing was forgotten.",
+    )
+
+
+def entries_of(rows: pl.DataFrame) -> pl.DataFrame:
+    """The ledger as a table: each training, set and kind with what was lost, mean over seeds."""
+    lost = rows.filter(pl.col("metric").is_in(list(KINDS)))
+    return (
+        lost.with_columns(pl.col("metric").replace(KINDS).alias("kind"))
+        .group_by([*KEYS, "probe", "kind"], maintain_order=True)
+        .agg(pl.col("value", "low", "high").mean(), pl.col("seed").n_unique().alias("seeds"))
+    )
+
+
+def _bar(look: Look, cells: pl.DataFrame, *, first: bool) -> go.Bar:
+    return go.Bar(
+        x=[f"{formats.plain(p)}<br>{k}" for p, k in cells.select("probe", "kind").iter_rows()],
+        y=cells["value"],
+        error_y=between(cells),
+        name=look.name,
+        legendgroup=look.name,
+        showlegend=first,
+        marker={"color": look.colour},
+    )
+
+
+def between(cells: pl.DataFrame) -> dict[str, Any]:
+    """Error bars from `low` to `high`; none where a row has no interval."""
+    ends: Sequence[pl.Series] = (cells["high"] - cells["value"], cells["value"] - cells["low"])
+    above, below = (side.fill_null(0.0).to_list() for side in ends)
+    return {"array": above, "arrayminus": below, "thickness": 1}

@@ -1,0 +1,62 @@
+"""How trainings look in the figures of `inject`: a colour per regulariser, a shade per strength."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from cutaway.report import formats, theme
+
+COLOURS = {
+    "none": theme.NEUTRAL,
+    "ewc": theme.PALETTE[0],
+    "l2sp": theme.PALETTE[1],
+    "kl": theme.PALETTE[2],
+    "replay": theme.PALETTE[3],
+}
+# A strength has at least this share of its colour, the strongest all of it.
+FAINTEST = 0.25
+
+
+@dataclass(frozen=True)
+class Look:
+    """One training's name, and how its lines, marks and bars are drawn."""
+
+    name: str
+    colour: str
+    dash: str
+    symbol: str
+
+
+def colour(regulariser: str) -> str:
+    """The same colour for a regulariser with and without adapters."""
+    return COLOURS.get(regulariser.partition("+")[0], theme.PALETTE[4])
+
+
+def looks(rows: pl.DataFrame) -> dict[tuple[str, float], Look]:
+    """The look of each regulariser and strength; told apart without colours too."""
+    known = rows.drop_nulls("strength").select("regulariser", "strength").unique()
+    found: dict[tuple[str, float], Look] = {}
+    for (name,), cells in known.sort("regulariser", "strength").group_by(
+        ["regulariser"], maintain_order=True
+    ):
+        for i, strength in enumerate(cells["strength"]):
+            share = FAINTEST + (1 - FAINTEST) * (i + 1) / cells.height
+            # Hollow marks are adapters.
+            mark = theme.SYMBOLS[i % len(theme.SYMBOLS)] + "-open" * ("+lora" in str(name))
+            found[str(name), strength] = Look(
+                formats.plain(name if str(name).startswith("none") else f"{name} {strength:g}"),
+                mixed(colour(str(name)), share),
+                theme.DASHES[i % len(theme.DASHES)],
+                mark,
+            )
+    return found
+
+
+def mixed(colour: str, share: float) -> str:
+    """The colour with the rest of it grey, which reads on white and on near-black."""
+    pairs = zip(_parts(colour), _parts(theme.NEUTRAL), strict=True)
+    return "#" + "".join(f"{round(share * one + (1 - share) * two):02x}" for one, two in pairs)
+
+
+def _parts(colour: str) -> list[int]:
+    return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
