@@ -19,8 +19,7 @@ from cutaway.data.load import load
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
 from cutaway.run import shortcut_verbs as shortcut
-from cutaway.run.shortcut.choose import plain_text
-from cutaway.run.shortcut.generate import stops_of
+from cutaway.run.shortcut.plain import plain_text, stops_of
 
 PROMPTS, NEW = 100, 64
 

@@ -137,6 +137,21 @@ def test_other_text_is_measured_whole_the_fits_own_text_only_where_held_out(
     assert set(other.rows["kind"].to_list()) == {"id", "mat"}
 
 
+def test_perplexity_is_that_of_the_token_that_really_comes(folder, toy, fitted) -> None:
+    asked = {"text": OTHER, "shortcut": str(folder / "maps.safetensors"), "quiet": True}
+    result = shortcut.eval(model=toy, runs=str(folder / "runs"), **asked)
+    rows = feed(toy, OTHER, Ask(layers=(0,), pools=("last",))).rows
+    marks = feed(toy, OTHER, Ask(layers=(0,), pools=("marks",), feed="cut", positions=1)).marks
+    losses = []
+    with torch.inference_mode():
+        for row, [place] in zip(rows, marks, strict=True):
+            if place + 1 < len(row):
+                logits = toy.module(torch.tensor([row[: place + 1]])).logits[0, -1].double()
+                losses.append(-logits.log_softmax(-1)[row[place + 1]])
+    found = values(result.rows, "perplexity", "mat")[toy.layers]
+    assert found == pytest.approx(float(torch.stack(losses).mean().exp()), rel=1e-4)
+
+
 def test_a_second_fit_finds_the_first(fitted, folder, toy, monkeypatch) -> None:
     monkeypatch.setattr("cutaway.run.shortcut.fit.fit_all", lambda *_: pytest.fail("fitted again"))
     again = shortcut.fit(

@@ -1,15 +1,18 @@
 """Decoding: cut models give the plain model's states, verified drafts its very tokens."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from scipy.stats import chisquare
 
 from cutaway.core.errors import BadSpec
 from cutaway.methods.shortcut.fit import IDENTITY, Shortcut
 from cutaway.models.load import open_model
 from cutaway.models.read import states
-from cutaway.run.shortcut.choose import plain_text
-from cutaway.run.shortcut.decode import Drafter, exit_early, speculate
+from cutaway.run.shortcut.decode import Chance, Drafter, exit_early, speculate, write_plainly
 from cutaway.run.shortcut.fit import head_of
+from cutaway.run.shortcut.plain import plain_text
 from cutaway.run.shortcut.segments import segments
 from tests.tiny import FAMILIES, toy_model
 
@@ -24,9 +27,8 @@ def ids_of(lm, count: int, *, seed: int = 0) -> torch.Tensor:
 def drafter(lm, *, length: int = 3, floor: float = 0.0, jump: Shortcut = IDENTITY) -> Drafter:
     weight, bias = lm.output_embedding
     words = torch.arange(lm.vocab)
-    return Drafter(
-        jump, words, weight.detach(), None if bias is None else bias.detach(), length, floor
-    )
+    turned = weight.detach().T.contiguous()
+    return Drafter(jump, words, turned, None if bias is None else bias.detach(), length, floor)
 
 
 @pytest.fixture(scope="module")
@@ -36,19 +38,22 @@ def toy(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", CAUSAL)
+@pytest.mark.parametrize("border", [0, 1])
 @torch.inference_mode()
-def test_tokens_that_wait_between_stretches_get_the_plain_models_states(family, tiny_lm) -> None:
+def test_tokens_that_wait_between_stretches_get_the_plain_models_states(
+    family, border: int, tiny_lm
+) -> None:
     lm = tiny_lm(family)
     ids = ids_of(lm, 9)
     plain = states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers
-    with segments(lm, [1]) as cut:
+    with segments(lm, [border]) as cut:
         front = torch.cat(
             [cut.run(0, ids[:, :4]), *(cut.run(0, ids[:, i : i + 1]) for i in range(4, 9))], 1
         )
         rear = torch.cat(
             [cut.run(1, ids[:, :6], front[:, :6]), cut.run(1, ids[:, 6:], front[:, 6:])], 1
         )
-    torch.testing.assert_close(front, plain[1], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(front, plain[border], rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(rear, plain[lm.layers], rtol=1e-4, atol=1e-4)
     again = states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers
     assert torch.equal(again[lm.layers], plain[lm.layers])
@@ -119,26 +124,76 @@ def test_early_exit_with_a_cache_equals_a_literal_run_without_one(toy, lambda_: 
         assert set(layers[1:]) == {1}
 
 
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("layer", [0, 1])
 @torch.inference_mode()
-def test_sampled_drafts_follow_the_models_distribution(toy) -> None:
+def test_drafts_that_look_back_write_what_generate_writes(family, layer: int, tiny_lm) -> None:
+    lm = tiny_lm(family)
+    rng = torch.Generator().manual_seed(layer)
+    jump = Shortcut((torch.randn(2 * lm.width, lm.width, generator=rng) / lm.width**0.5,))
+    prompt = ids_of(lm, 5)
+    expected, _ = plain_text(lm, prompt, 14, NEVER)
+    with segments(lm, [layer]) as cut:
+        found = speculate(
+            cut, prompt, replace(drafter(lm, jump=jump), back=True), head_of(lm), limit=14,
+            stops=NEVER,
+        )  # fmt: skip
+        cut.reset()
+    assert found.tokens == expected
+    assert found.drafted > 0
+
+
+@torch.inference_mode()
+def test_the_plain_loop_writes_what_generate_writes(toy) -> None:
+    prompt = ids_of(toy, 4)
+    expected, _ = plain_text(toy, prompt, 14, NEVER)
+    with segments(toy, []) as cut:
+        assert write_plainly(cut, prompt, head_of(toy), limit=14, stops=NEVER).tokens == expected
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.5, 0.9])
+@torch.inference_mode()
+def test_sampled_drafts_follow_the_models_distribution_whatever_the_floor(
+    toy, floor: float
+) -> None:
+    """The third token, the first that can have been drafted after a drafted one."""
     prompt, head = ids_of(toy, 3), head_of(toy)
     rng, counts = torch.Generator().manual_seed(0), torch.zeros(toy.vocab)
+    tries = drafted = 0
     with segments(toy, [1]) as cut:
-        full = cut.run(1, prompt, cut.run(0, prompt))
-        first = int(head(full[0, -1:]).argmax())
-        row = torch.tensor([[*prompt[0].tolist(), first]])
-        cut.reset()
-        wanted = head(cut.run(1, row, cut.run(0, row))[0, -1:])[0].softmax(-1)
-        for _ in range(300):
+        for _ in range(250):
             cut.reset()
-            found = speculate(cut, row, drafter(toy), head, limit=1, stops=NEVER, rng=rng)
-            counts[found.tokens[0]] += 1
-    top = wanted.topk(3).indices
-    torch.testing.assert_close(counts[top] / 300, wanted[top], rtol=0, atol=0.1)
+            found = speculate(
+                cut, prompt, drafter(toy, length=2, floor=floor), head, limit=4, stops=NEVER,
+                chance=Chance(rng),
+            )  # fmt: skip
+            counts[found.tokens[2]] += 1
+            tries, drafted = tries + 2 * found.rounds, drafted + found.drafted
+    wanted = third_token(toy, prompt)
+    order = wanted.argsort(descending=True)
+    kinds = torch.cat([counts[order[:6]], counts[order[6:]].sum()[None]])
+    hoped = torch.cat([wanted[order[:6]], wanted[order[6:]].sum()[None]])
+    assert chisquare(kinds.numpy(), (250 * hoped / hoped.sum()).numpy()).pvalue > 1e-3
+    assert drafted > 0 if floor < 0.9 else drafted < tries
+
+
+def third_token(lm, prompt: torch.Tensor) -> torch.Tensor:
+    """The model's exact distribution of the third token, over all likely first and second ones."""
+    rows, weights = prompt, torch.ones(1)
+    for _ in range(2):
+        probs = last_probs(lm, rows) * weights[:, None]
+        likely = (probs > 1e-5).nonzero()
+        weights = probs[likely[:, 0], likely[:, 1]]
+        rows = torch.cat([rows[likely[:, 0]], likely[:, 1:]], dim=1)
+    return weights @ last_probs(lm, rows)
+
+
+def last_probs(lm, rows: torch.Tensor) -> torch.Tensor:
+    return lm.module(rows, use_cache=False).logits[:, -1].softmax(-1)
 
 
 def test_what_cannot_be_cut_is_refused(toy, tiny_lm) -> None:
-    with pytest.raises(BadSpec, match="out of range: allowed are 1"), segments(toy, [3]):
+    with pytest.raises(BadSpec, match="out of range: allowed are 0"), segments(toy, [3]):
         pass
     masked = tiny_lm("bert")
     with pytest.raises(BadSpec, match="only causal models"), segments(masked, [1]):

@@ -1,34 +1,40 @@
-"""Which draft layer and draft length pay, told by a short measurement before the real work.
+"""Which draft pays, told by a short measurement before the real work.
 
-Acceptance comes from a text the model wrote itself: one pass over it says, for every layer,
-which tokens a draft from there would have got right. Time comes from running stretches of the
+Acceptance comes from texts the model wrote itself: one pass over each says, for every kind of
+draft and every layer, which tokens would have been drafted right. Time comes from running the
 model on one and on several tokens. Both together give the expected time per token.
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import product
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from cutaway.models.lm import LM
 from cutaway.models.read import states
+from cutaway.run.shortcut.ahead import AHEAD, ahead_map
+from cutaway.run.shortcut.costs import Costs, draft_seconds, measure_costs
 from cutaway.run.shortcut.decode import Drafter
 from cutaway.run.shortcut.maps import Maps
-from cutaway.run.shortcut.segments import Segments, segments
 
 LENGTHS = (1, 2, 3, 4, 6, 8)
-FLOORS = (0.0, 0.3, 0.5, 0.7)
+FLOORS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 # A gain below this is within the noise of the measurement.
 WORTH = 1.02
+# Tokens to judge by: with fewer, the luckiest of many settings would win.
+ENOUGH = 512
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A draft layer, draft length and stop, and how much faster than plain it should be."""
+    """A kind of draft, its layer, length and stop, and how much faster than plain it should be."""
 
+    kind: str
     layer: int
     length: int
     floor: float
@@ -36,169 +42,137 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Costs:
-    """Seconds: all blocks and the head for n tokens at once, and the draft's small head."""
+class Own:
+    """A text that the model wrote: the prompt with its continuation."""
 
-    blocks: dict[int, float]
-    head: dict[int, float]
-    small: float
-    call: float
-    """What a stretch costs besides its blocks: embedding, masks, positions."""
+    row: list[int]
+    written: int
+    """How many of the last tokens are the model's."""
 
-    def stretch(self, share: float, tokens: int) -> float:
-        """The time of a stretch with this share of the blocks."""
-        return self.call + share * (self.at(self.blocks, tokens) - self.call)
 
-    def at(self, table: dict[int, float], tokens: int) -> float:
-        """The time for so many tokens; between two measured counts, on the line between them."""
-        known = sorted(table)
-        if tokens in table:
-            return table[tokens]
-        low = max(n for n in known if n < tokens)
-        high = min((n for n in known if n > tokens), default=low)
-        if high == low:
-            return table[low] * tokens / low
-        share = (tokens - low) / (high - low)
-        return table[low] + share * (table[high] - table[low])
+@dataclass(frozen=True)
+class Hindsight:
+    """For each token of a text: would a draft be right, and how sure is it; by depth of draft."""
+
+    right: list[list[bool]]
+    sure: list[list[float]]
+
+    def at(self, table: list[list[T]], depth: int, token: int) -> T:
+        """What stands there; a draft that does not look back is the same at every depth."""
+        return table[min(depth, len(table) - 1)][token]
 
 
 def drafter_for(
-    lm: LM, maps: Maps, kind: str, layer: int, length: int, floor: float, prompt: Sequence[int] = ()
+    lm: LM,
+    maps: Maps,
+    kind: str,
+    layer: int,
+    length: int = 1,
+    floor: float = 0.0,
+    prompt: Sequence[int] = (),
 ) -> Drafter:
     """A drafter from a layer, over the words that are frequent or in the prompt."""
     weight, bias = lm.output_embedding
     known = torch.tensor(sorted(set(prompt)), dtype=torch.long)
     words = torch.unique(torch.cat([maps.words(lm.vocab), known])).to(weight.device)
-    small = weight.detach()[words].contiguous()
-    jump = maps.jump(layer, lm.layers, kind)
+    back = kind == AHEAD
     return Drafter(
-        jump, words, small, None if bias is None else bias.detach()[words], length, floor
+        jump=ahead_map(maps, layer) if back else maps.jump(layer, lm.layers, kind),
+        words=words,
+        weight=weight.detach()[words].T.contiguous(),
+        bias=None if bias is None else bias.detach()[words],
+        length=length,
+        floor=floor,
+        back=back,
     )
 
 
 def choose(
     lm: LM,
     maps: Maps,
-    kind: str,
-    row: list[int],
-    written: int,
-    layers: Sequence[int],
+    texts: Iterable[Own],
+    drafts: Sequence[tuple[str, int]],
     lengths: Sequence[int] = LENGTHS,
 ) -> Setting:
-    """The setting with the least expected time per token, from a text the model wrote.
+    """The setting with the least expected time per token, from texts the model wrote.
 
-    `row` is the prompt with its continuation, `written` how many tokens of it are the model's.
+    `drafts` are the kinds and layers to choose from.
     """
-    right, sure = hindsight(lm, maps, kind, row, written, layers)
-    costs = measure_costs(lm, drafter_for(lm, maps, kind, layers[0], 1, 0.0))
-    plain = costs.blocks[1] + costs.head[1]
-    found = [
-        Setting(
-            layer,
-            length,
-            floor,
-            plain / _per_token(lm, costs, right[layer], sure[layer], layer, length, floor),
-        )
-        for layer in layers
-        for length in lengths
-        for floor in FLOORS
-    ]
+    costs, seen = measure_costs(lm), looked_at(lm, texts, {layer for _, layer in drafts})
+    found = []
+    for kind, layer in drafts:
+        drafter = drafter_for(lm, maps, kind, layer)
+        small, share = draft_seconds(lm, drafter), layer / lm.layers
+        views = [hindsight(lm, drafter, layer, max(lengths), *text) for text in seen]
+        for length, floor in product(lengths, FLOORS):
+            took = sum(rehearse(costs, small, share, view, length, floor) for view in views)
+            tokens = sum(len(view.right[0]) for view in views)
+            found.append(Setting(kind, layer, length, floor, costs.plain * tokens / took))
     return max(found, key=lambda setting: setting.expected)
 
 
 @torch.inference_mode()
-def hindsight(
-    lm: LM, maps: Maps, kind: str, row: list[int], written: int, layers: Sequence[int]
-) -> tuple[dict[int, list[bool]], dict[int, list[float]]]:
-    """By layer, for each token the model wrote: would the draft be right, and how sure is it."""
-    ids = torch.tensor([row], device=lm.device)
-    seen = states(lm, ids, torch.ones_like(ids, dtype=torch.bool), layers).layers
-    right, sure = {}, {}
-    start = len(row) - written - 1
-    for layer in layers:
-        drafter = drafter_for(lm, maps, kind, layer, 1, 0.0)
-        probs = drafter.probs(lm, seen[layer][0, start:-1], 1.0)
-        best = probs.max(dim=-1)
-        guess = drafter.words[best.indices]
-        right[layer] = (guess == ids[0, start + 1 :]).tolist()
-        sure[layer] = best.values.tolist()
-    return right, sure
+def looked_at(
+    lm: LM, texts: Iterable[Own], layers: Iterable[int]
+) -> list[tuple[dict[int, Tensor], Tensor, int]]:
+    """The states of the texts at these layers and the last, their tokens, where the model begins.
 
-
-def _per_token(
-    lm: LM,
-    costs: Costs,
-    right: list[bool],
-    sure: list[float],
-    layer: int,
-    length: int,
-    floor: float,
-) -> float:
-    """Seconds per token if the recorded text were written with this setting."""
-    share, at, seconds = layer / lm.layers, 0, 0.0
-    while at < len(right):
-        drafted = 0
-        while drafted < length and at + drafted < len(right) and sure[at + drafted] >= floor:
-            drafted += 1
-        kept = 0
-        while kept < drafted and right[at + kept]:
-            kept += 1
-        seconds += (drafted + 1) * costs.stretch(share, 1) + min(drafted + 1, length) * costs.small
-        seconds += costs.stretch(1 - share, drafted + 1) + costs.at(costs.head, drafted + 1)
-        at += kept + 1
-    return seconds / len(right)
+    Only as many texts as it takes to see enough tokens.
+    """
+    seen, tokens = [], 0
+    for text in texts:
+        ids = torch.tensor([text.row], device=lm.device)
+        found = states(lm, ids, torch.ones_like(ids, dtype=torch.bool), {*layers, lm.layers})
+        kept = {layer: value[0] for layer, value in found.layers.items()}
+        seen.append((kept, ids[0], len(text.row) - text.written))
+        tokens += text.written
+        if tokens >= ENOUGH:
+            break
+    return seen
 
 
 @torch.inference_mode()
-def measure_costs(lm: LM, drafter: Drafter, counts: Sequence[int] = (1, 2, 3, 5, 9)) -> Costs:
-    """Times of this model on this machine, the best of a few tries each."""
-    context = torch.full((1, 32), lm.pad_id, device=lm.device)
-    with segments(lm, []) as cut:
-        cut.run(0, context)
-        blocks = {n: best_of(partial(_blocks, cut, context[:, :n])) for n in counts}
-    with segments(lm, [1]) as cut:
-        cut.run(0, context)
-        short = best_of(partial(_blocks, cut, context[:, :1]))
-    hidden = torch.zeros(max(counts), lm.width, device=lm.device, dtype=getattr(torch, lm.dtype))
-    heads = {n: best_of(partial(_head, lm, hidden[:n])) for n in counts}
-    small = best_of(lambda: drafter.probs(lm, hidden[0], 1.0))
-    # A stretch of one block and one of all: the rest of the line is what a call costs by itself.
-    call = max(0.0, (lm.layers * short - blocks[1]) / max(lm.layers - 1, 1))
-    return Costs(blocks, heads, small, call)
+def hindsight(
+    lm: LM,
+    drafter: Drafter,
+    layer: int,
+    depth: int,
+    seen: dict[int, Tensor],
+    ids: Tensor,
+    start: int,
+) -> Hindsight:
+    """What a drafter would have said about each token the model wrote.
+
+    A draft of depth 2 stands on a draft of depth 1: where that one was right, it sees the same
+    tokens but has only foreseen the last layer's state.
+    """
+    before = torch.cat([torch.zeros_like(seen[lm.layers][:1]), seen[lm.layers][:-1]])
+    view = Hindsight([], [])
+    for _ in range(depth if drafter.back else 1):
+        ahead = drafter.foresee(before, seen[layer])
+        best = drafter.probs(lm, ahead[start - 1 : -1], 1.0).max(dim=-1)
+        view.right.append((drafter.words[best.indices] == ids[start:]).tolist())
+        view.sure.append(best.values.tolist())
+        before = torch.cat([before[:1], ahead[:-1]])
+    return view
 
 
-def _blocks(cut: Segments, tokens: Tensor) -> None:
-    cut.run(0, tokens)
-    cut.forget(0, tokens.shape[1])
-
-
-def _head(lm: LM, hidden: Tensor) -> Tensor:
-    return lm.unembed(lm.final_norm(hidden))
-
-
-def best_of(work: Callable[[], object], tries: int = 5) -> float:
-    """Seconds of the quickest try, after one to warm up."""
-    work()
-    seconds = []
-    for _ in range(tries):
-        start = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
-
-
-def plain_text(
-    lm: LM, prompt: Tensor, limit: int, stops: frozenset[int], **sampling: object
-) -> tuple[list[int], float]:
-    """What transformers' own `generate` writes, and the seconds it takes."""
-    start = time.perf_counter()
-    with torch.inference_mode():
-        out = lm.module.generate(
-            prompt,
-            attention_mask=torch.ones_like(prompt),
-            max_new_tokens=limit,
-            pad_token_id=lm.pad_id,
-            eos_token_id=sorted(stops) or None,
-            **({"do_sample": False} | sampling),
-        )
-    return out[0, prompt.shape[1] :].tolist(), time.perf_counter() - start
+def rehearse(
+    costs: Costs, small: float, share: float, view: Hindsight, length: int, floor: float
+) -> float:
+    """Seconds to write a recorded text with this setting; `small` is a draft without blocks."""
+    at, seconds, end = 0, 0.0, len(view.right[0])
+    while at < end:
+        drafted = kept = 0
+        for depth in range(min(length, end - at)):
+            seconds += small
+            if view.at(view.sure, depth, at + depth) < floor:
+                break
+            drafted += 1
+            # What follows a wrong draft is unknown: it is taken to be as sure as what was written.
+            if kept == depth and view.at(view.right, depth, at + depth):
+                kept += 1
+        seconds += (drafted + 1) * costs.stretch(share, 1)
+        seconds += costs.stretch(1 - share, drafted + 1) + costs.at(costs.head, drafted + 1)
+        at += kept + 1
+    return seconds

@@ -33,18 +33,50 @@ class Drafter:
     words: Tensor
     """Token ids the draft chooses from."""
     weight: Tensor
+    """(e, words): their columns of the head, lying as a single row is multiplied quickest."""
     bias: Tensor | None
     length: int
     """At most so many tokens are drafted at once."""
     floor: float
     """Drafting stops below this confidence: such a token would rarely be kept."""
+    back: bool = False
+    """The jump starts from two states: the token before at the last layer, this one here."""
 
-    def probs(self, lm: LM, hidden: Tensor, temperature: float) -> Tensor:
-        """Probabilities over `words` after states (d,) of the draft layer."""
-        features = lm.head_features(self.jump(hidden))
-        logits = features @ self.weight.T
+    def foresee(self, before: Tensor, here: Tensor) -> Tensor:
+        """The last layer's state as the draft expects it: in place of the blocks left out."""
+        return self.jump(torch.cat([before, here], dim=-1) if self.back else here)
+
+    def probs(self, lm: LM, final: Tensor, temperature: float) -> Tensor:
+        """Probabilities over `words` after foreseen states (..., d) of the last layer."""
+        logits = lm.head_features(final) @ self.weight
         logits = logits if self.bias is None else logits + self.bias
         return torch.softmax(logits.float() / temperature, dim=-1)
+
+
+@dataclass(frozen=True)
+class Chance:
+    """How a token is picked from a distribution: the likeliest, or drawn with a generator."""
+
+    rng: torch.Generator | None = None
+    temperature: float = 1.0
+
+    def pick(self, logits: Tensor) -> int:
+        """A token of the full model."""
+        if self.rng is None:
+            return int(logits.argmax())
+        return draw(torch.softmax(logits / self.temperature, dim=-1), rng=self.rng)
+
+
+LIKELIEST = Chance()
+
+
+@dataclass
+class _Draft:
+    """Drafted tokens, the distributions they come from, and the states of all of them."""
+
+    states: list[Tensor]
+    tokens: list[int] = field(default_factory=list)
+    spread: list[Tensor] = field(default_factory=list)
 
 
 def speculate(
@@ -55,8 +87,7 @@ def speculate(
     *,
     limit: int,
     stops: frozenset[int],
-    rng: torch.Generator | None = None,
-    temperature: float = 1.0,
+    chance: Chance = LIKELIEST,
 ) -> Written:
     """Up to `limit` tokens, drafted by the first stretch and verified by the second.
 
@@ -64,73 +95,73 @@ def speculate(
     are taken. Either way the full model alone decides what is written.
     """
     lm, written = cut.lm, Written()
-    front = cut.run(0, prompt)
-    rear = cut.run(1, prompt, front)
-    token = _pick(head(rear[0, -1:])[0], rng, temperature)
+    final = cut.run(1, prompt, cut.run(0, prompt))
+    token, before = chance.pick(head(final[0, -1:])[0]), final[0, -1]
     while _take(written, token, lm.layers, limit, stops):
-        room = limit - len(written.tokens) - 1
-        draft, spread, states = _draft(
-            cut, token, drafter, min(drafter.length, room), rng, temperature
-        )
-        logits = head(cut.run(1, _ids(lm, [token, *draft]), torch.cat(states, dim=1))[0])
-        verdict = _judge(draft, spread, logits, drafter, rng, temperature)
+        room = min(drafter.length, limit - len(written.tokens) - 1)
+        draft = _draft(cut, token, before, drafter, room, chance)
+        ids = torch.tensor([[token, *draft.tokens]], device=lm.device)
+        final = cut.run(1, ids, torch.cat(draft.states, dim=1))
+        verdict = _judge(draft, head(final[0]), drafter, chance)
         written.rounds += 1
-        written.drafted += len(draft)
+        written.drafted += len(draft.tokens)
         written.accepted += verdict.kept
-        for kept in draft[: verdict.kept]:
+        for kept in draft.tokens[: verdict.kept]:
             if not _take(written, kept, lm.layers, limit, stops):
                 return written
         for stretch in (0, 1):
-            cut.forget(stretch, len(draft) - verdict.kept)
-        token = verdict.following
+            cut.forget(stretch, len(draft.tokens) - verdict.kept)
+        token, before = verdict.following, final[0, verdict.kept]
     return written
 
 
 def _draft(
-    cut: Segments,
-    token: int,
-    drafter: Drafter,
-    length: int,
-    rng: torch.Generator | None,
-    temperature: float,
-) -> tuple[list[int], list[Tensor], list[Tensor]]:
-    """Drafted tokens, the distributions they come from, and the states of all of them."""
-    draft: list[int] = []
-    spread: list[Tensor] = []
-    states = [cut.run(0, one(token, cut.lm))]
-    while len(draft) < length:
-        probs = drafter.probs(cut.lm, states[-1][0, -1], temperature)
+    cut: Segments, token: int, before: Tensor, drafter: Drafter, length: int, chance: Chance
+) -> _Draft:
+    """Tokens for as long as the draft is sure; `before` is the last layer before `token`.
+
+    Whether to go on is decided before a token is drawn, from the draft's own distribution: so a
+    token that is drawn has that distribution, and verifying keeps the full model's.
+    """
+    draft = _Draft([cut.run(0, one(token, cut.lm))])
+    while len(draft.tokens) < length:
+        before = drafter.foresee(before, draft.states[-1][0, -1])
+        probs = drafter.probs(cut.lm, before, chance.temperature)
         if float(probs.max()) < drafter.floor:
             break
-        place = int(probs.argmax()) if rng is None else draw(probs, rng=rng)
-        draft.append(int(drafter.words[place]))
-        spread.append(probs)
-        states.append(cut.run(0, one(draft[-1], cut.lm)))
-    return draft, spread, states
+        place = int(probs.argmax()) if chance.rng is None else draw(probs, rng=chance.rng)
+        draft.tokens.append(int(drafter.words[place]))
+        draft.spread.append(probs)
+        draft.states.append(cut.run(0, one(draft.tokens[-1], cut.lm)))
+    return draft
 
 
-def _judge(
-    draft: list[int],
-    spread: list[Tensor],
-    logits: Tensor,
-    drafter: Drafter,
-    rng: torch.Generator | None,
-    temperature: float,
-) -> Verdict:
-    tokens = torch.tensor(draft, dtype=torch.long)
-    if rng is None:
+def _judge(draft: _Draft, logits: Tensor, drafter: Drafter, chance: Chance) -> Verdict:
+    tokens = torch.tensor(draft.tokens, dtype=torch.long)
+    if chance.rng is None:
         return greedy(tokens, logits)
-    full = torch.softmax(logits / temperature, dim=-1)
-    drafted = torch.zeros(len(draft), logits.shape[1])
-    if draft:
-        drafted[:, drafter.words] = torch.stack(spread)
-    return sampled(tokens, drafted, full, rng=rng)
+    full = torch.softmax(logits / chance.temperature, dim=-1)
+    drafted = torch.zeros(len(tokens), logits.shape[1])
+    if draft.tokens:
+        drafted[:, drafter.words] = torch.stack(draft.spread)
+    return sampled(tokens, drafted, full, rng=chance.rng)
 
 
-def _pick(logits: Tensor, rng: torch.Generator | None, temperature: float) -> int:
-    if rng is None:
-        return int(logits.argmax())
-    return draw(torch.softmax(logits / temperature, dim=-1), rng=rng)
+def write_plainly(
+    cut: Segments,
+    prompt: Tensor,
+    head: Head,
+    *,
+    limit: int,
+    stops: frozenset[int],
+    chance: Chance = LIKELIEST,
+) -> Written:
+    """Up to `limit` tokens, one at a time through the whole model: what drafts must beat."""
+    lm, written = cut.lm, Written()
+    token = chance.pick(head(cut.run(0, prompt)[0, -1:])[0])
+    while _take(written, token, lm.layers, limit, stops):
+        token = chance.pick(head(cut.run(0, one(token, lm))[0])[0])
+    return written
 
 
 def _take(written: Written, token: int, layer: int, limit: int, stops: frozenset[int]) -> bool:
@@ -138,10 +169,6 @@ def _take(written: Written, token: int, layer: int, limit: int, stops: frozenset
     written.tokens.append(token)
     written.layers.append(layer)
     return len(written.tokens) < limit and token not in stops
-
-
-def _ids(lm: LM, tokens: list[int]) -> Tensor:
-    return torch.tensor([tokens], device=lm.device)
 
 
 def exit_early(
@@ -153,8 +180,7 @@ def exit_early(
     lambda_: float,
     limit: int,
     stops: frozenset[int],
-    rng: torch.Generator | None = None,
-    temperature: float = 1.0,
+    chance: Chance = LIKELIEST,
 ) -> Written:
     """Up to `limit` tokens, each from the first exit layer that is sure enough.
 
@@ -167,7 +193,7 @@ def exit_early(
     hidden = cut.run(0, prompt)
     for stretch in range(1, len(cut.borders)):
         hidden = cut.run(stretch, prompt, hidden)
-    token = _pick(head(hidden[0, -1:])[0], rng, temperature)
+    token = chance.pick(head(hidden[0, -1:])[0])
     layer = lm.layers
     while _take(written, token, layer, limit, stops):
         need = float(threshold(lambda_, prompt.shape[1] + len(written.tokens) - 1, length))
@@ -182,7 +208,7 @@ def exit_early(
             hidden = cut.run(stretch + 1, queue.new_zeros(queue.shape[:2], dtype=torch.long), queue)
         if layer < lm.layers:
             waiting[stretch] = torch.cat([waiting[stretch], hidden], dim=1)
-        token = _pick(logits, rng, temperature)
+        token = chance.pick(logits)
     return written
 
 

@@ -24,11 +24,11 @@ from cutaway.run.opened import model_of
 from cutaway.run.record import measured
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
-from cutaway.run.shortcut.choose import drafter_for, measure_costs
+from cutaway.run.shortcut.costs import measure_costs
 from cutaway.run.shortcut.eval import estimate as estimate_eval
 from cutaway.run.shortcut.eval import fresh_rows
 from cutaway.run.shortcut.finish import done_before, finish, name_of
-from cutaway.run.shortcut.maps import Maps, load_maps
+from cutaway.run.shortcut.maps import load_maps
 from cutaway.run.shortcut.readings import Readings, readings
 from cutaway.run.shortcut.rows import Where
 from cutaway.run.shortcut.sample import Rows, Sample, take_sample
@@ -57,7 +57,7 @@ def run(spec: ExitSpec, *, screen: Screen | None = None, objects: Objects | None
         curves = {key: curve(track, FINE) for key, track in tracks.items()}
         fixed = {kind: fixed_curve(tracks[kind, spec.confidence[0]]) for kind in kinds}
         chosen = [] if spec.agreement is None else calibrations(tracks, spec)
-        clock = wall_clock(lm, maps, curves) if lm.kind == "causal" else {}
+        clock = wall_clock(lm, curves) if lm.kind == "causal" else {}
     where = Where(lm.name, sample.texts.name)
     return finish(
         "exit", spec, name, sample, meter, summary=summarise(curves, chosen, lm.layers, clock),
@@ -120,12 +120,12 @@ def saved_at(points: list[Point], layers: int, wished: float = 0.95) -> float:
     return 1 - min(kept, default=float(layers)) / layers
 
 
-def wall_clock(lm: LM, maps: Maps, curves: Curves, wished: float = 0.95) -> dict[str, float]:
+def wall_clock(lm: LM, curves: Curves, wished: float = 0.95) -> dict[str, float]:
     """Milliseconds per token, measured here: a block, one look at a layer, plain, early exit.
 
     Every layer a token passes is asked, and asking costs a product with the whole vocabulary.
     """
-    costs = measure_costs(lm, drafter_for(lm, maps, "id", 1, 1, 0.0), counts=(1,))
+    costs = measure_costs(lm, counts=(1,))
     block, look = 1000 * costs.blocks[1] / lm.layers, 1000 * costs.head[1]
     layers = (
         1 - max(saved_at(points, lm.layers, wished) for points in curves.values())

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from cutaway.core.errors import BadSpec
 from cutaway.methods.shortcut.fidelity import Fidelity
 from cutaway.methods.shortcut.fit import IDENTITY, Shortcut
 from cutaway.methods.shortcut.fit import fit as solve
@@ -20,6 +21,7 @@ from cutaway.run.opened import model_of
 from cutaway.run.record import measured
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
+from cutaway.run.shortcut.ahead import fit_ahead
 from cutaway.run.shortcut.finish import done_before, finish, name_of
 from cutaway.run.shortcut.maps import model_facts, save_maps
 from cutaway.run.shortcut.parts import fit_parts
@@ -42,7 +44,9 @@ def run(spec: FitSpec, *, screen: Screen | None = None, objects: Objects | None 
         if done is not None and file_of(done, spec).exists():
             return done
         tell_memory(lm, spec, screen)
+        words = frequent(sample) if lm.kind == "causal" else None
         fitted = fit_all(sample, spec, screen)
+        ahead = look_ahead(sample, spec, words, screen)
         parts = fit_parts(lm, sample.seen, sample.train.tolist(), screen) if spec.parts else {}
         r2 = held_out_r2(sample, fitted, screen)
     notes = sorted({jump.note for jump in fitted.values() if jump.note})
@@ -50,8 +54,7 @@ def run(spec: FitSpec, *, screen: Screen | None = None, objects: Objects | None 
         screen.say(note)
     with TemporaryDirectory() as folder:
         path = Path(spec.out) if spec.out else Path(folder) / FILE
-        words = frequent(sample) if lm.kind == "causal" else None
-        save_maps(path, fitted, parts, describe(sample, spec, r2, notes), words)
+        save_maps(path, fitted | ahead, parts, describe(sample, spec, r2, notes), words)
         kept = {} if spec.out else {p.name: p for p in (path, path.with_suffix(".json"))}
         return finish(
             "fit",
@@ -115,6 +118,16 @@ def tuned_maps(sample: Sample, spec: FitSpec, fitted: Fitted, screen: Screen) ->
             )
             advance()
     return tuned
+
+
+def look_ahead(sample: Sample, spec: FitSpec, words: torch.Tensor | None, screen: Screen) -> Fitted:
+    """Maps that draft, fitted on what the model makes of some of the texts; none if not asked."""
+    if not spec.drafts:
+        return {}
+    if words is None:
+        raise BadSpec(f"drafts: {sample.lm.name!r} is a masked model, only causal models write.")
+    rows = [sample.fed.rows[i] for i in sample.train[: spec.drafts]]
+    return fit_ahead(sample.lm, rows, words, screen, seed=spec.seed)
 
 
 def frequent(sample: Sample, most: int = 4096) -> torch.Tensor:

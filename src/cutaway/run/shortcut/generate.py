@@ -9,17 +9,30 @@ import torch
 from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec
+from cutaway.models.fewrows import few_rows, quickest_ways
 from cutaway.models.lm import LM
 from cutaway.models.tokens import tokenize
 from cutaway.run.objects import Objects
 from cutaway.run.opened import model_of
 from cutaway.run.screen import Screen
-from cutaway.run.shortcut.choose import LENGTHS, WORTH, Setting, choose, drafter_for, plain_text
-from cutaway.run.shortcut.decode import Written, exit_early, speculate
+from cutaway.run.shortcut.ahead import AHEAD, ahead_layers
+from cutaway.run.shortcut.choose import (
+    LENGTHS,
+    WORTH,
+    Own,
+    Setting,
+    choose,
+    drafter_for,
+)
+from cutaway.run.shortcut.decode import Chance, Written, exit_early, speculate
 from cutaway.run.shortcut.fit import head_of
 from cutaway.run.shortcut.maps import Maps, load_maps
+from cutaway.run.shortcut.plain import plain_text, stops_of
 from cutaway.run.shortcut.segments import segments
 from cutaway.run.specs.shortcut import GenerateSpec
+
+# The most tokens that are verified at once, and the one before them.
+MOST_ROWS = max(LENGTHS) + 1
 
 
 @dataclass(frozen=True)
@@ -64,25 +77,26 @@ def run(
 def generate(lm: LM, maps: Maps, spec: GenerateSpec, screen: Screen) -> Texts:
     """As `run`, with a model and maps that are open already."""
     prompts = [_prompt(lm, text, spec) for text in spec.prompt]
-    stops, kind = stops_of(lm), _kind(maps, spec)
+    stops = stops_of(lm)
     plains = []
     with screen.progress("plain generate", len(prompts)) as advance:
         for prompt in prompts:
             plains.append(_plain(lm, prompt, stops, spec))
             advance()
-    setting = _setting(lm, maps, kind, prompts[0], plains[0][0], spec)
-    if spec.mode == "speculative" and setting is None:
-        return _as_plain(lm, spec, plains)
-    texts: list[Text] = []
-    with screen.progress(spec.mode, len(prompts)) as advance:
-        for text, prompt, (tokens, seconds) in zip(spec.prompt, prompts, plains, strict=True):
-            start = time.perf_counter()
-            written = _write(lm, maps, kind, setting, prompt, stops, spec)
-            texts.append(_text(lm, text, written, time.perf_counter() - start, tokens, seconds))
-            # The measurement was a forecast; the first text is the proof.
-            if setting and not forced(spec) and len(texts) == 1 and texts[0].seconds >= seconds:
-                return _as_plain(lm, spec, plains)
-            advance()
+    with few_rows(lm, quickest_ways(lm, MOST_ROWS)):
+        setting = _setting(lm, maps, prompts, plains, spec)
+        if spec.mode == "speculative" and setting is None:
+            return _as_plain(lm, spec, plains)
+        texts: list[Text] = []
+        with screen.progress(spec.mode, len(prompts)) as advance:
+            for text, prompt, (tokens, seconds) in zip(spec.prompt, prompts, plains, strict=True):
+                start = time.perf_counter()
+                written = _write(lm, maps, setting, prompt, stops, spec)
+                texts.append(_text(lm, text, written, time.perf_counter() - start, tokens, seconds))
+                # The measurement was a forecast; the first text is the proof.
+                if setting and not forced(spec) and len(texts) == 1 and texts[0].seconds >= seconds:
+                    return _as_plain(lm, spec, plains)
+                advance()
     return Texts(tuple(texts), setting, tuple(_verdict(texts, setting, spec, lm)))
 
 
@@ -104,15 +118,6 @@ FALLBACK = (
     "A short measurement says that drafting would not be faster than plain generate here, so the "
     "text is plain generate's. Give --exit-layers and --draft to draft all the same."
 )
-
-
-def stops_of(lm: LM) -> frozenset[int]:
-    """The tokens that end a text."""
-    found = lm.module.generation_config.eos_token_id
-    if found is None:
-        found = lm.tokenizer.eos_token_id
-    tokens = found if isinstance(found, list) else [found]
-    return frozenset(int(token) for token in tokens if token is not None)
 
 
 def _prompt(lm: LM, text: str, spec: GenerateSpec) -> Tensor:
@@ -139,9 +144,26 @@ def _plain(
 
 
 def _kind(maps: Maps, spec: GenerateSpec) -> str:
-    if spec.kind == "auto":
+    """The kind of map that goes from any layer to the end."""
+    if spec.kind in ("auto", AHEAD):
         return "tuned" if "tuned" in maps.kinds else "mat"
     return maps.chosen([spec.kind])[0]
+
+
+def _drafts(lm: LM, maps: Maps, spec: GenerateSpec) -> list[tuple[str, int]]:
+    """The kinds and layers to draft from: those asked for, or all that may pay."""
+    # The first layers are nearly free to run, so even a weak draft from there may pay.
+    layers = _layers(spec, lm, [1, 2, *(round(lm.layers * k / 8) for k in range(1, 8))])
+    ahead = [n for n in ahead_layers(maps) if not spec.exit_layers or n in spec.exit_layers]
+    found = [(AHEAD, n) for n in ahead] if spec.kind in ("auto", AHEAD) else []
+    if spec.kind == AHEAD:
+        if not found:
+            raise BadSpec(
+                f"The file has maps of kind ahead from the layers {list(ahead_layers(maps))}, not "
+                f"from {list(spec.exit_layers)}. Fit them with --drafts 200, or take another kind."
+            )
+        return found
+    return found + [(_kind(maps, spec), n) for n in layers]
 
 
 def _layers(spec: GenerateSpec, lm: LM, default: Sequence[int]) -> list[int]:
@@ -150,45 +172,51 @@ def _layers(spec: GenerateSpec, lm: LM, default: Sequence[int]) -> list[int]:
 
 
 def _setting(
-    lm: LM, maps: Maps, kind: str, prompt: Tensor, tokens: list[int], spec: GenerateSpec
+    lm: LM,
+    maps: Maps,
+    prompts: Sequence[Tensor],
+    plains: Sequence[tuple[list[int], float]],
+    spec: GenerateSpec,
 ) -> Setting | None:
-    """The draft layer and length: given, or the best by measurement, None if none pays."""
+    """How to draft: as given, or the best by measurement, None if nothing pays."""
     if spec.mode == "exit":
         return None
-    # The first layers are nearly free to run, so even a weak draft from there may pay.
-    layers = _layers(spec, lm, [1, 2, *(round(lm.layers * k / 8) for k in range(1, 8))])
+    drafts = _drafts(lm, maps, spec)
     if spec.draft is not None and forced(spec):
-        return Setting(layers[0], spec.draft, 0.0, float("nan"))
-    if not layers or not tokens:
+        return Setting(*drafts[0], spec.draft, 0.0, float("nan"))
+    own = [
+        Own(prompt[0].tolist() + tokens, len(tokens))
+        for prompt, (tokens, _) in zip(prompts, plains, strict=True)
+        if tokens
+    ]
+    if not drafts or not own:
         return None
     lengths = LENGTHS if spec.draft is None else (spec.draft,)
-    row = prompt[0].tolist() + tokens
-    best = choose(lm, maps, kind, row, len(tokens), layers, lengths)
+    best = choose(lm, maps, own, drafts, lengths)
     return best if best.expected >= WORTH else None
 
 
 def _write(
     lm: LM,
     maps: Maps,
-    kind: str,
     setting: Setting | None,
     prompt: Tensor,
     stops: frozenset[int],
     spec: GenerateSpec,
 ) -> Written:
     rng = torch.Generator().manual_seed(spec.seed) if spec.sample else None
-    shared: dict[str, Any] = {"limit": spec.max_new_tokens, "stops": stops, "rng": rng}
-    shared["temperature"] = spec.temperature
-    head = head_of(lm)
+    chance, head = Chance(rng, spec.temperature), head_of(lm)
+    shared: dict[str, Any] = {"limit": spec.max_new_tokens, "stops": stops, "chance": chance}
     with torch.inference_mode():
         if setting is not None:
-            words = prompt[0].tolist()
             drafter = drafter_for(
-                lm, maps, kind, setting.layer, setting.length, setting.floor, words
-            )
+                lm, maps, setting.kind, setting.layer, setting.length, setting.floor,
+                prompt[0].tolist(),
+            )  # fmt: skip
             with segments(lm, [setting.layer]) as cut:
                 return speculate(cut, prompt, drafter, head, **shared)
         layers = _layers(spec, lm, [lm.layers // 2, 3 * lm.layers // 4])
+        kind = _kind(maps, spec)
         jumps = {layer: maps.jump(layer, lm.layers, kind) for layer in (*layers, lm.layers)}
         with segments(lm, layers) as cut:
             return exit_early(cut, prompt, jumps, head, lambda_=spec.lambda_value, **shared)
@@ -217,8 +245,9 @@ def _verdict(texts: list[Text], setting: Setting | None, spec: GenerateSpec, lm:
     if setting is not None:
         kept = sum(text.accepted for text in texts) / len(texts)
         said.append(
-            f"Drafts of {setting.length} from layer {setting.layer} of {lm.layers}; {kept:.0%} of "
-            "the drafted tokens were kept."
+            f"Drafts of up to {setting.length} of kind {setting.kind} from layer {setting.layer} "
+            f"of {lm.layers}, at least {setting.floor:.0%} sure; {kept:.0%} of the drafted tokens "
+            "were kept."
         )
     else:
         mean = sum(text.layers_mean for text in texts) / len(texts)

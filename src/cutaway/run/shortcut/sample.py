@@ -33,9 +33,9 @@ class Sample:
     texts: TextSet
     features: Features
     fed: Fed
-    """Rows of tokens as they are (nothing masked) with the marked positions."""
+    """Rows of tokens as they are (whole, nothing masked) with the marked positions."""
     seen: Fed
-    """Rows of tokens as the model sees them: masked at the marks in masked models."""
+    """Rows of tokens as the model sees them: masked at the marks, or cut behind the last."""
     train: Rows
     held: Rows
     skipped: int
@@ -63,8 +63,8 @@ class Sample:
 
     @property
     def mean_length(self) -> float:
-        """Mean tokens per text."""
-        return float(np.mean(self.fed.lengths))
+        """Mean tokens per text, as the model sees it."""
+        return float(np.mean(self.seen.lengths))
 
 
 def states_of(
@@ -121,7 +121,7 @@ def take_sample(lm: LM, spec: Sampled, screen: Screen, objects: Objects | None =
         lm, texts, ask, screen=screen, engine=spec.engine, door=door_of(lm, spec, objects)
     )
     seen = feed(lm, texts, ask)
-    fed = seen if ask.feed == "cut" else feed(lm, texts, replace(ask, feed="cut"))
+    fed = replace(seen, rows=feed(lm, texts, replace(ask, feed="plain")).rows)
     held, train = split(len(texts), spec.held_out, spec.seed)
     return Sample(lm, texts, features, fed, seen, train, held, skipped)
 

@@ -22,17 +22,30 @@ from cutaway.models.sites import first_state, state_of, with_state
 class Memory(DynamicCache):
     """Keys and values of a stretch: its length is that of its own first block, not of block 1."""
 
-    def __init__(self, first: int) -> None:
+    def __init__(self, first: int, last: int) -> None:
         super().__init__()
         self.first = first
+        self.blocks = last - first
+        self.passed = 0
+        """Tokens that went through: a stretch without blocks has no keys to count."""
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Tokens that have gone through this stretch."""
+        if not self.blocks:
+            return self.passed
         return super().get_seq_length(max(layer_idx, self.first))
 
     def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
         """Length and offset of the keys that a query sees in this stretch."""
+        if not self.blocks:
+            return self.passed + query_length, 0
         return super().get_mask_sizes(query_length, max(layer_idx, self.first))
+
+    def forget(self, tokens: int) -> None:
+        """Drop the last tokens."""
+        self.passed -= tokens
+        if self.blocks:
+            self.crop(-tokens)
 
 
 class _Reached(Exception):
@@ -67,7 +80,8 @@ class Segments:
 
     def reset(self) -> None:
         """Forget all tokens."""
-        self._memory = [Memory(first) for first in (0, *self.borders[:-1])]
+        ends = zip((0, *self.borders), self.borders, strict=False)
+        self._memory = [Memory(first, last) for first, last in ends]
 
     def run(self, number: int, tokens: Tensor, hidden: Tensor | None = None) -> Tensor:
         """The states (1, n, d) at the end of a stretch; `hidden` are those at its beginning.
@@ -79,13 +93,14 @@ class Segments:
         try:
             self.lm.body(input_ids=tokens, past_key_values=self._memory[number], use_cache=True)
         except _Reached as reached:
+            self._memory[number].passed += tokens.shape[1]
             return reached.hidden
         raise RunError(f"{self.lm.name!r} never reached block {self.borders[number]}.")
 
     def forget(self, number: int, tokens: int) -> None:
         """Drop the last tokens of a stretch."""
         if tokens:
-            self._memory[number].crop(-tokens)
+            self._memory[number].forget(tokens)
 
 
 @contextmanager
@@ -95,9 +110,9 @@ def segments(lm: LM, exits: Sequence[int]) -> Iterator[Segments]:
         raise BadSpec(f"{lm.name!r} is a masked model: only causal models write text.")
     if len(lm.blocks) != lm.layers:
         raise BadSpec(f"{lm.family!r} calls one block again and again: it can't be cut.")
-    wrong = [layer for layer in exits if not 1 <= layer < lm.layers]
+    wrong = [layer for layer in exits if not 0 <= layer < lm.layers]
     if wrong:
-        raise BadSpec(f"Exit layer {wrong[0]} is out of range: allowed are 1..{lm.layers - 1}.")
+        raise BadSpec(f"Exit layer {wrong[0]} is out of range: allowed are 0..{lm.layers - 1}.")
     made = Segments(lm, (*sorted(set(exits)), lm.layers))
     with ExitStack() as stack:
         for block in lm.blocks:
@@ -112,6 +127,8 @@ def _stretched(forward: Callable[..., Any], call: _Call) -> Callable[..., Any]:
 
     def stretched(*args: Any, **kwargs: Any) -> Any:
         call.block += 1
+        if not call.last:
+            raise _Reached(first_state(args, kwargs))
         if call.block <= call.first:
             state = first_state(args, kwargs)
             return state if call.size is None else (state, *[None] * (call.size - 1))

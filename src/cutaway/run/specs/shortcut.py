@@ -65,6 +65,8 @@ class FitSpec(Sampled):
     """Fit also maps of this rank (kind lowrank)."""
     tuned: int = Field(default=0, ge=0)
     """Fit also maps trained on the final distribution (kind tuned), with so many steps each."""
+    drafts: int = Field(default=0, ge=0)
+    """Fit also maps that draft (kind ahead), on the model's own continuations of so many texts."""
     parts: bool = False
     """Fit also one map per part of each block: norm1, attn, norm2, mlp."""
     precise: bool = False
@@ -113,7 +115,7 @@ class GenerateSpec(ShortcutSpec):
     mode: Literal["exit", "speculative"] = "speculative"
     """exit: stop at a layer that is sure enough; speculative: draft early, verify, lose nothing."""
     kind: str = "auto"
-    """Map to jump with: id mat affine ridge lowrank tuned; auto takes the best the file has."""
+    """Map to jump with: id mat affine ridge lowrank tuned, or ahead to draft; auto: the best."""
     exit_layers: Layers = ()
     """Layers to exit at (half and three quarters of the way when not given), or to draft from
     (the best by measurement when not given)."""
