@@ -1,7 +1,6 @@
 """What the page on clusters says of 10,000 pieces on 64 workers is what the desk does."""
 
 import pytest
-
 from bench.engine_simulation import PIECES, simulate
 
 
