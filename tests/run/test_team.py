@@ -129,3 +129,22 @@ def test_two_processes_train_a_language_model_as_one(tmp_path):
     ]  # fmt: skip
     alone, together = both(words, tmp_path)
     assert together["best"]["value"] == pytest.approx(alone["best"]["value"], rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_processes_inject_a_skill_as_one(tmp_path):
+    """Batches of five, a penalty that both have whole, a Fisher that the first makes."""
+    tiny("llama", tmp_path / "model")
+    words = [
+        "inject", "--model", str(tmp_path / "model"), "--skill", "arithmetic",
+        "--data", "gen:arithmetic?n=40,dev=10,test=20,digits=1", "--retain", "docs",
+        "--retain-limit", "20", "--regulariser", "ewc", "--strength", "1", "--steps", "4",
+        "--every", "2", "--batch", "5", "--fisher-examples", "8", "--max-tokens", "24",
+    ]  # fmt: skip
+    alone, together = both(words, tmp_path)
+    assert together["cells"] == alone["cells"]
+    cell = Path("checkpoints") / alone["cells"][0] / "model.safetensors"
+    near(Path(alone["path"]) / cell, Path(together["path"]) / cell)
+    rows = [results(tmp_path / name).get(alone["address"]).rows for name in ("alone", "together")]
+    assert len(rows[0]) == len(rows[1])

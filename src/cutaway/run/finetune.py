@@ -22,6 +22,8 @@ from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.specs.finetune import FinetuneSpec
 from cutaway.run.teaching import given_back, teach, trained_params
+from cutaway.run.team import by_first, team
+from cutaway.run.whole import tell_whole
 from cutaway.store.results import find, progress, save
 
 
@@ -29,17 +31,18 @@ def finetune(*, quiet: bool = False, **options: Any) -> Result:
     """Teach a model a task; `model` and `data` may be given as objects, and stay as they are."""
     named, objects = name_objects(options, ("model", "data"))
     single = {name: named[name][0] for name in ("model", "data") if name in named}
-    return run(build(FinetuneSpec, named | single), screen=Screen(quiet=quiet), objects=objects)
+    spec, screen = build(FinetuneSpec, named | single), Screen(quiet=quiet)
+    tell_whole("finetune", spec.engine, screen)
+    return run(spec, screen=screen, objects=objects)
 
 
 def run(
     spec: FinetuneSpec, *, screen: Screen | None = None, objects: Objects | None = None
 ) -> Result:
     """The taught model's checkpoint, and what it can do beside what the base could."""
-    screen, lm = (
-        screen or Screen(quiet=True),
-        model_of(spec, objects),
-    )
+    screen = screen or Screen(quiet=True)
+    team(spec.device)
+    lm = model_of(spec, objects)
     pupil, lesson = prepare(lm, spec, objects)
     name = address(spec, model=lm.digest, data=lesson.digest, mode=pupil.mode)
     done = find(spec.runs, "finetune", name)
@@ -50,8 +53,7 @@ def run(
     with given_back(params, when=bool(objects and spec.model in objects)):
         with measured() as meter:
             work = carry_out(spec, name, pupil, lesson, params, screen)
-        with kept_checkpoint(work) as held:
-            return finish(work, meter, held)
+        return by_first(lambda: kept(work, meter), spec.runs, "finetune", name)
 
 
 def carry_out(
@@ -90,6 +92,12 @@ def prepare(lm: LM, spec: FinetuneSpec, objects: Objects | None = None) -> tuple
         seed=spec.seed,
     )
     return pupil, lesson
+
+
+def kept(work: Work, meter: Meter) -> Result:
+    """The checkpoint and the run are on the disk."""
+    with kept_checkpoint(work) as held:
+        return finish(work, meter, held)
 
 
 def finish(work: Work, meter: Meter, held: Mapping[str, Path | bytes]) -> Result:

@@ -36,6 +36,7 @@ from cutaway.run.shortcut.sample import split
 from cutaway.run.specs.nextword import NextwordSpec, QuadSpec
 from cutaway.run.team import by_first, team
 from cutaway.run.training import Trained, train
+from cutaway.run.whole import tell_whole
 from cutaway.store import files
 from cutaway.store import results as store
 from cutaway.store.records import run_folder
@@ -64,7 +65,9 @@ def quad(*, quiet: bool = False, **options: Any) -> Result:
     fields = ("model", "text", "data")
     named, objects = name_objects(options, fields)
     single = {name: named[name][0] for name in fields if name in named}
-    return run(build(QuadSpec, named | single), screen=Screen(quiet=quiet), objects=objects)
+    spec, screen = build(QuadSpec, named | single), Screen(quiet=quiet)
+    tell_whole("quad", spec.engine, screen)
+    return run(spec, screen=screen, objects=objects)
 
 
 def run(spec: QuadSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:

@@ -10,6 +10,7 @@ After each task both are tested on all tasks.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from cutaway.methods.graft.patch import Patch, patch_of, values, write
 from cutaway.methods.graft.relax import restore
 from cutaway.methods.graft.select import Mask, Params, count, join
 from cutaway.models.lm import LM
+from cutaway.run.door import needs_to_train
 from cutaway.run.finetune_rows import Scores, scores_of
 from cutaway.run.graft.forgetting import baselines, summarise
 from cutaway.run.graft.pair import Pair
@@ -28,6 +30,7 @@ from cutaway.run.graft.rows import Where, frame
 from cutaway.run.graft.search import Search
 from cutaway.run.graft.skill import Skill, checksum, load_skill
 from cutaway.run.graft.trial import trial_of
+from cutaway.run.hands import at_home, away, finished, need_same, travelling
 from cutaway.run.lesson import Lesson, read_lesson
 from cutaway.run.objects import Objects
 from cutaway.run.opened import opened
@@ -44,6 +47,8 @@ from cutaway.store.progress import Progress
 from cutaway.store.results import find, progress, save
 
 NOTHING = Mask({})
+# Weights, gradients, the optimiser, those of the best step and of before, the mask's logits.
+COPIES = 7
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,13 +90,10 @@ def run(
     done = find(spec.runs, "graft", work.name)
     if done is not None:
         return Result(done)
-    with measured() as meter, given_back(work.params, when=bool(objects and spec.base in objects)):
-        start = {name: value.detach().clone() for name, value in work.params.items()}
+    with measured() as meter:
         rows = list(tested(work, "base", 0))
-        rows += sequential(work)
-        restore(work.params, start)
-        skills: dict[str, Path] = {}
-        rows += grafted(work, checksum(work.lm.params()), skills)
+        found = both_ways(work, objects)
+        rows += [row for way in WAYS for row in found[way]]
     texts = [course.lesson.texts for course in work.courses]
     record = save(
         spec.runs,
@@ -104,7 +106,7 @@ def run(
         data=[{"name": t.name, "rows": len(t), "digest": t.digest} for t in texts],
         **provenance("graft continual", spec, meter),
         rows=frame(rows),
-        files=skills,
+        files=skill_files(work),
     )
     return Result(record)
 
@@ -134,6 +136,47 @@ def prepare(spec: ContinualSpec, screen: Screen, objects: Objects | None = None)
     return Work(spec, name, lm, tuple(courses), params, folder, screen)
 
 
+@dataclass(frozen=True, eq=False)
+class Hand:
+    """What a worker needs to go one way: the request; what it learns is in the run's folder."""
+
+    spec: ContinualSpec
+    objects: Objects
+    name: str
+
+    @cached_property
+    def work(self) -> Work:
+        """The model and its courses, opened once per worker."""
+        work = prepare(self.spec, Screen(quiet=True), self.objects)
+        need_same(work.name, self.name)
+        return work
+
+    def __call__(self, way: str) -> list[Row]:
+        """The rows of one way."""
+        return one_way(self.work, way)
+
+
+def both_ways(work: Work, objects: Objects | None) -> dict[str, list[Row]]:
+    """The rows of each way, one after the other here, or each by a worker of the engine."""
+    spec = work.spec
+    if not away(spec.engine, objects, work.screen):
+        return {way: one_way(work, way) for way in WAYS}
+    hand = Hand(at_home(spec), travelling(objects), work.name)
+    needs = needs_to_train(spec.engine, spec, work.lm, copies=COPIES)
+    return dict(
+        finished(
+            spec.engine, hand, WAYS, key=lambda way: f"way {way}", needs=needs, kept=work.folder,
+            screen=work.screen,
+        )
+    )  # fmt: skip
+
+
+def one_way(work: Work, way: str) -> list[Row]:
+    """All tasks, one way; the weights are the base's again afterwards."""
+    with given_back(work.params, when=True):
+        return list(WAYS[way](work))
+
+
 def sequential(work: Work) -> Iterator[Row]:
     """Each task from where the last one ended."""
     for stage, course in enumerate(work.courses, start=1):
@@ -142,25 +185,41 @@ def sequential(work: Work) -> Iterator[Row]:
         yield from tested(work, "sequential", stage)
 
 
-def grafted(work: Work, base: str, skills: dict[str, Path]) -> Iterator[Row]:
+def grafted(work: Work) -> Iterator[Row]:
     """Each task outside the earlier skills; of what it learned only a few weights are kept."""
-    taken = NOTHING
+    taken, base = NOTHING, checksum(work.lm.params())
     for stage, course in enumerate(work.courses, start=1):
         work.screen.say(f"Grafts, task {stage} of {len(work.courses)}: {course.name}.")
         before = {name: value.detach().clone() for name, value in work.params.items()}
         with held_still(work.params, taken) as project:
             _teach(work, course, f"graft-{stage}", project)
         yield from _scored(work, "outside", stage, course)
-        path = work.folder / f"{stage}-{_plain(course.name)}.safetensors"
+        path = skill_file(work, stage, course)
         if not path.with_suffix(".json").exists():
             _find_skill(work, course, before, base).save(path)
         patch = load_skill(path).patch
         restore(work.params, before)
         write(work.params, patch.mask, patch.after)
         taken = join([taken, patch.mask])
-        skills |= {file.name: file for file in (path, path.with_suffix(".json"))}
         yield _sized(work, stage, course, patch)
         yield from tested(work, "graft", stage)
+
+
+WAYS: dict[str, Callable[[Work], Iterator[Row]]] = {
+    "sequential": sequential,
+    "graft": grafted,
+}
+
+
+def skill_file(work: Work, stage: int, course: Course) -> Path:
+    """Where a task's skill is kept until the run is done."""
+    return work.folder / f"{stage}-{_plain(course.name)}.safetensors"
+
+
+def skill_files(work: Work) -> dict[str, Path]:
+    """Every task's skill, by the name that the run keeps it under."""
+    found = [skill_file(work, stage, course) for stage, course in enumerate(work.courses, start=1)]
+    return {file.name: file for path in found for file in (path, path.with_suffix(".json"))}
 
 
 def _teach(work: Work, course: Course, key: str, project: Callable[[], None] | None = None) -> None:
