@@ -86,8 +86,8 @@ def add_up_on(
             for name, value in got.items():
                 whole[name] += torch.from_numpy(np.array(value))
             advance(len(part.examples))
-    for name, value in total.items():
-        value.copy_(whole[name])
+    for name, place in total.items():
+        place.copy_(whole[name])
     return Sums(total, way, why, difference)
 
 
