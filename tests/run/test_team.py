@@ -97,6 +97,8 @@ def test_a_verb_that_would_write_twice_is_refused_with_those_that_train(monkeypa
         need_alone(verb)
     for other in TRAINING:
         need_alone(other)
+        with pytest.raises(BadSpec, match="choose one of the two"):
+            need_alone(other, "local:2")
 
 
 @pytest.mark.slow

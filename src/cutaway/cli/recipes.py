@@ -151,7 +151,8 @@ def carry_out(verb: Verb, spec: "Spec", talk: Talk) -> None:
     from cutaway.run.team import need_alone, team
     from cutaway.run.whole import tell_whole
 
-    need_alone(verb.words)
+    engine = getattr(spec, "engine", "local")
+    need_alone(verb.words, engine)
     first = team(getattr(spec, "device", "auto")).first
     recipe, screen = import_module(verb.module), Screen(quiet=talk.quiet or not first)
     if talk.dry_run:
@@ -159,7 +160,7 @@ def carry_out(verb: Verb, spec: "Spec", talk: Talk) -> None:
             raise BadSpec(f"'cutaway {verb.words}' has no --dry-run: it is short.")
         _show_estimates(recipe.estimate(spec, screen=screen), talk)
         return
-    tell_whole(verb.words, getattr(spec, "engine", "local"), screen)
+    tell_whole(verb.words, engine, screen)
     result = recipe.run(spec, screen=screen)
     if first:
         SHOWS[verb.show](result, talk)

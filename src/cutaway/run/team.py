@@ -135,9 +135,16 @@ def launched() -> bool:
     return said.isdigit() and int(said) > 1
 
 
-def need_alone(verb: str) -> None:
+def need_alone(verb: str, engine: str = "local") -> None:
     """BadSpec for a verb that would do, and write, the same thing in every process."""
-    if launched() and verb not in TRAINING:
+    if not launched():
+        return
+    if engine != "local":
+        raise BadSpec(
+            f"--engine {engine} spreads trainings over workers, a launcher splits each of them: "
+            "choose one of the two."
+        )
+    if verb not in TRAINING:
         raise BadSpec(
             f"'cutaway {verb}' runs in one process, and a launcher started "
             f"{os.environ['WORLD_SIZE']}. Together train: {', '.join(TRAINING)}. To spread the "

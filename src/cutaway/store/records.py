@@ -138,8 +138,9 @@ def read_record(folder: Path) -> Record:
     if (content["method"], content["address"]) != (folder.parent.name, folder.name):
         raise Corrupt(f"{str(path)!r} is of {content['method']}/{content['address']}: moved here?")
     held = content.get("files", {})
+    fields: dict[str, Any] = {name: content.get(name) for name in FIELDS}
     return Record(
-        **{name: content.get(name) for name in FIELDS},
+        **fields,
         path=folder,
         created=str(content.get("created", "")),
         files=held if isinstance(held, dict) else {},
