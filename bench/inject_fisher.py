@@ -20,7 +20,7 @@ from cutaway.data.load import load
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
 from cutaway.run.inject.examples import Examples, lm_examples
-from cutaway.run.inject.sums import _Adder, batches_of, choose_way, zeros
+from cutaway.run.inject.sums import Adder, batches_of, choose_way, zeros
 
 PADDED = 512
 # Sentences for the memory of one run and of a longer one.
@@ -83,7 +83,7 @@ def compare(lm: LM, examples: Examples, rounds: int) -> dict[str, Any]:
 
 def add_all(lm: LM, examples: Examples, total: dict[str, torch.Tensor], way: str) -> None:
     """Every batch of the examples, added up."""
-    with _Adder(lm, examples, total, way) as add:
+    with Adder(lm, examples, total, way) as add:
         for batch in batches_of(lm, examples, way):
             add(batch)
 
