@@ -95,9 +95,14 @@ def test_a_skill_is_learned_and_the_checkpoint_is_a_plain_one(toy, tmp_path, mod
     assert all(".layer" in name or ".norm." in name for name in moved)
 
 
-def test_a_killed_run_ends_in_the_same_weights(toy, tmp_path, monkeypatch) -> None:
-    finetune(**options(toy, "bert"), out=str(tmp_path / "whole"), runs=str(tmp_path / "a"))
-    again = options(toy, "bert") | {"out": str(tmp_path / "killed"), "runs": str(tmp_path / "b")}
+SPARSE = {"optimizer": "sgd", "lr": 0.5, "l1": 2e-3, "l1_way": "threshold", "weight_decay": 0.0}
+
+
+@pytest.mark.parametrize("more", [{}, SPARSE | {"schedule": "linear"}], ids=["adamw", "threshold"])
+def test_a_killed_run_ends_in_the_same_weights(toy, tmp_path, monkeypatch, more) -> None:
+    given = options(toy, "bert", **more)
+    finetune(**given, out=str(tmp_path / "whole"), runs=str(tmp_path / "a"))
+    again = given | {"out": str(tmp_path / "killed"), "runs": str(tmp_path / "b")}
     child = os.fork()
     if child == 0:
         take = training.take_step
@@ -180,6 +185,15 @@ def test_l1_keeps_weights_near_their_start(toy, tmp_path) -> None:
     assert far[0.05] < 0.5 * far[0.0]
 
 
+def test_an_l1_threshold_leaves_most_weights_exactly_where_they_were(toy, tmp_path) -> None:
+    given = options(toy, "bert", **SPARSE)
+    result = finetune(**given, out=str(tmp_path / "out"), runs=str(tmp_path / "runs"))
+    assert result.summary["test"]["tuned"]["accuracy"] > 0.9
+    tuned, base = tensors(tmp_path / "out"), tensors(toy / "bert")
+    moved = sum(int((tuned[name] != base[name]).sum()) for name in base)
+    assert 0 < moved < 0.5 * result.summary["trained_weights"]
+
+
 def test_biases_only_moves_nothing_else(toy, tmp_path) -> None:
     finetune(
         **options(toy, "bert"), biases_only=True, out=str(tmp_path / "out"), runs=str(tmp_path)
@@ -243,6 +257,7 @@ def test_a_dry_run_costs_little_and_changes_nothing(toy, tmp_path) -> None:
         ({"dtype": "float16"}, BadSpec, "float16"),
         ({"optimizer": "adam"}, BadSpec, "optimizer"),
         ({"params": "*.nowhere.*"}, BadSpec, "nowhere"),
+        ({"l1": 1e-3, "l1_way": "threshold"}, BadSpec, "for --optimizer sgd, got 'adamw'"),
     ],
 )
 def test_wrong_requests_are_refused_with_the_value(toy, tmp_path, change, error, said) -> None:

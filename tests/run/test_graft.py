@@ -12,6 +12,7 @@ import torch
 
 from cutaway.core.errors import BadData, BadSpec, Corrupt, Mismatch
 from cutaway.core.spec import build
+from cutaway.methods.graft.select import common
 from cutaway.models.load import open_model
 from cutaway.run import graft_verbs as graft
 from cutaway.run.graft import learn as recipe
@@ -278,6 +279,16 @@ def test_the_smallest_mask_that_keeps_the_gain_is_searched(room) -> None:
 def test_the_papers_steps_and_adam_learn_too(room, optimizer) -> None:
     result = room.learn(optimizer=optimizer, baselines="none", text="none", steps=5)
     assert len(value(result.rows, "learned", "mask_score")) == 2
+
+
+def test_the_default_rate_leads_away_from_a_start_drawn_by_chance(room) -> None:
+    given = {"start": "random", "baselines": "none", "text": "none", "seeds": 0}
+    result = room.learn(**given, steps=6, every=2)
+    begun = room.learn(**given, steps=0)
+    skills = [load_skill(r.path / "skill.safetensors").patch.mask for r in (result, begun)]
+    assert common(*skills) < 0.6 * skills[1].size
+    judged = [value(r.rows, "learned", "judge")[0] for r in (result, begun)]
+    assert judged[0] > judged[1]
 
 
 def test_a_warm_start_begins_with_the_other_skill(room, learned) -> None:

@@ -29,3 +29,16 @@ def l1_distance(params: Mapping[str, Tensor], start: Mapping[str, Tensor]) -> Fl
     same_names(start, params=params)
     terms = [_Distance.apply(params[name], start[name]) for name in start]
     return torch.stack(terms).sum()
+
+
+@torch.no_grad()
+def draw_back(params: Mapping[str, Tensor], start: Mapping[str, Tensor], far: float) -> None:
+    """Every weight goes `far` towards where it started and stops there, in place.
+
+    This is the proximal step of an l1 penalty: a weight that is pushed away by less than the
+    penalty comes to rest exactly at its start, where a gradient of the penalty lets it tremble.
+    """
+    same_names(start, params=params)
+    for name, value in params.items():
+        away = torch.nn.functional.softshrink(value - start[name], far)
+        value.copy_(start[name] + away)

@@ -17,6 +17,7 @@ from cutaway.run.pupil import Pupil
 from cutaway.run.screen import Screen
 from cutaway.run.specs.finetune import Training
 from cutaway.run.team import team
+from cutaway.run.threshold import Loss, thresholded
 from cutaway.run.training import Trained, others_at_rest, train
 
 
@@ -54,11 +55,14 @@ def teach(
         f"{len(lesson.train)} rows to learn from, {len(lesson.dev)} to tune on, "
         f"{len(lesson.test)} to test on; {sum(p.numel() for p in params.values()):,} weights learn."
     )
+    loss: Loss = loss_of(pupil, lesson, params, spec)
+    if spec.l1 and spec.l1_way == "threshold":
+        loss, project = thresholded(loss, params, spec.l1, plan_of(spec), project)
     try:
         with others_at_rest(pupil.module, params):
             return train(
                 params,
-                loss_of(pupil, lesson, params, spec),
+                loss,
                 plan_of(spec),
                 folder=folder,
                 identity={"run": identity},
@@ -77,7 +81,8 @@ def loss_of(
 ) -> Callable[[int], dict[str, Tensor]]:
     """step -> the parts of its loss, over a batch that seed and step decide."""
     order = order_of([pupil.asked.rows[i] for i in lesson.train], spec.batch, spec.seed)
-    start = {n: p.detach().clone() for n, p in params.items()} if spec.l1 else {}
+    in_loss = spec.l1 if spec.l1_way == "gradient" else 0.0
+    start = {n: p.detach().clone() for n, p in params.items()} if in_loss else {}
 
     together = team()
 
@@ -85,10 +90,10 @@ def loss_of(
         pupil.module.train(spec.dropout)
         rows = order(step)
         fit = pupil.losses(lesson.train[together.share(rows)]).mean() * together.weight(rows)
-        if not spec.l1:
+        if not in_loss:
             return {"loss": fit}
         pull = l1_distance(params, start)
-        return {"loss": fit + spec.l1 * pull, "fit": fit, "l1": pull}
+        return {"loss": fit + in_loss * pull, "fit": fit, "l1": pull}
 
     return loss
 

@@ -24,7 +24,7 @@ from cutaway.run.question import TOKENS
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import LearnSpec
 
-RATES = {"mirror": 1.0, "sgd": 1e7, "adam": 0.5}
+RATES = {"mirror": 30.0, "sgd": 1e7, "adam": 0.5}
 CANDIDATES = ("movement", "grad_movement")
 STRETCHES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 

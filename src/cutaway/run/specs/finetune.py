@@ -47,6 +47,9 @@ class Training(Common):
     """Longest gradient; 0 lets it be as long as it is."""
     l1: float = Field(default=0.0, ge=0)
     """Penalty on each weight's distance from where it started (1e-3 lets adamw localise)."""
+    l1_way: Literal["gradient", "threshold"] = "gradient"
+    """gradient: l1 is part of the loss (the paper's). threshold: after each step every weight goes
+    lr x l1 back and stops at its start, so that most weights rest exactly there (for sgd)."""
     dropout: bool = True
     """Train with the model's own dropout."""
     every: int = Field(default=100, ge=1)

@@ -75,7 +75,8 @@ class LearnSpec(Asked):
     optimizer: Literal["mirror", "sgd", "adam"] = "mirror"
     """How the mask is learned: mirror descent, the paper's plain steps (sgd), or adam."""
     lr: float | None = Field(default=None, gt=0)
-    """Step size; by default 1 for mirror (a typical weight moves by 1 a step), 1e7, 0.5."""
+    """Step size; by default 30 for mirror (a typical weight's logit moves by 30 in the first step,
+    the start lies at +-10), 1e7 for sgd, 0.5 for adam."""
     steps: int = Field(default=60, ge=0)
     """Gradient steps on the mask; 0 keeps the starting mask."""
     step_examples: int = Field(default=64, ge=1)
