@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from uuid import uuid4
 
@@ -87,6 +88,22 @@ class Slow(Counted):
     def work(self, piece: int, start: int) -> int:
         time.sleep(0.3)
         return piece * piece
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Makes ready what all pieces share, as the hands of recipes do, and marks it."""
+
+    folder: str
+
+    @cached_property
+    def ready(self) -> int:
+        (Path(self.folder) / f"ready-{uuid4().hex}").touch()
+        return os.getpid()
+
+    def __call__(self, piece: int) -> int:
+        time.sleep(0.1)
+        return self.ready
 
 
 class Stubborn:

@@ -17,7 +17,13 @@ from cutaway.store.results import results
 from tests.run.test_finetune import TASK
 from tests.tiny import BAD, GOOD, THINGS, tiny, toy_model
 
-TOGETHER = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+# The flag means several processes on this machine; `--cpu` would start one, or want MPI.
+ACCELERATE = (
+    "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
+    "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no",
+    "--main_process_port", "0",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +45,10 @@ def run(words: list[str], *launcher: str) -> subprocess.CompletedProcess:
     )  # fmt: skip
 
 
-def both(words: list[str], folder: Path) -> list[dict]:
+def both(words: list[str], folder: Path, together: tuple[str, ...] = TORCHRUN) -> list[dict]:
     """What the command says alone and together; each in its own folder."""
     said = []
-    for name, launcher in (("alone", ()), ("together", TOGETHER)):
+    for name, launcher in (("alone", ()), ("together", together)):
         ran = run([*words, "--runs", str(folder / name), "--device", "cpu", "--json"], *launcher)
         assert ran.returncode == 0, ran.stderr
         # One JSON document: only the first process speaks.
@@ -110,7 +116,7 @@ def test_two_processes_finetune_to_the_weights_of_one(toy, tmp_path):
         "--data", str(toy / "rows.tsv"), "--shots", "12", "--steps", "12", "--every", "4",
         "--batch", "5", "--optimizer", "sgd", "--lr", "0.05",
     ]  # fmt: skip
-    alone, together = both(words, tmp_path)
+    alone, together = both(words, tmp_path, ACCELERATE)
     assert together["best_step"] == alone["best_step"]
     one, other = (
         Path(said["path"]) / "checkpoint" / "model.safetensors" for said in (alone, together)

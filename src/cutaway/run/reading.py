@@ -125,7 +125,7 @@ def need_shared(shelf: Shelf, columns: Columns) -> None:
     if lacking:
         raise Missing(
             f"The workers are done, but {lacking} texts are not in {str(shelf.folder)!r}: they "
-            "wrote to another disk. Set CUTAWAY_HOME to a folder that every machine shares."
+            "wrote to another disk. Set CUTAWAY_HOME to a folder or URL that every machine shares."
         )
 
 
