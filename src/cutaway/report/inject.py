@@ -123,7 +123,10 @@ def heat(stage: str, title: str, caption: str, missing: str) -> Callable[..., go
 
 
 def _panel(regulariser: Any, strength: Any, metric: Any) -> str:
-    return str(metric) if strength is None else f"{regulariser} {strength:g}"
+    if strength is None:
+        return str(metric)
+    # Plain training has no strength to tell.
+    return f"{regulariser} {strength:g}" if strength else str(regulariser)
 
 
 def _heat_map(cells: pl.DataFrame) -> go.Heatmap:

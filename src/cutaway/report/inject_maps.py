@@ -72,7 +72,9 @@ def weight_map(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     layers = sorted({one["layer"] for one in maps})
     ways = [way for way in ("pca", "tsne") if any(one["way"] == way for one in maps)]
     titles = [f"layer {layer}, {way}" for way in ways for layer in layers]
-    figure = make_subplots(rows=len(ways), cols=len(layers), subplot_titles=titles)
+    figure = make_subplots(
+        rows=len(ways), cols=len(layers), subplot_titles=titles, vertical_spacing=0.1
+    )
     for one in maps:
         place = {"row": ways.index(one["way"]) + 1, "col": layers.index(one["layer"]) + 1}
         first = place == {"row": 1, "col": 1}
@@ -83,13 +85,17 @@ def weight_map(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     return theme.finish(
         figure,
         title="Weights before and after, as points",
-        caption="Rows of an attention weight of the first, middle and last block, of the base and "
-        "of every training, on one map. Rows that stayed where they were cover each other.",
+        caption="Rows of an attention weight of the first, middle and last block, of the base, of "
+        "every training (its first seed) and of the base fine-tuned on each retained task, on one "
+        "map. Rows that stayed where they were cover each other.",
         height=300 * len(ways) + 120,
     )
 
 
 def _points(points: dict[str, Any], *, shown: bool) -> list[go.Scatter]:
+    first: dict[str, Any] = {}
+    for name, pairs in points.items():
+        first.setdefault(name.partition("-seed")[0], pairs)
     return [
         go.Scatter(
             x=[x for x, _ in pairs],
@@ -104,7 +110,7 @@ def _points(points: dict[str, Any], *, shown: bool) -> list[go.Scatter]:
                 "color": theme.PALETTE[i % len(theme.PALETTE)],
             },
         )
-        for i, (name, pairs) in enumerate(points.items())
+        for i, (name, pairs) in enumerate(first.items())
     ]
 
 
