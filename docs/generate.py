@@ -73,7 +73,10 @@ def section(words: str, command: App) -> str:
     """A command's heading, its first sentence, and its options."""
     given = [a for a in command.assemble_argument_collection(parse_docstring=True) if a.show]
     said = inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " ")
-    rows = [[option(a), takes(a), default(a), a.parameter.help or ""] for a in given]
+    # A row of a table is one line.
+    rows = [
+        [option(a), takes(a), default(a), " ".join((a.parameter.help or "").split())] for a in given
+    ]
     return f"## `{words}`\n\n{said}\n\n" + table(
         ["option", "takes", "default", "what it does"], rows
     )
