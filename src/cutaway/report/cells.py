@@ -167,9 +167,7 @@ def failures(rows: pl.DataFrame) -> pl.DataFrame:
     same = [c for c in own if c != "layers" and failed[c].null_count() < failed.height]
     listed = pl.col("layers").unique(maintain_order=True).str.join(" ").alias("layers")
     told = [listed] if "layers" in own else []
-    return failed.group_by(*same, "reason", maintain_order=True).agg(
-        *told, pl.len().alias("times")
-    )
+    return failed.group_by(*same, "reason", maintain_order=True).agg(*told, pl.len().alias("times"))
 
 
 def _in_order(table: pl.DataFrame) -> pl.DataFrame:
