@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from cutaway.cli.main import run
+from cutaway.cli.main import app, run
 from cutaway.cli.recipes import VERBS
 from cutaway.core.errors import RunError
 
@@ -91,7 +91,7 @@ def test_a_list_in_a_field_of_one_value_makes_a_grid(tmp_path, capsys):
 
 
 def test_help_lists_every_verb_and_builds_no_spec():
-    code = "import sys; from cutaway.cli.main import run; run(['--help'])"
+    code = "import sys; from cutaway.cli.main import app, run; run(['--help'])"
     told = f"{code}; sys.exit('pydantic' in sys.modules or 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", told], check=True, capture_output=True, text=True)
     listed = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("│ ")}
@@ -115,3 +115,31 @@ def test_help_is_quick():
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     assert min(seconds() for _ in range(3)) < 0.6
+
+
+EVERYWHERE = (
+    "engine",
+    "device",
+    "dtype",
+    "seed",
+    "offline",
+    "dry-run",
+    "print-spec",
+    "json",
+    "quiet",
+)
+
+
+@pytest.mark.parametrize("command", ["tour", "reproduce"])
+def test_every_command_that_opens_a_model_takes_the_options_of_every_recipe(command) -> None:
+    arguments = app[command].assemble_argument_collection()
+    flags = {name for argument in arguments for name in argument.names}
+    assert {f"--{name}" for name in EVERYWHERE} <= flags
+
+
+def test_a_study_shows_its_specs_with_the_options_that_were_given(capsys) -> None:
+    words = ["--seed", "7", "--offline", "--print-spec", "--runs", "elsewhere"]
+    assert run(["reproduce", "shortcut", *words]) == 0
+    specs = json.loads(capsys.readouterr().out)
+    shared = {(spec["seed"], spec["offline"], spec["runs"]) for spec in specs}
+    assert shared == {(7, True, "elsewhere")}

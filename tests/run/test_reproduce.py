@@ -92,7 +92,7 @@ def test_every_step_of_every_study_is_a_spec_as_it_stands(name, tmp_path):
     study = find_study(name)
     places = {**_places(study, {}), "out": str(tmp_path)}
     for step in study.steps:
-        spec = _spec(step, places, runs=str(tmp_path), seed=3)
+        spec = _spec(step, places, {"runs": str(tmp_path), "seed": 3})
         assert isinstance(spec, SPECS[step.verb])
         assert "<" not in str(spec.model_dump())
 
@@ -102,7 +102,7 @@ def test_a_placeholder_that_is_given_reaches_its_steps(name, tmp_path):
     study = find_study(name)
     for place in study.defaults:
         places = {**_places(study, {place: "given-here"}), "out": "o"}
-        specs = [_spec(step, places, runs="runs", seed=0) for step in study.steps]
+        specs = [_spec(step, places, {"runs": "runs", "seed": 0}) for step in study.steps]
         assert any("given-here" in str(spec.model_dump()) for spec in specs)
 
 

@@ -16,7 +16,8 @@ def test_the_tour_takes_every_stop_writes_its_report_and_is_cached(tmp_path, mon
     model = str(tiny("llama", tmp_path / "model", texts=words))
     monkeypatch.setattr(tour_room, "QUICK_ROWS", 120)
     out, quiet = tmp_path / "tour", Screen(quiet=True)
-    story = tour(out, model=model, quick=True, screen=quiet)
+    found = tour(out, model=model, quick=True, shared={"seed": 3}, screen=quiet)
+    story = found.story
     assert all(stop.question in story for stop in STOPS)
     # A text that was written is told and leaves no run.
     measured = sum(stop.spec is not GenerateSpec for stop in STOPS)
@@ -26,5 +27,7 @@ def test_the_tour_takes_every_stop_writes_its_report_and_is_cached(tmp_path, mon
     assert all(escape(stop.question) in page for stop in STOPS), "the story heads the report"
     assert not re.search(r'<(script|link|img)[^>]+(src|href)="https?:', page)
     monkeypatch.setattr("cutaway.run.sweep._forward", None)
-    again = tour(out, model=model, quick=True, screen=quiet)
-    assert again.splitlines()[0] == story.splitlines()[0]
+    again = tour(out, model=model, quick=True, shared={"seed": 3}, screen=quiet)
+    assert again.addresses == found.addresses and len(found.addresses) == measured
+    assert {record.seed for record in results(out / "runs")} == {3}
+    assert again.story.splitlines()[0] == story.splitlines()[0]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 from cyclopts import App, Parameter
 
 from cutaway.cli.talk import Talk, put, put_json
-from cutaway.core.errors import BadSpec, Missing
+from cutaway.core.errors import BadSpec, CutawayError, Missing
 from cutaway.core.lookup import lookup
 
 if TYPE_CHECKING:
@@ -213,6 +213,35 @@ def _show_estimates(estimates: list[Any], talk: Talk) -> None:
         put_json([estimate.plain() for estimate in estimates])
     else:
         put("\n".join(estimate.sentence() for estimate in estimates))
+
+
+def foretell(steps: "Sequence[tuple[str, Spec]]", talk: Talk) -> None:
+    """The specs of several recipes in turn (their modules, their specs), or what each will cost."""
+    from cutaway.core.spec import plain
+    from cutaway.run.screen import Screen
+
+    if talk.print_spec:
+        put_json([plain(spec) for _, spec in steps])
+        return
+    screen = Screen(quiet=talk.quiet)
+    told = [_foretold(module, spec, screen) for module, spec in steps]
+    if talk.json:
+        put_json(told)
+    else:
+        for number, step in enumerate(told, start=1):
+            put(f"{number}. {step['step']}: {step['said']}")
+
+
+def _foretold(module: str, spec: "Spec", screen: Any) -> dict[str, Any]:
+    """What one of several steps will cost; the reason where it can't be told yet."""
+    recipe, name = import_module(module), type(spec).__name__.removesuffix("Spec").lower()
+    try:
+        found = recipe.estimate(spec, screen=screen) if hasattr(recipe, "estimate") else []
+        said = " ".join(one.sentence() for one in found) or "short."
+    except CutawayError as error:
+        # Most often it reads what an earlier step will have written.
+        found, said = [], f"can't be told yet. {error}"
+    return {"step": name, "said": said, "estimates": [one.plain() for one in found]}
 
 
 def run_file(spec: Path, /, *, talk: Annotated[Talk | None, Parameter(name="*")] = None) -> None:

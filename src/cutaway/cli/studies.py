@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from cutaway.cli.recipes import VERBS
-from cutaway.cli.talk import put, put_json
+from cutaway.cli.recipes import VERBS, foretell
+from cutaway.cli.talk import Talk, Where, put, put_json
 
 if TYPE_CHECKING:
     from cutaway.core.spec import Spec
@@ -29,10 +29,9 @@ def reproduce(
     prompt: str | None = None,
     template: str | None = None,
     runs: str = "runs",
-    seed: int = 0,
     out: Path | None = None,
-    json: Annotated[bool, Parameter(negative=())] = False,
-    quiet: bool = False,
+    where: Annotated[Where | None, Parameter(name="*")] = None,
+    talk: Annotated[Talk | None, Parameter(name="*")] = None,
 ) -> None:
     """A paper's findings on a model at hand: expected against measured, with tolerances.
 
@@ -54,22 +53,18 @@ def reproduce(
         The text around {text} (graft).
     runs
         Folder that keeps the results; what is there already is not run again.
-    seed
-        Decides every split, start and sample.
     out
         Write the table as Markdown to this file.
-    json
-        The findings as JSON on stdout, nothing else there.
-    quiet
-        No progress and no messages.
     """
     from cutaway.report.study import markdown, terminal
     from cutaway.run.reproduce import reproduce as carry_out
+    from cutaway.run.reproduce import specs
     from cutaway.run.screen import Screen
     from cutaway.run.studies import find_study
     from cutaway.store.files import write_atomic
 
-    screen = Screen(quiet=quiet)
+    talk, shared = talk or Talk(), (where or Where()).plain()
+    screen = Screen(quiet=talk.quiet)
 
     def carry(verb: str, spec: "Spec") -> Any:
         return import_module(VERBS[verb].module).run(spec, screen=screen)
@@ -78,10 +73,15 @@ def reproduce(
         "model": model, "data": data, "task": task, "text": text, "prompt": prompt,
         "template": template,
     }  # fmt: skip
-    found = carry_out(find_study(name), given, carry, runs=runs, screen=screen, seed=seed).plain()
+    study = find_study(name)
+    if talk.print_spec or talk.dry_run:
+        steps = specs(study, given, runs=runs, shared=shared).values()
+        foretell([(VERBS[step.verb].module, spec) for step, spec in steps], talk)
+        return
+    found = carry_out(study, given, carry, runs=runs, screen=screen, shared=shared).plain()
     if out is not None:
         write_atomic(out, [markdown(found).encode()])
-    if json:
+    if talk.json:
         put_json(found)
     else:
         put(terminal(found))

@@ -2,8 +2,11 @@
 
 import json
 import sys
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Device = Literal["auto", "cpu", "cuda"]
+Dtype = Literal["float32", "float16", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,26 @@ class Talk:
     """The summary as JSON on stdout, nothing else there."""
     quiet: bool = False
     """No progress and no messages."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where and how the runs behind a command are made: the specs' own options, by their names."""
+
+    engine: str = "local"
+    """Where the pieces run: local, local:N (processes), ray, or the address of a Ray cluster."""
+    device: Device = "auto"
+    """Where the model runs; auto takes a GPU when there is one."""
+    dtype: Dtype = "float32"
+    """Precision of the model's weights and activations."""
+    seed: int = 0
+    """Decides every split, start and sample."""
+    offline: bool = False
+    """Never ask the network; use what is on this machine."""
+
+    def plain(self) -> dict[str, Any]:
+        """As fields of a spec."""
+        return asdict(self)
 
 
 def put(text: str) -> None:

@@ -5,10 +5,8 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from cutaway.cli.talk import put, put_json
-
-Device = Literal["auto", "cpu", "cuda"]
-Dtype = Literal["float32", "float16", "bfloat16"]
+from cutaway.cli.recipes import foretell
+from cutaway.cli.talk import Device, Dtype, Talk, Where, put, put_json
 
 
 def register(app: App) -> None:
@@ -37,6 +35,7 @@ def check(
     offline: bool = False,
     trust_remote_code: bool = False,
     json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Trust report before any work: is what we read off this model what the model computes?
 
@@ -58,6 +57,8 @@ def check(
         Run code that comes with the checkpoint. Off unless asked for.
     json
         The report as JSON on stdout.
+    quiet
+        Print nothing: the exit status says whether every law holds.
     """
     from cutaway.models.check import check as check_model
     from cutaway.models.load import open_model
@@ -69,7 +70,7 @@ def check(
     report = check_model(lm)
     if json:
         put_json(report.plain())
-    else:
+    elif not quiet:
         from cutaway.report.terminal import print_check
 
         print_check(report.plain())
@@ -146,7 +147,8 @@ def tour(
     out: Path = Path("tour"),
     model: str = "smollm2-135m",
     quick: bool = False,
-    quiet: bool = False,
+    where: Annotated[Where | None, Parameter(name="*")] = None,
+    talk: Annotated[Talk | None, Parameter(name="*")] = None,
 ) -> None:
     """The main job on the bundled model and data; writes OUT/report.html.
 
@@ -158,10 +160,14 @@ def tour(
         The model to open.
     quick
         Smaller sets, for a first look on a slow machine.
-    quiet
-        No progress and no messages.
     """
+    from cutaway.run import tour as room
     from cutaway.run.screen import Screen
-    from cutaway.run.tour import tour as take_tour
 
-    put(take_tour(out, model=model, quick=quick, screen=Screen(quiet=quiet)))
+    talk, shared = talk or Talk(), (where or Where()).plain()
+    if talk.print_spec or talk.dry_run:
+        stops = room.plan(room.opened(model, shared), out, model, quick, shared)
+        foretell([(stop.run.__module__, spec) for stop, spec in stops], talk)
+        return
+    found = room.tour(out, model=model, quick=quick, shared=shared, screen=Screen(quiet=talk.quiet))
+    put_json(found.plain()) if talk.json else put(found.story)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from math import isfinite, sqrt
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from cutaway.run.screen import Screen
 from cutaway.run.specs import SPECS
 from cutaway.run.studies import Finding, Side, Step, Study
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 MEASURED = ("metric", "value", "low", "high")
 Carry = Callable[[str, Spec], Result]
 """Carries out a verb with its spec."""
@@ -65,20 +67,39 @@ class Reproduced:
 
 
 def reproduce(
-    study: Study, given: Mapping[str, str | None], carry: Carry, *, runs: str, screen: Screen,
-    seed: int = 0,
-) -> Reproduced:  # fmt: skip
+    study: Study,
+    given: Mapping[str, str | None],
+    carry: Carry,
+    *,
+    runs: str,
+    screen: Screen,
+    shared: Mapping[str, Any] = NOTHING,
+) -> Reproduced:
     """Run every step and judge every finding. `given` replaces the study's own placeholders."""
-    places = _places(study, given)
     results: dict[str, Result] = {}
-    for number, step in enumerate(study.steps, start=1):
-        screen.say(f"\n{study.name}, {number} of {len(study.steps)}: cutaway {step.verb}")
-        spec = _spec(step, {**places, "out": f"{runs}/{study.name}"}, runs=runs, seed=seed)
-        results[step.name] = carry(step.verb, spec)
+    steps = specs(study, given, runs=runs, shared=shared)
+    for number, (name, (step, spec)) in enumerate(steps.items(), start=1):
+        screen.say(f"\n{study.name}, {number} of {len(steps)}: cutaway {step.verb}")
+        results[name] = carry(step.verb, spec)
     tables = {name: result.rows for name, result in results.items()}
     addresses = {name: result.record.address for name, result in results.items()}
     judged = tuple(judge(finding, tables) for finding in study.findings)
+    places = _places(study, given)
     return Reproduced(study.name, study.title, study.paper, judged, addresses, places)
+
+
+def specs(
+    study: Study,
+    given: Mapping[str, str | None],
+    *,
+    runs: str,
+    shared: Mapping[str, Any] = NOTHING,
+) -> dict[str, tuple[Step, Spec]]:
+    """Every step with its spec, by name. `shared` are options that every recipe has: seed ..."""
+    places = {**_places(study, given), "out": f"{runs}/{study.name}"}
+    return {
+        step.name: (step, _spec(step, places, {**shared, "runs": runs})) for step in study.steps
+    }
 
 
 def judge(finding: Finding, tables: Mapping[str, pl.DataFrame]) -> Judged:
@@ -155,13 +176,13 @@ def _places(study: Study, given: Mapping[str, str | None]) -> dict[str, str]:
     return {**study.defaults, **said}
 
 
-def _spec(step: Step, places: Mapping[str, str], *, runs: str, seed: int) -> Spec:
+def _spec(step: Step, places: Mapping[str, str], shared: Mapping[str, Any]) -> Spec:
     """The step's spec with its placeholders filled in; fields that become empty are left out."""
     if step.verb not in SPECS:
         raise BadSpec(f"The step {step.name!r} has no known verb: {step.verb!r}.")
     filled = {name: _filled(value, places) for name, value in step.fields.items()}
     kept = {name: value for name, value in filled.items() if value != ""}
-    return build(SPECS[step.verb], {"runs": runs, "seed": seed, **kept})
+    return build(SPECS[step.verb], {**shared, **kept})
 
 
 def _filled(value: Any, places: Mapping[str, str]) -> Any:

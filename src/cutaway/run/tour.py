@@ -5,9 +5,10 @@ second tour takes seconds.
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from cutaway.core.spec import Spec, build
@@ -41,6 +42,9 @@ class Stop:
     options: dict[str, Any]
 
 
+Shared = Mapping[str, Any]
+NOTHING: Shared = MappingProxyType({})
+OPENING = ("device", "dtype", "offline")
 # Under the runs, where the app's Live page looks for fitted maps.
 MAPS = "{out}/runs/shortcut.safetensors"
 # Several positions of each sentence: a map needs more rows than the model is wide.
@@ -150,25 +154,50 @@ STOPS: tuple[Stop, ...] = (
 ROWS, QUICK_ROWS = 800, 300
 
 
-def tour(out: Path, *, model: str, quick: bool = False, screen: Screen) -> str:
+@dataclass(frozen=True)
+class Toured:
+    """What the tour found, and where its report lies."""
+
+    story: str
+    report: str
+    runs: str
+    addresses: tuple[str, ...]
+    seconds: float
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON-ready values."""
+        return asdict(self)
+
+
+def tour(
+    out: Path, *, model: str, quick: bool = False, shared: Shared = NOTHING, screen: Screen
+) -> Toured:
     """Take every stop, write OUT/report.html, and tell what was found."""
     begin = time.monotonic()
-    lm, said = _introduce(model, screen)
+    lm, said = _introduce(model, shared, screen)
     story, records = [said], []
-    places = {"out": str(out), "model": model, "last": last_blocks(lm)}
-    for number, stop in enumerate(STOPS, start=1):
+    for number, (stop, spec) in enumerate(plan(lm, out, model, quick, shared), start=1):
         screen.say(f"\n{number} of {len(STOPS)}: {stop.question}")
-        found = stop.run(_spec(stop, places, quick), screen=screen)
+        found = stop.run(spec, screen=screen)
         # A text that was written leaves no run: what it showed is told, here and in the report.
         records += [found.record] if isinstance(found, Result) else []
         story += [f"\n{stop.question}", *(f"  - {said}" for said in found.verdict)]
     page = write_html(records, out / "report.html", title="Cutaway tour", story="\n".join(story))
-    minutes = (time.monotonic() - begin) / 60
+    seconds = time.monotonic() - begin
     story += [
-        f"\nThe tour took {minutes:.1f} minutes. Open the report: {page}",
+        f"\nThe tour took {seconds / 60:.1f} minutes. Open the report: {page}",
         f"Open the app:    cutaway app --runs {out / 'runs'}",
     ]
-    return "\n".join(story)
+    addresses = tuple(record.address for record in records)
+    return Toured("\n".join(story), str(page), str(out / "runs"), addresses, round(seconds, 1))
+
+
+def plan(
+    lm: LM, out: Path, model: str, quick: bool = False, shared: Shared = NOTHING
+) -> list[tuple[Stop, Spec]]:
+    """Every stop with its spec. `shared` are options that every recipe has: seed, device ..."""
+    places = {"out": str(out), "model": model, "last": last_blocks(lm)}
+    return [(stop, _spec(stop, places, quick, shared)) for stop in STOPS]
 
 
 def last_blocks(lm: LM) -> str:
@@ -178,21 +207,26 @@ def last_blocks(lm: LM) -> str:
     return ",".join(f"{lm.anatomy.blocks}.{number}.*" for number in chosen)
 
 
-def _spec(stop: Stop, places: dict[str, str], quick: bool) -> Any:
+def _spec(stop: Stop, places: dict[str, str], quick: bool, options: Shared) -> Spec:
     placed = {
         name: value.format(**places) if isinstance(value, str) else value
         for name, value in stop.options.items()
     }
     limit, runs = QUICK_ROWS if quick else ROWS, f"{places['out']}/runs"
-    shared = {"limit": limit, "model": places["model"], "runs": runs}
+    shared = {**options, "limit": limit, "model": places["model"], "runs": runs}
     known = {name: value for name, value in shared.items() if name in stop.spec.model_fields}
     return build(stop.spec, {**known, **placed})
 
 
-def _introduce(model: str, screen: Screen) -> tuple[LM, str]:
+def opened(model: str, shared: Shared = NOTHING) -> LM:
+    """The model, as the options of the stops say."""
+    return open_model(model, **{name: shared[name] for name in OPENING if name in shared})
+
+
+def _introduce(model: str, shared: Shared, screen: Screen) -> tuple[LM, str]:
     """The model, checked at the door, and what it is."""
     screen.say(f"Opening {model} and checking that what we read is what it computes ...")
-    lm = open_model(model)
+    lm = opened(model, shared)
     report = check(lm)
     report.need_passed()
     return lm, (
