@@ -26,6 +26,7 @@ SUMS = "gen:arithmetic?n=20,digits=1,dev=5,test=5"
 BAD = {
     "another model's Fisher": ("masked", "--fisher {root}/f.safetensors", "is the Fisher of"),
     "strength below 0": ("causal", "--strength=-1", "strength must be 0 or more"),
+    "such a strength of one": ("causal", "--regulariser ewc=-1", "strength must be 0 or more"),
     "division by zero": ("causal", "--data {root}/zero.txt", "divisions by zero"),
     "wrong results": ("causal", "--data {root}/wrong.txt", "3 + 3 is 6"),
     "too few masks": ("masked", "--data gen:arithmetic?n=20,digits=3-4 --masks 1", "too few"),

@@ -309,6 +309,21 @@ def test_plain_training_comes_once_for_all_strengths() -> None:
     ]
 
 
+def test_a_regulariser_may_have_strengths_of_its_own() -> None:
+    spec = InjectSpec(model="m", regulariser="none,ewc=0.1:1,kl,ewc=1:5", strength="2,3")
+    assert spec.held == {"none": (0.0,), "ewc": (0.1, 1.0, 5.0), "kl": (2.0, 3.0)}
+    assert [cell.name for cell in cells_of(spec)][:2] == ["none-0-seed0", "ewc-0.1-seed0"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("ewc=-1", "0 or more"), ("ewc=", "must be numbers"), ("none=1", "none has no strength")],
+)
+def test_a_strength_that_cannot_be_is_refused_with_its_regulariser(given, said) -> None:
+    with pytest.raises(ValueError, match=said):
+        InjectSpec(model="m", regulariser=given)
+
+
 def test_a_point_is_on_the_front_unless_another_beats_it() -> None:
     points = [
         {"exact_match": 0.9, "forgetting": 1.0},

@@ -84,9 +84,12 @@ class _Pull(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *outputs: Any) -> Any:
-        """The kept gradients, scaled by what comes back."""
+        """The kept gradients, scaled by what comes back; they are given away, so only once."""
         (scale,) = outputs
-        made = ctx.made
+        # Nothing else may hold them: only then autograd takes them over instead of copying.
+        made, ctx.made = ctx.made, None
+        if made is None:
+            raise RuntimeError("The pull's gradients are gone: call pull again for each backward.")
         if float(scale) != 1.0:
             torch._foreach_mul_(made, scale)
         return (None, None, None, *made)

@@ -57,8 +57,8 @@ def cells_of(spec: InjectSpec) -> list[Cell]:
     return [
         Cell(regulariser, strength, spec.seed + repeat, rank)
         for rank in spec.lora
-        for regulariser in spec.regulariser
-        for strength in ((0.0,) if regulariser == "none" else spec.strength)
+        for regulariser, strengths in spec.held.items()
+        for strength in strengths
         for repeat in range(spec.repeats)
     ]
 

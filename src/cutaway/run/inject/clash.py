@@ -55,7 +55,7 @@ def fishers(
 
     Neither where nothing asks for it. What is in `folder` is read back.
     """
-    if not (spec.clash or "ewc" in spec.regulariser):
+    if not (spec.clash or "ewc" in spec.held):
         return None, None
     held, looked = _held(spec, lm, folder), _looked(folder)
     if held is not None and (looked is not None or not spec.clash):

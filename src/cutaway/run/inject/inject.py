@@ -147,7 +147,7 @@ def scaled(
     fisher: Mapping[str, Tensor] | None, spec: InjectSpec, lm: LM
 ) -> Mapping[str, Tensor] | None:
     """The Fisher as ewc uses it, where the model is; None where nothing does."""
-    if fisher is None or "ewc" not in spec.regulariser:
+    if fisher is None or "ewc" not in spec.held:
         return None
     here = {name: value.to(lm.device) for name, value in fisher.items()}
     return normalised(here) if spec.fisher_scale == "mean" else here

@@ -1,5 +1,6 @@
 """The specs of `cutaway fisher` and `cutaway inject`."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -16,23 +17,36 @@ REGULARISERS = {
 }
 
 
+def _pieces(value: Any) -> list[str]:
+    """`a,b`, a list of them or one value: the pieces, without spaces and empty ones."""
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    return [piece.strip() for part in parts for piece in str(part).split(",") if piece.strip()]
+
+
 def _regularisers(value: Any) -> Any:
-    """Names from `none,ewc` or a list, each of them known."""
-    parts = value if isinstance(value, (list, tuple)) else str(value).split(",")
-    names = [piece.strip() for part in parts for piece in str(part).split(",") if piece.strip()]
-    for name in names:
+    """Names from `none,ewc` or `ewc=0.1:1` or a list, each known, its strengths 0 or more."""
+    pieces = _pieces(value)
+    for piece in pieces:
+        name, said, own = piece.partition("=")
         lookup(REGULARISERS, name, kind="regulariser")
-    return tuple(dict.fromkeys(names))
+        if said and name == "none":
+            raise ValueError(f"none has no strength, got {piece!r}. Give none alone.")
+        if said:
+            _numbers(own.split(":"), piece)
+    return tuple(dict.fromkeys(pieces))
 
 
 def _strengths(value: Any) -> Any:
     """Numbers from `0.1,1,10` or a list, none below 0."""
-    parts = value if isinstance(value, (list, tuple)) else [value]
-    pieces = [piece.strip() for part in parts for piece in str(part).split(",") if piece.strip()]
+    return _numbers(_pieces(value), value)
+
+
+def _numbers(pieces: Sequence[str], given: Any) -> tuple[float, ...]:
+    """Each of them once; ValueError for what is no number of 0 or more."""
     try:
         numbers = [float(piece) for piece in pieces]
     except ValueError:
-        raise ValueError(f"strength must be numbers such as 0.1,1,10, got {value!r}.") from None
+        raise ValueError(f"strength must be numbers such as 0.1,1,10, got {given!r}.") from None
     for number in numbers:
         if not 0 <= number < float("inf"):
             raise ValueError(f"strength must be 0 or more, got {number!r}.")
@@ -41,8 +55,7 @@ def _strengths(value: Any) -> Any:
 
 def _digits(value: Any) -> Any:
     """Whole numbers from `3,4` or a list."""
-    parts = value if isinstance(value, (list, tuple)) else [value]
-    pieces = [piece.strip() for part in parts for piece in str(part).split(",") if piece.strip()]
+    pieces = _pieces(value)
     if not all(piece.isdigit() and 1 <= int(piece) <= 9 for piece in pieces):
         raise ValueError(
             f"beyond must be numbers of digits within 1-9, such as 3,4: got {value!r}."
@@ -52,8 +65,7 @@ def _digits(value: Any) -> Any:
 
 def _ranks(value: Any) -> Any:
     """Ranks of adapters from `0,8`, a number or a list; 0 stands for the weights themselves."""
-    parts = value if isinstance(value, (list, tuple)) else [value]
-    pieces = [piece.strip() for part in parts for piece in str(part).split(",") if piece.strip()]
+    pieces = _pieces(value)
     if not all(piece.isascii() and piece.isdigit() for piece in pieces):
         raise ValueError(f"lora must be ranks of 0 or more, such as 8 or 0,8: got {value!r}.")
     return tuple(dict.fromkeys(int(piece) for piece in pieces))
@@ -120,7 +132,8 @@ class InjectSpec(Common):
     regression: float = Field(default=0.0, ge=0)
     """Weight of a second loss on the number that is meant, on a log scale."""
     regulariser: Chosen = ("none", "ewc")
-    """What holds the rest: none, ewc, l2sp, kl, replay; several are compared."""
+    """What holds the rest: none, ewc, l2sp, kl, replay; several are compared. ewc=0.1:1 has
+    strengths of its own."""
     strength: Strengths = (1.0,)
     """How hard it holds; several make the Pareto curve."""
     retain: Names = ("docs",)
@@ -182,6 +195,17 @@ class InjectSpec(Common):
     """Keep a checkpoint folder of each training, which transformers loads."""
     out: str | None = None
     """Folder for the checkpoints; the run's own folder otherwise."""
+
+    @property
+    def held(self) -> dict[str, tuple[float, ...]]:
+        """The strengths of each regulariser; plain training has none, which is 0."""
+        found: dict[str, tuple[float, ...]] = {}
+        for piece in self.regulariser:
+            name, _, own = piece.partition("=")
+            mine = tuple(float(number) for number in own.split(":")) if own else self.strength
+            mine = (0.0,) if name == "none" else mine
+            found[name] = tuple(dict.fromkeys((*found.get(name, ()), *mine)))
+        return found
 
 
 INJECT: dict[str, type[Common]] = {"fisher": FisherSpec, "inject": InjectSpec}
