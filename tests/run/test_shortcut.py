@@ -283,3 +283,42 @@ def test_masked_models_are_fitted_at_the_mask(folder, tiny_lm) -> None:
         shortcut.generate(
             model=lm, shortcut=str(result.path / "shortcut.safetensors"), prompt="the", quiet=True
         )
+
+
+def test_a_dry_run_tells_the_memory_of_the_fit_and_the_size_of_its_file(
+    folder, toy, fitted
+) -> None:
+    from cutaway.run.shortcut import eval as look
+    from cutaway.run.shortcut import fit
+    from cutaway.run.shortcut.needs import fit_bytes
+    from cutaway.run.specs.shortcut import EvalSpec, FitSpec
+
+    place = {"model": str(folder / "toy"), "text": "docs", "limit": 20, "max_tokens": 16}
+    spec = FitSpec(**place, **EVERYTHING)
+    [told] = fit.estimate(spec)
+    assert told.memory_mb >= fit_bytes(toy, spec) / 2**20 - 0.1
+    # The file has words, biases and descriptions besides the matrices.
+    matrices = fitted[1].size / 2**20
+    assert told.disk_mb >= 0.8 * matrices
+    file = str(folder / "maps.safetensors")
+    [seen] = look.estimate(EvalSpec(**place, shortcut=file))
+    assert seen.memory_mb > matrices
+
+
+def test_drafts_learn_from_what_the_model_writes(folder, toy, fitted) -> None:
+    file = str(folder / "ahead.safetensors")
+    shortcut.fit(model=toy, text=TEXTS, out=file, drafts=40, runs=str(folder / "runs"), quiet=True)
+    assert load_maps(file, toy).kinds == ("id", "mat")
+    prompts = ["the film is", "the food was", "so i"]
+    found = shortcut.generate(
+        model=toy, shortcut=file, prompt=prompts, max_new_tokens=12, kind="ahead", exit_layers=0,
+        draft=3, quiet=True,
+    )  # fmt: skip
+    assert found.setting.kind == "ahead"
+    assert all(text.identical for text in found.texts)
+    assert sum(text.accepted for text in found.texts) > 0.5
+    with pytest.raises(BadSpec, match="maps of kind ahead from the layers"):
+        shortcut.generate(
+            model=toy, shortcut=str(folder / "maps.safetensors"), prompt="so i", kind="ahead",
+            max_new_tokens=4, quiet=True,
+        )  # fmt: skip

@@ -15,7 +15,7 @@ from cutaway.methods.shortcut.lens import Head
 
 def tune(
     start: Shortcut,
-    hidden: Float[Tensor, "n d"],
+    hidden: Float[Tensor, "n source"],
     final: Float[Tensor, "n d"],
     head: Head,
     *,

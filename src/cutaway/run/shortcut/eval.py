@@ -19,8 +19,9 @@ from cutaway.run.screen import Screen
 from cutaway.run.shortcut.finish import done_before, finish, name_of
 from cutaway.run.shortcut.fit import head_of
 from cutaway.run.shortcut.maps import Maps, load_maps
+from cutaway.run.shortcut.needs import AT_ONCE, besides, look_bytes
 from cutaway.run.shortcut.parts import GROUPS, final_states
-from cutaway.run.shortcut.readings import AT_ONCE, Readings, readings
+from cutaway.run.shortcut.readings import Readings, readings
 from cutaway.run.shortcut.rows import Where, r2_rows, reading_rows
 from cutaway.run.shortcut.sample import (
     Rows,
@@ -167,8 +168,9 @@ def summarise(found: Readings, last: int, texts: int) -> dict[str, Any]:
 
 
 def estimate(spec: EvalSpec | ExitSpec, *, screen: Screen | None = None) -> list[Estimate]:
-    """What the pass will cost, before it starts."""
+    """What the pass and the look at every layer will cost, before they start."""
     lm = model_of(spec)
-    load_maps(spec.shortcut, lm)
+    maps = load_maps(spec.shortcut, lm)
     texts, _ = read_texts(lm, spec)
-    return [estimate_pass(lm, texts, ask_for(lm, spec))]
+    reading = estimate_pass(lm, texts, ask_for(lm, spec))
+    return [besides(reading, look_bytes(lm, maps, spec.positions_per_text))]

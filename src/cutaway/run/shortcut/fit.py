@@ -11,7 +11,7 @@ from cutaway.core.errors import BadSpec
 from cutaway.methods.shortcut.fidelity import Fidelity
 from cutaway.methods.shortcut.fit import IDENTITY, Shortcut
 from cutaway.methods.shortcut.fit import fit as solve
-from cutaway.methods.shortcut.moments import layer_pairs, moments_bytes
+from cutaway.methods.shortcut.moments import layer_pairs
 from cutaway.methods.shortcut.tune import tune
 from cutaway.models.lm import LM
 from cutaway.run.estimate import Estimate
@@ -24,6 +24,7 @@ from cutaway.run.screen import Screen
 from cutaway.run.shortcut.ahead import fit_ahead
 from cutaway.run.shortcut.finish import done_before, finish, name_of
 from cutaway.run.shortcut.maps import model_facts, save_maps
+from cutaway.run.shortcut.needs import besides, fit_bytes, maps_bytes
 from cutaway.run.shortcut.parts import fit_parts
 from cutaway.run.shortcut.products import gather
 from cutaway.run.shortcut.rows import Where, r2_rows
@@ -223,12 +224,13 @@ def share(r2: float) -> str:
 def tell_memory(lm: LM, spec: FitSpec, screen: Screen) -> None:
     """Say what the fit will hold before it starts."""
     pairs = layer_pairs(lm.layers, to_final=spec.layers == "to-final")
-    size = moments_bytes(pairs, lm.width) / 2**20
+    size = fit_bytes(lm, spec) / 2**20
     screen.say(f"{len(pairs)} maps: about {size:,.0f} MB of memory besides the model.")
 
 
 def estimate(spec: FitSpec, *, screen: Screen | None = None) -> list[Estimate]:
-    """What the pass will cost, before it starts."""
+    """What the pass and the fit will cost, before they start."""
     lm = model_of(spec)
     texts, _ = read_texts(lm, spec)
-    return [estimate_pass(lm, texts, ask_for(lm, spec))]
+    reading = estimate_pass(lm, texts, ask_for(lm, spec))
+    return [besides(reading, fit_bytes(lm, spec), maps_bytes(lm, spec))]

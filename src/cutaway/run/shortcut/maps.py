@@ -40,6 +40,11 @@ class Maps(Kept):
         """The number of the last layer."""
         return int(self.meta["model"]["layers"])
 
+    @property
+    def size(self) -> int:
+        """Bytes of all matrices together."""
+        return self.artefact.path.stat().st_size
+
     @cached_property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of maps in the file, `id` first."""

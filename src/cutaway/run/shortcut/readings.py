@@ -9,12 +9,10 @@ from cutaway.methods.shortcut.lens import Head, Reading, answer, join, read
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.fit import head_of
 from cutaway.run.shortcut.maps import Maps
+from cutaway.run.shortcut.needs import AT_ONCE
 from cutaway.run.shortcut.sample import Rows, Sample
 
 Readings = dict[tuple[str, int], Reading]
-
-# Logits held at once: 32 MB.
-AT_ONCE = 8_000_000
 
 
 def readings(

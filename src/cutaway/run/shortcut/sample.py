@@ -23,6 +23,8 @@ from cutaway.run.specs.shortcut import Sampled
 from cutaway.store.activations import Shelf
 
 Rows = NDArray[np.int64]
+# Texts whose states are held at once.
+BATCH = 1024
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Sample:
     """Texts left out because they have less than two tokens."""
 
     def states(
-        self, rows: Rows, layers: Sequence[int], *, at_once: int = 1024
+        self, rows: Rows, layers: Sequence[int], *, at_once: int = BATCH
     ) -> Iterator[tuple[Rows, dict[int, Tensor]]]:
         """(texts, {layer: (examples, d)}) chunk by chunk; never all texts at once."""
         return states_of(self.features.shelf, rows, layers, at_once=at_once)
@@ -68,7 +70,7 @@ class Sample:
 
 
 def states_of(
-    shelf: Shelf, rows: Rows, layers: Sequence[int], *, at_once: int = 1024
+    shelf: Shelf, rows: Rows, layers: Sequence[int], *, at_once: int = BATCH
 ) -> Iterator[tuple[Rows, dict[int, Tensor]]]:
     """(texts, {layer: (examples, d)}) of a shelf, chunk by chunk."""
     for start in range(0, len(rows), at_once):

@@ -1,0 +1,49 @@
+"""What a fit, and a look at every layer, hold at their peak and leave on disk: told in advance."""
+
+from dataclasses import replace
+
+from cutaway.methods.shortcut.moments import layer_pairs, moments_bytes
+from cutaway.models.lm import LM
+from cutaway.run.estimate import Estimate
+from cutaway.run.shortcut.maps import Maps
+from cutaway.run.shortcut.sample import BATCH
+from cutaway.run.specs.shortcut import FitSpec
+
+AT_ONCE = 8_000_000
+"""Logits held at once: 32 MB."""
+# Logits, the full model's log-probabilities and probabilities, and what is made on the way.
+COPIES = 5
+
+
+def fit_bytes(lm: LM, spec: FitSpec) -> int:
+    """The products of all pairs with a chunk of rows, or the maps that come out of them."""
+    pairs = layer_pairs(lm.layers, to_final=spec.layers == "to-final")
+    gathering = moments_bytes(pairs, lm.width)
+    return max(gathering, maps_bytes(lm, spec)) + states_bytes(lm, spec.positions_per_text)
+
+
+def maps_bytes(lm: LM, spec: FitSpec) -> int:
+    """All maps that the spec asks for, as they are kept: float32."""
+    pairs = len(layer_pairs(lm.layers, to_final=spec.layers == "to-final"))
+    others = spec.intercept + (spec.ridge is not None) + (spec.rank is not None) + bool(spec.tuned)
+    parts = 4 * spec.parts
+    return (pairs + (others + parts) * lm.layers) * lm.width**2 * 4
+
+
+def states_bytes(lm: LM, positions: int) -> int:
+    """One batch of examples at every layer, as it lies on disk and as it is used."""
+    return 2 * BATCH * positions * (lm.layers + 1) * lm.width * 4
+
+
+def look_bytes(lm: LM, maps: Maps, positions: int) -> int:
+    """Every map of the file, the logits of a few examples, their states."""
+    return maps.size + COPIES * AT_ONCE * 4 + states_bytes(lm, positions)
+
+
+def besides(estimate: Estimate, memory: int, disk: int = 0) -> Estimate:
+    """The estimate of a pass, with what comes after it: peaks don't add up, files do."""
+    return replace(
+        estimate,
+        memory_mb=round(max(estimate.memory_mb, memory / 2**20), 1),
+        disk_mb=round(estimate.disk_mb + disk / 2**20, 1),
+    )
