@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.extract_memory import _reset_peak, _status
+from bench.extract_memory import reset_peak, memory_mb
 
 
 def elsewhere(model: str, rows: int) -> dict[str, Any]:
@@ -32,10 +32,10 @@ def watched(model: str, rows: int) -> dict[str, Any]:
     # Weights are mapped from their file: touched once, so that they count as the model's.
     weights = sum(float(p.sum()) * 0 + p.nbytes for p in lm.params().values()) / 2**20
     gc.collect()
-    _reset_peak()
-    base = _status("VmRSS")
+    reset_peak()
+    base = memory_mb("VmRSS")
     made = add_up(lm, examples, screen=Screen(quiet=True))
-    peak = _status("VmHWM")
+    peak = memory_mb("VmHWM")
     fisher = sum(value.nbytes for value in made.total.values()) / 2**20
     found = {"rows": rows, "weights_mb": weights, "fisher_mb": fisher, "base_mb": base}
     return {k: round(v, 1) for k, v in found.items()} | {"extra_mb": round(peak - base, 1)}

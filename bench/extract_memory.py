@@ -76,11 +76,11 @@ def measure_reading(lm: Any, rows: int) -> dict[str, Any]:
     with fresh_home():
         extract(lm, texts.take(range(8)), everything(lm))
     gc.collect()
-    _reset_peak()
-    base = _status("VmRSS")
+    reset_peak()
+    base = memory_mb("VmRSS")
     with fresh_home():
         swept = extract(lm, texts, everything(lm)).swept
-    peak = _status("VmHWM")
+    peak = memory_mb("VmHWM")
     assert swept is not None
     return {
         "rows": rows, "tokens": swept.tokens, "seconds": round(swept.seconds, 3),
@@ -95,12 +95,12 @@ def _many(rows: int) -> TextSet:
     return TextSet(texts.name, (*texts.texts, *more))
 
 
-def _reset_peak() -> None:
+def reset_peak() -> None:
     """Forget the peak of opening the model (Linux)."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def _status(field: str) -> float:
+def memory_mb(field: str) -> float:
     """A memory field of this process in MB (Linux)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))

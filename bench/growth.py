@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 import torch
+from plotly.subplots import make_subplots
 
-from bench.extract_memory import measure_reading
+from bench.extract_memory import measure_reading, memory_mb, reset_peak
 from bench.extract_setup import make_small
 from bench.report import row
 from cutaway.core.errors import CutawayError
@@ -23,45 +24,67 @@ from cutaway.models.load import open_model
 from cutaway.report import theme
 from cutaway.report.export import write_pictures
 
-PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
-# What stands still while one of them grows.
-STILL = {"rows": 500, "layers": 4, "width": 128}
-READING: dict[str, tuple[int, ...]] = {
-    "rows": (500, 1_000, 2_000, 4_000),
-    "layers": (2, 4, 8, 16),
-    "width": (128, 256, 512),
-}
-SOLVING: dict[str, tuple[int, ...]] = {
-    "rows": (1_000, 2_000, 4_000, 8_000),
-    "width": (64, 128, 256, 512),
-}
+ROOT = Path(__file__).parents[1]
+PICTURES = ROOT / "docs" / "pictures"
+AXES = ("rows", "layers", "width")
+COSTS = {"seconds": "s", "extra_mb": "MB"}
 Point = dict[str, float]
+Sizes = dict[str, tuple[int, ...]]
+
+# What stands still while one of them grows, and how far each grows.
+STILL: dict[str, dict[str, int]] = {
+    "reading": {"rows": 1_000, "layers": 4, "width": 128},
+    "probe path": {"rows": 4_000, "layers": 1, "width": 128},
+    "products": {"rows": 4_000, "layers": 8, "width": 128},
+}
+GROWING: dict[str, Sizes] = {
+    "reading": {
+        "rows": (1_000, 2_000, 4_000, 8_000),
+        "layers": (2, 4, 8, 16),
+        "width": (128, 256, 512),
+    },
+    "probe path": {"rows": (2_000, 4_000, 8_000, 16_000), "width": (64, 128, 256, 512)},
+    "products": {
+        "rows": (2_000, 4_000, 8_000, 16_000),
+        "layers": (4, 8, 16, 32),
+        "width": (64, 128, 256, 512),
+    },
+}
 
 
-def run(quick: bool, rounds: int = 3) -> dict[str, Any]:
+def run(quick: bool) -> dict[str, Any]:
     """Seconds and megabytes at every size, the fitted exponents, and the plot."""
     few = 2 if quick else None
-    path_seconds(200, 16), product_seconds(200, 16)  # the first call warms up
-    found: dict[str, list[Point]] = {}
-    for axis, sizes in READING.items():
-        found[f"reading, {axis}"] = [reading(axis, size) for size in sizes[:few]]
-    for name, way in (("probe path", path_seconds), ("products of all layers", product_seconds)):
-        for axis, sizes in SOLVING.items():
-            found[f"{name}, {axis}"] = [
-                timed(way, axis, size, 1 if quick else min(rounds, 3)) for size in sizes[:few]
-            ]
+    found = {
+        (way, axis): [measured(way, axis, size) for size in sizes[:few]]
+        for way, axes in GROWING.items()
+        for axis, sizes in axes.items()
+    }
     drawn = "not drawn in a quick run" if quick else draw(found)
     return {
         "title": "Cost growth",
-        "text": "Reading: all layers of a random llama-shaped model into an empty cache, "
-        f"{STILL['rows']} rows, {STILL['layers']} layers of {STILL['width']} but for the one that "
-        "grows; memory is what stands above the open model, a process for each point. The probe's "
-        "logistic path (10 C) and the products of 8 layers on random numbers, 2,000 rows "
-        "of 128 but for the one that grows. An exponent of 1 is linear growth, 0 none; it is the "
-        f"slope of the least-squares line through the logarithms. Picture: {drawn}.",
-        "table": [line for name, points in found.items() for line in lines(name, points)],
-        "measured": found,
+        "text": [
+            "Reading: all layers of a random llama-shaped model into an empty cache. Probe path: "
+            "the logistic path over 10 C on random numbers. Products: all that `shortcut fit` "
+            "adds up for every pair of layers. "
+            f"What doesn't grow: {_still()}. A process for each point; memory is the high-water "
+            "mark above what stood when the model was open, or the numbers made. An exponent of "
+            "1 is linear growth, 0 none; it is the slope of the least-squares line through the "
+            "logarithms.",
+            drawn,
+        ],
+        "table": [
+            line for (way, axis), found_ in found.items() for line in lines(way, axis, found_)
+        ],
+        "measured": {f"{way}, {axis}": points for (way, axis), points in found.items()},
     }
+
+
+def _still() -> str:
+    return "; ".join(
+        f"{way} {shape['rows']:,} rows, {shape['layers']} layers of {shape['width']}"
+        for way, shape in STILL.items()
+    )
 
 
 def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
@@ -69,33 +92,31 @@ def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(np.maximum(costs, 1e-9)), 1)[0])
 
 
-def lines(name: str, points: list[Point]) -> list[dict[str, Any]]:
-    """Time and, where it was measured, memory: smallest, largest, exponent."""
+def lines(way: str, axis: str, points: list[Point]) -> list[dict[str, Any]]:
+    """Time and memory: smallest, largest, exponent."""
     sizes = [p["size"] for p in points]
     made = []
-    for cost, unit in (("seconds", "s"), ("extra_mb", "MB")):
-        if cost in points[0]:
-            costs = [p[cost] for p in points]
-            what = f"{name} {sizes[0]:,.0f}..{sizes[-1]:,.0f}: {cost.replace('extra_mb', 'memory')}"
-            made.append(
-                row(what, f"{costs[0]:,.3g}..{costs[-1]:,.3g} {unit}")
-                | {"exponent": round(exponent(sizes, costs), 2)}
-            )
+    for cost, unit in COSTS.items():
+        costs = [p[cost] for p in points]
+        name = "time" if cost == "seconds" else "memory"
+        what = f"{way}, {axis} {sizes[0]:,.0f}..{sizes[-1]:,.0f}: {name}"
+        ours = f"{costs[0]:,.3g}..{costs[-1]:,.3g} {unit}"
+        made.append(row(what, ours) | {"exponent": round(exponent(sizes, costs), 2)})
     return made
 
 
-def reading(axis: str, size: int) -> Point:
-    """Seconds and megabytes of one extraction, from a process that does nothing else."""
-    shape = {**STILL, axis: size}
-    print(f"   reading, {axis} {size:,}", file=sys.stderr)
-    words = [sys.executable, "-m", "bench.growth", *(str(shape[a]) for a in READING)]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=Path(__file__).parents[1])
+def measured(way: str, axis: str, size: int) -> Point:
+    """Seconds and megabytes of one way at one size, from a process that does nothing else."""
+    shape = {**STILL[way], axis: size}
+    print(f"   {way}, {axis} {size:,}", file=sys.stderr)
+    words = [sys.executable, "-m", "bench.growth", way, *(str(shape[a]) for a in AXES)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
     if done.returncode:
         raise RuntimeError(f"{' '.join(words[1:])} failed: {done.stderr[-800:]}")
     return {"size": size, **json.loads(done.stdout.splitlines()[-1])}
 
 
-def watched(rows: int, layers: int, width: int) -> Point:
+def reading(rows: int, layers: int, width: int) -> Point:
     """One extraction of a model made on the spot."""
     with tempfile.TemporaryDirectory() as work:
         folder = make_small(Path(work) / "model", layers, width)
@@ -103,58 +124,93 @@ def watched(rows: int, layers: int, width: int) -> Point:
     return {"seconds": found["seconds"], "extra_mb": found["extra_mb"]}
 
 
-def timed(way: Callable[[int, int], float], axis: str, size: int, rounds: int) -> Point:
-    """The median seconds of a way that takes rows and width."""
-    shape = {"rows": 2_000, "width": 128, axis: size}
-    seconds = sorted(way(shape["rows"], shape["width"]) for _ in range(rounds))
-    return {"size": size, "seconds": seconds[len(seconds) // 2]}
-
-
-def path_seconds(rows: int, width: int) -> float:
+def probe_path(rows: int, _: int, width: int) -> Point:
     """The logistic path over ten strengths, on numbers that tell the label."""
     rng = torch.Generator().manual_seed(0)
     x = torch.randn(rows, width, generator=rng)
     y = (x[:, 0] + torch.randn(rows, generator=rng) > 0).long()
-    start = time.perf_counter()
-    logistic_path(x, y, strengths=np.logspace(-4, 4, 10).tolist())
-    return time.perf_counter() - start
+    strengths = np.logspace(-4, 4, 10).tolist()
+    logistic_path(x[:200], y[:200], strengths=strengths)  # the first call warms up
+    return watched(lambda: logistic_path(x, y, strengths=strengths))
 
 
-def product_seconds(rows: int, width: int, blocks: int = 7) -> float:
+def products(rows: int, layers: int, width: int) -> Point:
     """The cross-products of all pairs of layers, as `shortcut fit` gathers them."""
     rng = torch.Generator().manual_seed(0)
-    states = {layer: torch.randn(rows, width, generator=rng) for layer in range(blocks + 1)}
-    gatherer = Gatherer(layer_pairs(blocks))
-    start = time.perf_counter()
-    gatherer.add(states)
-    gatherer.moments()
-    return time.perf_counter() - start
+    states = {layer: torch.randn(rows, width, generator=rng) for layer in range(layers)}
+
+    def gather(count: int) -> None:
+        gatherer = Gatherer(layer_pairs(layers - 1))
+        gatherer.add({layer: values[:count] for layer, values in states.items()})
+        gatherer.moments()
+
+    gather(64)
+    return watched(lambda: gather(rows))
 
 
-def draw(found: Mapping[str, list[Point]]) -> str:
+def watched(work: Callable[[], object], rounds: int = 3) -> Point:
+    """The median seconds of a few rounds, and how far memory rose above where it stood."""
+    reset_peak()
+    base, seconds = memory_mb("VmRSS"), []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - start)
+    above = max(0.1, memory_mb("VmHWM") - base)
+    return {"seconds": round(sorted(seconds)[rounds // 2], 5), "extra_mb": round(above, 1)}
+
+
+WAYS: dict[str, Callable[[int, int, int], Point]] = {
+    "reading": reading,
+    "probe path": probe_path,
+    "products": products,
+}
+
+
+def draw(found: Mapping[tuple[str, str], list[Point]]) -> str:
     """The log-log plot in docs/pictures; its name, or why there is none."""
-    figure = go.Figure()
-    shades = theme.colours(list(found))
-    for name, points in found.items():
-        sizes, seconds = [p["size"] for p in points], [p["seconds"] for p in points]
-        label = f"{name}: {exponent(sizes, seconds):.2f}"
-        figure.add_scatter(
-            x=sizes, y=seconds, name=label, mode="lines+markers", line_color=shades[name]
-        )
-    figure.update_xaxes(type="log", title="size: rows, layers or width")
-    figure.update_yaxes(type="log", title="seconds")
-    theme.finish(
-        figure,
-        title="Time against size",
-        caption="Both axes are logarithmic: a straight line of slope 1 is linear growth. The "
-        "number behind a name is its slope.",
-    )
+    figure = picture(found)
     try:
         made = write_pictures({"growth": figure}, PICTURES, formats=("svg",))
     except CutawayError as error:
-        return f"none ({error})"
-    return f"![time against size](pictures/{made[0].name})"
+        return f"No picture: {error}"
+    return f"![time and memory against rows, layers and width](pictures/{made[0].name})"
+
+
+def picture(found: Mapping[tuple[str, str], list[Point]]) -> go.Figure:
+    """Time above, memory below; a column for each of rows, layers and width."""
+    figure = make_subplots(
+        rows=2, cols=3, shared_yaxes=True, horizontal_spacing=0.04, vertical_spacing=0.1
+    )
+    shades = theme.colours(list(WAYS))
+    for (way, axis), points in found.items():
+        for line, cost in enumerate(COSTS, 1):
+            sizes, costs = [p["size"] for p in points], [p[cost] for p in points]
+            column = AXES.index(axis) + 1
+            figure.add_scatter(
+                x=sizes, y=costs, row=line, col=column, mode="lines+markers+text", name=way,
+                text=[""] * (len(sizes) - 1) + [f"{exponent(sizes, costs):.2f}"],
+                textposition="top left", textfont_color=shades[way], line_color=shades[way],
+                legendgroup=way, showlegend=(line, column) == (1, 1), cliponaxis=False,
+            )  # fmt: skip
+    figure.update_xaxes(type="log")
+    figure.update_yaxes(type="log", dtick=1)
+    for column, axis in enumerate(AXES, 1):
+        ticks = sorted({p["size"] for (_, a), points in found.items() if a == axis for p in points})
+        figure.update_xaxes(
+            tickvals=ticks, ticktext=[f"{t:,.0f}" for t in ticks], row=2, col=column, title=axis
+        )
+        figure.update_xaxes(tickvals=ticks, showticklabels=False, row=1, col=column)
+    figure.update_yaxes(title="seconds", row=1, col=1)
+    figure.update_yaxes(title="MB", row=2, col=1)
+    return theme.finish(
+        figure,
+        title="Time and memory against size",
+        caption="Both axes are logarithmic: a straight line of slope 1 is linear growth, a flat "
+        "one none. The number at a line's end is its slope.",
+        height=620,
+    )
 
 
 if __name__ == "__main__":
-    print(json.dumps(watched(*map(int, sys.argv[1:]))))
+    print(json.dumps(WAYS[sys.argv[1]](*map(int, sys.argv[2:]))))
