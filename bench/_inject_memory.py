@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.extract_memory import reset_peak, memory_mb
+from bench.extract_memory import memory_mb, reset_peak
 
 
 def elsewhere(model: str, rows: int) -> dict[str, Any]:

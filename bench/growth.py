@@ -167,6 +167,10 @@ WAYS: dict[str, Callable[[int, int, int], Point]] = {
 }
 
 
+# Lines may lie on each other; their slopes are then still apart.
+SIDES = {"reading": "top left", "probe path": "bottom right", "products": "top right"}
+
+
 def draw(found: Mapping[tuple[str, str], list[Point]]) -> str:
     """The log-log plot in docs/pictures; its name, or why there is none."""
     figure = picture(found)
@@ -190,7 +194,7 @@ def picture(found: Mapping[tuple[str, str], list[Point]]) -> go.Figure:
             figure.add_scatter(
                 x=sizes, y=costs, row=line, col=column, mode="lines+markers+text", name=way,
                 text=[""] * (len(sizes) - 1) + [f"{exponent(sizes, costs):.2f}"],
-                textposition="top left", textfont_color=shades[way], line_color=shades[way],
+                textposition=SIDES[way], textfont_color=shades[way], line_color=shades[way],
                 legendgroup=way, showlegend=(line, column) == (1, 1), cliponaxis=False,
             )  # fmt: skip
     figure.update_xaxes(type="log")
@@ -203,6 +207,8 @@ def picture(found: Mapping[tuple[str, str], list[Point]]) -> go.Figure:
         figure.update_xaxes(tickvals=ticks, showticklabels=False, row=1, col=column)
     figure.update_yaxes(title="seconds", row=1, col=1)
     figure.update_yaxes(title="MB", row=2, col=1)
+    # From 1 to 3,000 MB: what hardly changes should look so.
+    figure.update_yaxes(range=[0, 3.5], row=2)
     return theme.finish(
         figure,
         title="Time and memory against size",
