@@ -47,8 +47,9 @@ def run(quick: bool, rounds: int = 5) -> dict[str, Any]:
     return {
         "title": "Learning a graft",
         "text": f"A Llama of {memory['parameters'] / 1e6:.0f} M weights ({trained:.0f} MB of them "
-        f"trained), batch {TOKENS[0]} x {TOKENS[1]} tokens, 1 thread. The rival of the memory line "
-        "is a literal port of the reference's loop (three models, six copies).",
+        f"trained), batch {TOKENS[0]} x {TOKENS[1]} tokens, "
+        f"{torch.get_num_threads()} threads. The rival of the memory line is a literal port of "
+        "the reference's loop (three models, six copies).",
         "table": [
             row(f"one mask step, {way}, against forward + backward", _seconds(step[way]),
                 _seconds(step["plain"]), ratios[way], "<= 1.3x", ratios[way] <= 1.3)

@@ -265,6 +265,16 @@ def test_wrong_requests_are_refused_with_the_value(toy, tmp_path, change, error,
         finetune(**options(toy, "bert") | change, runs=str(tmp_path))
 
 
+def test_rows_without_text_are_refused_or_left_out_as_asked(toy, tmp_path) -> None:
+    rows = tmp_path / "holes.tsv"
+    rows.write_text((toy / "rows.tsv").read_text() + "\t1\n")
+    given = options(toy, "bert", data=str(rows), steps=1, every=1, runs=str(tmp_path / "runs"))
+    with pytest.raises(BadData, match="--drop-empty"):
+        finetune(**given)
+    result = finetune(**given, drop_empty=True)
+    assert any("1 " in note for note in result.summary["notes"])
+
+
 def test_a_folder_of_something_else_is_never_replaced(toy, tmp_path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("all of it")

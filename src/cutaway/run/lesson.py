@@ -15,8 +15,7 @@ from cutaway.data.load import load, load_task
 from cutaway.data.tasks import TaskColumns, TaskFile, find_task, spellings
 from cutaway.measure.splits import Plan, split
 from cutaway.run.objects import Objects
-from cutaway.run.specs.common import Common
-from cutaway.run.specs.finetune import Training
+from cutaway.run.specs.finetune import Labelled, Training
 
 KINDS = ("binary", "multiclass", "regression")
 # What a set without a task is measured by, where it is not accuracy.
@@ -59,15 +58,15 @@ def read_lesson(
 
 
 def task_and_texts(
-    spec: Common, task: str | None, data: Any, columns: Mapping[str, str | None]
+    spec: Labelled, task: str | None, data: Any, columns: Mapping[str, str | None]
 ) -> tuple[TaskFile, TextSet]:
     """A task and its rows; rows alone get a task of their own. Mismatch for another's rows."""
     named = task or (data if isinstance(data, str) and _is_task(data) else None)
     if named is None and data is None:
         raise BadSpec("task and data are both missing: give --task, or --data, or both.")
     if named is None:
-        options: dict[str, Any] = {**columns, "seed": spec.seed, "offline": spec.offline}
-        texts = load(data, **options)
+        options: dict[str, Any] = {"seed": spec.seed, "offline": spec.offline}
+        texts = load(data, **columns, **options, drop_empty=spec.drop_empty)
         return bare_task(texts), texts
     if given := [name for name, value in columns.items() if value is not None]:
         raise BadSpec(f"{given[0]} is for data without a task; {named!r} says its own columns.")
@@ -75,7 +74,9 @@ def task_and_texts(
     if isinstance(data, str) and data.startswith("gen:"):
         return found, _fitting(found, load(data, seed=spec.seed))
     rows = None if data == named else data
-    texts = load_task(found, data=rows, seed=spec.seed, offline=spec.offline)
+    texts = load_task(
+        found, data=rows, seed=spec.seed, offline=spec.offline, drop_empty=spec.drop_empty
+    )
     return found, _fitting(found, texts)
 
 

@@ -116,7 +116,7 @@ def _tasks(spec: GraftEvalSpec) -> Sequence[str | None]:
 
 
 def _load(source: Any, spec: GraftEvalSpec) -> TextSet:
-    return load(source, seed=spec.seed, offline=spec.offline)
+    return load(source, seed=spec.seed, offline=spec.offline, drop_empty=spec.drop_empty)
 
 
 def _tested(texts: TextSet, spec: GraftEvalSpec) -> TextSet:

@@ -16,7 +16,14 @@ def _words(value: Any) -> Any:
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 
 
-class Training(Common):
+class Labelled(Common):
+    """Labelled rows: shared by every verb that reads them for a task."""
+
+    drop_empty: bool = False
+    """Leave out rows without text or label, and count them, instead of refusing the set."""
+
+
+class Training(Labelled):
     """What is learned from which rows: shared by every verb that trains on a task."""
 
     shots: int | None = Field(default=None, ge=1)

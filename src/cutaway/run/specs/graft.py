@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from cutaway.run.specs.common import Common, Names, SomeNames
 from cutaway.run.specs.continual import ContinualSpec
-from cutaway.run.specs.finetune import Words
+from cutaway.run.specs.finetune import Labelled, Words
 
 BASELINES = (
     "random", "movement", "grad_movement", "fisher", "uniform", "biases", "ties", "dare",
@@ -31,7 +31,7 @@ Shares = Annotated[tuple[float, ...], BeforeValidator(_shares), Field(min_length
 Seeds = Annotated[tuple[int, ...], BeforeValidator(_seeds)]
 
 
-class Asked(Common):
+class Asked(Labelled):
     """How a model is asked about a task."""
 
     data: str | None = None
@@ -150,7 +150,7 @@ class DetachSpec(OneSkill):
     """Folder for the checkpoint; transformers loads it as it is."""
 
 
-class GraftEvalSpec(Common):
+class GraftEvalSpec(Labelled):
     """What skills do on their own task and on others with the same labels."""
 
     skill: SomeNames
