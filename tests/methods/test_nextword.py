@@ -139,6 +139,15 @@ def test_probabilities_of_a_fit_add_up_and_it_learns(classes, multinomial, f) ->
     assert (p.argmax(1).numpy() == y)[180:].mean() > 0.6
 
 
+def test_no_strength_is_chosen_because_its_search_ended_early() -> None:
+    x = torch.randn(60, 300, generator=torch.Generator().manual_seed(3))
+    y = (x[:, :3].sum(1) + 0.5 > 0).long().numpy()
+    rows = np.arange(40)
+    wanted = fit(x, y, [rows], Plan(2, tol=1e-9, most=5000))[0].c
+    assert fit(x, y, [rows], Plan(2))[0].c == wanted
+    assert fit(x, y, [rows], Plan(2, gap=None))[0].c > wanted
+
+
 def test_shuffled_labels_are_at_chance(f) -> None:
     y = np.random.default_rng(0).permutation(labels(f, 2))
     found = fit(f, y, [np.arange(160)], Plan(2))[0]

@@ -195,6 +195,17 @@ def test_separable_data_at_a_large_strength_are_all_right():
     assert torch.equal((path.logits(x)[0, 0, :, 0] > 0).long(), y)
 
 
+def test_a_gap_keeps_weak_penalties_from_stopping_halfway():
+    # More features than rows: every gradient is small long before the minimum is near.
+    x = features(40, 200, outliers=False)
+    y = noisy(x)
+    wanted = logistic_path(x, y, strengths=(1e3,), **TIGHT).objective
+    hasty = logistic_path(x, y, strengths=(1e3,))
+    patient = logistic_path(x, y, strengths=(1e3,), gap=1e-3)
+    assert float(hasty.objective / wanted) > 1.05
+    assert float(patient.objective / wanted) < 1.01
+
+
 def test_a_search_cut_short_says_so():
     x = features()
     path = logistic_path(x, noisy(x), strengths=(1.0,), tol=1e-10, most=2)

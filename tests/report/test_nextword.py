@@ -94,6 +94,14 @@ def test_tokens_without_effect_are_not_drawn(record) -> None:
     assert [list(t.y) for t in drawn.data] == [["␣bad #0"], ["␣good #1"]]
 
 
+def test_the_squares_of_the_confusion_say_how_many_texts(record) -> None:
+    (squares,) = FIGURES["confusion"](ALL, record).data
+    assert squares.texttemplate == "%{text:,}"
+    assert [list(map(int, line)) for line in squares.text] == [
+        [int(n) for (n,) in line] for line in squares.customdata
+    ]
+
+
 def test_the_papers_table_has_a_line_per_task_and_prompt(record) -> None:
     table = paper_table(ALL)
     assert table["task"].to_list() == ["sst2", "sst2*"]
@@ -116,6 +124,16 @@ def test_a_fine_tuned_column_comes_from_runs_of_finetune(record) -> None:
     )  # fmt: skip
     beside = FakeRecord(tuned, method="finetune", address="f" * 16)
     assert paper_table(ALL, beside=[beside])["fine-tuned"].to_list() == ["0.910", "0.910"]
+    apart = ALL.with_columns(pl.col("model") + " [ab12]")
+    assert paper_table(apart, beside=[beside])["fine-tuned"].to_list() == ["0.910", "0.910"]
+
+
+def test_a_template_is_not_mistaken_for_a_prompt_in_the_papers_table() -> None:
+    asked = ALL.with_columns(
+        pl.when(pl.col("prompt") == "").then(pl.lit("")).otherwise(pl.lit("{text} It was {mask}."))
+        .alias("prompt")
+    )  # fmt: skip
+    assert paper_table(asked)["task"].to_list() == ["sst2", "sst2 [MASK]"]
 
 
 def test_reports_lay_all_nextword_runs_out_in_one_table(record) -> None:

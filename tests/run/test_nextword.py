@@ -217,6 +217,12 @@ REFUSED = {
         {"class_words": ["love", "love"]}, BadSpec, "stands for two classes"),
     "a masked place in a causal model": ({"position": "mask"}, BadSpec, "is causal"),
     "words that nobody gave": ({"features": "subset"}, BadSpec, "--subset-words"),
+    "no word that is a single token": (
+        {"features": "zeroshot", "class_words": ["xyzzyq", "love"]}, BadSpec, "'xyzzyq' is no"),
+    "no subset word that is a single token": (
+        {"features": "subset", "subset_words": ["xyzzyq"]}, BadSpec, "none of the words 'xyzzyq'"),
+    "no room beside the prompt": (
+        {"prompt_text": PROMPT, "prompt": True, "max_tokens": 2}, BadSpec, "leaves no room"),
     "an unknown feature": ({"features": "phip"}, BadSpec, "Did you mean 'phi_p'"),
     "an unknown task": ({"task": "sst22", "data": None}, UnknownName, "sst2"),
     "a column beside a task": (
@@ -231,6 +237,17 @@ def test_a_wrong_request_is_refused_before_anything_is_computed(case, toy, tmp_p
     with pytest.raises(error, match=said):
         nextword(**{name: value for name, value in given.items() if value is not None})
     assert not list(tmp_path.rglob("result.json"))
+
+
+def test_a_template_without_a_mask_is_refused_before_anything_is_computed(
+    toy_bert, tmp_path
+) -> None:
+    with pytest.raises(BadSpec, match=r"expected exactly the fields \{mask\}, \{text\}"):
+        nextword(
+            model=toy_bert, data=TEXTS, position="mask", template="{text} is", quiet=True,
+            runs=str(tmp_path),
+        )  # fmt: skip
+    assert not list(tmp_path.rglob("*"))
 
 
 def test_labels_outside_the_tasks_classes_are_refused(toy, tmp_path) -> None:

@@ -142,8 +142,8 @@ def _shorten(
     drop = _too_many(sides, len(owner) - limit, "left" if prompt else cut)
     if len(owner) - len(drop) > limit:
         raise BadSpec(
-            f"limit {limit} leaves no room: the prompt and special tokens alone take "
-            f"{len(owner) - sum(map(len, sides))} tokens. Raise the limit or shorten the prompt."
+            f"max_tokens {limit} leaves no room: the prompt and special tokens alone take "
+            f"{len(owner) - sum(map(len, sides))} tokens. Raise it or shorten the prompt."
         )
     return [token for i, token in enumerate(got["input_ids"]) if i not in drop]
 

@@ -235,7 +235,9 @@ def confusion(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     figure = go.Figure(
         go.Heatmap(
             x=names, y=names, z=share, customdata=[[[n] for n in line] for line in best["counts"]],
-            meta={"cell": "texts"}, coloraxis="coloraxis", texttemplate="%{customdata[0]}",
+            meta={"cell": "texts"}, coloraxis="coloraxis",
+            # Extra values are not known to the text in a square, only to what hovers over it.
+            text=best["counts"], texttemplate="%{text:,}",
             hovertemplate="%{y} called %{x}: %{customdata[0]}<extra></extra>",
         )
     )  # fmt: skip

@@ -1,8 +1,10 @@
 """The table of the paper: a line per model, task and prompt, a column per feature kind.
 
-A star behind a task says that its prompt was appended, as in the paper's Table 1.
+A star behind a task says that its prompt was appended, as in the paper's Table 1; [MASK] that a
+masked model was asked in the task's template.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,8 +56,11 @@ def paper_table(
     for key, group in own.group_by(["model", "task", "prompt"], maintain_order=True):
         model, task, prompt = key
         found = {c["features"]: c for c in group.iter_rows(named=True)}
-        found |= {k: flat[model, task, k] for k in FLAT if (model, task, k) in flat}
-        line: dict[str, Any] = {"model": model, "task": f"{task}*" if prompt else str(task)}
+        # Runs told apart by their address in the model's name were fine-tuned under the bare one.
+        bare = re.sub(r" \[[0-9a-f]{4}\]$", "", str(model))
+        for owner in (bare, model):
+            found |= {k: flat[owner, task, k] for k in FLAT if (owner, task, k) in flat}
+        line: dict[str, Any] = {"model": model, "task": f"{task}{_MARKS[_asked(str(prompt))]}"}
         lines.append(line | _values(found, used, numbers))
     schema = {"model": pl.String, "task": pl.String, **_schema(used, numbers)}
     return pl.DataFrame(lines, schema=schema, orient="row")
@@ -88,6 +93,9 @@ def kinds_table(rows: pl.DataFrame) -> pl.DataFrame:
     used = [n for n in names if any(n in line for line in lines.values())]
     full = [{n: line.get(n) for n in used} for line in lines.values()]
     return pl.DataFrame(full, schema=dict.fromkeys(used, pl.String), orient="row")
+
+
+_MARKS = {"no prompt": "", "with prompt": "*", "template": " [MASK]"}
 
 
 def _asked(prompt: str) -> str:

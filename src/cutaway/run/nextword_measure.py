@@ -18,7 +18,7 @@ from cutaway.methods.nextword import diagnose as linear
 from cutaway.methods.nextword import full_p, tokens
 from cutaway.methods.nextword.classify import Fit, fit
 from cutaway.methods.nextword.readout import blocks_of, distribution
-from cutaway.methods.nextword.words import by_class
+from cutaway.methods.nextword.words import FoundWords, by_class
 from cutaway.methods.nextword.zeroshot import CONTENT_FREE, calibrated, class_scores
 from cutaway.methods.solvers import finite_rows
 from cutaway.run.nextword_head import token_text
@@ -76,11 +76,16 @@ def _matrix(work: "Work", page: Sheet, what: str) -> tuple[Tensor, tuple[int, ..
         return getattr(page, what), ()
     found = work.found[what]
     if not found.ids:
-        raise BadData(
-            f"none of the words {', '.join(map(repr, found.missing))} is a single token of "
-            f"{work.lm.name!r}."
-        )
+        raise BadData(no_token(work, found))
     return page.at(found.ids, work.spec.kind), found.ids
+
+
+def no_token(work: "Work", found: FoundWords) -> str:
+    """What is wrong with words of which this model has none."""
+    return (
+        f"none of the words {', '.join(map(repr, found.missing))} is a single token of "
+        f"{work.lm.name!r}."
+    )
 
 
 def whole(work: "Work", piece: "Piece") -> Measurements:

@@ -119,10 +119,14 @@ def _answer(own: Table, cells: Table) -> list[str]:
     gain = fitted[best] - flat[floor] if floor else 1.0
     if floor:
         lines.append(
-            f"{_sentence(KINDS[best])} gives {'more' if gain > 0 else 'no more'} than the best "
-            f"baseline, {floor} {flat[floor]:.3f} ({gain:+.3f})."
+            f"{_sentence(KINDS[best])} {_gives(best)} {'more' if gain > 0 else 'no more'} than the "
+            f"best baseline, {floor} {flat[floor]:.3f} ({gain:+.3f})."
         )
     return lines + ([_beside_f(best, fitted[best], here["f"]["value"])] if "f" in here else [])
+
+
+def _gives(kind: str) -> str:
+    return "give" if kind in ("subset", "classwords") else "gives"
 
 
 def _beside_f(best: str, value: float, f: float) -> str:

@@ -11,18 +11,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cutaway.core.errors import BadSpec, CutawayError
 from cutaway.engine import Failed, find_engine, run_pieces
 from cutaway.measure.splits import Split
 from cutaway.measure.words import Words, count_words
 from cutaway.methods.nextword.classify import Plan
-from cutaway.methods.nextword.words import FoundWords, find_words, need_apart
+from cutaway.methods.nextword.words import FoundWords, by_class, find_words, need_apart
 from cutaway.models.lm import LM
 from cutaway.run import nextword_measure as measure
 from cutaway.run.door import Door
+from cutaway.run.feed import feed
 from cutaway.run.nextword_head import encoder_of, place_of
 from cutaway.run.nextword_rows import Cell, failed, tidy
-from cutaway.run.nextword_sheet import Sheet, door_to, prompts_of, sheet
+from cutaway.run.nextword_sheet import Sheet, door_to, prompts_of, reading, sheet
 from cutaway.run.nextword_task import Question, splits
 from cutaway.run.screen import Screen
 from cutaway.run.specs.nextword import FEATURES, NextwordSpec
@@ -77,6 +80,25 @@ class Work:
         if "classwords" in self.kinds or "zeroshot" in self.kinds:
             for name in ("classwords", "zeroshot"):
                 need_apart(self.words[name], self.found[name])
+        impossible = [why for name in self.kinds if (why := self._impossible(name))]
+        if impossible and len(impossible) == len(self.kinds):
+            raise BadSpec(impossible[0])
+        for prompt in prompts_of(self.spec, self.lm, self.question):
+            first = self.question.texts.take(np.arange(1))
+            read = reading(self.spec, self.lm, self.question, prompt, first)
+            feed(self.lm, read.texts, read.ask)
+
+    def _impossible(self, kind: str) -> str | None:
+        """Why no word of this kind can be read off the model; None when one can."""
+        if kind not in WORDY:
+            return None
+        found = self.found[kind]
+        try:
+            if kind == "zeroshot":
+                by_class(self.words[kind], found, self.question.texts.classes)
+        except BadSpec as error:
+            return str(error)
+        return None if found.ids else measure.no_token(self, found)
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:

@@ -39,6 +39,8 @@ class Plan:
     """Features of unit deviation, per fold; the reference takes them as they are."""
     tol: float = 1e-4
     most: int = 1000
+    gap: float | None = 1e-3
+    """A weak strength that was left halfway would be chosen for its haste: see `minimise`."""
     directions: int | None = None
     """Rows looked at to make the problem round; fewer need less memory."""
 
@@ -107,6 +109,7 @@ def _solve(
         tol=plan.tol,
         most=plan.most,
         directions=plan.directions,
+        gap=plan.gap,
     )
 
 

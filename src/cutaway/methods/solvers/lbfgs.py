@@ -106,9 +106,12 @@ def minimise(
     tol: float,
     most: int,
     memory: int = 10,
+    gap: float | None = None,
 ) -> Minimum:
     """The minimum of each problem: every gradient entry at most `tol`, or `most` iterations.
 
+    With `gap`, what a Newton step could still win must be at most that share of the objective
+    too: where the rows can be told apart, a gradient is small long before the minimum.
     A problem whose objective no step can lower any more, rounding being what it is, stops there;
     `converged` says whether its gradient was small by then.
     """
@@ -117,9 +120,11 @@ def minimise(
     past, found = _Memory(memory), _blank(start)
     stuck, idle = torch.zeros(2, len(start), dtype=torch.long, device=start.device)
     for step in range(most + 1):
-        norm = here.gradient.abs().amax(1)
+        small = here.gradient.abs().amax(1) <= tol
+        if gap is not None and bool(small.any()):
+            small[small.clone()] = _little_left(here.at(small), running[small], precondition, gap)
         # Failing once costs the memory, failing twice in a row ends the search.
-        stop = (norm <= tol) | (stuck > 1) | (idle > PATIENCE) | (step == most)
+        stop = small | (stuck > 1) | (idle > PATIENCE) | (step == most)
         if bool(stop.any()):
             _record(found, running[stop], point[stop], here.at(stop), step, tol)
             go = ~stop
@@ -137,6 +142,12 @@ def minimise(
         past.forget(~moved)
         point, here = next_point, next_here
     return found
+
+
+def _little_left(here: Value, running: Tensor, precondition: Precondition, gap: float) -> Tensor:
+    """Whether a Newton step would win no more than a share `gap` of the objective."""
+    step = precondition(here.gradient, here.curvature, running)
+    return 0.5 * (step * here.gradient).sum(1) <= gap * here.objective
 
 
 def _blank(start: Tensor) -> Minimum:

@@ -73,13 +73,15 @@ def logistic_path(
     most: int = 1000,
     start: LogisticPath | None = None,
     directions: int | None = None,
+    gap: float | None = None,
 ) -> LogisticPath:
     """Every fit of the path. `folds` marks the rows each fold learns from (default: all).
 
     `y` holds class numbers, or 0/1 per label (n, cls) for one fit per label. `classes` above 2
     makes it multinomial. `tol` bounds the gradient as scikit-learn's does. `directions` is how
     many rows of a very wide matrix are looked at to make the problem round: fewer need less
-    memory and more iterations.
+    memory and more iterations. `gap` asks besides that no more than this share of the objective
+    is left to win, which matters for weak penalties where the classes can be told apart.
     """
     rows = as_rows(x)
     chosen = fold_weights(folds, rows)
@@ -94,7 +96,7 @@ def logistic_path(
         _metric(seen, scale, standardise).to(rows.dtype),
         spectrum(ready, seen, scale, most=directions),
     )
-    found = _solve(problem, _begin(problem, start, seen.mean, scale), tol, most)
+    found = _solve(problem, _begin(problem, start, seen.mean, scale), tol, most, gap)
     return _path(found, problem, tuple(strengths), seen.mean, scale)
 
 
@@ -198,23 +200,25 @@ class _Problem:
         return made.flatten(1)
 
 
-def _solve(problem: _Problem, begin: Tensor, tol: float, most: int) -> Minimum:
+def _solve(problem: _Problem, begin: Tensor, tol: float, most: int, gap: float | None) -> Minimum:
     """The minima of all problems, as many at a time as memory allows."""
     every = torch.arange(problem.count, device=begin.device)
     groups = every.split(max(1, AT_ONCE // begin.shape[1]))
-    parts = [_some(problem, which, begin[which], tol, most) for which in groups]
+    parts = [_some(problem, which, begin[which], tol, most, gap) for which in groups]
     names = ("point", "objective", "gradient", "iterations", "converged")
     return Minimum(**{name: torch.cat([getattr(p, name) for p in parts]) for name in names})
 
 
-def _some(problem: _Problem, which: Tensor, begin: Tensor, tol: float, most: int) -> Minimum:
+def _some(
+    problem: _Problem, which: Tensor, begin: Tensor, tol: float, most: int, gap: float | None
+) -> Minimum:
     def evaluate(points: Tensor, running: Tensor) -> Value:
         return problem.evaluate(points, which[running])
 
     def precondition(gradient: Tensor, bend: Tensor, running: Tensor) -> Tensor:
         return problem.precondition(gradient, bend, which[running])
 
-    return minimise(evaluate, precondition, begin, tol=tol, most=most)
+    return minimise(evaluate, precondition, begin, tol=tol, most=most, gap=gap)
 
 
 def _strengths(strengths: Sequence[float], rows: Rows) -> Tensor:
