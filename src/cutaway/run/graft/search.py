@@ -71,7 +71,6 @@ class Search:
 
     def smallest(self, most: int, seed: int) -> tuple[Mask, Found]:
         """The smallest mask that keeps the wished gain on the judging rows, by bisection."""
-        learned = self.learned(most, seed)
         base = self.trial.metric()
         with self.pair.as_tuned():
             tuned = self.trial.metric()
@@ -80,6 +79,7 @@ class Search:
                 f"keep_gain needs a gain: the base has {base:.3f} on train and dev rows, the "
                 f"tuned model {tuned:.3f}. Give --sparsity instead."
             )
+        learned = self.learned(most, seed)
 
         def gain(size: int) -> float:
             with attached(self.pair.live, self.patch(self._top(learned, size))):
