@@ -106,6 +106,15 @@ def test_fewer_rows_than_coordinates_bring_a_penalty_and_a_note() -> None:
     assert r2["mat", (0, 1)] > r2["id", (0, 1)] - 0.05
 
 
+def test_hardly_more_rows_than_coordinates_are_warned_of_but_fitted_as_asked() -> None:
+    moments = gather(some_layers(30, 24, 1), [(0, 1)])
+    jump = fit(moments, 0, [1])[1]
+    assert "30 rows for 24 coordinates" in jump.note
+    assert "--ridge auto" in jump.note
+    assert jump.ridge == 0
+    assert fit(moments, 0, [1], ridge=0.1)[1].note == ""
+
+
 def test_plenty_of_rows_bring_no_note() -> None:
     assert fit(gather(some_layers(60, 6, 1), [(0, 1)]), 0, [1])[1].note == ""
 

@@ -2,22 +2,27 @@
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
 
-from cutaway.core.errors import BadData, BadSpec, Mismatch, Missing, UnknownName
+from cutaway.core.errors import BadSpec
 from cutaway.core.textset import TextSet
+from cutaway.methods.shortcut.exit import Track
 from cutaway.methods.shortcut.schedule import schedules
 from cutaway.models.load import open_model
 from cutaway.models.read import states
 from cutaway.run import shortcut_verbs as shortcut
 from cutaway.run.ask import Ask
 from cutaway.run.feed import feed
+from cutaway.run.shortcut.exit import calibrations
+from cutaway.run.shortcut.generate import following
 from cutaway.run.shortcut.maps import load_maps
-from cutaway.run.shortcut.parts import GROUPS, parts_of, replaced
+from cutaway.run.shortcut.parts import GROUPS
 from cutaway.run.shortcut.sample import split
 from cutaway.run.shortcut.schedules import follow
+from cutaway.run.specs.shortcut import ExitSpec
 from tests.tiny import toy_language, toy_model
 
 TEXTS = TextSet("toy", tuple(toy_language(240)))
@@ -185,6 +190,8 @@ def test_exit_curves_end_where_the_paper_says(folder, toy, fitted) -> None:
     assert result.summary["calibrated"][0]["agreement"] >= 0.8
     clock = result.summary["wall_clock"]
     assert clock["plain_ms"] == pytest.approx(3 * clock["block_ms"] + clock["look_ms"])
+    assert 0 < clock["run_layers"] <= 3
+    assert min(clock["run_plain_ms"], clock["run_exit_ms"]) > 0
     fixed = result.rows.filter(pl.col("confidence") == "fixed")
     assert fixed.filter(pl.col("layer") == 3)["value"].to_list() == [1.0, 1.0]
 
@@ -224,55 +231,28 @@ def test_the_lens_shows_the_models_own_words_at_the_last_layer(folder, toy, fitt
     assert shortcut.lens(" the film is good", model=toy).kinds == ("id",)
 
 
-@pytest.mark.parametrize("family", ["albert", "bert", "gpt2", "gpt_neox", "llama", "opt", "gemma2"])
-def test_a_part_is_replaced_behind_the_start_and_only_there(family, tiny_lm) -> None:
-    lm = tiny_lm(family)
-    ids = torch.randint(5, 50, (2, 7), generator=torch.Generator().manual_seed(0))
-    mask = torch.ones_like(ids, dtype=torch.bool)
-    plain = states(lm, ids, mask).layers[lm.layers]
-    for part in parts_of(lm):
-        with replaced(lm, {(1, part): torch.zeros_like}, start=0):
-            changed = states(lm, ids, mask).layers
-        with replaced(lm, {(1, part): torch.zeros_like}, start=1):
-            kept = states(lm, ids, mask).layers[lm.layers]
-        assert not torch.allclose(changed[1], states(lm, ids, mask).layers[1]), part
-        assert torch.equal(kept, plain)
+def test_new_tokens_read_as_they_stand_behind_the_prompt(toy) -> None:
+    row = toy.tokenizer(" the film is good")["input_ids"]
+    whole = toy.tokenizer.decode(row)
+    for cut in range(1, len(row)):
+        first = toy.tokenizer.decode(row[:cut])
+        assert first + following(toy, row[:cut], row[cut:]) == whole
 
 
-@pytest.mark.parametrize(
-    ("error", "message", "options"),
-    [
-        (UnknownName, "Unknown map kind", {"kinds": "matt"}),
-        (Missing, "No artefact", {"shortcut": "nowhere.safetensors"}),
-        (BadData, "two tokens or more", {"text": TextSet("short", ("a", "b"))}),
-    ],
-)
-def test_bad_requests_are_told(folder, toy, fitted, error, message, options) -> None:
-    given = {"model": toy, "text": TEXTS, "shortcut": str(folder / "maps.safetensors")} | options
-    with pytest.raises(error, match=message):
-        shortcut.eval(**given, runs=str(folder / "runs"), quiet=True)
-
-
-def test_maps_of_another_model_are_refused(folder, fitted, tiny_lm) -> None:
-    with pytest.raises(Mismatch, match="was fitted on"):
-        load_maps(folder / "maps.safetensors", tiny_lm("llama"))
-    with pytest.raises(BadSpec, match=r"within layers 0\.\.3"):
-        fitted[1].jump(2, 9)
-
-
-def test_the_references_matrices_come_in_through_a_safe_loader(folder, tiny_lm) -> None:
-    lm, source = tiny_lm("llama"), folder / "reference"
-    source.mkdir()
-    matrix = torch.randn(32, 32)
-    torch.save(matrix, source / "1_3.pt")
-    maps = shortcut.import_maps(source, model=lm, out=folder / "theirs.safetensors")
-    x = torch.randn(5, 32)
-    torch.testing.assert_close(maps.jump(1, 3)(x), (matrix @ x.T).T)
-    (source / "0_3.pkl").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
-    with pytest.raises(BadData, match="no plain tensor file"):
-        shortcut.import_maps(source, model=lm, out=folder / "theirs.safetensors")
-    with pytest.raises(Missing, match="i_j"):
-        shortcut.import_maps(folder / "runs", model=lm, out=folder / "theirs.safetensors")
+def test_whichever_calibrated_threshold_is_taken_its_promise_holds() -> None:
+    # Twenty kinds of exit that all just miss the wish: taking the best of them is a trap.
+    spec = ExitSpec(model="-", shortcut="-", agreement=0.9, risk=0.1)
+    rng, broken = np.random.default_rng(0), 0
+    for _ in range(100):
+        tracks = {}
+        for kind in range(20):
+            right = np.stack([rng.random(300) < 0.89, np.ones(300, bool)])
+            sure = np.stack([np.full(300, 0.9), np.ones(300)])
+            tracks[str(kind), "gap"] = Track(sure, right, np.zeros(300, np.int64), 10.0)
+        # A loosened threshold lets all tokens leave at layer 1, where the truth is 89 %.
+        broken += calibrations(tracks, spec)[0][2].layers < 2
+    # At most a tenth may break; a hundred trials see 19 or more with a chance below 1 %.
+    assert broken < 19
 
 
 def test_masked_models_are_fitted_at_the_mask(folder, tiny_lm) -> None:
@@ -317,7 +297,7 @@ def test_drafts_learn_from_what_the_model_writes(folder, toy, fitted) -> None:
     assert found.setting.kind == "ahead"
     assert all(text.identical for text in found.texts)
     assert sum(text.accepted for text in found.texts) > 0.5
-    with pytest.raises(BadSpec, match="maps of kind ahead from the layers"):
+    with pytest.raises(BadSpec, match="no maps of kind ahead"):
         shortcut.generate(
             model=toy, shortcut=str(folder / "maps.safetensors"), prompt="so i", kind="ahead",
             max_new_tokens=4, quiet=True,

@@ -193,7 +193,7 @@ def last_probs(lm, rows: torch.Tensor) -> torch.Tensor:
 
 
 def test_what_cannot_be_cut_is_refused(toy, tiny_lm) -> None:
-    with pytest.raises(BadSpec, match="out of range: allowed are 0"), segments(toy, [3]):
+    with pytest.raises(BadSpec, match=r"out of range.*0\.\.2"), segments(toy, [3]):
         pass
     masked = tiny_lm("bert")
     with pytest.raises(BadSpec, match="only causal models"), segments(masked, [1]):

@@ -33,7 +33,7 @@ class Artefact:
 
 def save_artefact(path: Path, values: Mapping[str, "Tensor"], meta: Mapping[str, Any]) -> Path:
     """Tensors at `path` and `meta` in the JSON beside it, which is written last."""
-    path = _named(path)
+    path = check_name(path)
     description = description_of(path)
     layout = tensors.Layout({name: [value] for name, value in values.items()})
     files.sweep(path.parent)
@@ -69,7 +69,7 @@ def load_artefact(path: Path, *, verify: bool = True) -> Artefact:
         if not path.is_file():
             raise Missing(f"No artefact {str(path)!r}.")
         tensors.refuse_pickle(path)
-    content = _description(_named(path))
+    content = _description(check_name(path))
     size = path.stat().st_size
     if size != content["bytes"]:
         raise Corrupt(f"{str(path)!r} has {size} bytes, expected {content['bytes']}.")
@@ -83,7 +83,8 @@ def description_of(path: Path) -> Path:
     return path.with_suffix(".json")
 
 
-def _named(path: Path) -> Path:
+def check_name(path: Path) -> Path:
+    """The path; BadSpec unless an artefact may be called so."""
     path = Path(path)
     if path.suffix != _SUFFIX:
         raise BadSpec(f"An artefact's file ends in {_SUFFIX}, got {str(path)!r}.")

@@ -95,6 +95,11 @@ class Source:
         """Fewer rows than coordinates: plain least squares would only repeat its rows."""
         return self.moments.rows <= len(self.gram)
 
+    @property
+    def hungry(self) -> bool:
+        """Hardly more rows than coordinates: least squares follows the noise of its rows."""
+        return self.moments.rows < 2 * len(self.gram)
+
     def cross(self, target: Site) -> Float[Tensor, "d out"]:
         """Sums of products of source and target coordinates."""
         gram = self.moments.grams[self.site, target]
@@ -131,7 +136,7 @@ def fit(
 
     `ridge` pulls the map towards `prior`; "auto" takes the value with the least generalised
     cross-validation error. With no more rows than coordinates a penalty of 0 becomes "auto",
-    and the shortcut's note says so.
+    and the shortcut's note says so; with less than twice as many it warns.
     """
     ready = Source(moments, source, intercept)
     note = ""
@@ -141,7 +146,12 @@ def fit(
             f"{moments.rows} rows for {len(ready.gram)} coordinates: plain least squares would "
             "only repeat its rows, so a ridge penalty was chosen by cross-validation."
         )
-    _check(ridge, rank, len(ready.gram))
+    elif ready.hungry and ridge == 0:
+        note = (
+            f"{moments.rows} rows for {len(ready.gram)} coordinates: maps without a penalty will "
+            "be poor on other text. Give more text, or fit with --ridge auto and use that kind."
+        )
+    check_options(ridge, rank, len(ready.gram))
     return {t: _one(ready, t, ridge, rank, prior, note) for t in targets}
 
 
@@ -159,7 +169,8 @@ def ridge_path(
     return {ridge: _one(ready, target, ridge, None, prior, "") for ridge in ridges}
 
 
-def _check(ridge: float | str, rank: int | None, width: int) -> None:
+def check_options(ridge: float | str, rank: int | None, width: int) -> None:
+    """BadSpec unless such a map of this width can be."""
     if ridge != "auto" and not (isinstance(ridge, (int, float)) and ridge >= 0):
         raise BadSpec(f"ridge must be 'auto' or a number of at least 0, got {ridge!r}.")
     if rank is not None and not 1 <= rank <= width:

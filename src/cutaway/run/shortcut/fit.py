@@ -9,7 +9,7 @@ import torch
 
 from cutaway.core.errors import BadSpec
 from cutaway.methods.shortcut.fidelity import Fidelity
-from cutaway.methods.shortcut.fit import IDENTITY, Shortcut
+from cutaway.methods.shortcut.fit import IDENTITY, Shortcut, check_options
 from cutaway.methods.shortcut.fit import fit as solve
 from cutaway.methods.shortcut.moments import layer_pairs
 from cutaway.methods.shortcut.tune import tune
@@ -30,6 +30,7 @@ from cutaway.run.shortcut.products import gather
 from cutaway.run.shortcut.rows import Where, r2_rows
 from cutaway.run.shortcut.sample import Sample, ask_for, read_texts, take_sample
 from cutaway.run.specs.shortcut import FitSpec
+from cutaway.store.artefacts import check_name
 
 Fitted = dict[tuple[str, int, int], Shortcut]
 FILE = "shortcut.safetensors"
@@ -38,6 +39,7 @@ FILE = "shortcut.safetensors"
 def run(spec: FitSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:
     """The fitted maps on disk, and how well each explains its target on held-out text."""
     screen, lm = screen or Screen(quiet=True), model_of(spec, objects)
+    check_request(lm, spec)
     with measured() as meter:
         sample = take_sample(lm, spec, screen, objects)
         name = name_of(spec, lm, sample)
@@ -68,6 +70,17 @@ def run(spec: FitSpec, *, screen: Screen | None = None, objects: Objects | None 
             rows=r2_rows(Where(lm.name, sample.texts.name), r2),
             files=kept,
         )
+
+
+def check_request(lm: LM, spec: FitSpec) -> None:
+    """BadSpec for what can't be, before any work is done."""
+    check_options(spec.ridge or 0.0, spec.rank, lm.width)
+    if spec.drafts and lm.kind != "causal":
+        raise BadSpec(f"drafts: {lm.name!r} is a masked model, only causal models write.")
+    if spec.tuned or spec.drafts:
+        lm.need_head()
+    if spec.out is not None:
+        check_name(Path(spec.out))
 
 
 def file_of(result: Result, spec: FitSpec) -> Path:
@@ -123,10 +136,8 @@ def tuned_maps(sample: Sample, spec: FitSpec, fitted: Fitted, screen: Screen) ->
 
 def look_ahead(sample: Sample, spec: FitSpec, words: torch.Tensor | None, screen: Screen) -> Fitted:
     """Maps that draft, fitted on what the model makes of some of the texts; none if not asked."""
-    if not spec.drafts:
+    if not spec.drafts or words is None:
         return {}
-    if words is None:
-        raise BadSpec(f"drafts: {sample.lm.name!r} is a masked model, only causal models write.")
     rows = [sample.fed.rows[i] for i in sample.train[: spec.drafts]]
     return fit_ahead(sample.lm, rows, words, screen, seed=spec.seed)
 

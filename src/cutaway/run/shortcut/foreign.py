@@ -1,12 +1,18 @@
 """Matrices that the reference saved: one tensor file per pair of layers, called `i_j`.
 
-They are read by torch's restricted loader, which builds tensors and nothing else: a file that
-would run code is refused. The reference multiplies from the left, so its matrices are turned.
+No file is ever unpickled. One that `torch.save` wrote is read by torch's restricted loader. One
+that `pickle.dump` wrote, as the reference does, is only taken apart: the numbers of its storage
+and its shape are picked out of the stream, and nothing that it would call is called. The reference
+multiplies from the left, so its matrices are turned.
 """
 
+import io
+import math
+import pickletools
 import re
 from pathlib import Path
 from pickle import UnpicklingError  # safe: the error alone
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,16 +22,28 @@ from cutaway.methods.shortcut.fit import Shortcut
 from cutaway.models.lm import LM
 from cutaway.run.shortcut.maps import Maps, load_maps, model_facts, save_maps
 
-NAME = re.compile(r"(\d+)_(\d+)(\.(pt|pth|bin|pickle|pkl))?")
+ENDING = r"(\.(pt|pth|bin|pickle|pkl))?"
+NAME = re.compile(rf"(\d+)_(\d+){ENDING}")
+PART = re.compile(rf"p(\d+)_(\d)_(\d){ENDING}")
+PARTS = {1: "norm1", 2: "attn", 4: "norm2", 5: "mlp"}
+"""The reference numbers the points of a block; 3 and 6 are additions, which need no map."""
+
+VALUES = {"BINBYTES", "BINBYTES8", "SHORT_BINBYTES", "BININT", "BININT1", "BININT2", "LONG1"}
+"""Opcodes of a stream that carry bytes and numbers, not places of its memory."""
+WORDS = {
+    *("torch._utils", "_rebuild_tensor_v2", "torch.storage", "_load_from_bytes"),
+    *("collections", "OrderedDict"),
+}
+"""What the stream of a tensor names, and nothing else."""
 
 
 def import_maps(folder: Path, lm: LM, out: Path) -> Maps:
-    """All `i_j` files of a folder as maps of this model, written to `out`."""
-    found = {path: NAME.fullmatch(path.name) for path in sorted(folder.glob("*"))}
-    files = {path: match for path, match in found.items() if match is not None}
+    """All `i_j` files of a folder, and `pi_a_b` files of parts, as maps of this model in `out`."""
+    names = {path: path.name for path in sorted(folder.glob("*"))}
+    files = {path: match for path, name in names.items() if (match := NAME.fullmatch(name))}
     if not files:
         raise Missing(
-            f"No matrices in {str(folder)!r}: the reference calls them i_j, such as 3_12.pt."
+            f"No matrices in {str(folder)!r}: the reference calls them i_j, such as 3_12.pickle."
         )
     fitted = {}
     for path, match in files.items():
@@ -35,23 +53,39 @@ def import_maps(folder: Path, lm: LM, out: Path) -> Maps:
                 f"{path.name!r} goes from layer {source} to {target}; {lm.name!r} has layers "
                 f"0..{lm.layers}."
             )
-        fitted["mat", source, target] = Shortcut((_matrix(path, lm.width).T.contiguous(),))
-    meta = {
+        fitted["mat", source, target] = _jump(path, lm.width)
+    parts = {}
+    for path, name in names.items():
+        if (match := PART.fullmatch(name)) and int(match[3]) in PARTS:
+            parts[_part(path, match, lm)] = _jump(path, lm.width)
+    save_maps(out, fitted, parts, _describe(folder, lm, len(files) + len(parts), bool(parts)))
+    return load_maps(out, lm)
+
+
+def _describe(folder: Path, lm: LM, files: int, parts: bool) -> dict[str, Any]:
+    return {
         "model": model_facts(lm) | {"tokenizer_digest": lm.tokenizer_digest, "dtype": lm.dtype},
         "text": {"name": str(folder.name), "digest": "", "fitted_rows": 0, "held_out_rows": 0},
         "sample": {"held_out": 0.25, "seed": 0},
         "pairs": "imported",
-        "parts": False,
-        "notes": [f"Imported from {len(files)} tensor files."],
+        "parts": parts,
+        "notes": [f"Imported from {files} tensor files."],
     }
-    save_maps(out, fitted, {}, meta)
-    return load_maps(out, lm)
 
 
-def _matrix(path: Path, width: int) -> Tensor:
+def _part(path: Path, match: re.Match[str], lm: LM) -> str:
+    block = int(match[1]) + 1
+    if block > lm.layers:
+        raise Mismatch(
+            f"{path.name!r} is of block {block}; {lm.name!r} has the blocks 1..{lm.layers}."
+        )
+    return f"{block}.{PARTS[int(match[3])]}"
+
+
+def _jump(path: Path, width: int) -> Shortcut:
     try:
-        matrix = torch.load(path, map_location="cpu", weights_only=True)
-    except (UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        matrix = read_tensor(path)
+    except (UnpicklingError, RuntimeError, EOFError, ValueError, IndexError) as error:
         raise BadData(
             f"{str(path)!r} is no plain tensor file: {str(error).splitlines()[0]} Save the matrix "
             "again with torch.save(tensor, path)."
@@ -59,4 +93,28 @@ def _matrix(path: Path, width: int) -> Tensor:
     if not isinstance(matrix, Tensor) or tuple(matrix.shape) != (width, width):
         shape = tuple(matrix.shape) if isinstance(matrix, Tensor) else type(matrix).__name__
         raise Mismatch(f"{str(path)!r} holds {shape}, expected a ({width}, {width}) matrix.")
-    return matrix.float()
+    return Shortcut((matrix.float().T.contiguous(),))
+
+
+def read_tensor(path: Path) -> Any:
+    """What a file holds: the tensor that `torch.save` or `pickle.dump` put there."""
+    content = path.read_bytes()
+    if b"_load_from_bytes" in content[:400]:
+        return _taken_apart(content)
+    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+
+
+def _taken_apart(content: bytes) -> Tensor:
+    """The tensor in a stream: its storage as bytes, then offset, two sizes, two strides."""
+    steps = [(op.name, arg) for op, arg, _ in pickletools.genops(content)]
+    words = {word for _, arg in steps if isinstance(arg, str) for word in arg.split()}
+    found: list[Any] = [arg for name, arg in steps if name in VALUES]
+    if words != WORDS or [type(arg) for arg in found] != [bytes, *[int] * 5]:
+        raise ValueError("the stream holds something else than one matrix.")
+    raw, offset, *shape = found
+    saved = torch.load(io.BytesIO(raw), map_location="cpu", weights_only=True)
+    size, stride = shape[:2], shape[2:]
+    flat = torch.tensor([], dtype=saved.dtype).set_(saved)
+    if min(offset, *shape) < 0 or offset + math.prod(size) > len(flat):
+        raise ValueError(f"a matrix of {size} does not fit into {len(flat)} numbers.")
+    return torch.as_strided(flat, size, stride, offset)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec
+from cutaway.methods.shortcut.fit import IDENTITY
 from cutaway.models.fewrows import few_rows, quickest_ways
 from cutaway.models.lm import LM
 from cutaway.models.tokens import tokenize
@@ -24,11 +25,12 @@ from cutaway.run.shortcut.choose import (
     choose,
     drafter_for,
 )
+from cutaway.run.shortcut.clock import exits_of
 from cutaway.run.shortcut.decode import Chance, Written, exit_early, speculate
 from cutaway.run.shortcut.fit import head_of
 from cutaway.run.shortcut.maps import Maps, load_maps
 from cutaway.run.shortcut.plain import plain_text, stops_of
-from cutaway.run.shortcut.segments import segments
+from cutaway.run.shortcut.segments import check_exits, segments
 from cutaway.run.specs.shortcut import GenerateSpec
 
 # The most tokens that are verified at once, and the one before them.
@@ -77,25 +79,26 @@ def run(
 def generate(lm: LM, maps: Maps, spec: GenerateSpec, screen: Screen) -> Texts:
     """As `run`, with a model and maps that are open already."""
     prompts = [_prompt(lm, text, spec) for text in spec.prompt]
-    stops = stops_of(lm)
+    stops, jumps = stops_of(lm), _jumps(lm, maps, spec)
     plains = []
     with screen.progress("plain generate", len(prompts)) as advance:
         for prompt in prompts:
             plains.append(_plain(lm, prompt, stops, spec))
             advance()
     with few_rows(lm, quickest_ways(lm, MOST_ROWS)):
-        setting = _setting(lm, maps, prompts, plains, spec)
+        setting = _setting(lm, maps, jumps, prompts, plains, spec)
         if spec.mode == "speculative" and setting is None:
-            return _as_plain(lm, spec, plains)
+            return _as_plain(lm, spec, prompts, plains)
         texts: list[Text] = []
         with screen.progress(spec.mode, len(prompts)) as advance:
             for text, prompt, (tokens, seconds) in zip(spec.prompt, prompts, plains, strict=True):
                 start = time.perf_counter()
-                written = _write(lm, maps, setting, prompt, stops, spec)
-                texts.append(_text(lm, text, written, time.perf_counter() - start, tokens, seconds))
+                written = _write(lm, maps, jumps, setting, prompt, stops, spec)
+                took = time.perf_counter() - start
+                texts.append(_text(lm, text, prompt, written, took, tokens, seconds))
                 # The measurement was a forecast; the first text is the proof.
                 if setting and not forced(spec) and len(texts) == 1 and texts[0].seconds >= seconds:
-                    return _as_plain(lm, spec, plains)
+                    return _as_plain(lm, spec, prompts, plains)
                 advance()
     return Texts(tuple(texts), setting, tuple(_verdict(texts, setting, spec, lm)))
 
@@ -105,12 +108,14 @@ def forced(spec: GenerateSpec) -> bool:
     return spec.draft is not None and len(spec.exit_layers) == 1
 
 
-def _as_plain(lm: LM, spec: GenerateSpec, plains: list[tuple[list[int], float]]) -> Texts:
+def _as_plain(
+    lm: LM, spec: GenerateSpec, prompts: list[Tensor], plains: list[tuple[list[int], float]]
+) -> Texts:
     """Plain generate's texts, with the reason."""
-    texts = [
-        _text(lm, text, Written(list(tokens), [lm.layers] * len(tokens)), seconds, tokens, seconds)
-        for text, (tokens, seconds) in zip(spec.prompt, plains, strict=True)
-    ]
+    texts = []
+    for text, prompt, (tokens, seconds) in zip(spec.prompt, prompts, plains, strict=True):
+        written = Written(list(tokens), [lm.layers] * len(tokens))
+        texts.append(_text(lm, text, prompt, written, seconds, tokens, seconds))
     return Texts(tuple(texts), None, (FALLBACK,))
 
 
@@ -124,6 +129,8 @@ def _prompt(lm: LM, text: str, spec: GenerateSpec) -> Tensor:
     if lm.kind != "causal":
         raise BadSpec(f"{lm.name!r} is a masked model: only causal models write text.")
     row = tokenize(lm, [text]).rows[0]
+    if not row:
+        raise BadData(f"The prompt {text!r} has no tokens: give at least a word to go on from.")
     if len(row) + spec.max_new_tokens > lm.context:
         raise BadData(
             f"The prompt {text[:30]!r} has {len(row)} tokens; with {spec.max_new_tokens} new ones "
@@ -150,30 +157,45 @@ def _kind(maps: Maps, spec: GenerateSpec) -> str:
     return maps.chosen([spec.kind])[0]
 
 
-def _drafts(lm: LM, maps: Maps, spec: GenerateSpec) -> list[tuple[str, int]]:
-    """The kinds and layers to draft from: those asked for, or all that may pay."""
+def _jumps(lm: LM, maps: Maps, spec: GenerateSpec) -> list[tuple[str, int]]:
+    """The kinds and layers to exit at or to draft from: those asked for, or all that may pay.
+
+    What the model or the file does not have is refused here, before anything is written.
+    """
+    check_exits(lm, spec.exit_layers)
+    ahead = _ahead(maps, spec) if spec.mode == "speculative" else []
+    if ahead and spec.kind == AHEAD:
+        return ahead
     # The first layers are nearly free to run, so even a weak draft from there may pay.
-    layers = _layers(spec, lm, [1, 2, *(round(lm.layers * k / 8) for k in range(1, 8))])
-    ahead = [n for n in ahead_layers(maps) if not spec.exit_layers or n in spec.exit_layers]
-    found = [(AHEAD, n) for n in ahead] if spec.kind in ("auto", AHEAD) else []
-    if spec.kind == AHEAD:
-        if not found:
-            raise BadSpec(
-                f"The file has maps of kind ahead from the layers {list(ahead_layers(maps))}, not "
-                f"from {list(spec.exit_layers)}. Fit them with --drafts 200, or take another kind."
-            )
-        return found
-    return found + [(_kind(maps, spec), n) for n in layers]
+    try_out = {1, 2, *(round(lm.layers * k / 8) for k in range(1, 8))}
+    default = exits_of(lm) if spec.mode == "exit" else sorted(try_out & {*range(1, lm.layers)})
+    kind, layers = _kind(maps, spec), spec.exit_layers or default
+    for layer in layers:
+        maps.jump(layer, lm.layers, kind)
+    return ahead + [(kind, layer) for layer in layers]
 
 
-def _layers(spec: GenerateSpec, lm: LM, default: Sequence[int]) -> list[int]:
-    """The layers that were asked for; those of `default` that the model has otherwise."""
-    return list(spec.exit_layers) or sorted({n for n in default if 1 <= n < lm.layers})
+def _ahead(maps: Maps, spec: GenerateSpec) -> list[tuple[str, int]]:
+    """The maps that draft, from the layers asked for if any were."""
+    if spec.kind not in ("auto", AHEAD):
+        return []
+    has = ahead_layers(maps)
+    found = [(AHEAD, n) for n in has if not spec.exit_layers or n in spec.exit_layers]
+    if spec.kind == AHEAD and not found:
+        raise BadSpec(
+            f"No maps of kind ahead from layer {spec.exit_layers[0]}: the file has them from "
+            f"{list(has)}. Give one of these with --exit-layers."
+            if has
+            else "The file has no maps of kind ahead: fit it with --drafts 200, or take another "
+            "--kind."
+        )
+    return found
 
 
 def _setting(
     lm: LM,
     maps: Maps,
+    drafts: Sequence[tuple[str, int]],
     prompts: Sequence[Tensor],
     plains: Sequence[tuple[list[int], float]],
     spec: GenerateSpec,
@@ -181,7 +203,6 @@ def _setting(
     """How to draft: as given, or the best by measurement, None if nothing pays."""
     if spec.mode == "exit":
         return None
-    drafts = _drafts(lm, maps, spec)
     if spec.draft is not None and forced(spec):
         return Setting(*drafts[0], spec.draft, 0.0, float("nan"))
     own = [
@@ -199,6 +220,7 @@ def _setting(
 def _write(
     lm: LM,
     maps: Maps,
+    exits: Sequence[tuple[str, int]],
     setting: Setting | None,
     prompt: Tensor,
     stops: frozenset[int],
@@ -215,19 +237,24 @@ def _write(
             )  # fmt: skip
             with segments(lm, [setting.layer]) as cut:
                 return speculate(cut, prompt, drafter, head, **shared)
-        layers = _layers(spec, lm, [lm.layers // 2, 3 * lm.layers // 4])
-        kind = _kind(maps, spec)
-        jumps = {layer: maps.jump(layer, lm.layers, kind) for layer in (*layers, lm.layers)}
-        with segments(lm, layers) as cut:
+        jumps = {layer: maps.jump(layer, lm.layers, kind) for kind, layer in exits}
+        with segments(lm, list(jumps)) as cut:
+            jumps[lm.layers] = IDENTITY
             return exit_early(cut, prompt, jumps, head, lambda_=spec.lambda_value, **shared)
 
 
 def _text(
-    lm: LM, prompt: str, written: Written, seconds: float, plain: list[int], plain_seconds: float
+    lm: LM,
+    prompt: str,
+    row: Tensor,
+    written: Written,
+    seconds: float,
+    plain: list[int],
+    plain_seconds: float,
 ) -> Text:
     return Text(
         prompt=prompt,
-        text=lm.tokenizer.decode(written.tokens, skip_special_tokens=True),
+        text=following(lm, row[0].tolist(), written.tokens),
         tokens=written.tokens,
         layers_mean=sum(written.layers) / max(len(written.layers), 1),
         accepted=written.accepted / max(written.drafted, 1),
@@ -236,6 +263,16 @@ def _text(
         plain_seconds=plain_seconds,
         identical=written.tokens == plain,
     )
+
+
+def following(lm: LM, row: list[int], tokens: list[int]) -> str:
+    """The new tokens as they read behind the row; some tokenizers eat a space at the start."""
+    before, both = (
+        lm.tokenizer.decode(ids, skip_special_tokens=True) for ids in (row, row + tokens)
+    )
+    if both.startswith(before):
+        return str(both[len(before) :])
+    return str(lm.tokenizer.decode(tokens, skip_special_tokens=True))
 
 
 def _verdict(texts: list[Text], setting: Setting | None, spec: GenerateSpec, lm: LM) -> list[str]:

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutaway.core.errors import BadData, BadSpec, Mismatch
+from cutaway.core.errors import BadData, BadSpec, Mismatch, Missing
 from cutaway.core.lookup import lookup
 from cutaway.methods.shortcut.fit import IDENTITY, Shortcut
 from cutaway.models.lm import LM
@@ -111,6 +111,11 @@ class Maps(Kept):
 
 def load_maps(path: Path | str, lm: LM | None = None) -> Maps:
     """The maps in a file; with a model, only if they are its own."""
+    if not Path(path).is_file():
+        raise Missing(
+            f"No shortcut {str(path)!r}. Fit one with: cutaway shortcut fit --model "
+            f"{'MODEL' if lm is None else lm.name} --out {str(path)!r}"
+        )
     artefact = load_artefact(Path(path))
     if artefact.meta.get("method") != "shortcut":
         raise BadData(

@@ -106,13 +106,7 @@ class Segments:
 @contextmanager
 def segments(lm: LM, exits: Sequence[int]) -> Iterator[Segments]:
     """The model cut behind these layers; whole again afterwards."""
-    if lm.kind != "causal":
-        raise BadSpec(f"{lm.name!r} is a masked model: only causal models write text.")
-    if len(lm.blocks) != lm.layers:
-        raise BadSpec(f"{lm.family!r} calls one block again and again: it can't be cut.")
-    wrong = [layer for layer in exits if not 0 <= layer < lm.layers]
-    if wrong:
-        raise BadSpec(f"Exit layer {wrong[0]} is out of range: allowed are 0..{lm.layers - 1}.")
+    check_exits(lm, exits)
     made = Segments(lm, (*sorted(set(exits)), lm.layers))
     with ExitStack() as stack:
         for block in lm.blocks:
@@ -120,6 +114,20 @@ def segments(lm: LM, exits: Sequence[int]) -> Iterator[Segments]:
             block.forward = _stretched(block.forward, made._call)
         made.reset()
         yield made
+
+
+def check_exits(lm: LM, exits: Sequence[int]) -> None:
+    """BadSpec unless the model can be cut behind these layers."""
+    if lm.kind != "causal":
+        raise BadSpec(f"{lm.name!r} is a masked model: only causal models write text.")
+    if len(lm.blocks) != lm.layers:
+        raise BadSpec(f"{lm.family!r} calls one block again and again: it can't be cut.")
+    wrong = [layer for layer in exits if not 0 <= layer < lm.layers]
+    if wrong:
+        raise BadSpec(
+            f"Exit layer {wrong[0]} is out of range: {lm.name!r} can be left after the layers "
+            f"0..{lm.layers - 1}."
+        )
 
 
 def _stretched(forward: Callable[..., Any], call: _Call) -> Callable[..., Any]:
