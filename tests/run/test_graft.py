@@ -16,7 +16,7 @@ from cutaway.methods.graft.select import common
 from cutaway.models.load import open_model
 from cutaway.run import graft_verbs as graft
 from cutaway.run.graft import learn as recipe
-from cutaway.run.graft.atlas import READERS, by_head, place_of
+from cutaway.run.graft.atlas import by_head, place_of, reader_of
 from cutaway.run.graft.skill import checksum, load_skill, params_of
 from cutaway.run.specs.graft import BASELINES, LearnSpec
 from tests.tiny import FAMILIES, tiny, toy_model, toy_sentiment
@@ -475,14 +475,14 @@ def test_every_weight_of_every_family_has_its_place_in_the_atlas(tiny_lm, family
 
 
 class _All:
-    """A skill that holds every weight of a model's attention."""
+    """A skill that holds every weight of a model's attention, or of some of its modules."""
 
-    def __init__(self, lm) -> None:
+    def __init__(self, lm, words=("",)) -> None:
         from cutaway.methods.graft.patch import Patch
         from cutaway.methods.graft.select import Mask
 
         chosen = {n: p for n, p in lm.params().items()
-                  if place_of(lm, n).module.rpartition(".")[2] in READERS}  # fmt: skip
+                  if reader_of(place_of(lm, n).module) and n.endswith(words)}  # fmt: skip
         self.patch = Patch(Mask({n: torch.arange(p.numel()) for n, p in chosen.items()}), {}, {})
         self.shapes = {n: tuple(p.shape) for n, p in chosen.items()}
 
@@ -492,6 +492,24 @@ def test_a_skill_of_all_attention_weights_is_spread_evenly_over_the_heads(tiny_l
     lm = tiny_lm(family)
     found = by_head(lm, _All(lm))
     assert set(found) == {(layer, head) for layer in (1, 2, 3) for head in range(4)}
+    assert len(set(found.values())) == 1
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        ("llama", "o_proj.weight"),
+        ("gpt2", "attn.c_proj.weight"),
+        ("gpt_neox", "attention.dense.weight"),
+        ("bert", "attention.output.dense.weight"),
+    ],
+)
+def test_the_map_out_of_attention_belongs_to_the_heads_it_reads(tiny_lm, family, name) -> None:
+    lm = tiny_lm(family)
+    found = by_head(lm, _All(lm, (name,)))
+    held = sum(p.numel() for n, p in lm.params().items() if n.endswith(name))
+    assert held > 0
+    assert sum(found.values()) == held
     assert len(set(found.values())) == 1
 
 

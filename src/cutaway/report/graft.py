@@ -55,7 +55,9 @@ def sparsity(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     span = [masks["sparsity"].min(), masks["sparsity"].max()]
     for kind, dash in ENDS.items():
         _level(figure, table.filter(pl.col("kind") == kind), kind, dash, span)
-    figure.update_xaxes(title="share of the trained weights that is kept", type="log")
+    figure.update_xaxes(
+        title="share of the trained weights that is kept", type="log", exponentformat="power"
+    )
     figure.update_yaxes(title=metric)
     return theme.finish(
         figure,

@@ -73,7 +73,7 @@ def by_head(lm: LM, skill: Skill) -> dict[tuple[int, int], float]:
     share = shape.heads // shape.keys
     for name, places in skill.patch.mask.places.items():
         place = place_of(lm, name)
-        reader = READERS.get(place.module.rpartition(".")[2])
+        reader = reader_of(place.module)
         if place.layer is None or reader is None:
             continue
         rows, columns = _rows_and_columns(lm, name, skill.shapes[name], places.numpy())
@@ -85,6 +85,15 @@ def by_head(lm: LM, skill: Skill) -> dict[tuple[int, int], float]:
             for one in range(int(head) * share, int(head) * share + share):
                 total[place.layer, one] = total.get((place.layer, one), 0.0) + 1.0 / share
     return total
+
+
+def reader_of(module: str) -> "Reader | None":
+    """How a module's weights are dealt to heads; None where they belong to none."""
+    within, _, word = module.rpartition(".")
+    if word in EITHER:
+        # The feed-forward part has a map of the same name.
+        return _out if "att" in within.lower() else None
+    return READERS.get(word)
 
 
 def shape_of(lm: LM) -> Shape | None:
@@ -149,3 +158,5 @@ READERS: dict[str, Reader] = {
     "query_key_value": _woven,
 }
 """By the last word of a module's name: which heads its weights belong to, queries' and keys'."""
+EITHER = frozenset({"dense", "c_proj"})
+"""Names of the map out of attention in some families, and of one that is not attention's."""
