@@ -19,7 +19,7 @@ from bench.report import row, spread
 from cutaway.methods.graft.masks import MASKS, Material
 from cutaway.methods.graft.patch import patch_of
 from cutaway.methods.graft.relax import Plan, Relaxed, learn, restore, trainable
-from cutaway.methods.graft.select import Mask, top
+from cutaway.methods.graft.select import draw, top
 from cutaway.run.graft.skill import Skill, checksum
 from cutaway.run.record import process_peak_mb
 
@@ -193,7 +193,7 @@ def attaching(quick: bool) -> tuple[float, float]:
     sizes = {n: p.numel() for n, p in params.items() if ".layers." in n}
     keep = min(KEEP, sum(sizes.values()) // 10)
     rng = torch.Generator().manual_seed(0)
-    mask: Mask = MASKS["random"](Material({n: params[n] for n in sizes}, {}), keep, rng)
+    mask = draw(sizes, keep, rng=rng)
     tuned = {n: params[n].data + 1 for n in mask.places}
     patch = patch_of(params, tuned, mask)
     meta = {"base": {"name": "bench", "checksum": checksum(params)}, "task": {"name": "bench"}}

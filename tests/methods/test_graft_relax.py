@@ -6,7 +6,7 @@ from torch import nn
 
 from cutaway.core.errors import BadSpec, Mismatch, Missing
 from cutaway.methods.graft.gain import relative_gain, smallest
-from cutaway.methods.graft.masks import MASKS, Material, slopes
+from cutaway.methods.graft.masks import MASKS, Material, Slopes, slopes
 from cutaway.methods.graft.patch import (
     RULES,
     attached,
@@ -210,6 +210,18 @@ def test_biases_are_all_there_is_when_fewer_than_asked(pair) -> None:
     plain = {n: v for n, v in base.items() if "bias" not in n}
     with pytest.raises(Missing, match="no biases"):
         MASKS["biases"](Material(plain, plain), 3, generator())
+
+
+@pytest.mark.parametrize("kind", sorted(set(MASKS) - {"biases", "uniform"}))
+def test_weights_that_moved_are_chosen_before_any_other(kind: str) -> None:
+    base = {"w": torch.zeros(500)}
+    there = torch.arange(0, 500, 50)
+    tuned = {"w": torch.zeros(500).index_fill_(0, there, 1.0)}
+    slope = {"w": torch.rand(500, generator=generator()) + 0.1}
+    material = Material(base, tuned, Slopes(slope, slope))
+    chosen = MASKS[kind](material, 10, generator()).places["w"]
+    assert chosen.tolist() == there.tolist()
+    assert set(there.tolist()) <= set(MASKS[kind](material, 12, generator()).places["w"].tolist())
 
 
 def test_slopes_are_means_over_single_examples(pair) -> None:

@@ -1,9 +1,10 @@
 """The MASKS table: other ways to choose as many weights, so that a learned choice can be judged.
 
-random         any weights
+random         any weights that moved, then any others
 movement       the largest |tuned - base| (the paper's starting mask)
 grad_movement  the largest |gradient x movement|, the gradient of the task loss at the base
-fisher         the largest diagonal Fisher information of the task at the base (FISH mask)
+fisher         the largest diagonal Fisher information of the task at the base, of
+               weights that moved (FISH mask)
 uniform        the largest movement within each tensor, as many per weight everywhere
 biases         the largest movement among the biases (BitFit cut to size)
 ties           top movement, its change stretched by a factor chosen on dev (TIES with one task)
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from cutaway.core.errors import Missing
-from cutaway.methods.graft.select import Mask, Params, draw, of, shares, top
+from cutaway.methods.graft.select import Mask, Params, draw, shares, top
 
 Loss = Callable[[], Tensor]
 
@@ -46,6 +47,10 @@ class Material:
     def movement(self, name: str) -> Tensor:
         """How far each weight of a tensor has gone."""
         return (self.tuned[name].float() - self.base[name].float()).abs_()
+
+    def moved(self, name: str) -> Tensor:
+        """Which weights of a tensor are elsewhere than they were."""
+        return self.tuned[name] != self.base[name]
 
     def need_slopes(self) -> Slopes:
         """The gradients; Missing when none were taken."""
@@ -79,7 +84,7 @@ def slopes(params: Params, losses: Iterable[Loss]) -> Slopes:
 
 
 def _random(material: Material, keep: int, rng: torch.Generator) -> Mask:
-    return draw(material.sizes, keep, rng=rng)
+    return draw(material.sizes, keep, rng=rng, first=material.moved)
 
 
 def _movement(material: Material, keep: int, rng: torch.Generator) -> Mask:
@@ -92,7 +97,8 @@ def _grad_movement(material: Material, keep: int, rng: torch.Generator) -> Mask:
 
 
 def _fisher(material: Material, keep: int, rng: torch.Generator) -> Mask:
-    return top(list(material.base), of(material.need_slopes().square), keep)
+    square = material.need_slopes().square
+    return top(list(material.base), lambda n: square[n] * material.moved(n), keep)
 
 
 def _uniform(material: Material, keep: int, rng: torch.Generator) -> Mask:

@@ -78,28 +78,16 @@ def of(scores: Params) -> Score:
     return lambda name: scores[name]
 
 
-def draw(sizes: Mapping[str, int], keep: int, *, rng: torch.Generator) -> Mask:
-    """Exactly `keep` places, each as likely as any other."""
-    total = sum(sizes.values())
-    _need(keep, total)
-    if 2 * keep > total:
-        return from_flat(torch.randperm(total, generator=rng)[:keep], sizes)
-    found = torch.empty(0, dtype=torch.int64)
-    while len(found) < keep:
-        more = torch.randint(total, (2 * (keep - len(found)),), generator=rng)
-        found = _distinct(torch.cat([found, more]))
-    return from_flat(found[:keep], sizes)
+def draw(
+    sizes: Mapping[str, int], keep: int, *, rng: torch.Generator, first: Score | None = None
+) -> Mask:
+    """Exactly `keep` places, each as likely as any other; those where `first` is 1 before all."""
 
+    def score(name: str) -> Tensor:
+        drawn = torch.rand(sizes[name], generator=rng)
+        return drawn if first is None else drawn + first(name).reshape(-1).to(drawn)
 
-def from_flat(numbers: Int[Tensor, " m"], sizes: Mapping[str, int]) -> Mask:
-    """Places by name from numbers over all names laid end to end."""
-    ordered, start, places = numbers.sort().values, 0, {}
-    for name, size in sizes.items():
-        low, high = torch.searchsorted(ordered, torch.tensor([start, start + size])).tolist()
-        if high > low:
-            places[name] = ordered[low:high] - start
-        start += size
-    return Mask(places)
+    return top(list(sizes), score, keep)
 
 
 def shares(sizes: Mapping[str, int], keep: int) -> dict[str, int]:
@@ -186,12 +174,3 @@ class _Pool:
 def _need(keep: int, total: int) -> None:
     if not 1 <= keep <= total:
         raise BadSpec(f"A mask keeps 1 to {total:,} of {total:,} weights, got {keep:,}.")
-
-
-def _distinct(numbers: Tensor) -> Tensor:
-    """The numbers without repetitions, in the order they first came."""
-    values, place = torch.unique(numbers, return_inverse=True)
-    first = torch.full((len(values),), len(numbers)).scatter_reduce(
-        0, place, torch.arange(len(numbers)), "amin"
-    )
-    return numbers[first.sort().values]

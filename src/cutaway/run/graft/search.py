@@ -96,7 +96,7 @@ class Search:
         mask = self._mask(kind, size, rng)
         if kind not in STRETCHED:
             return self.patch(mask)
-        stretches = {*STRETCHES, self.pair.total / size} if kind == "dare" else {*STRETCHES}
+        stretches = {*STRETCHES, self._moved() / size} if kind == "dare" else {*STRETCHES}
         patches = [patch_of(self.pair.base, self.pair.tuned, mask, scale=s) for s in stretches]
         return max(patches, key=self._judged)
 
@@ -157,6 +157,11 @@ class Search:
             self.rank([size])
             return self.ranked[kind, size]
         return MASKS[kind](Material(self.pair.base, self.pair.tuned), size, rng)
+
+    def _moved(self) -> int:
+        """How many weights are elsewhere than they were: what DARE drops from."""
+        material = Material(self.pair.base, self.pair.tuned)
+        return sum(int(material.moved(name).sum()) for name in material.base)
 
     def _top(self, learned: Learned, size: int) -> Mask:
         # The best mask of the way comes first, then the order of the last logits.
