@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,9 @@ from bench.extract_memory import memory_mb, reset_peak
 def elsewhere(model: str, rows: int) -> dict[str, Any]:
     """The figures of `watched`, from a process of its own."""
     command = [sys.executable, "-m", "bench._inject_memory", model, str(rows)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1])
+    alone = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    place = Path(__file__).parents[1]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=place, env=alone)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command[1:])} failed: {done.stderr[-800:]}")
     return json.loads(done.stdout.splitlines()[-1])

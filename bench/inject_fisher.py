@@ -1,7 +1,7 @@
 """The Fisher: ours against a loop of one example at a time, as it is and padded to 512 tokens.
 
 All ways use the same examples on one thread and give the same numbers; the padded loop is timed on
-two of them. Seconds are processor time, which a busy machine disturbs least.
+one of them. Seconds are processor time, which a busy machine disturbs least.
 """
 
 import statistics
@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from bench import _inject_memory
 from bench.report import row, spread, told
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load
@@ -23,13 +22,11 @@ from cutaway.run.inject.examples import Examples, lm_examples
 from cutaway.run.inject.sums import Adder, batches_of, choose_way, zeros
 
 PADDED = 512
-# Sentences for the memory of one run and of a longer one.
-FEW, MANY = 24, 72
 
 
 def run(quick: bool, rows: int | None = None, rounds: int = 3) -> dict[str, Any]:
-    """Times per example, agreement, memory, for each model."""
-    count = 8 if quick else rows or 16
+    """Times per example and agreement, for each model."""
+    count = 8 if quick else rows or 12
     rounds = 1 if quick else min(rounds, 3)
     texts = sentences(count)
     table, kept = [], {}
@@ -44,14 +41,11 @@ def run(quick: bool, rows: int | None = None, rounds: int = 3) -> dict[str, Any]
             kept[name] = {key: spread(values) for key, values in found["seconds"].items()}
     finally:
         torch.set_num_threads(threads)
-    if not quick:
-        lines, kept["memory"] = memory()
-        table += lines
     return {
         "title": "Fisher of a model",
         "text": f"{count} sentences of the bundled docs, seconds of processor time per example on "
         "one thread. The loop is the shortest one can write with torch: backward, square, add. "
-        f"Padded to {PADDED}: two of the sentences timed. Before it starts, ours checks two "
+        f"Padded to {PADDED}: one of the sentences timed. Before it starts, ours checks two "
         "examples against autograd; that is paid once per run and stands in a line of its own.",
         "table": table,
         "measured": kept,
@@ -76,8 +70,8 @@ def compare(lm: LM, examples: Examples, rounds: int) -> dict[str, Any]:
         seconds["ours"].append(spent / len(examples))
         spent, theirs = timed(lambda: loop(lm, examples, None))
         seconds["loop"].append(spent / len(examples))
-        spent, _ = timed(lambda: loop(lm, examples.take([0, 1]), PADDED))
-        seconds["padded"].append(spent / 2)
+        spent, _ = timed(lambda: loop(lm, examples.take([0]), PADDED))
+        seconds["padded"].append(spent)
     return {"seconds": seconds, "worst": worst_of(total, theirs), "way": why or way}
 
 
@@ -102,21 +96,6 @@ def worst_of(mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> 
         for n, v in theirs.items()
         if not n.endswith(("k_lin.bias", "key.bias"))
     )
-
-
-def memory() -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Peak memory above the open model, for few and for three times as many sentences."""
-    few, many = (_inject_memory.elsewhere("smollm2-135m", n) for n in (FEW, MANY))
-    growth = many["extra_mb"] - few["extra_mb"]
-    chunk = many["extra_mb"] - many["fisher_mb"]
-    lines = [
-        row(f"SmolLM2-135M, {MANY} sentences: peak memory above the open model",
-            f"{many['extra_mb']:,.0f} MB = one Fisher ({many['fisher_mb']:,.0f} MB) and one chunk "
-            f"({chunk:,.0f} MB)"),
-        row(f"SmolLM2-135M: growth from {FEW} to {MANY} sentences", f"{growth:,.0f} MB",
-            bar="<= 30 MB", met=growth <= 30),
-    ]  # fmt: skip
-    return lines, {"few": few, "many": many}
 
 
 def loop(lm: LM, examples: Examples, width: int | None) -> dict[str, torch.Tensor]:
