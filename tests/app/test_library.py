@@ -24,6 +24,15 @@ def test_jobs_and_temporary_folders_are_no_runs(runs) -> None:
     assert [r.address for r in shelf.records] == ["a1"] and not shelf.broken
 
 
+def test_a_link_that_leads_out_of_the_runs_folder_is_told_and_not_followed(runs, tmp_path) -> None:
+    save_run(runs, address="a1")
+    other = save_run(tmp_path / "elsewhere", address="a2")
+    (runs / "probe" / "a2").symlink_to(other.path)
+    shelf = library.library()
+    assert [r.address for r in shelf.records] == ["a1"]
+    assert [name for name, _ in shelf.broken] == ["a2"] and "leads out" in shelf.broken[0][1]
+
+
 @pytest.mark.parametrize("address", ["", "a", "../a1", "probe/a1", "A1"])
 def test_a_record_is_found_by_its_exact_address_only(runs, address: str) -> None:
     record = save_run(runs, address="a1")

@@ -10,7 +10,7 @@ import streamlit as st
 from cutaway.app.launch import RUNS_VARIABLE
 from cutaway.core.errors import CutawayError
 from cutaway.report.overview import overview
-from cutaway.store.results import Record, results
+from cutaway.store.results import Record, Runs, results
 
 # Where `make tour` leaves its results; shown while there are no runs of one's own.
 TOUR = Path("tour") / "runs"
@@ -84,8 +84,17 @@ def _changed(run: "os.DirEntry[str]") -> int:
 def _read(folder: str, stamped: tuple[tuple[str, int], ...], tour: bool) -> Library:
     try:
         found = results(folder)
-        records, broken = tuple(found), found.broken
+        broken = [*found.broken, *_elsewhere(found)]
+        outside = {path for path, _ in broken}
+        records = tuple(record for record in found if record.path not in outside)
     except CutawayError as error:
         records, broken = (), [(Path(folder), str(error))]
     told = tuple((path.name, reason) for path, reason in broken)
     return Library(Path(folder), records, told, overview(records), tour)
+
+
+def _elsewhere(found: Runs) -> list[tuple[Path, str]]:
+    """Links among the runs that lead out of their folder: not ours to show."""
+    root = found.folder.resolve()
+    reason = "It is a link that leads out of the runs folder. Copy the run here to see it."
+    return [(r.path, reason) for r in found if not r.path.resolve().is_relative_to(root)]

@@ -40,6 +40,41 @@ class Page:
 
 
 PAGES: dict[str, Page] = {
+    "probe": Page(
+        "probe",
+        "What can be read off the hidden layers, and is it more than the words give away?",
+        ":material/layers:",
+        {
+            "Layers": ("layers", "heatmap"),
+            "Comparison": ("classifiers", "curve", "sizes"),
+            "Inside the best probe": ("confusion", "roc", "scores", "projection", "losses"),
+        },
+        ("model", "data", "pool", "classifier"),
+        one_metric=True,
+    ),
+    "nextword": Page(
+        "nextword",
+        "Does predicting the next word already solve the task, and through which words?",
+        ":material/text_select_move_forward_word:",
+        {
+            "Accuracy": ("features", "prompts"),
+            "Words": ("tokens",),
+            "Answers": ("calibration", "confusion"),
+            "Training": ("losses",),
+        },
+        ("model", "task", "features"),
+    ),
+    "shortcut": Page(
+        "shortcut",
+        "How linear is the way from one layer to another, and what if the model stopped here?",
+        ":material/alt_route:",
+        {
+            "Stopping early": ("precision", "precision@5", "precision@10", "exits"),
+            "Distance from the answer": ("surprisal", "kl", "perplexity"),
+            "The maps": ("r2", "parts"),
+        },
+        ("model", "text", "kind"),
+    ),
     "finetune": Page(
         "finetune",
         "Can the model be taught the task, and what did it know before?",
@@ -59,51 +94,16 @@ PAGES: dict[str, Page] = {
         },
         ("base", "task", "kind"),
     ),
-    "nextword": Page(
-        "nextword",
-        "Does predicting the next word already solve the task, and through which words?",
-        ":material/text_select_move_forward_word:",
-        {
-            "Accuracy": ("features", "prompts"),
-            "Words": ("tokens",),
-            "Answers": ("calibration", "confusion"),
-            "Training": ("losses",),
-        },
-        ("model", "task", "features"),
-    ),
-    "probe": Page(
-        "probe",
-        "What can be read off the hidden layers, and is it more than the words give away?",
-        ":material/layers:",
-        {
-            "Layers": ("layers", "heatmap"),
-            "Comparison": ("classifiers", "curve", "sizes"),
-            "Inside the best probe": ("confusion", "roc", "scores", "projection", "losses"),
-        },
-        ("model", "data", "pool", "classifier"),
-        one_metric=True,
-    ),
     "inject": Page(
         "inject",
         "How is a skill trained in, and what does it cost the skills that were there?",
-        ":material/school:",
+        ":material/vaccines:",
         {
             "Gain and cost": ("pareto", "ledger", "digits"),
             "Training": ("learning", "drift"),
             "Where it clashes": ("fisher", "top", "weights"),
         },
         ("model", "regulariser"),
-    ),
-    "shortcut": Page(
-        "shortcut",
-        "How linear is the way from one layer to another, and what if the model stopped here?",
-        ":material/alt_route:",
-        {
-            "Stopping early": ("precision", "precision@5", "precision@10", "exits"),
-            "Distance from the answer": ("surprisal", "kl", "perplexity"),
-            "The maps": ("r2", "parts"),
-        },
-        ("model", "text", "kind"),
     ),
 }
 
