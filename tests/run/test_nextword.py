@@ -210,6 +210,20 @@ def test_the_whole_p_can_be_written_as_shards(folder, toy) -> None:
     torch.testing.assert_close(p.float().sum(1), torch.ones(len(TEXTS)), atol=2e-3, rtol=0)
 
 
+def test_the_size_of_p_is_told_before_anything_is_computed(toy, tmp_path, monkeypatch) -> None:
+    said: list[str] = []
+
+    def stop(screen: Screen, text: str) -> None:
+        said.append(text)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Screen, "say", stop)
+    with pytest.raises(KeyboardInterrupt):
+        nextword(model=toy, data=TEXTS, prompt_text=PROMPT, save_p=True, runs=str(tmp_path / "r"))
+    assert said == ["--save-p writes p of 120 texts, 2 times: 0.00 GB in half precision."]
+    assert not (tmp_path / "r").exists()
+
+
 REFUSED = {
     "a task without prompt asked with one": (
         {"prompt": True}, BadSpec, "no prompt to ask with.*--prompt-text"),

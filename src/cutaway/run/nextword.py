@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from cutaway.report.nextword_details import FILE
 from cutaway.run.estimate import Estimate
 from cutaway.run.estimate import estimate as estimate_pass
 from cutaway.run.nextword_rows import frame
-from cutaway.run.nextword_save import save_p
+from cutaway.run.nextword_save import save_p, size_of_p, tell_size
 from cutaway.run.nextword_sheet import prompts_of, reading
 from cutaway.run.nextword_summary import summarise
 from cutaway.run.nextword_task import Question, questions
@@ -44,11 +45,7 @@ def run(
     screen, objects = screen or Screen(quiet=True), objects or {}
     with measured() as meter:
         asked = questions(spec, objects)
-        models = []
-        for lm in _models(spec, objects):
-            for question in asked:
-                Work(spec, lm, question, Progress(Path()), screen).need_possible()
-            models.append(model_facts(lm))
+        models = [_facts(spec, lm, asked, screen) for lm in _models(spec, objects)]
         name = address(spec, models=[m["digest"] for m in models], data=[_asked(q) for q in asked])
         if (done := store.find(spec.runs, "nextword", name)) is not None:
             screen.say(f"This run is done already: {done.path}")
@@ -68,16 +65,32 @@ def run(
     return Result(record)
 
 
+def _facts(spec: NextwordSpec, lm: LM, asked: list[Question], screen: Screen) -> dict[str, Any]:
+    """What identifies a model, once everything asked of it is known to be possible."""
+    for question in asked:
+        Work(spec, lm, question, Progress(Path()), screen).need_possible()
+        if spec.save_p:
+            prompts = len(prompts_of(spec, lm, question))
+            tell_size(lm, len(question.texts), prompts, spec.runs, screen)
+    return model_facts(lm)
+
+
 def estimate(spec: NextwordSpec, *, screen: Screen | None = None) -> list[Estimate]:
     """What the passes over the texts will cost, one estimate per model, task and prompt."""
     asked = questions(spec, {})
     return [
-        estimate_pass(lm, read.texts, read.ask)
+        _with_p(spec, lm, estimate_pass(lm, read.texts, read.ask))
         for lm in _models(spec, {})
         for question in asked
         for prompt in prompts_of(spec, lm, question)
         for read in [reading(spec, lm, question, prompt, question.texts)]
     ]
+
+
+def _with_p(spec: NextwordSpec, lm: LM, found: Estimate) -> Estimate:
+    """The estimate with what --save-p puts on the disk."""
+    more = size_of_p(lm, found.rows) / 2**20 if spec.save_p else 0.0
+    return replace(found, disk_mb=round(found.disk_mb + more, 1))
 
 
 def _carry_out(
