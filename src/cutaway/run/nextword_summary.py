@@ -194,7 +194,7 @@ def _lacking(words: Mapping[str, Any]) -> list[str]:
     if lost.get("zeroshot") == lost.get("classwords"):
         lost.pop("zeroshot", None)
     return [
-        f"{len(missing)} words of {name} are no single token of this model and take no part: "
+        f"Of {name}, words that are no single token of this model and take no part: "
         f"{', '.join(map(repr, missing))}."
         for name, missing in lost.items()
     ]
@@ -202,9 +202,8 @@ def _lacking(words: Mapping[str, Any]) -> list[str]:
 
 def _failed(mine: pl.DataFrame) -> list[str]:
     failed = mine.filter(pl.col("status") == "failed")
-    return (
-        [f"{failed.height} cells failed; the first: {failed['reason'][0]}"] if failed.height else []
-    )
+    cells = "1 cell" if failed.height == 1 else f"{failed.height} cells"
+    return [f"{cells} failed; the first: {failed['reason'][0]}"] if failed.height else []
 
 
 def _with(prompt: str) -> str:
