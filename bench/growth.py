@@ -33,15 +33,15 @@ Sizes = dict[str, tuple[int, ...]]
 
 # What stands still while one of them grows, and how far each grows.
 STILL: dict[str, dict[str, int]] = {
-    "reading": {"rows": 1_000, "layers": 4, "width": 128},
+    "reading": {"rows": 2_000, "layers": 4, "width": 128},
     "probe path": {"rows": 4_000, "layers": 1, "width": 128},
     "products": {"rows": 4_000, "layers": 8, "width": 128},
 }
 GROWING: dict[str, Sizes] = {
     "reading": {
-        "rows": (1_000, 2_000, 4_000, 8_000),
+        "rows": (2_000, 4_000, 8_000, 16_000),
         "layers": (2, 4, 8, 16),
-        "width": (128, 256, 512),
+        "width": (128, 256, 512, 1_024),
     },
     "probe path": {"rows": (2_000, 4_000, 8_000, 16_000), "width": (64, 128, 256, 512)},
     "products": {

@@ -1,9 +1,12 @@
 """Everything that reads what users bring: right inputs to begin with, and the way in."""
 
+import atexit
 import io
 import json
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +14,25 @@ import polars as pl
 import torch
 
 from cutaway.cli.recipes import VERBS, grid
+from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
-from cutaway.core.spec import parse_toml
+from cutaway.core.spec import build, parse_toml
 from cutaway.data.generate import generate
 from cutaway.data.hub import parse_id
 from cutaway.data.import_logs import read_experiment_logs
 from cutaway.data.load import load
 from cutaway.data.tasks import find_task
+from cutaway.data.templates import check_template
+from cutaway.data.templates import fill as fill_template
 from cutaway.methods.probe_layers import parse_layers
+from cutaway.models.folder import need_config, need_weights
 from cutaway.pool import pooler
 from cutaway.run.graft.skill import load_skill
+from cutaway.run.specs.nextword import NextwordSpec
+from cutaway.run.studies import find_study
 from cutaway.store import files, tensors
-from cutaway.store.query import query
+from cutaway.store.activations import open_shelf
+from cutaway.store.query import answer, connected, fill
 from cutaway.store.results import results
 from tests.store.samples import keep
 
@@ -89,12 +99,70 @@ def read_run(data: bytes, folder: Path) -> Any:
     return [record.summary for record in found], found.broken
 
 
-def read_query(data: bytes, folder: Path) -> Any:
-    """The answer to a query over one run."""
-    if not (folder / "probe").exists():
-        keep(folder)
-    sql = data.decode("utf-8", errors="surrogateescape")
-    return query(list(results(folder)), sql, seconds=1)
+@cache
+def _asked() -> Any:
+    """A confined database over one run: opening one for each case would take most of the time."""
+    with tempfile.TemporaryDirectory() as folder:
+        keep(Path(folder))
+        connection = connected()
+        fill(connection, list(results(Path(folder))))
+    atexit.register(_asked.cache_clear)
+    return connection
+
+
+def read_prompt(text: str) -> Any:
+    """A prompt, its words and a template, as the command line takes them."""
+    first, _, second = text.partition("|")
+    asked = {"model": "m", "data": "d", "prompt_text": first, "class_words": second}
+    spec = build(NextwordSpec, {**asked, "template": second, "position": "mask"})
+    try:
+        check_template(second, pair=False, mask=True)
+    except ValueError as error:
+        # What a task file or a command would say.
+        raise BadSpec(str(error)) from None
+    return spec, fill_template(second, first, mask="[MASK]")
+
+
+def read_index(data: bytes, folder: Path) -> Any:
+    """The weights that an index names, in a folder with one shard."""
+    (folder / "model-1.safetensors").write_bytes(SAFETENSORS)
+    (folder / "model.safetensors.index.json").write_bytes(data)
+    return need_weights(folder)
+
+
+def read_config(data: bytes, folder: Path) -> Any:
+    """A checkpoint's config."""
+    (folder / "config.json").write_bytes(data)
+    return need_config(folder)
+
+
+def read_shard(data: bytes, folder: Path, *, values: bool) -> Any:
+    """A column of a shelf of which one file is broken: its values, or their description."""
+    root = folder / "shelves"
+    shelf = open_shelf({"for": "fuzz"}, 3, root)
+    if not root.exists() or not list(root.rglob("shard-*.json")):
+        with shelf.writer() as writer:
+            writer.append(range(3), {"x": COLUMN})
+    name = "shard-*.safetensors" if values else "shard-*.json"
+    (path,) = root.rglob(name)
+    whole = path.read_bytes()
+    try:
+        path.write_bytes(data)
+        seen = open_shelf({"for": "fuzz"}, 3, root)
+        found = seen.read("x", range(3))
+        assert torch.equal(found, COLUMN), "a broken shard gave other numbers"
+        return found
+    finally:
+        path.write_bytes(whole)
+
+
+def _shelved(name: str) -> bytes:
+    """The bytes of a right shard."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open_shelf({"for": "fuzz"}, 3, Path(folder)).writer() as writer:
+            writer.append(range(3), {"x": COLUMN})
+        (path,) = Path(folder).rglob(name)
+        return path.read_bytes()
 
 
 def _safetensors() -> bytes:
@@ -119,6 +187,8 @@ def _parquet() -> bytes:
     return held.getvalue()
 
 
+COLUMN = torch.arange(6.0).reshape(3, 2)
+SAFETENSORS = _safetensors()
 SKILL = _skill()
 TSV = (
     b"text\tlabel\tsplit\nThe film is good.\t1\ttrain\nThe film is bad.\t0\ttest\nSo so.\t1\tdev\n"
@@ -160,6 +230,22 @@ classifier = ["logistic"]
 repeats = 3
 seed = 1
 """
+STUDY = b"""name = "mine"
+title = "Does layer 12 know the tense?"
+paper = "our lab"
+[defaults]
+model = "smollm2-135m"
+[[steps]]
+name = "grid"
+verb = "probe"
+fields = { model = "<model>", data = "gen:tense", layers = ["0", "12"] }
+[[findings]]
+says = "Layer 12 knows more"
+more = { step = "grid", where = { layers = "12" } }
+less = { step = "grid", where = { layers = "0" } }
+by = 0.05
+"""
+CONFIG = b'{"model_type": "gpt2", "n_layer": 2, "rope": {"a": [1, 2.5]}}'
 JSON_ROWS = json.dumps(ROWS).encode()
 JSON_COLUMNS = json.dumps({key: [row[key] for row in ROWS] for key in ROWS[0]}).encode()
 JSON_LINES = b"\n".join(json.dumps(row).encode() for row in ROWS)
@@ -181,13 +267,18 @@ LOADERS: dict[str, Loader] = {
     "task": Loader((TASK,), from_file("mine.toml", find_task)),
     "spec": Loader((SPEC,), from_file("spec.toml", read_spec)),
     "log": Loader((json.dumps(LOG).encode(),), from_file("log.json", read_experiment_logs)),
-    "tensors": Loader((_safetensors(),), from_file("t.safetensors", read_tensors)),
+    "tensors": Loader((SAFETENSORS,), from_file("t.safetensors", read_tensors)),
     "skill": Loader((json.dumps(DESCRIBED).encode(),), read_described),
     "run": Loader((files.sealed_bytes(RUN), json.dumps(RUN).encode()), read_run),
     "generated": Loader((b"gen:sentiment?n=8", SUMS, b"gen:tense?n=4"), as_text(generate)),
     "hub id": Loader((b"hf:glue/sst2:train", b"hf:imdb"), as_text(parse_id)),
     "layers": Loader((b"all", b"0,6-8,12", b"mean:1-3;4"), as_text(lambda t: parse_layers(t, 12))),
     "pool": Loader((b"last", b"q0.5", b"attn:3", b"mean"), as_text(pooler)),
-    # DuckDB needs some twenty thousandths of a second to open; so fewer.
-    "sql": Loader(SQL, read_query, cases=600),
+    "prompt": Loader((b" It was|{text} It was {mask}.", b"|{mask}: {text}"), as_text(read_prompt)),
+    "study": Loader((STUDY,), from_file("mine.toml", lambda path: find_study(str(path)))),
+    "config": Loader((CONFIG,), read_config),
+    "index": Loader((b'{"weight_map": {"a": "model-1.safetensors"}}',), read_index),
+    "shard": Loader((_shelved("shard-*.safetensors"),), partial(read_shard, values=True)),
+    "sidecar": Loader((_shelved("shard-*.json"),), partial(read_shard, values=False)),
+    "sql": Loader(SQL, as_text(lambda sql: answer(_asked(), sql, seconds=1))),
 }  # fmt: skip

@@ -30,16 +30,33 @@ def need_weights(folder: Path, stem: str = "model") -> list[Path]:
     """The safetensors files of a checkpoint, each whole; BadModel or Missing otherwise."""
     index, single = folder / f"{stem}.safetensors.index.json", folder / f"{stem}.safetensors"
     if index.is_file():
-        shards = sorted(set(read_json(index).get("weight_map", {}).values()))
-        files = [folder / shard for shard in shards]
+        files = [folder / shard for shard in _shards(index)]
     else:
         files = [single]
-    absent = [file.name for file in files if not file.is_file()]
+    absent = [file.name for file in files if not _is_file(file)]
     if absent or not files:
         raise _no_weights(folder, absent)
     for file in files:
         _need_whole(file)
     return files
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is such a file; a name that no disk could hold is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _shards(index: Path) -> list[str]:
+    """The files that an index names; BadModel for one that leads out of its folder."""
+    named = read_json(index).get("weight_map")
+    shards = sorted({str(s) for s in named.values()}) if isinstance(named, dict) else []
+    for shard in shards:
+        if Path(shard).name != shard:
+            raise BadModel(f"{index} names {shard!r}: a shard must lie beside its index.")
+    return shards
 
 
 def need_memory(files: list[Path], itemsize: int) -> None:
@@ -54,12 +71,16 @@ def need_memory(files: list[Path], itemsize: int) -> None:
 
 def count_weights(files: list[Path]) -> int:
     """How many numbers the files hold, from their headers."""
-    total = 0
+    return sum(math.prod(shape) for shape in shapes_of(files))
+
+
+def shapes_of(files: list[Path]) -> list[list[int]]:
+    """The shape of every tensor, from the headers."""
+    shapes = []
     for file in files:
         with safe_open(file, framework="pt") as tensors:
-            names = list(tensors.keys())
-            total += sum(math.prod(tensors.get_slice(name).get_shape()) for name in names)
-    return total
+            shapes += [tensors.get_slice(name).get_shape() for name in list(tensors.keys())]
+    return shapes
 
 
 def need_tokenizer(folder: Path) -> None:
@@ -75,7 +96,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; BadModel when it can't be read."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadModel(f"{path} can't be read as JSON ({error}). Download it again.") from None
     if not isinstance(value, dict):
         raise BadModel(f"{path} holds {type(value).__name__}, expected an object.")

@@ -22,6 +22,7 @@ from cutaway.models.weights import (
     head_there,
     load_config,
     load_weights,
+    need_believable,
     what_it_is,
 )
 
@@ -97,6 +98,8 @@ def _assemble(
         need_adapter(patch.folder)
     config = load_config(source, trust)
     kind, row = what_it_is(source, config)
+    if not trust:
+        need_believable(source, config, kind, files)
     tokenizer, notes = load_tokenizer(source.folder, trust)
     module, unfilled = load_weights(source.folder, config, kind, dtype, attention, trust)
     if patch is not None:

@@ -1,5 +1,7 @@
 """Config and weights of a checkpoint folder, through transformers, from safetensors only."""
 
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import torch
 from cutaway.core.errors import BadModel
 from cutaway.models.anatomy import Anatomy, Kind, anatomy_of
 from cutaway.models.fetch import Source
+from cutaway.models.folder import shapes_of
 from cutaway.models.quiet import quiet
 
 DTYPES = {
@@ -18,6 +21,8 @@ DTYPES = {
 }
 KERNELS = {"sdpa": None, "eager": "eager"}
 """None: transformers takes sdpa where the family has it."""
+UNFILLED = 100_000_000
+"""Weights that a checkpoint may lack and still be looked into: its head, positions made anew."""
 
 
 def load_config(source: Source, trust: bool) -> Any:
@@ -60,6 +65,55 @@ def _kind_by_architecture(config: Any) -> Kind | None:
             if made.endswith(ending):
                 return kind
     return None
+
+
+def need_believable(source: Source, config: Any, kind: Kind, files: list[Path]) -> None:
+    """BadModel when the config describes a model that its files can't fill; nothing is built.
+
+    What the files lack would be made up: a small file with a large config would take all memory.
+    """
+    shapes = shapes_of(files)
+    if _layers(config) > len(shapes):
+        raise BadModel(
+            f"{source.name!r}: its config says {_layers(config):,} layers, its files hold "
+            f"{len(shapes):,} tensors. The config is of another model."
+        )
+    largest = max((max(shape, default=1) for shape in shapes), default=1)
+    if max(_numbers(config.to_dict()), default=0) <= 4 * largest:
+        return
+    # Only now, because it takes a moment: the model's shape without its weights.
+    there, described = sum(map(math.prod, shapes)), _described(source, config, kind)
+    if described > 4 * there + UNFILLED:
+        raise BadModel(
+            f"{source.name!r}: its config describes {described:,} weights, its files hold "
+            f"{there:,}. The config is of another model."
+        )
+
+
+def _layers(config: Any) -> int:
+    said = getattr(config.get_text_config(), "num_hidden_layers", 0)
+    return said if isinstance(said, int) else 0
+
+
+def _numbers(value: Any) -> Iterator[int]:
+    """Every whole number in a config, however deep."""
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(one)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        yield value
+
+
+def _described(source: Source, config: Any, kind: Kind) -> int:
+    """How many weights the config asks for, counted on a device that holds none."""
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+    auto: Any = AutoModelForCausalLM if kind == "causal" else AutoModelForMaskedLM
+    try:
+        with quiet(), torch.device("meta"):
+            return sum(p.numel() for p in auto.from_config(config).parameters())
+    except (ValueError, RuntimeError, TypeError, KeyError, ImportError) as error:
+        raise BadModel(f"{source.name!r}: {_reason(error)}") from None
 
 
 def load_weights(

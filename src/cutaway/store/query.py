@@ -7,7 +7,8 @@ variables shut, and its settings locked, before it sees the user's text.
 import json
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cutaway.core.errors import BadSpec
@@ -38,18 +39,38 @@ _NAMES_ROWS = re.compile(r"rows|show|describe|query|information_schema|duckdb_|p
 
 def query(records: Sequence[Record], sql: str, *, seconds: float = MAX_SECONDS) -> "pl.DataFrame":
     """The answer to one SELECT, WITH, DESCRIBE or SHOW; BadSpec with DuckDB's words otherwise."""
+    with connected() as connection, _own_errors(seconds):
+        _only_select(connection, sql)
+        fill(connection, records, with_rows=bool(_NAMES_ROWS.search(sql)))
+        return _answer(connection, sql, seconds)
+
+
+def connected() -> "duckdb.DuckDBPyConnection":
+    """A database in memory with every way out of it shut."""
     import duckdb
 
-    with duckdb.connect(":memory:", config=_SHUT) as connection:
-        try:
-            _only_select(connection, sql)
-            _fill(connection, records, with_rows=bool(_NAMES_ROWS.search(sql)))
-            connection.execute("set lock_configuration = true")
-            return _answer(connection, sql, seconds)
-        except duckdb.InterruptException:
-            raise BadSpec(f"The query took more than {seconds:g} seconds. Ask for less.") from None
-        except duckdb.Error as error:
-            raise BadSpec(f"The query can't be answered. {error}") from None
+    return duckdb.connect(":memory:", config=_SHUT)
+
+
+def answer(
+    connection: "duckdb.DuckDBPyConnection", sql: str, *, seconds: float = MAX_SECONDS
+) -> "pl.DataFrame":
+    """The answer of a database that was filled before; the same refusals as `query`."""
+    with _own_errors(seconds):
+        _only_select(connection, sql)
+        return _answer(connection, sql, seconds)
+
+
+@contextmanager
+def _own_errors(seconds: float) -> Iterator[None]:
+    import duckdb
+
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise BadSpec(f"The query took more than {seconds:g} seconds. Ask for less.") from None
+    except duckdb.Error as error:
+        raise BadSpec(f"The query can't be answered. {error}") from None
 
 
 def _only_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> None:
@@ -68,9 +89,10 @@ def _only_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> None:
         )
 
 
-def _fill(
-    connection: "duckdb.DuckDBPyConnection", records: Sequence[Record], *, with_rows: bool
+def fill(
+    connection: "duckdb.DuckDBPyConnection", records: Sequence[Record], *, with_rows: bool = True
 ) -> None:
+    """The two tables; from then on the settings are locked."""
     frame = _runs_frame(records)
     connection.register("listed", frame.to_arrow())
     as_json = ", ".join(f"{name}::json as {name}" for name in _JSON_COLUMNS)
@@ -78,6 +100,7 @@ def _fill(
     connection.unregister("listed")
     if with_rows:
         connection.register("rows", rows_frame(records).to_arrow())
+    connection.execute("set lock_configuration = true")
 
 
 def _answer(connection: "duckdb.DuckDBPyConnection", sql: str, seconds: float) -> "pl.DataFrame":

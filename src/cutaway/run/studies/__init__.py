@@ -82,8 +82,17 @@ def find_study(name: str) -> Study:
     """A study of ours by its name, or one in a TOML file; UnknownName suggests near ones."""
     path = Path(name)
     if path.suffix == ".toml" and path.is_file():
-        return _checked(build(Study, parse_toml(path.read_text(encoding="utf-8"))))
+        return _checked(build(Study, parse_toml(_text(path))))
     return lookup(known_studies(), name, kind="study")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSpec(
+            f"{str(path)!r} can't be read as a study: {error}. Save it as UTF-8."
+        ) from None
 
 
 @cache
