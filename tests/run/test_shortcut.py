@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 import torch
 
-from cutaway.core.errors import BadSpec
+from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.methods.shortcut.exit import Track
 from cutaway.methods.shortcut.schedule import schedules
@@ -26,7 +26,9 @@ from cutaway.run.specs.shortcut import ExitSpec
 from tests.tiny import toy_language, toy_model
 
 TEXTS = TextSet("toy", tuple(toy_language(240)))
-OTHER = TextSet("other", tuple(toy_language(40, seed=9)))
+OTHER = TextSet(
+    "other", tuple(t for t in toy_language(200, seed=9) if t not in set(TEXTS.texts))[:40]
+)
 EVERYTHING = {"intercept": True, "ridge": "auto", "rank": 8, "tuned": 30, "parts": True}
 
 
@@ -137,9 +139,26 @@ def test_other_text_is_measured_whole_the_fits_own_text_only_where_held_out(
         model=toy, text=OTHER, kinds="id,mat", quiet=True, parts=False,
         shortcut=str(folder / "maps.safetensors"), runs=str(folder / "runs"),
     )  # fmt: skip
-    assert measured.summary["texts"] == 60
-    assert other.summary["texts"] == 40
+    held, train = split(len(TEXTS), 0.25, 0)
+    known = {TEXTS.texts[i] for i in train}
+    assert measured.summary["texts"] == sum(TEXTS.texts[i] not in known for i in held)
+    assert other.summary["texts"] == len(OTHER) == 40
     assert set(other.rows["kind"].to_list()) == {"id", "mat"}
+    assert set(other.rows["fitted_on"].to_list()) == {"toy"}
+    assert set(other.rows["text"].to_list()) == {"other"}
+
+
+def test_no_text_that_was_fitted_on_is_measured_on_however_it_comes(folder, toy, fitted) -> None:
+    asked = {"model": toy, "kinds": "mat", "quiet": True, "runs": str(folder / "runs")}
+    asked |= {"shortcut": str(folder / "maps.safetensors"), "parts": False}
+    _, train = split(len(TEXTS), 0.25, 0)
+    known = {TEXTS.texts[i] for i in train}
+    some = TextSet("some", (*TEXTS.texts[:50], *OTHER.texts[:5]))
+    expected = sum(text not in known for text in some.texts)
+    assert shortcut.eval(text=some, **asked).summary["texts"] == expected
+    seen = TextSet("seen", tuple(sorted(known)))
+    with pytest.raises(BadData, match="fitted on every text"):
+        shortcut.eval(text=seen, **asked)
 
 
 def test_perplexity_is_that_of_the_token_that_really_comes(folder, toy, fitted) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from cutaway.core.errors import BadSpec
+from cutaway.core.errors import BadData, BadSpec
 from cutaway.methods.shortcut.fidelity import Fidelity
 from cutaway.methods.shortcut.fit import Shortcut
 from cutaway.methods.shortcut.lens import Reading, answer, join, read
@@ -18,21 +18,20 @@ from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.finish import done_before, finish, name_of
 from cutaway.run.shortcut.fit import head_of
-from cutaway.run.shortcut.maps import Maps, load_maps
+from cutaway.run.shortcut.maps import Maps, fingerprints, load_maps
 from cutaway.run.shortcut.needs import AT_ONCE, besides, look_bytes
 from cutaway.run.shortcut.parts import GROUPS, final_states
 from cutaway.run.shortcut.readings import Readings, readings
-from cutaway.run.shortcut.rows import Where, r2_rows, reading_rows
+from cutaway.run.shortcut.rows import Where, best_known_first, r2_rows, reading_rows
 from cutaway.run.shortcut.sample import (
     Rows,
     Sample,
     ask_for,
     read_texts,
-    split,
     take_sample,
 )
 from cutaway.run.shortcut.schedules import candidates, follow
-from cutaway.run.specs.shortcut import EvalSpec, ExitSpec, Sampled
+from cutaway.run.specs.shortcut import EvalSpec, ExitSpec
 from cutaway.run.table import Row
 
 
@@ -47,32 +46,36 @@ def run(spec: EvalSpec, *, screen: Screen | None = None, objects: Objects | None
         done = done_before(spec, name)
         if done is not None:
             return done
-        rows = fresh_rows(sample, spec, maps)
+        rows = fresh_rows(sample, maps)
         screen.say(f"Measuring on {len(rows)} texts of {sample.texts.name}.")
         found = readings(sample, rows, maps, kinds, screen)
-        where = Where(lm.name, sample.texts.name)
+        where = Where(lm.name, sample.texts.name, maps.fitted_on)
         r2 = all_r2(sample, rows, maps, kinds, screen)
-        table = r2_rows(where, r2)
+        table = []
         for (kind, layer), reading in found.items():
             table += reading_rows(where, kind, layer, lm.layers, reading)
+        table = [*best_known_first(table), *r2_rows(where, r2)]
         if spec.parts and maps.meta.get("parts"):
             table += part_rows(sample, rows, maps, where, screen)
         if spec.schedules:
             table += schedule_rows(sample, rows, maps, where, r2, screen)
     return finish(
-        "eval", spec, name, sample, meter, summary=summarise(found, lm.layers, len(rows)),
+        "eval", spec, name, sample, meter,
+        summary={"fitted_on": maps.fitted_on} | summarise(found, lm.layers, len(rows)),
         baselines={"id": by_layer(found, "id")} if "id" in kinds else {}, rows=table,
     )  # fmt: skip
 
 
-def fresh_rows(sample: Sample, spec: Sampled, maps: Maps) -> Rows:
-    """The texts to measure on: the held-out ones of the fit's own text, all of another."""
-    fitted = maps.meta["text"]
-    if sample.texts.digest != fitted["digest"]:
-        return torch.arange(len(sample.texts)).numpy()
-    # The fit's own split, whatever this command says, or it would measure on what it fitted.
-    held, _ = split(len(sample.texts), maps.meta["sample"]["held_out"], maps.meta["sample"]["seed"])
-    return held
+def fresh_rows(sample: Sample, maps: Maps) -> Rows:
+    """The texts that the maps were not fitted on: all of another text, the held-out of its own."""
+    known = maps.fitted_texts
+    rows = [i for i, mark in enumerate(fingerprints(sample.texts.texts)) if mark not in known]
+    if not rows:
+        raise BadData(
+            f"The maps were fitted on every text of {sample.texts.name!r}: there is nothing left "
+            "to measure on. Give more text, or another."
+        )
+    return torch.tensor(rows).numpy()
 
 
 def all_r2(

@@ -52,14 +52,14 @@ def run(spec: ExitSpec, *, screen: Screen | None = None, objects: Objects | None
         done = done_before(spec, name)
         if done is not None:
             return done
-        rows = fresh_rows(sample, spec, maps)
+        rows = fresh_rows(sample, maps)
         found = readings(sample, rows, maps, kinds, screen)
         tracks = all_tracks(sample, rows, found, kinds, spec.confidence)
         curves = {key: curve(track, FINE) for key, track in tracks.items()}
         fixed = {kind: fixed_curve(tracks[kind, spec.confidence[0]]) for kind in kinds}
         chosen = [] if spec.agreement is None else calibrations(tracks, spec)
         clock = clock_of(sample, rows, maps, curves, spec.agreement or USUAL)
-    where = Where(lm.name, sample.texts.name)
+    where = Where(lm.name, sample.texts.name, maps.fitted_on)
     return finish(
         "exit", spec, name, sample, meter,
         summary=summarise(curves, chosen, spec.risk, lm.layers, clock),

@@ -23,7 +23,7 @@ from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.ahead import fit_ahead
 from cutaway.run.shortcut.finish import done_before, finish, name_of
-from cutaway.run.shortcut.maps import model_facts, save_maps
+from cutaway.run.shortcut.maps import fingerprints, model_facts, save_maps
 from cutaway.run.shortcut.needs import besides, fit_bytes, maps_bytes
 from cutaway.run.shortcut.parts import fit_parts
 from cutaway.run.shortcut.products import gather
@@ -57,7 +57,8 @@ def run(spec: FitSpec, *, screen: Screen | None = None, objects: Objects | None 
         screen.say(note)
     with TemporaryDirectory() as folder:
         path = Path(spec.out) if spec.out else Path(folder) / FILE
-        save_maps(path, fitted | ahead, parts, describe(sample, spec, r2, notes), words)
+        beside = kept_beside(sample, words)
+        save_maps(path, fitted | ahead, parts, describe(sample, spec, r2, notes), beside)
         kept = {} if spec.out else {p.name: p for p in (path, path.with_suffix(".json"))}
         return finish(
             "fit",
@@ -67,7 +68,7 @@ def run(spec: FitSpec, *, screen: Screen | None = None, objects: Objects | None 
             meter,
             summary=summarise(sample, spec, r2, notes),
             baselines={"id": {"r2_to_final": to_final(r2, "id", lm.layers)}},
-            rows=r2_rows(Where(lm.name, sample.texts.name), r2),
+            rows=r2_rows(Where(lm.name, sample.texts.name, sample.texts.name), r2),
             files=kept,
         )
 
@@ -150,6 +151,12 @@ def frequent(sample: Sample, most: int = 4096) -> torch.Tensor:
     )
     # Every token counts a little, so that a short text still gives a full list.
     return (counts + 1).topk(min(most, len(counts))).indices.sort().values
+
+
+def kept_beside(sample: Sample, words: torch.Tensor | None) -> dict[str, torch.Tensor]:
+    """What the file keeps besides maps: the draft's words, and which texts were fitted on."""
+    marks = fingerprints(sample.texts.texts[i] for i in sample.train)
+    return {"fitted": torch.tensor(marks)} | ({} if words is None else {"words": words})
 
 
 def head_of(lm: LM) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -4,8 +4,11 @@ mat/3/12            matrix from layer 3 to layer 12 (rows are examples: hidden @
 lowrank/3/12/right  second factor of a low-rank map
 affine/3/12/bias    what is added
 part/5.attn         map of one part of block 5
+words               the tokens a draft chooses from
+fitted              fingerprints of the texts that the maps were fitted on
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,6 +42,17 @@ class Maps(Kept):
     def layers(self) -> int:
         """The number of the last layer."""
         return int(self.meta["model"]["layers"])
+
+    @property
+    def fitted_on(self) -> str:
+        """The text that the maps were fitted on."""
+        return str(self.meta["text"]["name"])
+
+    @cached_property
+    def fitted_texts(self) -> frozenset[int]:
+        """Fingerprints of the texts that the maps were fitted on; none where they are unknown."""
+        found = self._optional("fitted")
+        return frozenset() if found is None else frozenset(found.tolist())
 
     @property
     def size(self) -> int:
@@ -132,16 +146,22 @@ def save_maps(
     fitted: Fitted,
     parts: Mapping[str, Shortcut],
     meta: Mapping[str, Any],
-    words: "Tensor | None" = None,
+    beside: "Mapping[str, Tensor] | None" = None,
 ) -> Path:
-    """Write the maps; the JSON beside them is written last."""
-    tensors: dict[str, Tensor] = {} if words is None else {"words": words}
+    """Write the maps and what else is kept beside them; the JSON is written last."""
+    tensors: dict[str, Tensor] = dict(beside or {})
     for (kind, source, target), jump in fitted.items():
         tensors |= _named(f"{kind}/{source}/{target}", jump)
     for name, jump in parts.items():
         tensors |= _named(f"part/{name}", jump)
     kinds = [kind for kind in KINDS if any(key[0] == kind for key in fitted)]
     return save_artefact(path, tensors, {**meta, "method": "shortcut", "kinds": kinds})
+
+
+def fingerprints(texts: Iterable[str]) -> list[int]:
+    """A number for each text by which it is known again."""
+    digests = (hashlib.sha256(text.encode()).digest() for text in texts)
+    return [int.from_bytes(digest[:8], "big", signed=True) for digest in digests]
 
 
 def model_facts(lm: LM) -> dict[str, Any]:

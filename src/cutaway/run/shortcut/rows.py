@@ -14,6 +14,7 @@ from cutaway.run.table import Row, bounds, table
 SCHEMA = {
     "model": pl.String,
     "text": pl.String,
+    "fitted_on": pl.String,
     "kind": pl.String,
     "source": pl.Int64,
     "target": pl.Int64,
@@ -33,11 +34,14 @@ class Where:
 
     model: str
     text: str
+    """What was measured on."""
+    fitted_on: str
+    """The text that the maps come from: transfer is where it differs from `text`."""
 
     def row(self, kind: str, metric: str, value: float | Interval, **place: Any) -> Row:
         """One cell; a bare number has no interval."""
-        cell = {"model": self.model, "text": self.text, "kind": kind, "metric": metric, **place}
-        return cell | bounds(value)
+        shared = {"model": self.model, "text": self.text, "fitted_on": self.fitted_on}
+        return {**shared, "kind": kind, "metric": metric, **place, **bounds(value)}
 
 
 def frame(rows: Iterable[Row]) -> pl.DataFrame:
@@ -65,6 +69,12 @@ def reading_rows(where: Where, kind: str, layer: int, last: int, reading: Readin
         values = getattr(reading, name).double().numpy()
         rows.append(where.row(kind, name, _mean(values), **place))
     return [*rows, where.row(kind, "perplexity", perplexity(reading), **place)]
+
+
+def best_known_first(rows: Iterable[Row]) -> list[Row]:
+    """Readings in the order in which people look at them: precision@1 first, layer by layer."""
+    place = {name: i for i, name in enumerate(("precision@1", "precision@5", "precision@10"))}
+    return sorted(rows, key=lambda row: (place.get(row["metric"], 9), row["layer"]))
 
 
 def perplexity(reading: Reading) -> Interval:
