@@ -1,10 +1,11 @@
 import json
+import re
 import time
 
 import pytest
 
 from cutaway.app import library
-from cutaway.app.parts import commands, quiet
+from cutaway.app.parts import JOINER, commands, quiet
 from tests.report.fake_runs import probe_rows, save_run
 
 
@@ -62,6 +63,13 @@ def test_the_commands_of_a_figure_measure_and_draw_again(runs) -> None:
     record = save_run(runs)
     text = commands([record])
     assert record.command in text and f"cutaway report {record.address} --runs" in text
+
+
+@pytest.mark.parametrize("address", ["http://e.org/x", "HTTPS://e.org", "www.e.org", "me@e.org"])
+def test_an_address_in_quiet_text_is_no_link(address: str) -> None:
+    said = quiet(address)
+    assert said.replace("\\", "").replace(JOINER, "") == address
+    assert not re.search(r"https?\\:|www\\\.|\w\\@", said, re.IGNORECASE)
 
 
 def test_quiet_text_shows_every_letter_and_means_nothing() -> None:

@@ -72,7 +72,7 @@ def test_ten_thousand_tokens_and_a_prompt_end_in_the_prompt(lm) -> None:
 
 
 def test_a_prompt_longer_than_the_limit_is_refused(lm) -> None:
-    with pytest.raises(BadSpec, match="limit 3"):
+    with pytest.raises(BadSpec, match="max_tokens 3"):
         tokenize(lm, [LONG], prompt=PROMPT, limit=3)
 
 

@@ -15,10 +15,14 @@ from cutaway.report.export import figure_csv
 from cutaway.report.provenance import provenance
 from cutaway.report.records import RecordLike, headline, verdict
 
+JOINER = "\u2060"
+
 
 def quiet(text: object) -> str:
     """Text from data as Markdown that shows it letter by letter: no links, pictures or colours."""
     line = re.sub(r"\s+", " ", str(text))
+    # Bare addresses become links whatever is escaped; an invisible joiner inside them prevents it.
+    line = re.sub(r"(?i)https?(?=:)|www(?=\.)|(?=@)", lambda m: f"{m[0]}{JOINER}", line)
     return re.sub(r"([\\`*_{}\[\]()#+\-.!|<>~$:&@/])", r"\\\1", line)
 
 
