@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import log
+from math import ceil, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,13 +124,19 @@ class Calibrated:
     layers_all: int
 
     @property
+    def needed(self) -> int:
+        """Tokens that a perfect record needs before anything but all layers can be promised."""
+        return ceil(log(self.risk) / log(self.wished))
+
+    @property
     def saved(self) -> float:
         """The share of layers that are not run."""
         return 1 - self.layers / self.layers_all
 
 
-# From the strictest to the loosest; the first always passes, since it runs every layer.
-STRICT_FIRST = (1.112, *(round(1 - 0.01 * step, 2) for step in range(101)))
+NEVER = 1.112
+"""The lambda that no sureness reaches: every layer runs."""
+STRICT_FIRST = tuple(round(1 - 0.01 * step, 2) for step in range(101))
 
 
 def calibrate(
@@ -149,19 +155,14 @@ def calibrate(
     """
     if not 0 < wished < 1 or not 0 < risk < 1:
         raise BadSpec(f"agreement and risk lie between 0 and 1, got {wished!r} and {risk!r}.")
-    chosen = None
-    for lam in sorted(lambdas, reverse=True):
+    # Without exits the answers are the model's own: that needs no test, however few the tokens.
+    chosen = NEVER
+    for lam in sorted((one for one in lambdas if one < NEVER), reverse=True):
         agree = agreement_at(track, exit_layers(track, lam))
         # The chance to see so many agreements if the true rate were just the wished one.
         if binom.sf(agree.sum() - 1, len(agree), wished) > risk:
             break
         chosen = lam
-    if chosen is None:
-        need = int(np.ceil(log(risk) / log(wished)))
-        raise BadData(
-            f"{track.sure.shape[1]} held-out tokens are too few to promise an agreement of "
-            f"{wished!r} with risk {risk!r}: even a perfect record needs {need}. Give more text."
-        )
     return _calibrated(track, chosen, wished, risk)
 
 

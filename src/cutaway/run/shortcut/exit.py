@@ -159,6 +159,11 @@ def summarise(
             f"{one.setting:g}, agreement is at least {one.wished:.0%} with {1 - risk:.0%} "
             f"confidence; {one.saved:.1%} of the layers are skipped."
         )
+        if one.tokens < one.needed:
+            said.append(
+                f"{one.tokens} tokens are too few to promise {one.wished:.0%} for any early exit: "
+                f"even a perfect record needs {one.needed}. Give more text."
+            )
     if clock:
         said.append(
             "On this machine a block takes {block_ms:.2g} ms and a look at a layer {look_ms:.2g} "
