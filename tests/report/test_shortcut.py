@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from cutaway.core.errors import Missing
+from cutaway.report.export import figure_csv
 from cutaway.report.shortcut import FIGURES
 from cutaway.report.shortcut_lens import lens_page, lens_table
 
@@ -64,6 +65,22 @@ def test_lines_carry_the_values_of_their_kind() -> None:
     lines = {trace.name: trace for trace in FIGURES["precision"](ALL, None).data if trace.name}
     assert set(lines) == {"id", "mat"}
     assert list(lines["mat"].y) == pytest.approx([0.0, 0.2, 0.4, 0.6])
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_two_runs_are_drawn_apart(name: str) -> None:
+    both = pl.concat([ALL, ALL.with_columns(pl.col("model") + " [ab12]")])
+    one, two = (FIGURES[name](rows, None).data for rows in (ALL, both))
+    assert len(two) == 2 * len(one)
+    names = [trace.name for trace in two if trace.name]
+    assert len(names) == len(set(names))
+    assert all("m [ab12]" in name for name in names[len(names) // 2 :])
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_gives_its_numbers_as_csv(name: str) -> None:
+    head, *lines = figure_csv(FIGURES[name](ALL, None)).splitlines()
+    assert "x,y" in head and lines
 
 
 def test_the_r2_map_draws_negative_values_as_0_and_tells_them() -> None:

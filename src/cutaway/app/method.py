@@ -238,8 +238,11 @@ def _figures(
         else:
             st.warning(parts.quiet(drawn), icon=":material/info:")
     if lacking:
+        none = len(lacking) == len(names)
         word = "figure" if len(lacking) == 1 else "figures"
-        with st.expander(f"{len(lacking)} more {word}, and what is missing for it"):
+        some = f"{len(lacking)} more {word}, and what is missing for it"
+        # Nothing else stands in this view: the reason is what the reader came for.
+        with st.expander("Nothing to draw from these runs yet" if none else some, expanded=none):
             st.markdown("\n".join(lacking))
 
 

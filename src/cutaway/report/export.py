@@ -3,7 +3,7 @@
 import csv
 import html
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -93,18 +93,19 @@ def _points(trace: Any) -> Iterator[dict[str, Any]]:
     if meta.get("band"):
         return
     if trace.type == "heatmap":
-        yield from _squares(trace, meta["cell"])
+        yield from _squares(trace, meta.get("cell", ()))
         return
     columns = meta.get("columns", ())
     panel = {"panel": trace.xaxis} if (trace.xaxis or "x") != "x" else {}
     extras = trace.customdata if trace.customdata is not None else ()
     for x, y, extra in zip_longest(trace.x, trace.y, extras, fillvalue=()):
+        more = extra if isinstance(extra, Iterable) and not isinstance(extra, str) else (extra,)
         yield {
             "series": _raw(trace.name),
             **panel,
             "x": _raw(x),
             "y": _raw(y),
-            **{c: _raw(v) for c, v in zip(columns, extra, strict=False)},
+            **{c: _raw(v) for c, v in zip(columns, more, strict=False)},
         }
 
 

@@ -4,14 +4,15 @@ A figure takes the rows and the run they come from; it raises Missing, with the 
 when the run holds nothing to draw.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
 from cutaway.core.errors import Missing
-from cutaway.report import formats, theme
+from cutaway.report import formats, panels, theme
 from cutaway.report.records import Drawable
 
 COLOURS = {
@@ -36,17 +37,35 @@ TITLES = {
     "perplexity": "perplexity of the real next token",
 }
 BAND = "bands give the 95 % interval of the mean over tokens"
+# Maps that fit beside each other.
+MOST_MAPS = 4
+
+
+def _owners(table: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
+    """The rows of each model and text: what is added to names, how its lines are dashed."""
+    apart = [c for c in ("model", "text") if table[c].n_unique() > 1]
+    if not apart:
+        yield "", theme.DASHES[0], table
+        return
+    for i, (who, mine) in enumerate(table.group_by(apart, maintain_order=True)):
+        yield f" · {' on '.join(map(str, who))}", theme.DASHES[i % len(theme.DASHES)], mine
 
 
 def r2(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     """Heat maps of r2 from every layer to every later one: the matrix beside the identity."""
     table = rows.filter(pl.col("metric") == "r2")
-    kinds = [kind for kind in ("mat", "id") if kind in table["kind"]]
     if table.filter(pl.col("kind") == "mat").height < 3:
         raise Missing("The r2 map needs several pairs of layers: cutaway shortcut fit --layers all")
-    figure = make_subplots(rows=1, cols=len(kinds), subplot_titles=kinds, shared_yaxes=True)
-    for column, kind in enumerate(kinds, start=1):
-        cells = table.filter(pl.col("kind") == kind)
+    found = {
+        f"{kind}{who}": cells
+        for who, _, mine in _owners(table)
+        for kind in ("mat", "id")
+        if not (cells := mine.filter(pl.col("kind") == kind)).is_empty()
+    }
+    drawn = dict(list(found.items())[:MOST_MAPS])
+    titles = [formats.plain(name) for name in drawn]
+    figure = make_subplots(rows=1, cols=len(drawn), subplot_titles=titles, shared_yaxes=True)
+    for column, cells in enumerate(drawn.values(), start=1):
         figure.add_trace(_r2_map(cells), row=1, col=column)
     figure.update_layout(coloraxis=theme.shares("r2"))
     figure.update_xaxes(title="from layer")
@@ -56,7 +75,8 @@ def r2(rows: pl.DataFrame, record: Drawable) -> go.Figure:
         title="How linear is the way between two layers",
         caption="Share of the target layer's variance that the map from the source layer explains "
         "on held-out tokens, mean over coordinates. Values below 0 (worse than always guessing "
-        "the mean) are drawn as 0; hover for them.",
+        "the mean) are drawn as 0; hover for them."
+        + panels.left_out(max(0, len(found) - MOST_MAPS), 0),
         height=430,
     )
 
@@ -71,6 +91,7 @@ def _r2_map(cells: pl.DataFrame) -> go.Heatmap:
         y=targets,
         z=[[None if v is None else max(v, 0.0) for v in line] for line in exact],
         customdata=[[[formats.number(v)] for v in line] for line in exact],
+        meta={"cell": "r2"},
         hovertemplate="layer %{x} to %{y}<br>r2 %{customdata[0]}<extra></extra>",
         coloraxis="coloraxis",
         hoverongaps=False,
@@ -86,8 +107,9 @@ def by_layer(metric: str, title: str) -> Callable[[pl.DataFrame, Drawable], go.F
         if table.is_empty():
             raise Missing(f"This run has no {metric} by layer: cutaway shortcut eval measures it.")
         figure = go.Figure()
-        for kind in table["kind"].unique(maintain_order=True):
-            _line(figure, table.filter(pl.col("kind") == kind).sort("layer"), "layer", kind)
+        for who, dash, mine in _owners(table):
+            for (kind,), cells in mine.group_by(["kind"], maintain_order=True):
+                _line(figure, cells.sort("layer"), "layer", str(kind), who, dash)
         figure.update_xaxes(title="layer (0 = embeddings)")
         figure.update_yaxes(title=TITLES[metric])
         return theme.finish(figure, title=title, caption=_caption(metric)).update_layout(
@@ -113,12 +135,13 @@ def parts(rows: pl.DataFrame, record: Drawable) -> go.Figure:
             "This run has no replaced parts: fit with --parts, then cutaway shortcut eval."
         )
     figure = go.Figure()
-    jump = table.filter((pl.col("kind") == "mat") & pl.col("lambda").is_null())
-    kinds = replaced["kind"].unique(maintain_order=True)
-    drawn = {"mat": jump} | {kind: replaced.filter(pl.col("kind") == kind) for kind in kinds}
-    for kind, cells in drawn.items():
-        if not cells.is_empty():
-            _line(figure, cells.sort("layer"), "layer", kind)
+    jump = (pl.col("kind") == "mat") & pl.col("lambda").is_null() & pl.col("confidence").is_null()
+    drawn = table.filter(jump | pl.col("kind").str.starts_with("part"))
+    for who, dash, mine in _owners(drawn):
+        for (kind,), cells in mine.sort(pl.col("kind") != "mat", maintain_order=True).group_by(
+            ["kind"], maintain_order=True
+        ):
+            _line(figure, cells.sort("layer"), "layer", str(kind), who, dash)
     figure.update_xaxes(title="layer after which parts are replaced")
     figure.update_yaxes(title=TITLES["precision@1"])
     return theme.finish(
@@ -135,14 +158,18 @@ def exits(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     if curves.is_empty():
         raise Missing("This run has no early exits: cutaway shortcut exit measures them.")
     figure = go.Figure()
-    wide = curves.pivot(on="metric", index=["kind", "confidence", "lambda"], values="value")
-    names = wide["confidence"].unique(maintain_order=True).to_list()
-    for (kind, name), cells in wide.group_by(["kind", "confidence"], maintain_order=True):
-        _exit_line(figure, cells.sort("lambda"), kind, name, theme.DASHES[names.index(name) % 6])
-    for (kind,), cells in rows.filter(pl.col("confidence") == "fixed").group_by(
-        ["kind"], maintain_order=True
-    ):
-        _fixed_line(figure, cells.sort("layer"), kind)
+    where = ["kind", "confidence"]
+    for who, _, mine in _owners(rows.filter(pl.col("confidence").is_not_null())):
+        shown = mine.filter(pl.col("lambda").is_not_null())
+        wide = shown.pivot(on="metric", index=[*where, "lambda"], values="value")
+        names = wide["confidence"].unique(maintain_order=True).to_list()
+        for (kind, name), cells in wide.group_by(where, maintain_order=True):
+            dash = theme.DASHES[names.index(name) % len(theme.DASHES)]
+            _exit_line(figure, cells.sort("lambda"), kind, f"{kind}, {name}{who}", dash)
+        for (kind,), cells in mine.filter(pl.col("confidence") == "fixed").group_by(
+            ["kind"], maintain_order=True
+        ):
+            _fixed_line(figure, cells.sort("layer"), kind, who)
     figure.update_xaxes(title="layers processed on average")
     figure.update_yaxes(title=TITLES["precision@1"])
     return theme.finish(
@@ -154,35 +181,38 @@ def exits(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     )
 
 
-def _exit_line(figure: go.Figure, cells: pl.DataFrame, kind: str, name: str, dash: str) -> None:
+def _exit_line(figure: go.Figure, cells: pl.DataFrame, kind: Any, name: str, dash: str) -> None:
     figure.add_trace(
         go.Scatter(
             x=cells["layers"],
             y=cells["precision@1"],
             mode="lines+markers",
-            name=formats.plain(f"{kind}, {name}"),
+            name=formats.plain(name),
             line={"color": COLOURS.get(kind), "dash": dash},
-            customdata=cells["lambda"].to_list(),
-            hovertemplate="lambda %{customdata}<br>%{x:.2f} layers, %{y:.3f}<extra></extra>",
+            customdata=[[value] for value in cells["lambda"]],
+            meta={"columns": ["lambda"]},
+            hovertemplate="lambda %{customdata[0]}<br>%{x:.2f} layers, %{y:.3f}<extra></extra>",
         )
     )
 
 
-def _fixed_line(figure: go.Figure, cells: pl.DataFrame, kind: str) -> None:
+def _fixed_line(figure: go.Figure, cells: pl.DataFrame, kind: Any, who: str) -> None:
     figure.add_trace(
         go.Scatter(
             x=cells["layer"],
             y=cells["value"],
             mode="lines",
-            name=formats.plain(f"{kind}, fixed layer"),
+            name=formats.plain(f"{kind}, fixed layer{who}"),
             line={"color": COLOURS.get(kind), "dash": "dot", "width": 1},
         )
     )
 
 
-def _line(figure: go.Figure, cells: pl.DataFrame, x: str, kind: str) -> None:
+def _line(
+    figure: go.Figure, cells: pl.DataFrame, x: str, kind: str, who: str = "", dash: str = "solid"
+) -> None:
     """One kind's line with its interval band."""
-    colour = COLOURS.get(kind, theme.PALETTE[7])
+    colour, group = COLOURS.get(kind, theme.PALETTE[7]), f"{kind}{who}"
     ends = cells.drop_nulls(["low", "high"])
     if not ends.is_empty():
         figure.add_trace(
@@ -190,13 +220,13 @@ def _line(figure: go.Figure, cells: pl.DataFrame, x: str, kind: str) -> None:
                 x=[*ends[x], *reversed(ends[x].to_list())],
                 y=[*ends["high"], *reversed(ends["low"].to_list())],
                 fill="toself", mode="none", fillcolor=colour, opacity=0.15,
-                hoverinfo="skip", showlegend=False, legendgroup=kind,
+                hoverinfo="skip", showlegend=False, legendgroup=group, meta={"band": True},
             )
         )  # fmt: skip
     figure.add_trace(
         go.Scatter(
-            x=cells[x], y=cells["value"], name=formats.plain(kind), legendgroup=kind,
-            mode="lines+markers", line={"color": colour},
+            x=cells[x], y=cells["value"], name=formats.plain(group), legendgroup=group,
+            mode="lines+markers", line={"color": colour, "dash": dash},
         )
     )  # fmt: skip
 
