@@ -11,6 +11,8 @@ from cutaway.run.specs.shortcut import FitSpec
 
 AT_ONCE = 8_000_000
 """Logits held at once: 32 MB."""
+# Pages of the files that are read, and what the libraries hold on the way.
+BESIDES = 96 << 20
 # Logits, the full model's log-probabilities and probabilities, and what is made on the way.
 COPIES = 5
 
@@ -19,7 +21,8 @@ def fit_bytes(lm: LM, spec: FitSpec) -> int:
     """The products of all pairs with a chunk of rows, or the maps that come out of them."""
     pairs = layer_pairs(lm.layers, to_final=spec.layers == "to-final")
     gathering = moments_bytes(pairs, lm.width)
-    return max(gathering, maps_bytes(lm, spec)) + states_bytes(lm, spec.positions_per_text)
+    held = max(gathering, maps_bytes(lm, spec))
+    return held + states_bytes(lm, spec.positions_per_text) + BESIDES
 
 
 def maps_bytes(lm: LM, spec: FitSpec) -> int:
@@ -37,7 +40,7 @@ def states_bytes(lm: LM, positions: int) -> int:
 
 def look_bytes(lm: LM, maps: Maps, positions: int) -> int:
     """Every map of the file, the logits of a few examples, their states."""
-    return maps.size + COPIES * AT_ONCE * 4 + states_bytes(lm, positions)
+    return maps.size + COPIES * AT_ONCE * 4 + states_bytes(lm, positions) + BESIDES
 
 
 def besides(estimate: Estimate, memory: int, disk: int = 0) -> Estimate:
