@@ -16,8 +16,9 @@ Floats = NDArray[np.float64]
 
 # The paper's grid. 1.112 is more than any confidence can reach, -1.112 less than any has.
 LAMBDAS = (-1.112, *(round(0.1 * step, 1) for step in range(11)), 1.112)
-# Finer near 1, where the curve of the identity shortcut bends.
-FINE = tuple(sorted({*LAMBDAS, *(round(0.9 + 0.01 * step, 2) for step in range(11))}))
+# Finer near 1, where curves bend, and on from there: a sureness of 0.9 to 1 is asked for by lambdas
+# of 1 to 1.11, and a high agreement lies there.
+FINE = tuple(sorted({*LAMBDAS, *(round(0.9 + 0.01 * step, 2) for step in range(22))}))
 
 CONFIDENCES: dict[str, Callable[[Reading, int], Floats]] = {
     "gap": lambda reading, vocab: _array(reading.gap),
