@@ -25,6 +25,7 @@ def place(tmp_path_factory):
 SUMS = "gen:arithmetic?n=20,digits=1,dev=5,test=5"
 BAD = {
     "another model's Fisher": ("masked", "--fisher {root}/f.safetensors", "is the Fisher of"),
+    "no Fisher there": ("causal", "--fisher {root}/no.safetensors", "No Fisher at"),
     "strength below 0": ("causal", "--strength=-1", "strength must be 0 or more"),
     "such a strength of one": ("causal", "--regulariser ewc=-1", "strength must be 0 or more"),
     "division by zero": ("causal", "--data {root}/zero.txt", "divisions by zero"),

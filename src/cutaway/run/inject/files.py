@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from cutaway.core.errors import BadData, BadSpec, Mismatch
+from cutaway.core.errors import BadData, BadSpec, Mismatch, Missing
 from cutaway.models.lm import LM
 from cutaway.run.kept import Kept
 from cutaway.store.artefacts import load_artefact, save_artefact
@@ -44,6 +44,11 @@ class Fisher(Kept):
 
 def load_fisher(path: Path | str, lm: LM | None = None) -> Fisher:
     """The Fisher in a file; with a model, only if it is its own."""
+    if not Path(path).is_file():
+        raise Missing(
+            f"No Fisher at {str(path)!r}. Check the path, or make one with: cutaway fisher --model "
+            "MODEL --text docs --out FILE.safetensors"
+        )
     artefact = load_artefact(Path(path))
     if artefact.meta.get("kind") != "fisher":
         raise BadData(
