@@ -19,8 +19,8 @@ class Unusable(Exception):
 
 
 @contextmanager
-def environment(name: str, *, keep: bool = False) -> Iterator[Path]:
-    """The Python of an environment with the package in it.
+def environment(name: str, *more: str, keep: bool = False) -> Iterator[Path]:
+    """The Python of an environment with the package in it, and what it needs besides.
 
     One that was there before is used and left; one made here is removed unless it is to be kept.
     """
@@ -28,20 +28,20 @@ def environment(name: str, *, keep: bool = False) -> Iterator[Path]:
     there = (folder / DONE).is_file()
     try:
         if not there:
-            _make(folder, name)
+            _make(folder, name, *more)
         yield folder / "bin" / "python"
     finally:
         if not there and not keep:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _make(folder: Path, package: str) -> None:
+def _make(folder: Path, package: str, *more: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     _run([sys.executable, "-m", "venv", str(folder)])
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--no-input"]
     # Every rival gets the torch that ours has: another one would be another benchmark.
     torch = version("torch")
-    wanted = [f"torch=={torch.partition('+')[0]}", package]
+    wanted = [f"torch=={torch.partition('+')[0]}", package, *more]
     need_same_torch(_run([*pip, "--dry-run", *wanted]), torch)
     _run([*pip, "--quiet", *wanted])
     (folder / DONE).write_text(package)
