@@ -107,7 +107,7 @@ Lines = tuple[list[dict[str, Any]], dict[str, Any]]
 
 def lenses(rival: Rival, folder: Path, quick: bool) -> Lines:
     """Maps to the last layer: fitted by us, trained by tuned-lens."""
-    steps, batch = (1, 2) if quick else (15, 16)
+    steps, batch = (1, 2) if quick else (8, 12)
     lm = open_model("smollm2-135m", check=False)
     texts = load("docs", limit=steps * batch + (4 if quick else 40), seed=0)
     cut = [text[:300] for text in texts.texts]
