@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -77,13 +78,14 @@ def measure_reading(lm: Any, rows: int) -> dict[str, Any]:
         extract(lm, texts.take(range(8)), everything(lm))
     gc.collect()
     reset_peak()
-    base = memory_mb("VmRSS")
+    base, start = memory_mb("VmRSS"), time.process_time()
     with fresh_home():
         swept = extract(lm, texts, everything(lm)).swept
-    peak = memory_mb("VmHWM")
+    peak, spent = memory_mb("VmHWM"), time.process_time() - start
     assert swept is not None
     return {
         "rows": rows, "tokens": swept.tokens, "seconds": round(swept.seconds, 3),
+        "processor_seconds": round(spent, 3),
         "base_mb": round(base, 1), "extra_mb": round(peak - base, 1),
     }  # fmt: skip
 

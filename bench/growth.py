@@ -1,10 +1,11 @@
 """How time and memory grow with rows, layers and width, on a log-log plot with its exponents."""
 
 import json
-import subprocess
+import os
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,7 @@ from cutaway.models.load import open_model
 from cutaway.report import theme
 from cutaway.report.export import write_pictures
 
-ROOT = Path(__file__).parents[1]
-PICTURES = ROOT / "docs" / "pictures"
+PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 AXES = ("rows", "layers", "width")
 COSTS = {"seconds": "s", "extra_mb": "MB"}
 Point = dict[str, float]
@@ -33,15 +33,15 @@ Sizes = dict[str, tuple[int, ...]]
 
 # What stands still while one of them grows, and how far each grows.
 STILL: dict[str, dict[str, int]] = {
-    "reading": {"rows": 2_000, "layers": 4, "width": 128},
+    "reading": {"rows": 1_000, "layers": 4, "width": 128},
     "probe path": {"rows": 4_000, "layers": 1, "width": 128},
     "products": {"rows": 4_000, "layers": 8, "width": 128},
 }
 GROWING: dict[str, Sizes] = {
     "reading": {
-        "rows": (2_000, 4_000, 8_000, 16_000),
+        "rows": (1_000, 2_000, 4_000, 8_000),
         "layers": (2, 4, 8, 16),
-        "width": (128, 256, 512, 1_024),
+        "width": (128, 256, 512),
     },
     "probe path": {"rows": (2_000, 4_000, 8_000, 16_000), "width": (64, 128, 256, 512)},
     "products": {
@@ -67,10 +67,10 @@ def run(quick: bool) -> dict[str, Any]:
             "Reading: all layers of a random llama-shaped model into an empty cache. Probe path: "
             "the logistic path over 10 C on random numbers. Products: all that `shortcut fit` "
             "adds up for every pair of layers. "
-            f"What doesn't grow: {_still()}. A process for each point; memory is the high-water "
-            "mark above what stood when the model was open, or the numbers made. An exponent of "
-            "1 is linear growth, 0 none; it is the slope of the least-squares line through the "
-            "logarithms.",
+            f"What doesn't grow: {_still()}. A process for each point; processor time on one "
+            "thread. Memory is the high-water mark above what stood when the model was open, or "
+            "the numbers made. An exponent of 1 is linear growth, 0 none; it is the slope of the "
+            "least-squares line through the logarithms.",
             drawn,
         ],
         "table": [
@@ -106,14 +106,25 @@ def lines(way: str, axis: str, points: list[Point]) -> list[dict[str, Any]]:
 
 
 def measured(way: str, axis: str, size: int) -> Point:
-    """Seconds and megabytes of one way at one size, from a process that does nothing else."""
+    """Seconds and megabytes of one way at one size, from a process that does nothing else.
+
+    A fork, which needs no second to load its libraries; on one thread, since others don't survive.
+    """
     shape = {**STILL[way], axis: size}
     print(f"   {way}, {axis} {size:,}", file=sys.stderr)
-    words = [sys.executable, "-m", "bench.growth", way, *(str(shape[a]) for a in AXES)]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(words[1:])} failed: {done.stderr[-800:]}")
-    return {"size": size, **json.loads(done.stdout.splitlines()[-1])}
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "point.json"
+        child = os.fork()
+        if child == 0:
+            try:
+                torch.set_num_threads(1)
+                found.write_text(json.dumps(WAYS[way](*(shape[a] for a in AXES))))
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        return {"size": size, **json.loads(found.read_text())}
 
 
 def reading(rows: int, layers: int, width: int) -> Point:
@@ -121,7 +132,7 @@ def reading(rows: int, layers: int, width: int) -> Point:
     with tempfile.TemporaryDirectory() as work:
         folder = make_small(Path(work) / "model", layers, width)
         found = measure_reading(open_model(str(folder), device="cpu", check=False), rows)
-    return {"seconds": found["seconds"], "extra_mb": found["extra_mb"]}
+    return {"seconds": found["processor_seconds"], "extra_mb": found["extra_mb"]}
 
 
 def probe_path(rows: int, _: int, width: int) -> Point:
@@ -153,9 +164,9 @@ def watched(work: Callable[[], object], rounds: int = 3) -> Point:
     reset_peak()
     base, seconds = memory_mb("VmRSS"), []
     for _ in range(rounds):
-        start = time.perf_counter()
+        start = time.process_time()
         work()
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     above = max(0.1, memory_mb("VmHWM") - base)
     return {"seconds": round(sorted(seconds)[rounds // 2], 5), "extra_mb": round(above, 1)}
 
@@ -205,7 +216,7 @@ def picture(found: Mapping[tuple[str, str], list[Point]]) -> go.Figure:
             tickvals=ticks, ticktext=[f"{t:,.0f}" for t in ticks], row=2, col=column, title=axis
         )
         figure.update_xaxes(tickvals=ticks, showticklabels=False, row=1, col=column)
-    figure.update_yaxes(title="seconds", row=1, col=1)
+    figure.update_yaxes(title="processor seconds", row=1, col=1)
     figure.update_yaxes(title="MB", row=2, col=1)
     # From 1 to 3,000 MB: what hardly changes should look so.
     figure.update_yaxes(range=[0, 3.5], row=2)
@@ -216,7 +227,3 @@ def picture(found: Mapping[tuple[str, str], list[Point]]) -> go.Figure:
         "one none. The number at a line's end is its slope.",
         height=620,
     )
-
-
-if __name__ == "__main__":
-    print(json.dumps(WAYS[sys.argv[1]](*map(int, sys.argv[2:]))))
