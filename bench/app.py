@@ -40,6 +40,7 @@ def run(quick: bool, rounds: int = 5) -> dict[str, Any]:
                 switched = switches(open_page, url, rounds)
             with served(large) as url:
                 drawn = [figure(open_page, url) for _ in range(rounds)]
+                moved = hovers(open_page, url, 5 if quick else 40)
         size = write_html(list(results(large)), folder / "report.html").stat().st_size / 1e6
     lines = [
         bar(f"first paint after `cutaway app` with {some} runs", first, 3),
@@ -49,6 +50,7 @@ def run(quick: bool, rounds: int = 5) -> dict[str, Any]:
             f"the probe page with a figure of {points:,} rows",
             told(spread(drawn), "s"),
         ),
+        bar("a move of the mouse over it, until the next picture", moved, 0.1),
         row(
             f"report.html of a run with {points:,} rows", f"{size:.1f} MB", bar="< 15 MB",
             met=size < 15,
@@ -57,7 +59,8 @@ def run(quick: bool, rounds: int = 5) -> dict[str, Any]:
     return {
         "title": "The app",
         "text": "A headless Chromium on the same machine. First paint is from the start of the "
-        "command, imports included, to the table of runs being on the screen.",
+        "command, imports included, to the table of runs being on the screen. A move of the mouse "
+        "is from the move to the second frame after it, with what hovers over the figure drawn.",
         "table": lines,
     }
 
@@ -179,3 +182,20 @@ def figure(open_page: Any, url: str) -> float:
     page.goto(f"{url}/probe")
     page.locator(".js-plotly-plot .main-svg").first.wait_for()
     return time.perf_counter() - start
+
+
+def hovers(open_page: Any, url: str, moves: int) -> list[float]:
+    """Seconds from each move of the mouse over the figure to the frame that answers it."""
+    page, taken = open_page(), []
+    page.goto(f"{url}/probe")
+    plot = page.locator(".js-plotly-plot .main-svg").first
+    plot.wait_for()
+    page.wait_for_timeout(1000)
+    box = plot.bounding_box()
+    frame = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    for i in range(moves):
+        start = time.perf_counter()
+        page.mouse.move(box["x"] + box["width"] * (0.2 + 0.6 * i / moves), box["y"] + 200)
+        page.evaluate(frame)
+        taken.append(time.perf_counter() - start)
+    return taken

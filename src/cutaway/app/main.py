@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from cutaway.app import live, method, new_run, overview
+from cutaway.app import later, method, overview
 
 
 def main() -> None:
@@ -31,14 +31,23 @@ def main() -> None:
             )
             for name, page in method.PAGES.items()
         },
-        "live": st.Page(live.show, title="Live", icon=":material/visibility:", url_path="live"),
+        "live": st.Page(
+            partial(later.show, "live"),
+            title="Live",
+            icon=":material/visibility:",
+            url_path="live",
+        ),
         "new": st.Page(
-            new_run.show, title="New run", icon=":material/play_circle:", url_path="new"
+            partial(later.show, "new_run"),
+            title="New run",
+            icon=":material/play_circle:",
+            url_path="new",
         ),
     }
     # Pages link to each other by name; the objects only exist here.
     st.session_state["pages"] = pages
     st.navigation(list(pages.values()), position="top").run()
+    later.warm()
 
 
 main()
