@@ -150,7 +150,7 @@ def report(
     theirs = rival if isinstance(rival, str) else f"{rival:.2f}x the speed of generate"
     kept = drafts.accepted / max(drafts.drafted, 1)
     return {
-        "title": "Self-speculative generation",
+        "title": f"Self-speculative generation, {Path(lm.name).name}",
         "text": f"{Path(lm.name).name}, {texts} prompts, {tokens:,} tokens; drafts of up to "
         f"{setting.length} of kind {setting.kind} from layer {setting.layer}, at least "
         f"{setting.floor:.0%} sure: "
