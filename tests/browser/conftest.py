@@ -60,6 +60,8 @@ def open_page(chromium):
     def make(width: int = 1360, height: int = 900, scheme: str = "light") -> Watched:
         size = {"width": width, "height": height}
         context = chromium.new_context(viewport=size, color_scheme=scheme, accept_downloads=True)
+        # Long enough for a machine that is busy with other things; a quick one never waits.
+        context.set_default_timeout(120_000)
         contexts.append(context)
         watched = Watched(context.new_page())
         watched.page.on("console", lambda m: _hear(watched, m))
