@@ -25,7 +25,7 @@ from cutaway.run.record import process_peak_mb
 
 SIZES = {
     True: {"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 128},
-    False: {"hidden_size": 576, "num_hidden_layers": 12, "intermediate_size": 1536},
+    False: {"hidden_size": 576, "num_hidden_layers": 6, "intermediate_size": 1536},
 }
 TOKENS = (16, 64)
 KEEP = 8_500
