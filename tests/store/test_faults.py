@@ -1,5 +1,6 @@
 """Kill -9, full and read-only disks, many processes at once: nothing is lost, nothing is half."""
 
+import itertools
 import json
 import os
 import resource
@@ -255,3 +256,14 @@ def test_what_may_not_be_read_is_said_so(forbidden, read):
         pytest.skip("only root can make a folder that this process can't even look at")
     with pytest.raises(RequestError, match="permission"):
         read(forbidden)
+
+
+@pytest.mark.parametrize("job", ["fill", "save", "artefact", "pieces"])
+def test_a_clock_that_jumps_back_and_forth_changes_nothing(job, tmp_path, monkeypatch):
+    """From 1970 to 2100 and back at every look at it; the store is tidied in between."""
+    jumps = itertools.cycle([0.0, 4e9, 1e9])
+    monkeypatch.setattr("time.time", lambda: next(jumps))
+    kills.JOBS[job](tmp_path)
+    cache.entries(tmp_path / "shelves")
+    AFTER[job](tmp_path)
+    _no_rubbish(tmp_path)
