@@ -54,7 +54,7 @@ def run(quick: bool, rows: int | None = None) -> dict[str, Any]:
         setting = chosen.setting or Setting("ahead", 0, 1, 0.3, float("nan"))
         maps = load_maps(file, lm)
         took, same, drafts = in_turn(lm, maps, said, new, setting)
-    rival = early_exit(lm, said[:10], new, max(1, lm.layers // 3))
+    rival = early_exit(lm, said[:4], new, max(1, lm.layers // 3))
     return report(lm, took, same, drafts, rival, setting)
 
 
