@@ -65,8 +65,9 @@ def task_and_texts(
     if named is None and data is None:
         raise BadSpec("task and data are both missing: give --task, or --data, or both.")
     if named is None:
-        options: dict[str, Any] = {"seed": spec.seed, "offline": spec.offline}
-        texts = load(data, **columns, **options, drop_empty=spec.drop_empty)
+        how = {"seed": spec.seed, "offline": spec.offline, "drop_empty": spec.drop_empty}
+        options: dict[str, Any] = {**columns, **how}
+        texts = load(data, **options)
         return bare_task(texts), texts
     if given := [name for name, value in columns.items() if value is not None]:
         raise BadSpec(f"{given[0]} is for data without a task; {named!r} says its own columns.")
