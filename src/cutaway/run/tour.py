@@ -107,7 +107,7 @@ STOPS: tuple[Stop, ...] = (
     ),
     Stop(
         "Which layers know the tense of a verb they were never shown?",
-        probe.run, ProbeSpec, {**PROBE, "data": "gen:tense"},
+        probe.run, ProbeSpec, {**PROBE, "data": "gen:tense", "pool": "last"},
     ),
     Stop(
         "Does predicting the next word already say whether a sentence is happy, by which words?",
@@ -151,7 +151,7 @@ STOPS: tuple[Stop, ...] = (
         inject.run, InjectSpec, SUMS,
     ),
 )  # fmt: skip
-ROWS, QUICK_ROWS = 800, 300
+ROWS, QUICK_ROWS = 600, 300
 
 
 @dataclass(frozen=True)
