@@ -43,9 +43,10 @@ def test_many_equal_layers_are_not_listed():
     assert "None of the other 5 layers can be told from it." in verdicts(Evidence("auc", cells))
 
 
-def test_two_and_more_ties_read_as_a_list():
-    cells = (*CELLS, score(0.779, "9", wobble=1.0))
-    assert "Layers 8 and 9 can't be told from layer 7." in verdicts(Evidence("accuracy", cells))
+def test_two_and_more_ties_read_as_a_list_in_the_order_of_layers():
+    cells = (*CELLS, score(0.779, "10", wobble=1.0), score(0.779, "9", wobble=1.0))
+    said = verdicts(Evidence("accuracy", cells))
+    assert "Layers 8, 9 and 10 can't be told from layer 7." in said
 
 
 def test_less_is_better_where_the_metric_says_so():

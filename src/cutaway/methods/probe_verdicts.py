@@ -247,6 +247,7 @@ def _layers(cells: Sequence[Score]) -> str:
     if len(names) == 1:
         return _cap(_layer(names[0]))
     alike = all(name.isdigit() for name in names)
+    names = sorted(names, key=int) if alike else names
     listed = f"{', '.join(names[:-1])} and {names[-1]}"
     return f"Layers {listed}" if alike else _cap(listed)
 

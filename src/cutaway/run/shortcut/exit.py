@@ -62,7 +62,7 @@ def run(spec: ExitSpec, *, screen: Screen | None = None, objects: Objects | None
     where = Where(lm.name, sample.texts.name, maps.fitted_on)
     return finish(
         "exit", spec, name, sample, meter,
-        summary=summarise(curves, chosen, spec.risk, lm.layers, clock),
+        summary=summarise(curves, chosen, spec, lm.layers, clock),
         baselines={"fixed": {kind: [p.agreement.mean for p in ps] for kind, ps in fixed.items()}},
         rows=[*lambda_rows(where, curves), *fixed_rows(where, fixed)],
     )  # fmt: skip
@@ -142,7 +142,7 @@ def saved_at(points: list[Point], layers: int, wished: float = USUAL) -> float:
 def summarise(
     curves: Curves,
     chosen: list[tuple[str, str, Calibrated]],
-    risk: float,
+    spec: ExitSpec,
     layers: int,
     clock: dict[str, float],
 ) -> dict[str, Any]:
@@ -156,9 +156,14 @@ def summarise(
     for kind, name, one in chosen[:1]:
         said.append(
             f"Calibrated on {one.tokens} held-out tokens: with {kind}/{name} and lambda "
-            f"{one.setting:g}, agreement is at least {one.wished:.0%} with {1 - risk:.0%} "
+            f"{one.setting:g}, agreement is at least {one.wished:.0%} with {1 - spec.risk:.0%} "
             f"confidence; {one.saved:.1%} of the layers are skipped."
         )
+        if spec.positions_per_text > 1:
+            said.append(
+                "That counts the tokens of one text as independent; for a strict promise take one "
+                "position per text."
+            )
         if one.tokens < one.needed:
             said.append(
                 f"{one.tokens} tokens are too few to promise {one.wished:.0%} for any early exit: "
