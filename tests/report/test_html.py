@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import pytest
 
 from cutaway.core.errors import Missing
-from cutaway.report import html
+from cutaway.report import html, sections
 from cutaway.store.results import results
 from tests.report.fake_runs import failed_rows, probe_details, probe_rows, save_run
 
@@ -100,3 +100,9 @@ def test_the_page_is_written_whole_and_is_the_same_twice(tmp_path) -> None:
 def test_no_runs_are_no_page(tmp_path) -> None:
     with pytest.raises(Missing, match="cutaway tour"):
         html.page([])
+
+
+def test_a_story_reads_as_questions_with_their_answers() -> None:
+    told = sections.story("Which layers?\n  - Layer 7 <b>.\n\nHow far?\n  - Far.")
+    assert "<h4>Which layers?</h4><p>Layer 7 &lt;b&gt;.</p><h4>How far?</h4><p>Far.</p>" in told
+    assert sections.story("") == ""

@@ -31,8 +31,15 @@ def links(records: Sequence[RecordLike]) -> str:
 
 
 def story(text: str) -> str:
-    """What was found, told in plain lines; nothing without a text."""
-    return f'<h3>The story</h3><pre class="story">{escape(text)}</pre>' if text else ""
+    """What was found: each line a question, lines with a dash its answers; nothing for no text."""
+    if not text:
+        return ""
+    lines = (line.strip() for line in text.splitlines() if line.strip())
+    told = "".join(
+        f"<p>{escape(line[2:])}</p>" if line.startswith("- ") else f"<h4>{escape(line)}</h4>"
+        for line in lines
+    )
+    return f'<h3>The story</h3><div class="story">{told}</div>'
 
 
 def overview(records: Sequence[RecordLike]) -> str:
