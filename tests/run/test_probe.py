@@ -207,7 +207,8 @@ def test_features_too_large_for_memory_are_read_in_blocks_with_the_same_result(
     blocks = quick(model, tmp_path / "b", classifier=["logistic", "ridge", "lda"])
     key = ["kind", "layers", "pool", "classifier", "repeat", "metric"]
     joined = plain.rows.join(blocks.rows, on=key, suffix="_blocks")
-    gap = joined.filter(pl.col("metric") == "accuracy")
+    # Layer 0 knows only the last word: rows that share it tie, and rounding may break the tie.
+    gap = joined.filter((pl.col("metric") == "accuracy") & (pl.col("layers") != "0"))
     assert gap.height > 0
     assert (gap["value"] - gap["value_blocks"]).abs().max() < 0.05
 

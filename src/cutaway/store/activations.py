@@ -183,7 +183,7 @@ def _far_shelf(url: str, inner: str, key: Mapping[str, Any], rows: int) -> Shelf
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Format, key and rows of the shelf in a folder; Missing or Corrupt without a manifest."""
     path = folder / "manifest.json"
-    if not path.is_file():
+    if not files.is_there(path):
         remote.fetch(path, files.read_json)
     content: dict[str, Any] = files.read_json(path)
     fields = isinstance(content, dict) and {"format", "key", "rows"} <= set(content)

@@ -175,6 +175,14 @@ def json_bytes(value: Any) -> bytes:
     return (json.dumps(jsonable(value), indent=1, allow_nan=False) + "\n").encode("ascii")
 
 
+def is_there(path: Path) -> bool:
+    """Whether a file stands there; False where one may not even look: reading it says why."""
+    try:
+        return path.is_file()
+    except PermissionError:
+        return False
+
+
 def read_json(path: Path) -> Any:
     """What the file says; Missing when it isn't there, Corrupt when it isn't whole."""
     return _parsed(path, _small(path))

@@ -129,7 +129,7 @@ def inner_name(name: str) -> PurePosixPath:
 def read_record(folder: Path) -> Record:
     """The run in a folder; Missing before it is done, Corrupt when result.json can't be used."""
     path = folder / RESULT
-    if not path.is_file():
+    if not files.is_there(path):
         remote.fetch(path, files.read_json)
     content = files.read_sealed(path, needs_seal=False)
     wrong = [name for name, kind in FIELDS.items() if not isinstance(content.get(name), kind)]

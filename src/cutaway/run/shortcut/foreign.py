@@ -1,8 +1,8 @@
 """Matrices that the reference saved: one tensor file per pair of layers, called `i_j`.
 
-No file is ever unpickled. One that `torch.save` wrote is read by torch's restricted loader. One
-that `pickle.dump` wrote, as the reference does, is only taken apart: the numbers of its storage
-and its shape are picked out of the stream, and nothing that it would call is called. The reference
+No file is ever unpickled. One that `torch.save` wrote is read by torch's restricted loader. A plain
+pickle, which is what the reference writes, is only taken apart: the numbers of its storage and its
+shape are picked out of the stream, and nothing that it would call is called. The reference
 multiplies from the left, so its matrices are turned.
 """
 
