@@ -37,7 +37,9 @@ HUNDRED = 100_000_000
 def run(quick: bool, rounds: int = 5) -> dict[str, Any]:
     """Step cost, memory, selection, attaching, and whether a planted skill is found."""
     rounds = 2 if quick else rounds
-    step, memory = steps(quick, rounds), memories(quick)
+    # Memory first: a child's highest mark begins at what its parent holds.
+    memory = memories(quick)
+    step = steps(quick, rounds)
     size = 1_000_000 if quick else HUNDRED
     chosen, on, off = selection(size), *attaching(quick)
     found = planted()
