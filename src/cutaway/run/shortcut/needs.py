@@ -12,7 +12,7 @@ from cutaway.run.specs.shortcut import FitSpec
 AT_ONCE = 8_000_000
 """Logits held at once: 32 MB."""
 # Pages of the files that are read, and what the libraries hold on the way.
-BESIDES = 96 << 20
+BESIDES = 160 << 20
 # Logits, the full model's log-probabilities and probabilities, and what is made on the way.
 COPIES = 5
 
