@@ -113,6 +113,30 @@ def test_a_step_on_the_logits_is_the_papers_step_on_its_scores(pair, pieces: int
         torch.testing.assert_close(soft.logits[name], expected[name], atol=1e-5, rtol=1e-4)
 
 
+def test_a_mirror_step_in_pieces_is_the_step_of_the_whole_and_holds_no_gradient(pair) -> None:
+    module, base, tuned, x, y = pair
+    params = dict(module.named_parameters())
+    start = MASKS["movement"](Material(base, tuned), 20, generator())
+    plan = Plan(lr=7.0, optimizer="mirror", budget=True)
+    held: list[bool] = []
+
+    def part(bit: torch.Tensor) -> torch.Tensor:
+        held.append(any(p.grad is not None for p in params.values()))
+        return loss_of(module, x[bit], y[bit])() * len(bit) / 32
+
+    found = []
+    for pieces in (1, 3):
+        soft = Relaxed(params, base, tuned, start, rng=generator(5))
+        bits = torch.tensor_split(torch.arange(32), pieces)
+        with trainable(params, base):
+            soft.write()
+            soft.step([lambda b=b: part(b) for b in bits], plan)
+        found.append(soft.logits)
+    assert held == [False] * 4
+    for name in base:
+        torch.testing.assert_close(found[0][name], found[1][name], atol=1e-5, rtol=1e-5)
+
+
 def test_adam_is_torchs_adam_on_the_logits(pair) -> None:
     module, base, tuned, x, y = pair
     params = dict(module.named_parameters())

@@ -94,6 +94,15 @@ def test_a_generated_set_can_be_a_tasks_rows() -> None:
     assert set(lesson.texts.parts[lesson.train]) == {"train"}
 
 
+def test_a_folder_with_the_tasks_name_has_its_rows(tmp_path, monkeypatch) -> None:
+    lines = [f"text {i}\t{i % 2}" for i in range(40)]
+    (tmp_path / "sst2").mkdir()
+    for part in ("train", "dev", "test"):
+        (tmp_path / "sst2" / f"{part}.tsv").write_text("\n".join(["sentence\tlabel", *lines]))
+    monkeypatch.chdir(tmp_path)
+    assert len(read_lesson(spec(), task="sst2", data="sst2").texts) == 120
+
+
 def test_what_cannot_be_learned_is_refused() -> None:
     with pytest.raises(BadSpec, match="both missing"):
         read_lesson(spec(), task=None, data=None)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,8 @@ def task_and_texts(
     found = find_task(named)
     if isinstance(data, str) and data.startswith("gen:"):
         return found, _fitting(found, load(data, seed=spec.seed))
-    rows = None if data == named else data
+    # `--task sst2 --data sst2` means the task's own rows, unless they lie here under that name.
+    rows = None if data == named and not Path(data).is_dir() else data
     texts = load_task(
         found, data=rows, seed=spec.seed, offline=spec.offline, drop_empty=spec.drop_empty
     )

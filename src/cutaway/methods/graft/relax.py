@@ -8,7 +8,9 @@ of exact size is the top of z.
 
 The model's own parameters hold theta(gamma) = base + gamma (tuned - base), written in place. Its
 gradient arrives tensor by tensor during the backward pass, moves z at once and is freed: besides
-the model there are base, tuned and z, and one tensor's gradient.
+the model there are base, tuned and z, and one tensor's gradient. A step in several pieces adds
+their gradients up first, but for mirror descent with a budget: it is linear in the gradient and
+theta stays until the step ends, so there each piece moves z at once too.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -101,9 +103,10 @@ class Relaxed:
         """
         self.steps += 1
         total = 0.0
+        at_once = plan.optimizer == "mirror" and plan.budget
         with self._listening(plan) as ending:
             for number, loss in enumerate(losses, start=1):
-                ending[0] = number == len(losses)
+                ending[0] = at_once or number == len(losses)
                 value = loss()
                 value.backward()
                 total += float(value.detach())
@@ -119,7 +122,7 @@ class Relaxed:
 
     @contextmanager
     def _listening(self, plan: Plan) -> Iterator[list[bool]]:
-        """While open, the last backward pass moves each tensor's logits as its gradient comes."""
+        """While `ending`, a backward pass moves each tensor's logits as its gradient comes."""
         ending = [False]
 
         def moved(name: str) -> Callable[[Tensor], None]:

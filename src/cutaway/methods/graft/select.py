@@ -13,7 +13,7 @@ Params = Mapping[str, Tensor]
 Places = Int[Tensor, " m"]
 Score = Callable[[str], Tensor]
 # Scores looked at together: small enough for the cache, large enough to be worth a call.
-CHUNK = 1 << 20
+CHUNK = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)

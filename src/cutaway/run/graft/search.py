@@ -20,12 +20,14 @@ from cutaway.run.graft.pair import Pair
 from cutaway.run.graft.skill import load_skill
 from cutaway.run.graft.trial import Trial
 from cutaway.run.order import order_of
-from cutaway.run.question import TOKENS
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import LearnSpec
 
 RATES = {"mirror": 30.0, "sgd": 1e7, "adam": 0.5}
 CANDIDATES = ("movement", "grad_movement")
+# Tokens that go forward and back together: a graphics card wants many, a processor is as quick
+# with few and then holds less.
+PIECE = {"cpu": 128, "cuda": 2048}
 STRETCHES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
@@ -129,11 +131,12 @@ class Search:
         pupil = self.pair.pupil
         rows = [pupil.asked.rows[i] for i in self.train]
         order = order_of(rows, min(self.spec.step_examples, len(rows)), seed)
+        tokens = PIECE.get(str(pupil.lm.device).split(":")[0], PIECE["cpu"])
 
         def of_step(step: int) -> list[Loss]:
             chosen = order(step - 1)
             lengths = [len(rows[i]) for i in chosen]
-            batches = [batch.rows for batch, _ in by_length(lengths, Budget(fixed=TOKENS))]
+            batches = [batch.rows for batch, _ in by_length(lengths, Budget(fixed=tokens))]
             return [self._loss(self.train[chosen[batch]], len(chosen)) for batch in batches]
 
         return of_step
