@@ -26,7 +26,7 @@ PADDED = 512
 
 def run(quick: bool, rows: int | None = None, rounds: int = 3) -> dict[str, Any]:
     """Times per example and agreement, for each model."""
-    count = 8 if quick else rows or 12
+    count = 8 if quick else rows or 48
     rounds = 1 if quick else min(rounds, 3)
     texts = sentences(count)
     table, kept = [], {}
