@@ -39,3 +39,12 @@ def test_batches_waste_little_on_padding_and_change_from_pass_to_pass() -> None:
 
 def test_rows_of_tokens_give_their_lengths() -> None:
     assert order_of([[1, 2], [3]], batch=4, seed=1) == Order((2, 1), 4, 1)
+
+
+def test_without_a_window_a_batch_is_a_plain_draw_of_all_lengths() -> None:
+    order = order_of([[0] * (1 + i % 40) for i in range(1_600)], 160, seed=3, window=1)
+    means = [np.mean([1 + i % 40 for i in order(step)]) for step in range(10)]
+    assert max(means) - min(means) < 6
+    sorted_ones = order_of([[0] * (1 + i % 40) for i in range(1_600)], 160, seed=3)
+    apart = [np.mean([1 + i % 40 for i in sorted_ones(step)]) for step in range(10)]
+    assert max(apart) - min(apart) > 30

@@ -22,6 +22,8 @@ class Order:
     lengths: tuple[int, ...]
     batch: int
     seed: int
+    window: int = WINDOW
+    """Rows are sorted by length within so many batches; 1 makes each batch a plain draw."""
 
     def __call__(self, step: int) -> Rows:
         """The rows of step number `step`; every row comes once in each pass."""
@@ -34,9 +36,11 @@ class Order:
         return -(-len(self.lengths) // self.batch)
 
 
-def order_of(rows: Sequence[Sequence[int]], batch: int, seed: int) -> Order:
+def order_of(
+    rows: Sequence[Sequence[int]], batch: int, seed: int, *, window: int = WINDOW
+) -> Order:
     """The order in which these rows of tokens are learned from."""
-    return Order(tuple(map(len, rows)), batch, seed)
+    return Order(tuple(map(len, rows)), batch, seed, window)
 
 
 @lru_cache(maxsize=4)
@@ -46,7 +50,7 @@ def one_pass(order: Order, passed: int) -> tuple[Rows, ...]:
     mixed = rng.permutation(len(order.lengths))
     lengths = np.asarray(order.lengths)[mixed]
     felt = lengths * (1 + JITTER * rng.uniform(-1, 1, len(mixed)))
-    width = order.batch * WINDOW
+    width = order.batch * order.window
     window = np.arange(len(mixed)) // width
     ordered = mixed[np.lexsort((felt, window))]
     batches = [ordered[i : i + order.batch] for i in range(0, len(ordered), order.batch)]

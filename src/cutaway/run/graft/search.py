@@ -130,7 +130,8 @@ class Search:
         """The pieces of each step's loss: the examples of that step, in batches."""
         pupil = self.pair.pupil
         rows = [pupil.asked.rows[i] for i in self.train]
-        order = order_of(rows, min(self.spec.step_examples, len(rows)), seed)
+        # A step in pieces pads little as it is; rows of one length alone would lead it astray.
+        order = order_of(rows, min(self.spec.step_examples, len(rows)), seed, window=1)
         tokens = PIECE.get(str(pupil.lm.device).split(":")[0], PIECE["cpu"])
 
         def of_step(step: int) -> list[Loss]:
