@@ -73,6 +73,19 @@ def test_a_line_of_the_curve_per_kind_of_mask_and_a_level_for_each_end() -> None
     assert names == {WORDS[kind] for kind in ("base", "tuned", *KINDS)}
 
 
+def test_reliability_keeps_sizes_apart_and_weighs_seeds_by_their_answers() -> None:
+    said = {(1e-3, 0): (0.9, 1.0, 30), (1e-3, 1): (0.8, 0.6, 10), (1e-4, 0): (0.7, 0.2, 5)}
+    rows = [
+        HERE.row("learned", f"bin_{name}", value, bin=3, sparsity=size, seed=seed, data="task")
+        for (size, seed), values in said.items()
+        for name, value in zip(("confidence", "accuracy", "count"), values, strict=True)
+    ]
+    lines = {line.name: line for line in FIGURES["reliability"](frame(rows), None).data}
+    assert list(lines) == ["calibrated", "learned mask, 1.0e-03", "learned mask, 1.0e-04"]
+    assert list(lines["learned mask, 1.0e-03"].y) == pytest.approx([0.9])
+    assert list(lines["learned mask, 1.0e-04"].y) == pytest.approx([0.2])
+
+
 def test_the_atlas_draws_counts_and_tells_what_lies_outside_the_blocks() -> None:
     figure = FIGURES["atlas"](ALL, None)
     assert [list(line) for line in figure.data[0].z] == [[7.0, 7.0]]

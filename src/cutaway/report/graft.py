@@ -33,6 +33,7 @@ COLOURS = {
     "removed": theme.PALETTE[4],
 }
 ENDS = {"base": "dot", "tuned": "dash"}
+DASHES = ("solid", "dash", "dot", "dashdot")
 MASKS_FIRST = ("learned", "removed")
 
 
@@ -150,20 +151,17 @@ def reliability(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     table = rows.filter(pl.col("bin").is_not_null())
     if table.is_empty():
         raise Missing(f"This run has no reliability bins: {LEARN} measures them.")
-    wide = table.group_by(["kind", "bin", "metric"]).agg(pl.col("value").mean())
     figure = go.Figure(
         go.Scatter(
             x=[0, 1], y=[0, 1], mode="lines", name="calibrated",
             line={"color": theme.NEUTRAL, "dash": "dot"}, hoverinfo="skip",
         )
     )  # fmt: skip
-    for kind in ("base", "tuned", "learned"):
-        cells = wide.filter(pl.col("kind") == kind)
-        if not cells.is_empty():
-            laid = cells.pivot(on="metric", index="bin", values="value").sort("bin")
-            _reliability_line(figure, laid, kind)
-    figure.update_xaxes(title="confidence of the answer", range=[0, 1])
-    figure.update_yaxes(title="share of such answers that are right", range=[0, 1.02])
+    shown = table.filter(pl.col("kind").is_in(["base", "tuned", "learned"]))
+    for (kind, size), cells in shown.group_by(["kind", "sparsity"], maintain_order=True):
+        _reliability_line(figure, _bins(cells), str(kind), size if kind == "learned" else None)
+    figure.update_xaxes(title="confidence of the answer", range=[-0.02, 1.02])
+    figure.update_yaxes(title="share of such answers that are right", range=[-0.04, 1.04])
     return theme.finish(
         figure,
         title="Does the model know when it is right",
@@ -173,13 +171,26 @@ def reliability(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     )
 
 
-def _reliability_line(figure: go.Figure, laid: pl.DataFrame, kind: str) -> None:
+def _bins(cells: pl.DataFrame) -> pl.DataFrame:
+    """The bins of one mask; over several seeds each answer counts alike."""
+    laid = cells.pivot(on="metric", index=["seed", "bin"], values="value")
+    count = pl.col("bin_count")
+    share = [(pl.col(n) * count).sum() / count.sum() for n in ("bin_confidence", "bin_accuracy")]
+    return laid.filter(count > 0).group_by("bin").agg(*share, count.sum()).sort("bin")
+
+
+def _reliability_line(figure: go.Figure, laid: pl.DataFrame, kind: str, size: float | None) -> None:
     most = laid["bin_count"].max()
+    learned = sum(str(trace.name).startswith(WORDS["learned"]) for trace in figure.data)
     figure.add_trace(
         go.Scatter(
-            x=laid["bin_confidence"], y=laid["bin_accuracy"], name=WORDS[kind],
+            x=laid["bin_confidence"], y=laid["bin_accuracy"],
+            name=WORDS[kind] if size is None else f"{WORDS[kind]}, {size:.1e}",
             mode="lines+markers",
-            line={"color": COLOURS[kind] if kind != "base" else theme.PALETTE[1]},
+            line={
+                "color": COLOURS[kind] if kind != "base" else theme.PALETTE[1],
+                "dash": DASHES[learned % len(DASHES)],
+            },
             marker={"size": [5 + 12 * c / most for c in laid["bin_count"]]},
             customdata=laid["bin_count"].to_list(),
             hovertemplate="confidence %{x:.2f}: %{y:.2f} right, %{customdata:.0f} answers",
