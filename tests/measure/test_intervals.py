@@ -10,10 +10,12 @@ from scipy import stats
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
 from cutaway.measure.intervals import (
+    Interval,
     bootstrap,
     bootstrap_mean,
     corrected_t,
     of_cell,
+    over_seeds,
     paired_t,
     two_shares,
     wilson,
@@ -188,3 +190,25 @@ def test_equal_shares_can_never_be_told_apart():
 def test_a_share_that_is_none_is_refused(first, n):
     with pytest.raises(BadData, match="Shares must be"):
         two_shares(first, 0.5, n)
+
+
+def parts(*values: tuple[float, float, float]) -> list[Interval]:
+    return [Interval(mean, low, high, 0.95, 1) for mean, low, high in values]
+
+
+def test_one_seed_keeps_the_interval_of_its_rows() -> None:
+    found = over_seeds([parts((0.3, 0.222, 0.434))])
+    assert (found.mean, found.low, found.high) == (0.3, 0.222, 0.434)
+    assert math.isnan(over_seeds([parts((0.3, math.nan, math.nan))]).low)
+
+
+def test_the_mean_of_sets_is_surer_than_each_of_them() -> None:
+    found = over_seeds([parts((1.0, 0.7, 1.3), (3.0, 2.6, 3.4))])
+    assert (found.mean, found.low, found.high) == pytest.approx((2.0, 1.75, 2.25))
+
+
+def test_several_seeds_have_the_t_interval_over_their_means() -> None:
+    seeds = [parts((m - 0.1, 0, 1), (m + 0.1, 0, 1)) for m in (0.2, 0.5, 0.6)]
+    low, high = stats.t.interval(0.95, 2, np.mean([0.2, 0.5, 0.6]), stats.sem([0.2, 0.5, 0.6]))
+    found = over_seeds(seeds)
+    assert (found.low, found.high, found.n) == pytest.approx((low, high, 3))

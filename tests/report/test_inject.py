@@ -76,11 +76,44 @@ def test_a_run_without_such_rows_says_how_to_get_them(name: str, tmp_path) -> No
         FIGURES[name](nothing, SimpleNamespace(path=str(tmp_path)))
 
 
-def test_points_are_means_over_seeds_with_their_spread() -> None:
+def test_points_are_means_over_seeds_with_their_interval() -> None:
     first = points_of(rows_of()).row(0, named=True)
     assert first["regulariser"] == "none"
     assert first["exact"] == pytest.approx(0.91)
-    assert (first["exact_low"], first["exact_high"]) == pytest.approx((0.9, 0.92))
+    # 12.7062 is Student's t of two seeds; no share is above 1.
+    assert first["exact_low"] == pytest.approx(0.91 - 12.7062 * 0.01, abs=1e-5)
+    assert first["exact_high"] == 1.0
+
+
+def test_the_point_of_one_seed_has_the_interval_of_its_rows() -> None:
+    rows = rows_of().filter(pl.col("seed").is_null() | (pl.col("seed") == 0))
+    ends = pl.when(pl.col("metric") == "forgetting").then
+    rows = rows.with_columns(low=ends(0.1).otherwise("low"), high=ends(1.7).otherwise("high"))
+    first = points_of(rows).row(0, named=True)
+    assert (first["exact"], first["exact_low"], first["exact_high"]) == (0.9, 0.1, 0.95)
+    assert (first["lost"], first["lost_low"], first["lost_high"]) == (1.0, 0.1, 1.7)
+    assert inject_table(rows)["forgetting_high"][0] == 1.7
+    drawn = FIGURES["pareto"](rows, None).data[1]
+    assert drawn.error_x.array[0] == pytest.approx(0.7)
+    assert drawn.error_x.arrayminus[0] == pytest.approx(0.9)
+
+
+def test_adapters_are_hollow_points_and_hatched_bars() -> None:
+    rows = rows_of()
+    plain = rows.filter(pl.col("regulariser") == "none")
+    rows = pl.concat([rows, plain.with_columns(pl.lit("none+lora4").alias("regulariser"))])
+    lines = {
+        trace.name: trace
+        for trace in FIGURES["pareto"](rows, None).data
+        if trace.showlegend is None
+    }
+    bars = {trace.name: trace for trace in FIGURES["ledger"](rows, None).data}
+    for name in ("none", "none+lora4", "ewc", "ewc+lora4"):
+        assert lines[name].marker.symbol.endswith("-open") == ("+lora" in name)
+    assert {name: bool(bar.marker.pattern.shape) for name, bar in bars.items()} == {
+        name: "+lora" in name for name in bars
+    }
+    assert {"none", "none+lora4"} <= set(bars)
 
 
 def test_the_table_has_a_line_per_training_and_a_fisher_its_mass() -> None:

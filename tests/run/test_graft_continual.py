@@ -117,6 +117,26 @@ def test_base_and_skills_make_the_model_that_was_tested(done, course) -> None:
     assert said[love] > said[hate]
 
 
+def test_skills_of_a_course_say_as_much_as_learned_ones_and_work_with_eval(done, course) -> None:
+    first, second = sorted(done.path.glob("*.safetensors"))
+    for path in (first, second):
+        meta = load_skill(path).meta
+        task = meta["task"]
+        assert (task["mode"], task["classes"], len(task["words"])) == ("prompt", ["no", "yes"], 2)
+        assert meta["tuned"]["checksum"] != meta["base"]["checksum"]
+        rows = done.rows.filter((pl.col("metric") == "accuracy") & (pl.col("task") == task["name"]))
+        stage = 1 if path == first else 2
+        for kind, said, step in (("base", "base", 0), ("graft", "learned", stage)):
+            cell = rows.filter((pl.col("kind") == kind) & (pl.col("step") == step))["value"]
+            assert [meta["metrics"][said]["accuracy"]["value"]] == cell.to_list()
+    assert [load_skill(path).meta["after"] for path in (first, second)] == [[], ["feel"]]
+    result = cutaway.graft.eval(
+        skill=[str(first)], base=str(course / "toy"), data=[str(course / "feel.tsv")],
+        text="none", runs=str(done.path.parent), quiet=True,
+    )  # fmt: skip
+    assert result.summary["matrix"]["learned"]["feel"]["feel"] > 0.9
+
+
 def test_an_interrupted_course_goes_on_and_ends_the_same(
     done, course, tmp_path, monkeypatch
 ) -> None:

@@ -22,7 +22,8 @@ from cutaway.run.inject.arithmetic import (
 )
 from cutaway.run.inject.cells import Cell, cells_of
 from cutaway.run.inject.fisher import fisher
-from cutaway.run.inject.front import on_front
+from cutaway.run.inject.front import on_front, points_of
+from cutaway.run.inject.inject import estimate
 from cutaway.run.inject.skill import keys, parts_of, without
 from cutaway.run.inject.weights import low_rank, merged
 from cutaway.run.specs.inject import REGULARISERS, InjectSpec
@@ -206,6 +207,7 @@ def test_a_fisher_file_is_used_and_one_of_another_model_refused(toys, tmp_path) 
         ({"retain": [TextSet("two", ("one", "two"))]}, BadData, "at least 10"),
         ({"beyond": "many"}, BadSpec, "such as 3,4"),
         ({"regression": 1.0, "data": SUMS + ",format=scratch"}, BadSpec, "scratch"),
+        ({"masks": 3}, BadSpec, "--masks 3 is for masked models"),
     ],
 )
 def test_what_cannot_be_is_refused(options, error, said, toys, tmp_path) -> None:
@@ -322,6 +324,44 @@ def test_a_regulariser_may_have_strengths_of_its_own() -> None:
 def test_a_strength_that_cannot_be_is_refused_with_its_regulariser(given, said) -> None:
     with pytest.raises(ValueError, match=said):
         InjectSpec(model="m", regulariser=given)
+
+
+def test_low_and_high_of_a_point_are_a_95_percent_interval(toys, tmp_path) -> None:
+    one = teach(toys, tmp_path, regulariser="none")
+    rows = one.rows.filter((one.rows["stage"] == "after") & (one.rows["metric"] == "forgetting"))
+    (point,) = one.summary["pareto"]
+    assert (point["forgetting_low"], point["forgetting_high"]) == (rows["low"][0], rows["high"][0])
+    assert point["forgetting_low"] < point["forgetting"] < point["forgetting_high"]
+
+    def row(seed: int, metric: str, value: float, probe: str) -> dict[str, object]:
+        where = {"regulariser": "none", "strength": 0.0, "seed": seed, "stage": "after"}
+        return {**where, "probe": probe, "metric": metric, "value": value}
+
+    said = [row(seed, "exact_match", 0.4 + 0.02 * seed, "arithmetic test") for seed in (0, 1)]
+    lost = [row(0, "forgetting", 1.0, "docs"), row(1, "forgetting", 1.0, "docs")]
+    (two,) = points_of(said + lost, "arithmetic")
+    # 12.7062 is Student's t of two seeds.
+    reach = 12.7062 * 0.01
+    assert two["exact_match_low"] == pytest.approx(0.41 - reach, abs=1e-5)
+    assert two["exact_match_high"] == pytest.approx(0.41 + reach, abs=1e-5)
+    (bare,) = points_of(said[:1] + lost[:1], "arithmetic")
+    assert bare["forgetting_low"] is None
+
+
+def test_an_estimate_counts_the_adapters_where_they_are_trained(toys, tmp_path) -> None:
+    (tmp_path / "t.txt").write_text("\n".join(tiny.toy_language(30, seed=5)))
+    given = {"model": toys["causal"], "data": SUMS, "retain": str(tmp_path / "t.txt"), **SHORT}
+    costs = {
+        ranks: estimate(InjectSpec(**given, regulariser="none", lora=ranks))[0]
+        for ranks in ("0", "2", "0,2")
+    }
+    lm = open_model(toys["causal"], check=False)
+    with low_rank(lm, 2, seed=0) as trainable:
+        adapters = sum(p.numel() for p in trainable.params.values())
+    assert costs["2"].weights == adapters
+    assert costs["0"].weights == costs["0,2"].weights == lm.parameters
+    assert costs["2"].memory_mb < costs["0"].memory_mb == costs["0,2"].memory_mb
+    assert costs["0,2"].steps == 2 * costs["2"].steps
 
 
 def test_a_point_is_on_the_front_unless_another_beats_it() -> None:

@@ -8,9 +8,10 @@
 - `paired_t`: two cells on the same splits, the corrected t on their differences.
 - `two_shares`: two proportions from one test set, as if from two: cells that agree on most rows
   differ less by chance than that, so it errs on the side of "can't be told".
+- `over_seeds`: trainings with several seeds, or the one there is by its own rows.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 
@@ -59,6 +60,23 @@ def corrected_t(
     mean, error = float(known.mean()), _corrected_error(known, n_train, n_test)
     reach = float(stdtrit(len(known) - 1, (1 + level) / 2)) * error
     return Interval(mean, mean - reach, mean + reach, level, len(known))
+
+
+def over_seeds(seeds: Sequence[Sequence[Interval]], *, level: float = 0.95) -> Interval:
+    """The interval of a mean over trainings, each of them the mean of its parts (sets of texts).
+
+    Over several seeds it is the plain t interval. With one seed it comes from the parts' own
+    intervals, as of sets that share no text: a lone part's is kept as it is. The borders are NaN
+    where a part has none.
+    """
+    means = [float(np.mean([part.mean for part in parts])) for parts in seeds]
+    if len(seeds) != 1:
+        return corrected_t(means, n_train=1, n_test=0, level=level)
+    if len(seeds[0]) == 1:
+        return seeds[0][0]
+    below = np.linalg.norm([part.mean - part.low for part in seeds[0]]) / len(seeds[0])
+    above = np.linalg.norm([part.high - part.mean for part in seeds[0]]) / len(seeds[0])
+    return Interval(means[0], means[0] - float(below), means[0] + float(above), level, 1)
 
 
 def within(interval: Interval, low: float, high: float) -> Interval:

@@ -1,6 +1,7 @@
 """The ledger of `inject`: what retained sets and tasks lost, and what the skill gained for it."""
 
 from collections.abc import Sequence
+from math import isnan, nan
 from typing import Any
 
 import plotly.graph_objects as go
@@ -8,8 +9,9 @@ import polars as pl
 from plotly.subplots import make_subplots
 
 from cutaway.core.errors import Missing
+from cutaway.measure.intervals import Interval, over_seeds, within
 from cutaway.report import formats, theme
-from cutaway.report.inject_looks import Look, colour, looks
+from cutaway.report.inject_looks import Look, colour, looks, opened
 from cutaway.report.records import Drawable
 
 RUN = "cutaway inject"
@@ -43,39 +45,60 @@ def pareto(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     return theme.finish(
         figure,
         title="What the skill gains, and what the rest loses",
-        caption="Each large point is one strength, mean over seeds, bars from the lowest to the "
-        "highest seed; small points are single seeds. Up and to the left is better: the dotted "
-        "steps are the best trade so far, a point below them is beaten. none is plain training.",
+        caption="Each large point is one strength, mean over seeds with its 95 % interval (over "
+        "seeds, or over texts and problems where there is one seed); small points are single "
+        "seeds, hollow ones adapters. Up and to the left is better: the dotted steps are the best "
+        "trade so far, a point below them is beaten. none is plain training.",
         height=460,
     )
 
 
 def by_seed(rows: pl.DataFrame) -> pl.DataFrame:
     """One line per training: exact match, and forgetting as the mean over retained sets."""
-    after = rows.filter(pl.col("stage") == "after")
-    exact = after.filter(
-        (pl.col("metric") == "exact_match") & pl.col("probe").str.ends_with(" test")
-    )
-    lost = after.filter(pl.col("metric") == "forgetting")
     one, two = (
         table.group_by([*KEYS, "seed"], maintain_order=True).agg(pl.col("value").mean().alias(name))
-        for table, name in ((exact, "exact"), (lost, "lost"))
+        for name, table in _measured(rows).items()
     )
     return one.join(two, on=[*KEYS, "seed"], how="inner", maintain_order="left", nulls_equal=True)
 
 
 def points_of(rows: pl.DataFrame) -> pl.DataFrame:
-    """One line per regulariser and strength: exact match and forgetting over seeds."""
-    ends = [
-        made
-        for name in ("exact", "lost")
-        for made in (
-            pl.col(name).mean(),
-            pl.col(name).min().alias(f"{name}_low"),
-            pl.col(name).max().alias(f"{name}_high"),
-        )
+    """One line per regulariser and strength: exact match and forgetting with 95 % intervals."""
+    tables, found = _measured(rows), []
+    for key, cells in by_seed(rows).group_by(KEYS, maintain_order=True):
+        line: dict[str, Any] = dict(zip(KEYS, key, strict=True))
+        for name, table in tables.items():
+            mine = table.join(cells, on=[*KEYS, "seed"], how="semi", nulls_equal=True)
+            span = over_seeds(_intervals(mine))
+            span = within(span, 0.0, 1.0) if name == "exact" else span
+            line[name] = span.mean
+            for end, value in (("low", span.low), ("high", span.high)):
+                line[f"{name}_{end}"] = None if isnan(value) else value
+        found.append(line)
+    numbers = [f"{name}{end}" for name in tables for end in ("", "_low", "_high")]
+    schema = {"regulariser": pl.String} | dict.fromkeys(["strength", *numbers], pl.Float64)
+    return pl.DataFrame(found, schema=schema)
+
+
+def _measured(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """The rows of both axes of the Pareto figure."""
+    after = rows.filter(pl.col("stage") == "after").drop_nulls("value")
+    of_test = pl.col("probe").str.ends_with(" test")
+    return {
+        "exact": after.filter((pl.col("metric") == "exact_match") & of_test),
+        "lost": after.filter(pl.col("metric") == "forgetting"),
+    }
+
+
+def _intervals(rows: pl.DataFrame) -> list[list[Interval]]:
+    """Seed by seed, the rows as intervals."""
+    return [
+        [
+            Interval(value, nan if low is None else low, nan if high is None else high, 0.95, 1)
+            for value, low, high in cells.select("value", "low", "high").iter_rows()
+        ]
+        for _, cells in rows.group_by("seed", maintain_order=True)
     ]
-    return by_seed(rows).group_by(KEYS, maintain_order=True).agg(ends)
 
 
 def _front(points: pl.DataFrame) -> go.Scatter:
@@ -94,9 +117,8 @@ def _front(points: pl.DataFrame) -> go.Scatter:
 
 def _pareto_line(name: str, cells: pl.DataFrame) -> go.Scatter:
     def reach(what: str) -> dict[str, Any]:
-        above = (cells[f"{what}_high"] - cells[what]).to_list()
-        below = (cells[what] - cells[f"{what}_low"]).to_list()
-        return {"array": above, "arrayminus": below, "thickness": 1, "width": 3}
+        ends = cells.select(value=what, low=f"{what}_low", high=f"{what}_high")
+        return {**between(ends), "width": 3}
 
     return go.Scatter(
         x=cells["lost"],
@@ -108,7 +130,7 @@ def _pareto_line(name: str, cells: pl.DataFrame) -> go.Scatter:
         textposition="top center",
         name=formats.plain(name),
         line={"color": colour(name), "dash": "dot" if "+lora" in name else "solid"},
-        marker={"size": 11, "symbol": "x" if name.startswith("none") else "circle"},
+        marker={"size": 11, "symbol": opened(name, "x" if name.startswith("none") else "circle")},
         hovertemplate="strength %{text}<br>exact %{y:.3f}<br>forgetting %{x:.3f}<extra></extra>",
     )
 
@@ -120,7 +142,7 @@ def _seeds(name: str, cells: pl.DataFrame) -> go.Scatter:
         mode="markers",
         name=formats.plain(name),
         showlegend=False,
-        marker={"size": 5, "color": colour(name), "opacity": 0.6},
+        marker={"size": 5, "color": colour(name), "opacity": 0.6, "symbol": opened(name, "circle")},
         text=[f"strength {s:g}, seed {n}" for s, n in cells.select("strength", "seed").iter_rows()],
         hovertemplate="%{text}<br>exact %{y:.3f}<br>forgetting %{x:.3f}<extra></extra>",
     )
@@ -146,7 +168,8 @@ def ledger(rows: pl.DataFrame, record: Drawable) -> go.Figure:
         title="The ledger: what was forgotten, set by set",
         caption="Rise of the language loss on held-out texts of each retained set; fall of a probe "
         "on the last layer where the set has labels; fall of the score that a fine-tune reaches on "
-        "each retained task. Mean over seeds with 95 % intervals. Below 0 nothing was forgotten.",
+        "each retained task. Mean over seeds with 95 % intervals. Below 0 nothing was forgotten. "
+        "Hatched bars are adapters.",
     )
 
 
@@ -168,7 +191,7 @@ def _bar(look: Look, cells: pl.DataFrame, *, first: bool) -> go.Bar:
         name=look.name,
         legendgroup=look.name,
         showlegend=first,
-        marker={"color": look.colour},
+        marker={"color": look.colour, "pattern": {"shape": look.hatch}},
     )
 
 

@@ -15,6 +15,8 @@ COLOURS = {
 }
 # A strength has at least this share of its colour, the strongest all of it.
 FAINTEST = 0.25
+# Of bars: adapters are hatched, each rank its own way.
+HATCHES = ("/", "\\", "x", "-", "|", "+", ".")
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,8 @@ class Look:
     colour: str
     dash: str
     symbol: str
+    hatch: str
+    """The pattern of its bars; none for trained weights."""
 
 
 def colour(regulariser: str) -> str:
@@ -32,22 +36,34 @@ def colour(regulariser: str) -> str:
     return COLOURS.get(regulariser.partition("+")[0], theme.PALETTE[4])
 
 
+def rank(regulariser: str) -> int:
+    """The rank of a training's adapters, from its name; 0 where the weights are trained."""
+    return int(regulariser.partition("+lora")[2] or 0)
+
+
+def opened(regulariser: str, symbol: str) -> str:
+    """The mark of a training: hollow marks are adapters."""
+    return symbol + "-open" * bool(rank(regulariser))
+
+
 def looks(rows: pl.DataFrame) -> dict[tuple[str, float], Look]:
     """The look of each regulariser and strength; told apart without colours too."""
     known = rows.drop_nulls("strength").select("regulariser", "strength").unique()
+    ranks = sorted({r for n in known["regulariser"] if (r := rank(n))})
     found: dict[tuple[str, float], Look] = {}
     for (name,), cells in known.sort("regulariser", "strength").group_by(
         ["regulariser"], maintain_order=True
     ):
         for i, strength in enumerate(cells["strength"]):
             share = FAINTEST + (1 - FAINTEST) * (i + 1) / cells.height
-            # Hollow marks are adapters.
-            mark = theme.SYMBOLS[i % len(theme.SYMBOLS)] + "-open" * ("+lora" in str(name))
+            mark = opened(str(name), theme.SYMBOLS[i % len(theme.SYMBOLS)])
+            low = rank(str(name))
             found[str(name), strength] = Look(
                 formats.plain(name if str(name).startswith("none") else f"{name} {strength:g}"),
                 mixed(colour(str(name)), share),
                 theme.DASHES[i % len(theme.DASHES)],
                 mark,
+                HATCHES[ranks.index(low) % len(HATCHES)] if low else "",
             )
     return found
 

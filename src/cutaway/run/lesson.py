@@ -1,7 +1,7 @@
 """What is learned: a task, its rows, and which of them are for training, dev and test."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +89,32 @@ def _is_task(name: str) -> bool:
 
 def _fitting(task: TaskFile, texts: TextSet) -> TextSet:
     """The texts, if their labels are the task's."""
-    if task.kind in ("binary", "multiclass") and tuple(texts.classes) != tuple(task.classes):
+    if task.kind not in ("binary", "multiclass"):
+        return texts
+    found = by_name(texts, task.classes)
+    if found is None:
         raise Mismatch(
             f"{texts.name!r} has the classes {', '.join(texts.classes) or 'none'}, task "
             f"{task.name!r} has {', '.join(task.classes)}: these are not its rows."
         )
-    return texts
+    return found
+
+
+def by_name(texts: TextSet, classes: Sequence[str]) -> TextSet | None:
+    """The texts with their classes in this order; None unless the names are the same.
+
+    The case of a name makes no difference.
+    """
+    if tuple(texts.classes) == tuple(classes):
+        return texts
+    place = {name.casefold(): number for number, name in enumerate(classes)}
+    said = [name.casefold() for name in texts.classes]
+    labels = np.asarray(texts.labels)
+    # Names that differ in case alone can't be told apart.
+    if sorted(said) != sorted(place) or len(place) < len(classes) or labels.ndim != 1:
+        return None
+    numbers = np.array([place[name] for name in said])
+    return replace(texts, labels=numbers[labels], classes=tuple(classes))
 
 
 def bare_task(texts: TextSet) -> TaskFile:

@@ -78,9 +78,15 @@ class Pupil:
             self.module.save_pretrained(folder)
             self.lm.tokenizer.save_pretrained(folder)
         if self.own:
-            tensors = {name.removeprefix("head."): value.data for name, value in self.own.items()}
-            meta = {"at": self.at, "classes": list(self.asked.form.words), "base": self.lm.name}
-            save_artefact(folder / HEAD_FILE, tensors, meta)
+            save_linear(folder, self.own, self.at, self.asked.form.words, self.lm.name)
+
+
+def save_linear(
+    folder: Path, head: Mapping[str, Tensor], at: Place, classes: Sequence[str], base: str
+) -> None:
+    """A linear head in its file, beside the model it stands on."""
+    tensors = {name.removeprefix("head."): value.data for name, value in head.items()}
+    save_artefact(folder / HEAD_FILE, tensors, {"at": at, "classes": list(classes), "base": base})
 
 
 def mode_for(lm: LM, mode: str | None) -> str:
@@ -144,7 +150,7 @@ def plain_question(lm: LM, lesson: Lesson, max_tokens: int | None) -> Question:
 
 def _family_head(lm: LM, asked: Question, seed: int) -> Pupil:
     """The model as transformers classifies with its family; the trunk's weights are the model's."""
-    module = _classifier(lm, asked.form.words, seed)
+    module = classifier(lm, asked.form.words, seed)
 
     def say(rows: Rows) -> Tensor:
         ids, mask = pad([asked.rows[i] for i in rows], lm.pad_id)
@@ -154,7 +160,8 @@ def _family_head(lm: LM, asked: Question, seed: int) -> Pupil:
     return Pupil(lm, "head", module, asked, say)
 
 
-def _classifier(lm: LM, classes: Sequence[str], seed: int) -> Any:
+def classifier(lm: LM, classes: Sequence[str], seed: int) -> Any:
+    """The family's classifier in transformers: the model's own trunk, a head from the seed."""
     from transformers import AutoModelForSequenceClassification
 
     config = deepcopy(lm.module.config)

@@ -30,6 +30,10 @@ from cutaway.run.batches import Budget, by_length
 
 # Padded tokens that go through the model together when answers are read.
 TOKENS = 2048
+OTHER_WORD = (
+    "Choose another word with --words, or, where a command has no --words, in a copy of the "
+    "task's .toml file given as --task."
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,8 @@ def form_of(
     if not chosen or not named:
         raise BadSpec(
             f"Task {task.name!r} has no template and label words for a {lm.kind} model: give "
-            "--template and --words, one word for each class."
+            "--template and --words, one word for each class, or, where a command has neither, "
+            "write them in a copy of the task's .toml file given as --task."
         )
     expected = len(task.classes) if task.kind in ("binary", "multiclass") else 2
     if len(named) != expected:
@@ -148,7 +153,7 @@ def word_id(lm: LM, form: Form, word: str) -> int:
     pieces = lm.tokenizer.tokenize(word if lm.kind == "masked" else " " + word)
     raise BadSpec(
         f"Label word {word!r} is not a single token of {lm.name!r} in {form.template!r}: it is "
-        f"{pieces}. Choose another word with --words."
+        f"{pieces}. {OTHER_WORD}"
     )
 
 
@@ -240,5 +245,7 @@ def _middle(row: list[int], other: list[int]) -> list[int]:
 
 def _known(lm: LM, word: str, token: int) -> int:
     if token == lm.tokenizer.unk_token_id and word != lm.tokenizer.unk_token:
-        raise BadSpec(f"Label word {word!r} is unknown to the tokenizer of {lm.name!r}.")
+        raise BadSpec(
+            f"Label word {word!r} is unknown to the tokenizer of {lm.name!r}. {OTHER_WORD}"
+        )
     return token

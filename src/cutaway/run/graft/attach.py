@@ -1,12 +1,16 @@
 """`cutaway graft attach`: the base with a skill in it, as a plain checkpoint."""
 
+from pathlib import Path
 from typing import Any
 
+from cutaway.core.params import same_names
+from cutaway.methods.graft.relax import restore
 from cutaway.models.lm import LM
 from cutaway.run.graft.checkpoint import Told, need_free, write_checkpoint
 from cutaway.run.graft.skill import SHORT, Skill, load_skill
 from cutaway.run.objects import Objects
 from cutaway.run.opened import opened
+from cutaway.run.pupil import classifier, save_linear
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import AttachSpec
 
@@ -16,9 +20,40 @@ def run(spec: AttachSpec, *, screen: Screen | None = None, objects: Objects | No
     skill, out = load_skill(spec.skill), need_free(spec.out)
     lm = open_for_skill(skill, spec.base, spec)
     skill.attach(lm)
+    headless = skill.meta.get("task", {}).get("mode") == "head" and not skill.head
+    write = write_with_head if skill.head else _write
+    write(lm, out, skill)
+    said = [f"{out} is {lm.name} with the skill {skill.label!r}: {skill.size:,} weights changed."]
+    if skill.head:
+        said.append("It answers through the head that the skill was learned with.")
+    if headless:
+        said.append(
+            f"Its head is not in {spec.skill}, which an earlier version wrote: this is the trunk "
+            f"alone, the head is in {skill.meta['tuned']['name']}. Learn the skill again, with "
+            "another --runs, to keep both."
+        )
+    return Told(tuple(said), {"out": str(out), "size": skill.size, "task": skill.task})
+
+
+def _write(lm: LM, out: Path, skill: Skill) -> None:
     write_checkpoint(lm, out, note_of(skill, "attached"))
-    said = f"{out} is {lm.name} with the skill {skill.label!r}: {skill.size:,} weights changed."
-    return Told((said,), {"out": str(out), "size": skill.size, "task": skill.task})
+
+
+def write_with_head(lm: LM, out: Path, skill: Skill) -> None:
+    """The model with the skill's head: the family's own, or a linear one in a file beside it."""
+    task, note = skill.meta["task"], note_of(skill, "attached")
+    at, classes = task["at"], task["words"]
+    if at != "auto":
+        write_checkpoint(
+            lm, out, note, also=lambda to: save_linear(to, skill.head, at, classes, lm.name)
+        )
+        return
+    module = classifier(lm, classes, seed=0)
+    trunk = lm.params()
+    own = {name: value for name, value in module.named_parameters() if name not in trunk}
+    same_names(own, head=skill.head)
+    restore(own, skill.head)
+    write_checkpoint(lm, out, note, module=module)
 
 
 def open_for_skill(skill: Skill, name: str, spec: Any) -> LM:

@@ -1,6 +1,6 @@
 """A model as a plain checkpoint folder, whole or not at all; and what a short verb tells."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,14 +35,26 @@ def need_free(out: str) -> Path:
     return path
 
 
-def write_checkpoint(lm: LM, out: Path, note: Mapping[str, Any]) -> Path:
-    """The model and its tokenizer as transformers saves them, with a note beside them."""
-    aside = files.sibling(out)
-    files.need_room(out.parent, sum(p.nbytes for p in lm.module.parameters()))
+def write_checkpoint(
+    lm: LM,
+    out: Path,
+    note: Mapping[str, Any],
+    *,
+    module: Any = None,
+    also: Callable[[Path], None] | None = None,
+) -> Path:
+    """The model and its tokenizer as transformers saves them, with a note beside them.
+
+    `module` is saved instead of the language model; `also` puts more into the folder.
+    """
+    aside, saved = files.sibling(out), module or lm.module
+    files.need_room(out.parent, sum(p.nbytes for p in saved.parameters()))
     try:
         with files.disk_errors(out), quiet():
-            lm.module.save_pretrained(aside)
+            saved.save_pretrained(aside)
             lm.tokenizer.save_pretrained(aside)
+            if also is not None:
+                also(aside)
             files.write_json(aside / NOTE, dict(note))
             files.drop_folder(out)
             aside.rename(out)

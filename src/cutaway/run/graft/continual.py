@@ -17,19 +17,17 @@ from typing import Any
 from torch import Tensor, nn
 
 from cutaway.core.errors import BadSpec
-from cutaway.core.spec import address, build
-from cutaway.methods.graft.patch import Patch, patch_of, values, write
+from cutaway.core.spec import address
+from cutaway.methods.graft.patch import Patch, values, write
 from cutaway.methods.graft.relax import restore
 from cutaway.methods.graft.select import Mask, Params, count, join
 from cutaway.models.lm import LM
 from cutaway.run.door import needs_to_train
 from cutaway.run.finetune_rows import Scores, scores_of
+from cutaway.run.graft.course import described, find_pair, find_skill
 from cutaway.run.graft.forgetting import baselines, summarise
-from cutaway.run.graft.pair import Pair
 from cutaway.run.graft.rows import Where, frame
-from cutaway.run.graft.search import Search
 from cutaway.run.graft.skill import Skill, checksum, load_skill
-from cutaway.run.graft.trial import trial_of
 from cutaway.run.hands import at_home, away, finished, need_same, travelling
 from cutaway.run.lesson import Lesson, read_lesson
 from cutaway.run.objects import Objects
@@ -40,7 +38,6 @@ from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.specs.continual import ContinualSpec
-from cutaway.run.specs.graft import LearnSpec
 from cutaway.run.table import Row
 from cutaway.run.teaching import given_back, teach, trained_params
 from cutaway.store.progress import Progress
@@ -196,13 +193,24 @@ def grafted(work: Work) -> Iterator[Row]:
         yield from _scored(work, "outside", stage, course)
         path = skill_file(work, stage, course)
         if not path.with_suffix(".json").exists():
-            _find_skill(work, course, before, base).save(path)
+            _make_skill(work, stage, before, base).save(path)
         patch = load_skill(path).patch
         restore(work.params, before)
         write(work.params, patch.mask, patch.after)
         taken = join([taken, patch.mask])
         yield _sized(work, stage, course, patch)
         yield from tested(work, "graft", stage)
+
+
+def _make_skill(work: Work, stage: int, before: Params, base: str) -> Skill:
+    """The skill of what the model has learned since `before`, with its scores."""
+    course = work.courses[stage - 1]
+    pair = find_pair(work, course, before, base)
+    skill = find_skill(work, course, pair)
+    write(work.params, skill.patch.mask, skill.patch.after)
+    marks = (("base", 0), ("outside", stage), ("graft", stage))
+    rows = [row for kind, step in marks for row in _scored(work, kind, step, course)]
+    return described(work, course, pair, skill, rows)
 
 
 WAYS: dict[str, Callable[[Work], Iterator[Row]]] = {
@@ -255,43 +263,6 @@ def held_still(params: Mapping[str, nn.Parameter], mask: Mask) -> Iterator[Calla
             hook.remove()
         for name, flag in flags.items():
             params[name].requires_grad_(flag)
-
-
-def _find_skill(work: Work, course: Course, before: Params, base: str) -> Skill:
-    """The few weights that hold what the model, as it is now, has learned since `before`."""
-    tuned = {name: value.detach().clone() for name, value in work.params.items()}
-    restore(work.params, before)
-    facts = {
-        "base": {"name": work.lm.name, "digest": work.lm.digest, "checksum": base},
-        "task": {"name": course.name},
-    }
-    pair = Pair(work.lm, course.pupil, work.params, before, tuned, {}, facts)
-    wanted = _mask_spec(work, course)
-    trial = trial_of(course.pupil, course.lesson, wanted, None)
-    search = Search(wanted, pair, trial, course.lesson.train, work.screen)
-    size = count(work.spec.sparsity, pair.total)
-    search.rank([size])
-    mask = search.learned(size, work.spec.seed).mask
-    shapes = {name: tuple(before[name].shape) for name in mask.places}
-    return Skill(patch_of(before, tuned, mask), shapes, facts)
-
-
-def _mask_spec(work: Work, course: Course) -> LearnSpec:
-    spec = work.spec
-    return build(
-        LearnSpec,
-        {
-            "base": spec.base,
-            "tuned": spec.base,
-            "task": course.name,
-            "sparsity": spec.sparsity,
-            "optimizer": spec.mask_optimizer,
-            "steps": spec.mask_steps,
-            "step_examples": spec.step_examples,
-            "baselines": "none",
-            "seed": spec.seed,
-        },
-    )
 
 
 def tested(work: Work, kind: str, stage: int) -> Iterator[Row]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cutaway.core.errors import BadSpec
+from cutaway.core.errors import BadSpec, Mismatch
 from cutaway.core.spec import address
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load
@@ -24,7 +24,7 @@ from cutaway.run.graft.overlap import labelled
 from cutaway.run.graft.rows import Where
 from cutaway.run.graft.skill import Skill, load_skill
 from cutaway.run.graft.trial import language_loss, prose_rows, read_prose
-from cutaway.run.lesson import task_and_texts
+from cutaway.run.lesson import by_name, task_and_texts
 from cutaway.run.objects import Objects
 from cutaway.run.opened import opened
 from cutaway.run.question import Question, answers, ask, decide
@@ -86,11 +86,7 @@ def prepare(spec: GraftEvalSpec, screen: Screen, given: Mapping[str, Any]) -> Wo
     for skill in skills:
         asks = skill.meta.get("task", {}).get("mode") in ("prompt", "autoregressive")
         if not asks and not spec.task:
-            raise BadSpec(
-                f"The skill {skill.label!r} has no template and words to ask with: it was learned "
-                "with a head, or stacked. Say with --task how each set is asked; `graft attach` "
-                "makes a checkpoint of it."
-            )
+            raise BadSpec(_unasked(skill))
         skill.need_base(lm)
     tuned = None if spec.tuned is None else _open_tuned(spec, skills)
     sources = [given.get(name, name) for name in spec.data]
@@ -98,8 +94,23 @@ def prepare(spec: GraftEvalSpec, screen: Screen, given: Mapping[str, Any]) -> Wo
         task_and_texts(spec, task, source, {}) if task else (None, _load(source, spec))
         for task, source in zip(_tasks(spec), sources, strict=True)
     ]
+    for skill in skills:
+        for task, texts in read:
+            if task is None:
+                in_its_classes(skill, texts)
     sets = [_tested(texts, spec) for _, texts in read]
     return Work(spec, lm, tuned, skills, sets, [task for task, _ in read], screen)
+
+
+def _unasked(skill: Skill) -> str:
+    """Why a skill can't ask by itself, and what to do."""
+    said = f"The skill {skill.label!r} has no template and words to ask with: "
+    if skill.meta.get("task", {}).get("mode") == "head":
+        return (
+            said + "it was learned with a head. `graft attach` makes a checkpoint that answers "
+            "through it; to ask without it, in words, say with --task how each set is asked."
+        )
+    return said + "it is stacked. Say with --task how each set is asked, one for each --data."
 
 
 def _open_tuned(spec: GraftEvalSpec, skills: Sequence[Skill]) -> LM:
@@ -131,15 +142,8 @@ def _tested(texts: TextSet, spec: GraftEvalSpec) -> TextSet:
 
 
 def question_of(lm: LM, skill: Skill, texts: TextSet, max_tokens: int | None) -> Question:
-    """The set asked as the skill was learned; BadSpec when its labels are others."""
-    task = skill.meta["task"]
-    classes = tuple(task["classes"])
-    if classes and len(texts.classes) != len(classes):
-        raise BadSpec(
-            f"{texts.name!r} has the classes {', '.join(texts.classes) or 'none'}, the skill "
-            f"{skill.label!r} answers with {', '.join(classes)}: only sets with the same labels "
-            "can be compared."
-        )
+    """The set asked as the skill was learned; Mismatch when its labels are others."""
+    task, texts = skill.meta["task"], in_its_classes(skill, texts)
     pair = "{pair}" in task["template"]
     form = TaskFile(
         name=task["name"],
@@ -153,6 +157,27 @@ def question_of(lm: LM, skill: Skill, texts: TextSet, max_tokens: int | None) ->
     return ask(
         lm, form, texts, template=task["template"], words=task["words"], max_tokens=max_tokens
     )
+
+
+def in_its_classes(skill: Skill, texts: TextSet) -> TextSet:
+    """The set with its classes in the skill's order, matched by name; Mismatch for others.
+
+    Labels that are plain numbers from 0 on are taken in order.
+    """
+    classes = tuple(skill.meta["task"]["classes"])
+    if not classes:
+        return texts
+    if tuple(texts.classes) == tuple(str(number) for number in range(len(classes))):
+        return replace(texts, classes=classes)
+    found = by_name(texts, classes)
+    if found is None:
+        raise Mismatch(
+            f"{texts.name!r} has the classes {', '.join(texts.classes) or 'none'}, the skill "
+            f"{skill.label!r} answers with {', '.join(classes)}: which is which can't be told. "
+            f"Name them alike, number them 0 to {len(classes) - 1} in the skill's order, or give "
+            "--task, one for each set, for sets with words of their own."
+        )
+    return found
 
 
 def set_rows(work: Work) -> list[Row]:

@@ -1,6 +1,6 @@
 """The last step of a graft recipe: summary, skill description, the run on disk."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,10 @@ from cutaway.store.results import save
 
 if TYPE_CHECKING:
     from cutaway.run.graft.learn import Work
+    from cutaway.run.graft.pair import Pair
+    from cutaway.run.lesson import Lesson
     from cutaway.run.specs.common import Common
+    from cutaway.run.specs.graft import LearnSpec
 
 ENDS = ("base", "tuned", "learned", "removed")
 NAN = float("nan")
@@ -60,29 +63,32 @@ def _about(data: TextSet) -> dict[str, Any]:
     return {"name": data.name, "rows": len(data), "digest": data.digest}
 
 
-def skill_meta(work: "Work", size: int, skill: Skill, rows: list[Row]) -> dict[str, Any]:
-    """What a skill file says about itself."""
-    spec, asked = work.spec, work.pair.pupil.asked
-    share = size / work.pair.total
+def skill_meta(
+    spec: "LearnSpec", pair: "Pair", lesson: "Lesson", skill: Skill, rows: list[Row], *,
+    share: float, seeds: Sequence[int],
+) -> dict[str, Any]:  # fmt: skip
+    """What a skill file says about itself; its metrics are the rows of masks with this share."""
+    asked = pair.pupil.asked
     return {
-        **work.pair.facts,
+        **pair.facts,
         "task": {
-            "name": work.lesson.task.name,
-            "mode": work.pair.pupil.mode,
+            "name": lesson.task.name,
+            "mode": pair.pupil.mode,
+            "at": pair.pupil.at,
             "template": asked.form.template,
             "words": list(asked.form.words),
             "edits": asked.form.edits,
-            "classes": list(work.lesson.texts.classes),
+            "classes": list(lesson.texts.classes),
             "metric": asked.metric,
-            "data": _about(work.lesson.texts),
+            "data": _about(lesson.texts),
         },
         "size": skill.size,
-        "trained": work.pair.total,
-        "sparsity": skill.size / work.pair.total,
+        "trained": pair.total,
+        "sparsity": skill.size / pair.total,
         "learned": {
             n: getattr(spec, n) for n in ("optimizer", "lr", "steps", "step_examples", "start")
         }
-        | {"seeds": list(work.seeds), "keep_gain": spec.keep_gain},
+        | {"seeds": list(seeds), "keep_gain": spec.keep_gain},
         "metrics": {kind: scores(rows, kind, share) for kind in ENDS},
         "cutaway": __version__,
     }

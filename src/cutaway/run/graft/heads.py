@@ -28,6 +28,12 @@ def head_names(pupil: Pupil) -> list[str]:
     return [name for name in pupil.params() if name not in known]
 
 
+def head_of(pupil: Pupil) -> dict[str, Tensor]:
+    """The head's weights as they are, by name; none where the language model's own head answers."""
+    params = pupil.params()
+    return {name: params[name].detach().clone() for name in head_names(pupil)}
+
+
 def tuned_with_head(pupil: Pupil, name: str, at: str, **options: Any) -> Tuned:
     """The tuned weights by the pupil's names, and what is known of the checkpoint.
 

@@ -17,6 +17,7 @@ from cutaway.run.door import needs_to_train
 from cutaway.run.graft.atlas import atlas_rows
 from cutaway.run.graft.cost import Cost, cost_of
 from cutaway.run.graft.finish import finish, skill_meta, summarise
+from cutaway.run.graft.heads import head_of
 from cutaway.run.graft.pair import Pair, open_pair
 from cutaway.run.graft.rows import Where, over_seeds
 from cutaway.run.graft.search import Search
@@ -80,8 +81,11 @@ def run(spec: LearnSpec, *, screen: Screen | None = None, objects: Objects | Non
         rows = over_seeds([*rows, *extra, *atlas_rows(work.where, work.pair.lm, skill)])
     with TemporaryDirectory() as folder:
         path = Path(spec.out) if spec.out else Path(folder) / FILE
-        meta = skill_meta(work, sizes[0], skill, rows)
-        Skill(skill.patch, skill.shapes, meta).save(path)
+        meta = skill_meta(
+            spec, work.pair, work.lesson, skill, rows, share=sizes[0] / work.pair.total,
+            seeds=work.seeds,
+        )  # fmt: skip
+        Skill(skill.patch, skill.shapes, meta, head_of(work.pair.pupil)).save(path)
         files = {} if spec.out else {p.name: p for p in (path, path.with_suffix(".json"))}
         return finish(
             "learn", spec, name, meter, rows, model=work.pair.lm, data=work.lesson.texts,

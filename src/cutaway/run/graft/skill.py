@@ -1,13 +1,14 @@
 """A skill: the few weights that hold it, for which base, and how well it does.
 
 In its file: `places` (flat positions, tensor after tensor), `before` (the base's values) and
-`after` (the tuned ones). Which tensors, their shapes and how many places each has stand in the
-JSON beside it, with the checksums of both checkpoints, the task and the metrics.
+`after` (the tuned ones); of a skill learned with a head also `head.NAME`, the head's weights. Which
+tensors, their shapes and how many places each has stand in the JSON beside it, with the checksums
+of both checkpoints, the task and the metrics.
 """
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ from cutaway.store.tensors import dtype_name, raw_bytes
 
 Check = Literal["all", "places"]
 SHORT = 12
+HEAD = "head."
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +35,8 @@ class Skill:
     patch: Patch
     shapes: dict[str, tuple[int, ...]]
     meta: dict[str, Any]
+    head: dict[str, Tensor] = field(default_factory=dict)
+    """The head that it was measured with, by weight name; empty where the model's own answers."""
 
     @property
     def size(self) -> int:
@@ -98,6 +102,7 @@ class Skill:
             "places": torch.cat(where).to(torch.int64 if wide else torch.int32),
             "before": torch.cat([self.patch.before[name].cpu() for name in names]),
             "after": torch.cat([self.patch.after[name].cpu() for name in names]),
+            **{HEAD + name: value.detach().cpu() for name, value in self.head.items()},
         }
         table = [
             {"name": n, "shape": list(self.shapes[n]), "places": len(p)}
@@ -110,8 +115,7 @@ class Skill:
     def _fitting(self, model: Any) -> dict[str, Tensor]:
         params = params_of(model)
         need_fit(params, self.patch.mask, self.shapes)
-        kinds = {dtype_name(params[n]) for n in self.patch.mask.places}
-        mine = dtype_name(next(iter(self.patch.after.values())))
+        kinds, mine = self._dtypes(params)
         if kinds != {mine}:
             raise Mismatch(
                 f"The skill {self.label!r} has {mine} weights, the model {', '.join(kinds)}: open "
@@ -126,9 +130,22 @@ class Skill:
             raise Mismatch(
                 f"The skill {self.label!r} belongs to {mine['name']!r} (weights "
                 f"{mine['checksum'][:SHORT]}), not to {_name(model)!r} (weights "
-                f"{found[:SHORT]}): another model or other weights. Give the base it was learned "
-                "from."
+                f"{found[:SHORT]}): {self._why_other(model)}"
             )
+
+    def _why_other(self, model: Any) -> str:
+        kinds, mine = self._dtypes(params_of(model))
+        if kinds and kinds != {mine}:
+            return (
+                f"the skill's weights are {mine}, the model's {', '.join(sorted(kinds))}. Open the "
+                f"model with dtype {mine}."
+            )
+        return "another model or other weights. Give the base it was learned from."
+
+    def _dtypes(self, params: Params) -> tuple[set[str], str]:
+        """The number types of the model where the skill changes it, and the skill's own."""
+        kinds = {dtype_name(params[n]) for n in self.patch.mask.places if n in params}
+        return kinds, dtype_name(next(iter(self.patch.after.values())))
 
 
 def load_skill(path: Path | str) -> Skill:
@@ -154,7 +171,9 @@ def load_skill(path: Path | str) -> Skill:
     shapes = {row["name"]: tuple(row["shape"]) for row in table}
     _need_inside(path, places, shapes)
     before, after = ({n: v.clone() for n, v in parts[k].items()} for k in ("before", "after"))
-    return Skill(Patch(Mask(places), before, after), shapes, meta)
+    heads = [name for name in artefact.names if name.startswith(HEAD)]
+    head = {name.removeprefix(HEAD): artefact.tensor(name).clone() for name in heads}
+    return Skill(Patch(Mask(places), before, after), shapes, meta, head)
 
 
 def _table(path: Path | str, table: Any) -> list[dict[str, Any]]:

@@ -61,6 +61,11 @@ class Spelling:
 
 def spelling_of(lm: LM, sets: Sequence[TextSet], *, masks: int | None = None) -> Spelling:
     """One spelling for all these problems; BadSpec when the masks don't hold an answer."""
+    if lm.kind == "causal" and masks is not None:
+        raise BadSpec(
+            f"--masks {masks} is for masked models, {lm.name!r} is causal and answers word by "
+            "word. Leave it out."
+        )
     answers = {str(a) for texts in sets for a in texts.meta["answers"].tolist()}
     sizes = {answer: len(answer_ids(lm, answer)) for answer in answers}
     longest = max(sizes, key=lambda answer: (sizes[answer], answer))

@@ -1,5 +1,6 @@
 """`cutaway.EWCCallback`: EWC for the Hugging Face Trainer, plain weights or LoRA adapters."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ from transformers import TrainerCallback
 
 from cutaway.core.errors import Mismatch
 from cutaway.methods.inject.penalty import add_low_rank, need_strength, normalised
-from cutaway.run.inject.files import load_fisher
+from cutaway.run.inject.anchor import begin, keep
+from cutaway.run.inject.files import Fisher, load_fisher
 
 # What wrappers put in front of or into the names of weights.
 WRAPPERS = ("module.", "_orig_mod.", "base_model.model.")
+# PEFT's whole copies of parts that learn beside adapters.
+COPY = re.compile(r"\.modules_to_save\.[^.]+\.")
 
 
 class EWCCallback(TrainerCallback):
@@ -25,7 +29,10 @@ class EWCCallback(TrainerCallback):
     gradient of strength/2 * sum F (weight - start)^2. It comes after the Trainer's clipping. With
     LoRA the change of a weight is its adapter's product, and the pull goes to its two factors.
     `fisher` is a file of `cutaway fisher` or {weight name: tensor}; `normalise` divides it by its
-    mean, as `cutaway inject` does.
+    mean, as `cutaway inject` does. A Fisher of other weights is refused: a file's by the names and
+    weights it was made on, tensors by their shapes. `partial` holds the weights that a file and the
+    model both have, such as all but a new head's. The start is kept in the Trainer's `output_dir`: a
+    training that is taken up again ends in the same weights.
     """
 
     def __init__(
@@ -34,9 +41,15 @@ class EWCCallback(TrainerCallback):
         strength: float,
         *,
         normalise: bool = False,
+        partial: bool = False,
     ) -> None:
-        self.strength = need_strength(strength)
-        values = fisher if isinstance(fisher, Mapping) else load_fisher(fisher).tensors()
+        self.strength, self.partial = need_strength(strength), partial
+        self.source: Fisher | None = None
+        if isinstance(fisher, Mapping):
+            values: Mapping[str, Tensor] = fisher
+        else:
+            self.source = load_fisher(fisher)
+            values = self.source.tensors()
         self.fisher: Mapping[str, Tensor] = normalised(values) if normalise else dict(values)
         self.anchor: dict[str, Tensor] = {}
         self.adapters: dict[str, Any] = {}
@@ -44,32 +57,33 @@ class EWCCallback(TrainerCallback):
         """The penalty at the last step."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Remember where the weights start; Mismatch when none of them is in the Fisher."""
+        """Remember where the weights start; Mismatch when the Fisher is another model's."""
         model: nn.Module = given["model"]
+        name, own = _called(model), own_weights(model)
+        self._fits(own, name)
+        start = begin(args, state, {n: w for n, w in own.items() if w.requires_grad})
+        if self.source is not None:
+            # What is frozen is still what it was, also in a training that is taken up again.
+            self.source.need_start({**own, **start}, name)
+        self.anchor = {n: w for n, w in start.items() if n in self.fisher}
         self.adapters = {
-            found: part for name, part in _adapters(model) if (found := self._known(name))
+            found: part for long, part in _adapters(model) if (found := bare(long)) in self.fisher
         }
-        self.anchor = {}
-        for name, weight in model.named_parameters():
-            found = self._known(name) if weight.requires_grad else None
-            if found is not None:
-                self._fits(found, weight)
-                self.anchor[found] = weight.detach().clone()
         if not self.anchor and not self.adapters:
             raise Mismatch(
-                f"No trained weight of this model is in the Fisher, which has "
+                f"No trained weight of {name!r} is in {self._called()}, which has "
                 f"{next(iter(self.fisher), 'nothing')!r} and others: it is another model's."
             )
+        keep(args, state, start)
 
     @torch.no_grad()
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Add the penalty's gradient."""
         total = 0.0
-        for name, weight in given["model"].named_parameters():
-            found = bare(name)
-            if found in self.anchor and weight.grad is not None:
-                step = weight.detach() - self.anchor[found]
-                back = step * self.fisher[found].to(step) * self.strength
+        for name, weight in own_weights(given["model"]).items():
+            if name in self.anchor and weight.grad is not None:
+                step = weight.detach() - self.anchor[name]
+                back = step * self.fisher[name].to(step) * self.strength
                 weight.grad.add_(back)
                 total += 0.5 * float((back * step).sum())
         for name, part in self.adapters.items():
@@ -77,9 +91,12 @@ class EWCCallback(TrainerCallback):
         self.penalty = total
 
     def on_log(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """The penalty stands in the log beside the loss."""
+        """The penalty stands in the log beside the loss, and in the Trainer's log_history."""
         if given.get("logs") is not None:
             given["logs"]["ewc_penalty"] = self.penalty
+            # The Trainer has put a copy there before it calls.
+            if state.log_history and state.log_history[-1].get("step") == state.global_step:
+                state.log_history[-1]["ewc_penalty"] = self.penalty
 
     def _pull_adapter(self, name: str, part: Any) -> float:
         total = 0.0
@@ -94,23 +111,51 @@ class EWCCallback(TrainerCallback):
                 total += 0.5 * self.strength * float((fisher * delta.square()).sum())
         return total
 
-    def _known(self, name: str) -> str | None:
-        found = bare(name)
-        return found if found in self.fisher else None
-
-    def _fits(self, name: str, weight: Tensor) -> None:
-        if weight.shape != self.fisher[name].shape:
+    def _fits(self, own: Mapping[str, Tensor], name: str) -> None:
+        """Mismatch unless model and Fisher have the same names and shapes."""
+        # Who gives tensors has chosen their names; a file may be taken for another by mistake.
+        free = self.partial or self.source is None
+        wrong = [] if free else sorted(set(own) ^ set(self.fisher))
+        if wrong:
+            has, lacks = (name, self._called()) if wrong[0] in own else (self._called(), name)
             raise Mismatch(
-                f"The Fisher of {name!r} has shape {tuple(self.fisher[name].shape)}, the weight "
-                f"{tuple(weight.shape)}: it is another model's."
+                f"{has} has {wrong[0]!r}, {lacks} hasn't ({len(wrong)} such weights): the Fisher "
+                "is another model's. Make one with: cutaway fisher --model ...; partial=True holds "
+                "only the weights that both have."
             )
+        for weight in own.keys() & self.fisher.keys():
+            here, there = own[weight], self.fisher[weight]
+            # Quantised weights are packed: their shape says nothing.
+            if here.is_floating_point() and here.shape != there.shape:
+                raise Mismatch(
+                    f"{weight!r} has shape {tuple(there.shape)} in {self._called()}, "
+                    f"{tuple(here.shape)} in {name!r}: the Fisher is another model's."
+                )
+
+    def _called(self) -> str:
+        if self.source is None:
+            return "the Fisher"
+        return f"{str(self.source.artefact.path)!r} (of {self.source.meta['model']['name']!r})"
 
 
 def bare(name: str) -> str:
     """A weight's name without what wrappers add to it."""
     for wrapper in WRAPPERS:
         name = name.removeprefix(wrapper)
-    return name.replace(".base_layer.", ".")
+    return COPY.sub(".", name.replace(".base_layer.", "."))
+
+
+def own_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The model's weights by their bare names, without what adapters add."""
+    return {
+        bare(name): weight
+        for name, weight in model.named_parameters()
+        if "lora_" not in name and ".original_module." not in name
+    }
+
+
+def _called(model: nn.Module) -> str:
+    return str(getattr(model, "name_or_path", "") or type(model).__name__)
 
 
 def _adapters(model: nn.Module) -> list[tuple[str, Any]]:

@@ -1,5 +1,6 @@
 """The file of a Fisher: one tensor per weight, and for which model and data it holds."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from cutaway.core.errors import BadData, BadSpec, Mismatch, Missing
 from cutaway.models.lm import LM
 from cutaway.run.kept import Kept
 from cutaway.store.artefacts import load_artefact, save_artefact
+from cutaway.store.tensors import raw_bytes
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,34 @@ class Fisher(Kept):
             raise Mismatch(
                 f"{path!r} and {lm.name!r} differ in their weights: {sorted(wrong)[0]!r}."
             )
+
+    def need_start(self, weights: Mapping[str, Tensor], name: str) -> None:
+        """Mismatch unless these weights of the model `name` are the ones it was made on.
+
+        Weights held in another precision are rounded, and files of before say nothing of single
+        weights: neither can be told by its bits.
+        """
+        made, prints = self.meta["model"], self.meta.get("weights", {})
+        alike = {n: w for n, w in weights.items() if n in prints and _precision(w) == made["dtype"]}
+        for weight, found in prints_of(alike).items():
+            if found != prints[weight]:
+                raise Mismatch(
+                    f"{str(self.artefact.path)!r} is the Fisher of {made['name']!r} (weights "
+                    f"{made['digest'][:12]}); {name!r} begins with another {weight!r}. Begin with "
+                    f"{made['name']!r}, or make a Fisher of your start: cutaway fisher --model ..."
+                )
+
+
+def prints_of(weights: Mapping[str, Tensor]) -> dict[str, str]:
+    """Who each weight is: the sha256 of its values in float32, wherever it is held."""
+    return {
+        name: hashlib.sha256(raw_bytes(value.detach().float())).hexdigest()
+        for name, value in weights.items()
+    }
+
+
+def _precision(weight: Tensor) -> str:
+    return str(weight.dtype).removeprefix("torch.")
 
 
 def load_fisher(path: Path | str, lm: LM | None = None) -> Fisher:

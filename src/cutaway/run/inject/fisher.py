@@ -20,7 +20,7 @@ from cutaway.run.estimate import Estimate
 from cutaway.run.inject.arithmetic import answer_examples, is_arithmetic, whole_lines
 from cutaway.run.inject.clash import Clash, View
 from cutaway.run.inject.examples import Examples, lm_examples
-from cutaway.run.inject.files import Fisher, load_fisher, need_file_name, save_fisher
+from cutaway.run.inject.files import Fisher, load_fisher, need_file_name, prints_of, save_fisher
 from cutaway.run.inject.parts import add_up_on
 from cutaway.run.inject.places import place_of
 from cutaway.run.inject.rows import Where, frame
@@ -222,6 +222,7 @@ def describe(
         "masking": None if lm.kind == "causal" else "15 %: 80 % mask, 10 % random, 10 % kept",
         "way": sums.way,
         "difference": sums.difference,
+        "weights": prints_of(lm.params()),
     }
 
 

@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from math import isnan, nan
 from typing import Any
 
-import numpy as np
-
+from cutaway.measure.intervals import Interval, over_seeds, within
 from cutaway.run.table import Row
 
 Point = dict[str, Any]
@@ -14,8 +14,12 @@ OF_REST = ("forgetting", "lm_loss", "probe_forgetting", "finetune_forgetting")
 
 
 def points_of(rows: Iterable[Row], skill: str) -> list[Point]:
-    """Exact match and forgetting of each regulariser and strength, mean over seeds."""
-    found: dict[tuple[str, float], dict[str, dict[int, list[float]]]] = defaultdict(
+    """Exact match and forgetting of each regulariser and strength, mean over seeds.
+
+    `<metric>_low` and `<metric>_high` are the ends of a 95 % interval: over seeds where there are
+    several, else that of the measured rows; None where neither tells.
+    """
+    found: dict[tuple[str, float], dict[str, dict[int, list[Interval]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
     for row in rows:
@@ -24,7 +28,7 @@ def points_of(rows: Iterable[Row], skill: str) -> list[Point]:
         key = (row["regulariser"], row["strength"])
         wanted = OF_SKILL if row["probe"] == f"{skill} test" else OF_REST
         if row["metric"] in wanted:
-            found[key][row["metric"]][row["seed"]].append(row["value"])
+            found[key][row["metric"]][row["seed"]].append(_interval(row))
     points = [
         {"regulariser": name, "strength": strength, **_means(metrics)}
         for (name, strength), metrics in found.items()
@@ -32,13 +36,20 @@ def points_of(rows: Iterable[Row], skill: str) -> list[Point]:
     return on_front(points)
 
 
-def _means(metrics: dict[str, dict[int, list[float]]]) -> Point:
+def _interval(row: Row) -> Interval:
+    low, high = (nan if row.get(end) is None else row[end] for end in ("low", "high"))
+    return Interval(row["value"], low, high, 0.95, 1)
+
+
+def _means(metrics: dict[str, dict[int, list[Interval]]]) -> Point:
     point: Point = {}
     for metric, by_seed in metrics.items():
-        values = [float(np.mean(several)) for several in by_seed.values()]
-        point[metric] = float(np.mean(values))
-        point[f"{metric}_low"], point[f"{metric}_high"] = min(values), max(values)
-        point["seeds"] = len(values)
+        found = over_seeds(list(by_seed.values()))
+        found = within(found, 0.0, 1.0) if metric == "exact_match" else found
+        point[metric] = found.mean
+        for end, value in (("low", found.low), ("high", found.high)):
+            point[f"{metric}_{end}"] = None if isnan(value) else value
+        point["seeds"] = len(by_seed)
     return point
 
 

@@ -66,7 +66,8 @@ class LearnSpec(Asked):
     sparsity: Shares = (1e-4,)
     """Share of the trained weights to keep. Several make a curve; the first one's skill is kept."""
     keep_gain: float | None = Field(default=None, gt=0, le=1)
-    """Search the smallest mask that keeps this share of the gain, up to the largest sparsity."""
+    """Search the smallest part of the mask learned at the largest sparsity that keeps this share
+    of the gain."""
     params: Names = ()
     """Only weights whose name fits one of these patterns; by default every weight that moved."""
     start: str = "best"
