@@ -31,8 +31,8 @@ class EWCCallback(TrainerCallback):
     `fisher` is a file of `cutaway fisher` or {weight name: tensor}; `normalise` divides it by its
     mean, as `cutaway inject` does. A Fisher of other weights is refused: a file's by the names and
     weights it was made on, tensors by their shapes. `partial` holds the weights that a file and the
-    model both have, such as all but a new head's. The start is kept in the Trainer's `output_dir`: a
-    training that is taken up again ends in the same weights.
+    model both have, such as all but a new head's. The start is kept in the Trainer's `output_dir`:
+    a training that is taken up again ends in the same weights.
     """
 
     def __init__(
