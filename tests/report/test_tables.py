@@ -26,6 +26,17 @@ def test_a_summary_has_one_line_per_cell_and_metric() -> None:
     assert (found["low"] <= found["mean"]).all() and (found["mean"] <= found["high"]).all()
 
 
+def test_the_interval_of_a_mean_over_seeds_is_that_of_the_seeds() -> None:
+    seeds = {"regulariser": "ewc", "metric": "exact_match", "seed": [0, 1, 2]}
+    rows = pl.DataFrame(seeds | {"value": [0.9, 0.7, 0.8], "low": [0.88, 0.6, 0.7], "high": 0.95})
+    found = tables.summary(rows).row(0, named=True)
+    # 0.1 / sqrt(3) times 4.303, the t of two degrees of freedom; a share ends at 1.
+    assert (found["mean"], found["repeats"]) == (pytest.approx(0.8), 3)
+    assert (found["low"], found["high"]) == (pytest.approx(0.8 - 0.2484, abs=1e-3), 1.0)
+    one = tables.summary(rows.head(1)).row(0, named=True)
+    assert (one["low"], one["high"]) == (0.88, 0.95)
+
+
 def test_a_ranking_is_best_first_and_lists_each_text_baseline_once() -> None:
     rows = probe_rows(models=("tiny-lm", "small-lm"), sizes=(140, 1400))
     found = tables.ranking(rows, FakeRecord(rows), most=5)

@@ -28,9 +28,10 @@ LOWER_IS_BETTER = frozenset({"mse", "rmse", "log_rmse", "mae", "ece", "mdl_bits"
 # The least and the most a metric can be; others have no such bounds.
 RANGES: dict[str, tuple[float | None, float | None]] = {
     **dict.fromkeys(("accuracy", "f1", "f1_macro", "f1_micro", "auc", "ap", "ece"), (0.0, 1.0)),
+    **dict.fromkeys(("exact_match", "undecodable", "agreement"), (0.0, 1.0)),
     **dict.fromkeys(("mcc", "spearman", "pearson"), (-1.0, 1.0)),
     "r2": (None, 1.0),
-    "mse": (0.0, None),
+    **dict.fromkeys(("mse", "log_rmse", "lm_loss", "perplexity"), (0.0, None)),
 }
 METRIC_WORDS = {
     "accuracy": "accuracy",

@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cutaway.measure.intervals import corrected_t
 from cutaway.report import formats, graft_table
-from cutaway.report.cells import LOWER_IS_BETTER, cells, full_size, main_metric, varying
+from cutaway.report.cells import LOWER_IS_BETTER, RANGES, cells, full_size, main_metric, varying
 from cutaway.report.finetune_table import finetune_table
 from cutaway.report.inject_table import inject_table
 from cutaway.report.nextword_table import kinds_table, paper_table
@@ -45,8 +46,28 @@ def summary(rows: pl.DataFrame, metric: str | None = None) -> pl.DataFrame:
     chosen = rows if metric is None else rows.filter(pl.col("metric") == metric)
     coordinates = [c for c in rows.columns if c not in MEASURED]
     ends = [pl.col(c).first() for c in ("low", "high") if c in rows.columns]
-    return chosen.group_by(coordinates, maintain_order=True).agg(
-        pl.col("value").mean().alias("mean"), *ends, pl.len().alias("repeats")
+    folded = chosen.group_by(coordinates, maintain_order=True).agg(
+        pl.col("value").mean().alias("mean"), *ends, pl.len().alias("repeats"),
+        pl.col("value").alias("each"),
+        *[pl.col("low").drop_nulls().n_unique().alias("own")] * ("low" in rows.columns),
+    )  # fmt: skip
+    return (_over_repeats(folded) if ends else folded).drop("each", "own", strict=False)
+
+
+def _over_repeats(folded: pl.DataFrame) -> pl.DataFrame:
+    """Where each repeat has an interval of its own, none is the mean's: the one over repeats."""
+    found = []
+    for line in folded.select("metric", "low", "high", "each", "own").iter_rows(named=True):
+        low, high = line["low"], line["high"]
+        if line["own"] > 1:
+            spread = corrected_t(line["each"], n_train=1, n_test=0)
+            floor, ceiling = RANGES.get(line["metric"], (None, None))
+            low = spread.low if floor is None else max(spread.low, floor)
+            high = spread.high if ceiling is None else min(spread.high, ceiling)
+        found.append((low, high))
+    return folded.with_columns(
+        pl.Series("low", [low for low, _ in found], dtype=pl.Float64),
+        pl.Series("high", [high for _, high in found], dtype=pl.Float64),
     )
 
 
