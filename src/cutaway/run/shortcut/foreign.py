@@ -86,9 +86,12 @@ def _jump(path: Path, width: int) -> Shortcut:
     try:
         matrix = read_tensor(path)
     except (UnpicklingError, RuntimeError, EOFError, ValueError, IndexError) as error:
+        # torch's own words advise to unpickle all the same, which is never done here.
+        told = "it holds more than a tensor, and a pickle is never run"
+        why = told if isinstance(error, UnpicklingError) else str(error).splitlines()[0].rstrip(".")
         raise BadData(
-            f"{str(path)!r} is no plain tensor file: {str(error).splitlines()[0]} Save the matrix "
-            "again with torch.save(tensor, path)."
+            f"{str(path)!r} is no plain tensor file: {why}. Save the matrix again with "
+            "torch.save(tensor, path)."
         ) from None
     if not isinstance(matrix, Tensor) or tuple(matrix.shape) != (width, width):
         shape = tuple(matrix.shape) if isinstance(matrix, Tensor) else type(matrix).__name__
