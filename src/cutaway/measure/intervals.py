@@ -14,16 +14,23 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
 
 NAN = float("nan")
 # Resampled row numbers held at once: 32 MB.
 AT_ONCE = 4_000_000
+
+
+def _special() -> Any:
+    # Loaded when first used: a page that shows intervals needn't wait for it.
+    from scipy import special
+
+    return special
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ def corrected_t(
     if len(known) < 2:
         return Interval(float(known.mean()) if len(known) else NAN, NAN, NAN, level, len(known))
     mean, error = float(known.mean()), _corrected_error(known, n_train, n_test)
-    reach = float(stdtrit(len(known) - 1, (1 + level) / 2)) * error
+    reach = float(_special().stdtrit(len(known) - 1, (1 + level) / 2)) * error
     return Interval(mean, mean - reach, mean + reach, level, len(known))
 
 
@@ -102,7 +109,9 @@ def paired_t(
     error = _corrected_error(gaps, n_train, n_test)
     if error == 0.0:
         return Difference(interval, 1.0 if interval.mean == 0.0 else 0.0)
-    return Difference(interval, float(2 * stdtr(len(gaps) - 1, -abs(interval.mean) / error)))
+    return Difference(
+        interval, float(2 * _special().stdtr(len(gaps) - 1, -abs(interval.mean) / error))
+    )
 
 
 def wilson(right: float, n: int, *, level: float = 0.95) -> Interval:
@@ -110,7 +119,7 @@ def wilson(right: float, n: int, *, level: float = 0.95) -> Interval:
     _check_level(level)
     if n < 1 or not 0 <= right <= n:
         raise BadData(f"A proportion needs 0 <= right <= n and n >= 1, got {right!r} of {n!r}.")
-    z, share = float(ndtri((1 + level) / 2)), right / n
+    z, share = float(_special().ndtri((1 + level) / 2)), right / n
     middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     reach = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     low, high = max(0.0, float(middle - reach)), min(1.0, float(middle + reach))
@@ -126,8 +135,8 @@ def two_shares(first: float, second: float, n: int, *, level: float = 0.95) -> D
     gap, middle = first - second, (first + second) / 2
     apart = np.sqrt((first * (1 - first) + second * (1 - second)) / n)
     alike = np.sqrt(2 * middle * (1 - middle) / n)
-    reach = float(ndtri((1 + level) / 2) * apart)
-    p = float(2 * ndtr(-abs(gap) / alike)) if alike > 0 else 1.0
+    reach = float(_special().ndtri((1 + level) / 2) * apart)
+    p = float(2 * _special().ndtr(-abs(gap) / alike)) if alike > 0 else 1.0
     return Difference(Interval(gap, gap - reach, gap + reach, level, n), p)
 
 
