@@ -12,7 +12,8 @@ from threading import Thread
 
 # In this order: whoever looks at pandas while it is half loaded fails.
 AHEAD = ("pandas", "cutaway.app.overview")
-PORT = "--server.port="
+# Streamlit's name of the port, as `launch` gives it.
+PORT = "server.port="
 
 
 def ahead(port: int | None = None, seconds: float = 10.0) -> Thread:
@@ -36,5 +37,5 @@ def _load(port: int | None, seconds: float) -> None:
 if __name__ == "__main__":
     from streamlit.web import cli
 
-    ahead(next((int(word.removeprefix(PORT)) for word in sys.argv if word.startswith(PORT)), None))
+    ahead(next((int(word.rpartition("=")[2]) for word in sys.argv if PORT in word), None))
     cli.main()
