@@ -11,7 +11,7 @@ from cutaway.core.errors import BadSpec, Missing
 
 def test_the_server_listens_on_this_machine_only_and_sends_no_statistics() -> None:
     words = launch.command(8501, open_browser=False)
-    assert words[:4] == [sys.executable, "-m", "cutaway.app.serve", "run"]
+    assert words[:4] == [sys.executable, "-m", "streamlit", "run"]
     for flag in (
         "--server.address=127.0.0.1",
         "--browser.gatherUsageStats=false",
@@ -21,15 +21,6 @@ def test_the_server_listens_on_this_machine_only_and_sends_no_statistics() -> No
     ):
         assert flag in words
     assert "--server.headless=false" in launch.command(8501, open_browser=True)
-
-
-def test_what_the_first_page_needs_is_loaded_ahead() -> None:
-    code = (
-        "from cutaway.app import serve; import sys; serve.ahead().join(); "
-        "print(set(serve.AHEAD) <= set(sys.modules), 'torch' in sys.modules)"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "True False"
 
 
 def test_every_option_is_one_streamlit_knows() -> None:

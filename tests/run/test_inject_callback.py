@@ -10,16 +10,8 @@ import cutaway
 from cutaway.core.errors import Mismatch, Missing
 from cutaway.core.textset import TextSet
 from cutaway.models.load import open_model
+from tests.run.test_inject import Rows
 from tests.tiny import SENTENCES, tiny
-
-
-class Rows(torch.utils.data.Dataset):
-    def __len__(self) -> int:
-        return 8
-
-    def __getitem__(self, i: int) -> dict[str, torch.Tensor]:
-        ids = torch.tensor([1, 5 + i, 9, 7])
-        return {"input_ids": ids, "labels": ids}
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,7 @@ def command(port: int, open_browser: bool) -> list[str]:
     }
     flags = [f"--{name}={value}" for name, value in options.items()]
     flags += [f"--server.allowedHosts={host}" for host in HOSTS]
-    return [sys.executable, "-m", "cutaway.app.serve", "run", str(script), *flags]
+    return [sys.executable, "-m", "streamlit", "run", str(script), *flags]
 
 
 def free_port(port: int) -> int:
