@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import cutaway
-from cutaway.app.method import PAGES
+from cutaway.app.pages import PAGES
 from cutaway.cli.recipes import VERBS
 from cutaway.run.specs import SPECS
 
@@ -51,7 +51,7 @@ def test_no_file_and_no_function_is_too_long(path: Path) -> None:
 @pytest.mark.parametrize("word", METHODS)
 def test_a_method_stands_in_every_room(word: str) -> None:
     missing = [room for room in ROOMS if not list(ROOT.glob(room.format(word=word)))]
-    missing += [] if word in PAGES else ["a row in PAGES (app/method.py)"]
+    missing += [] if word in PAGES else ["a row in PAGES (app/pages.py)"]
     assert not missing, f"{word} is missing from: {missing}"
 
 

@@ -3,7 +3,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from cutaway.app.launch import RUNS_VARIABLE
-from cutaway.app.method import PAGES
+from cutaway.app.pages import PAGES
 
 
 @pytest.fixture

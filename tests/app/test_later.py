@@ -3,9 +3,10 @@ import sys
 
 FIRST = """
 import sys
-from cutaway.app import later, method, overview
-names = {f"cutaway.app.{name}" for name in later.PAGES}
+from cutaway.app import later, overview
+names = {f"cutaway.app.{name}" for name in later.MODULES}
 assert not names & set(sys.modules), "the first page waits for no other"
+assert not {"pandas", "pydantic", "psutil"} & set(sys.modules), "nor for what it needs not"
 timer = later.warm()
 assert later.warm() is timer, "once per process"
 timer.join()

@@ -5,7 +5,8 @@ import time
 import pytest
 
 from cutaway.app import library
-from cutaway.app.parts import JOINER, commands, quiet
+from cutaway.app.parts import commands
+from cutaway.app.text import JOINER, quiet
 from tests.report.fake_runs import probe_rows, save_run
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from cutaway.app.method import PAGES
+from cutaway.app.pages import PAGES
 from cutaway.report import details
 from cutaway.report.figures import METHODS
 from tests.app.conftest import texts

@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from cutaway.app.method import PAGES
+from cutaway.app.pages import PAGES
 from cutaway.report.export import figure_csv
 from cutaway.report.figures import figures
 from cutaway.report.nextword_details import FILE

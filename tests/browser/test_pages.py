@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from cutaway.app.method import PAGES
+from cutaway.app.pages import PAGES
 from tests.browser.test_app import go_to
 from tests.tiny import SENTENCES, tiny
 

@@ -1,23 +1,35 @@
-"""Pages whose modules the first page can do without; loaded when the reader looks at it."""
+"""Modules that the first paint can do without; loaded when the reader looks at it."""
 
 from functools import cache
 from importlib import import_module
 from threading import Timer
+from types import ModuleType
+from typing import Any
 
-PAGES = ("live", "new_run")
+MODULES = ("method", "picked", "live", "new_run")
 # The first page is on the screen by then.
 SECONDS = 2.0
 
 
-def show(name: str) -> None:
-    """Draw one of PAGES."""
-    import_module(f"cutaway.app.{name}").show()
+def show(name: str, *given: Any) -> None:
+    """Draw what one of MODULES shows."""
+    load(name).show(*given)
+
+
+def load(name: str) -> ModuleType:
+    """One of MODULES, with pandas whole before it.
+
+    Streamlit loads pandas on first use, in whichever thread comes first; plotly, in another one,
+    then finds it half loaded and fails. Here every thread that will draw waits until it is whole.
+    """
+    import_module("pandas")
+    return import_module(f"cutaway.app.{name}")
 
 
 @cache
 def warm() -> Timer:
-    """Load PAGES once per process, a little later, so that nobody waits for them."""
-    timer = Timer(SECONDS, lambda: [import_module(f"cutaway.app.{name}") for name in PAGES])
+    """Load MODULES once per process, a little later, so that nobody waits for them."""
+    timer = Timer(SECONDS, lambda: [load(name) for name in MODULES])
     timer.daemon = True
     timer.start()
     return timer

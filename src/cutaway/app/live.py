@@ -14,6 +14,7 @@ import streamlit as st
 from cutaway.app import forms, live_choices, parts
 from cutaway.app.helper import Answer, Helper, helpers
 from cutaway.app.library import Library, library, runs_folder
+from cutaway.app.text import quiet
 from cutaway.core.errors import CutawayError
 from cutaway.report import live as figures
 from cutaway.report.formats import count
@@ -58,7 +59,7 @@ def show() -> None:
     try:
         forms.stay_inside({"model": model}, [Path.cwd(), runs_folder()])
     except CutawayError as error:
-        st.warning(parts.quiet(error), icon=":material/block:")
+        st.warning(quiet(error), icon=":material/block:")
         return
     helper, number = _ask(model, download, request)
     _draw(helper, number, request, model)
@@ -142,8 +143,8 @@ def _draw(helper: Helper, number: int, request: Request, model: str) -> None:
     """What has come so far; while more is to come, the page looks again by itself."""
     answer = helper.answer(number)
     if helper.fatal and not answer.over:
-        st.warning(parts.quiet(helper.fatal), icon=":material/warning:")
-        st.caption(f"What the model fails at: `cutaway check {parts.quiet(model)}`")
+        st.warning(quiet(helper.fatal), icon=":material/warning:")
+        st.caption(f"What the model fails at: `cutaway check {quiet(model)}`")
         if st.button("Try again", key="live-retry"):
             st.session_state.pop("live-asked", None)
             st.rerun()
@@ -166,7 +167,7 @@ def _wait(helper: Helper, number: int, stage: tuple[int, bool]) -> None:
         said = f"Fitting the probes: {answer.progress['probe']:.0%} …"
     else:
         said = "Reading the sentence …"
-    st.info(parts.quiet(said), icon=":material/progress_activity:")
+    st.info(quiet(said), icon=":material/progress_activity:")
 
 
 def _about(facts: dict[str, Any], answer: Answer) -> None:
@@ -176,7 +177,7 @@ def _about(facts: dict[str, Any], answer: Answer) -> None:
     )
     if answer.over and answer.seconds:
         told += f"; answered in {answer.seconds:.1f} s"
-    st.caption(parts.quiet(told))
+    st.caption(quiet(told))
 
 
 def _answers(answer: Answer, request: Request, model: str) -> None:
@@ -198,7 +199,7 @@ def _answers(answer: Answer, request: Request, model: str) -> None:
 
 
 def _message(text: str) -> None:
-    st.warning(parts.quiet(text), icon=":material/info:")
+    st.warning(quiet(text), icon=":material/info:")
 
 
 def _layers(
@@ -221,7 +222,7 @@ def _layers(
     elif not request.get("shortcut"):
         st.caption(
             "Read as they are. A fitted shortcut shows more of what early layers know: "
-            f"`cutaway shortcut fit --model {parts.quiet(model)} --layers to-final`"
+            f"`cutaway shortcut fit --model {quiet(model)} --layers to-final`"
         )
     command, wide = lens_command(request, model, request["text"]), _width(lens["tokens"])
     parts.card("live-lens", figures.lens(lens, str(kind)), command, key="live-lens", wide=wide)

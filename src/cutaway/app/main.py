@@ -1,19 +1,16 @@
 """The app's script: the pages, and which of them is open. Streamlit runs it top to bottom."""
 
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 import streamlit as st
 
-from cutaway.app import later, method, overview
+from cutaway.app import later, overview
+from cutaway.app.pages import PAGES
 
 
 def main() -> None:
     """Draw the open page."""
-    # Streamlit loads pandas on first use, in whichever thread comes first; plotly, in another
-    # one, then finds it half loaded and fails. Here every thread waits until it is whole.
-    import_module("pandas")
     # A file, because Streamlit fetches icons given by name from the network.
     icon = str(Path(__file__).with_name("icon.png"))
     st.set_page_config(page_title="Cutaway", page_icon=icon, layout="wide")
@@ -24,12 +21,12 @@ def main() -> None:
         ),
         **{
             name: st.Page(
-                partial(method.show, name),
+                partial(later.show, "method", name),
                 title=name.capitalize(),
                 icon=page.icon,
                 url_path=name,
             )
-            for name, page in method.PAGES.items()
+            for name, page in PAGES.items()
         },
         "live": st.Page(
             partial(later.show, "live"),

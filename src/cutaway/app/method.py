@@ -1,10 +1,6 @@
-"""A method's page: one or several runs, filtered alike, seen together or side by side.
-
-A method gets its page by a row in PAGES: which figures stand together, what can be filtered.
-"""
+"""A method's page: one or several runs, filtered alike, seen together or side by side."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
@@ -13,6 +9,8 @@ import streamlit as st
 
 from cutaway.app import parts
 from cutaway.app.library import Library, library
+from cutaway.app.pages import PAGES, Page
+from cutaway.app.text import quiet
 from cutaway.core.errors import CutawayError, Missing
 from cutaway.report import tables
 from cutaway.report.cells import complete, failures, metric_words, metrics
@@ -22,90 +20,6 @@ from cutaway.report.records import Drawable, Together, headline, imported
 from cutaway.store.results import Record
 
 MOST_RUNS = 6
-
-
-@dataclass(frozen=True)
-class Page:
-    """What a method's page shows."""
-
-    method: str
-    question: str
-    icon: str
-    views: dict[str, tuple[str, ...]]
-    """Heading -> the figures that stand under it."""
-    filters: tuple[str, ...]
-    """Columns of the rows that can be narrowed."""
-    one_metric: bool = False
-    """Whether the figures speak of one metric, chosen by the reader."""
-
-
-PAGES: dict[str, Page] = {
-    "probe": Page(
-        "probe",
-        "What can be read off the hidden layers, and is it more than the words give away?",
-        ":material/layers:",
-        {
-            "Layers": ("layers", "heatmap"),
-            "Comparison": ("classifiers", "curve", "sizes"),
-            "Inside the best probe": ("confusion", "roc", "scores", "projection", "losses"),
-        },
-        ("model", "data", "pool", "classifier"),
-        one_metric=True,
-    ),
-    "nextword": Page(
-        "nextword",
-        "Does predicting the next word already solve the task, and through which words?",
-        ":material/text_select_move_forward_word:",
-        {
-            "Accuracy": ("features", "prompts"),
-            "Words": ("tokens",),
-            "Answers": ("calibration", "confusion"),
-            "Training": ("losses",),
-        },
-        ("model", "task", "features"),
-    ),
-    "shortcut": Page(
-        "shortcut",
-        "How linear is the way from one layer to another, and what if the model stopped here?",
-        ":material/alt_route:",
-        {
-            "Stopping early": ("precision", "precision@5", "precision@10", "exits"),
-            "Distance from the answer": ("surprisal", "kl", "perplexity"),
-            "The maps": ("r2", "parts"),
-        },
-        ("model", "text", "kind"),
-    ),
-    "finetune": Page(
-        "finetune",
-        "Can the model be taught the task, and what did it know before?",
-        ":material/school:",
-        {"Scores": ("scores",), "Training": ("curve",)},
-        ("base", "task", "mode"),
-    ),
-    "graft": Page(
-        "graft",
-        "Which few weights hold a fine-tuned skill, and what do they share with others?",
-        ":material/content_cut:",
-        {
-            "What is kept": ("sparsity", "gain", "agreement", "learning"),
-            "Where it lives": ("atlas", "heads", "overlap"),
-            "What it costs": ("language", "calibration", "reliability", "ood"),
-            "One after the other": ("forgetting",),
-        },
-        ("base", "task", "kind"),
-    ),
-    "inject": Page(
-        "inject",
-        "How is a skill trained in, and what does it cost the skills that were there?",
-        ":material/vaccines:",
-        {
-            "Gain and cost": ("pareto", "ledger", "digits"),
-            "Training": ("learning", "drift"),
-            "Where it clashes": ("fisher", "top", "weights"),
-        },
-        ("model", "regulariser"),
-    ),
-}
 
 
 def show(method: str) -> None:
@@ -170,7 +84,7 @@ def _views(page: Page, records: Sequence[Record]) -> None:
     for column, group in zip(st.columns(len(groups)), groups, strict=True):
         with column:
             if beside:
-                st.subheader(parts.quiet(headline(group[0])))
+                st.subheader(quiet(headline(group[0])))
             _view(page, str(view), group, keep)
 
 
@@ -234,9 +148,9 @@ def _figures(
         if isinstance(drawn, go.Figure):
             parts.figure_card(name, drawn, records, key=f"{name}-{records[0].address}")
         elif isinstance(drawn, Missing):
-            lacking.append(f"- {parts.quiet(drawn)}")
+            lacking.append(f"- {quiet(drawn)}")
         else:
-            st.warning(parts.quiet(drawn), icon=":material/info:")
+            st.warning(quiet(drawn), icon=":material/info:")
     if lacking:
         none = len(lacking) == len(names)
         word = "figure" if len(lacking) == 1 else "figures"

@@ -7,6 +7,7 @@ import streamlit as st
 
 from cutaway.app import forms, jobs, parts
 from cutaway.app.library import library, runs_folder
+from cutaway.app.text import quiet
 from cutaway.core.errors import BadSpec, CutawayError
 from cutaway.core.spec import Spec, build
 from cutaway.report import formats
@@ -66,7 +67,7 @@ def show() -> None:
 
 def _about(method: str) -> None:
     """What the recipe does, in the words of its spec."""
-    st.caption(parts.quiet((SPECS[method].__doc__ or "").strip().splitlines()[0]))
+    st.caption(quiet((SPECS[method].__doc__ or "").strip().splitlines()[0]))
 
 
 def _submit(method: str, filled: forms.Filled, *, dry: bool) -> None:
@@ -80,7 +81,7 @@ def _submit(method: str, filled: forms.Filled, *, dry: bool) -> None:
     except BadSpec as error:
         _refuse(filled, str(error))
     except CutawayError as error:
-        st.error(parts.quiet(error))
+        st.error(quiet(error))
     else:
         st.session_state["watched"] = job.id
 
@@ -88,8 +89,8 @@ def _submit(method: str, filled: forms.Filled, *, dry: bool) -> None:
 def _refuse(filled: forms.Filled, message: str) -> None:
     """What is wrong, under the fields it speaks of; the whole of it under the form."""
     for name, sentence in forms.by_field(message, list(filled.places)).items():
-        filled.places[name].markdown(f":red[{parts.quiet(sentence)}]")
-    st.error(parts.quiet(message), icon=":material/edit:")
+        filled.places[name].markdown(f":red[{quiet(sentence)}]")
+    st.error(quiet(message), icon=":material/edit:")
 
 
 def words(method: str, spec: Spec, *, dry: bool) -> list[str]:
@@ -113,9 +114,9 @@ def _job(job: jobs.Job, now: jobs.Status) -> None:
     icon, told = WORDS[now.state]
     st.markdown(f"{icon} **{job.method}** {told} · {formats.duration(round(now.seconds))}")
     if now.state == "running":
-        st.progress(now.share or 0.0, text=parts.quiet(now.line or "starting …"))
+        st.progress(now.share or 0.0, text=quiet(now.line or "starting …"))
     elif now.line and now.state != "done":
-        st.warning(parts.quiet(now.line))
+        st.warning(quiet(now.line))
     estimate = "--dry-run" in job.words
     if estimate and now.state == "done":
         st.text(jobs.answer(job))

@@ -1,22 +1,18 @@
 """The overview: every run on one page, to search, filter, compare and open."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 import streamlit as st
 
-from cutaway.app import parts
+from cutaway.app import later
 from cutaway.app.library import Library, library
-from cutaway.app.method import PAGES
+from cutaway.app.text import quiet
 from cutaway.report import formats
 from cutaway.report.cells import metric_words
-from cutaway.report.compare import compare
-from cutaway.store.results import Record
 
 SEARCHED = ("model", "data", "method", "address", "where", "verdict", "metric", "origin")
 FILTERS = ("method", "model", "data")
-MOST_FACTS = 6
 
 
 def show() -> None:
@@ -38,8 +34,11 @@ def show() -> None:
     if chosen.is_empty():
         st.warning("No run fits these filters. Clear one of them to see more.")
     else:
-        picked = _table(chosen)
-        _picked([shelf.records[i] for i in picked])
+        picked = [shelf.records[i] for i in _table(chosen)]
+        if picked:
+            later.show("picked", picked)
+        else:
+            st.caption("Select a run to read its verdict, several to compare them.")
     _broken(shelf)
 
 
@@ -65,7 +64,8 @@ def filtered(listed: pl.DataFrame) -> pl.DataFrame:
 def _table(chosen: pl.DataFrame) -> list[int]:
     """The table of runs; the places of the selected ones."""
     event = st.dataframe(
-        readable(chosen),
+        # For any other kind of table Streamlit would load pandas before the first paint.
+        readable(chosen).to_arrow(),
         hide_index=True,
         on_select="rerun",
         selection_mode="multi-row",
@@ -108,34 +108,6 @@ def _score(line: dict[str, Any]) -> str:
     return name + formats.interval(line["best"], line["low"], line["high"])
 
 
-def _picked(records: Sequence[Record]) -> None:
-    """What is shown of the selected runs: the verdict of one, a comparison of several."""
-    if not records:
-        st.caption("Select a run to read its verdict, several to compare them.")
-        return
-    with st.container(horizontal=True):
-        for method in dict.fromkeys(record.method for record in records):
-            mine = [r for r in records if r.method == method]
-            if method in PAGES and st.button(
-                f"Open {len(mine)} in {method.capitalize()}", type="primary", key=f"open-{method}"
-            ):
-                open_runs(mine)
-    if len(records) > 1:
-        with parts.in_place():
-            parts.figure_card("compare", compare(records), records, key="compare")
-    parts.verdict_box(records)
-    with st.expander("Provenance"):
-        for record in records[:MOST_FACTS]:
-            parts.facts_table(record)
-
-
-def open_runs(records: Sequence[Record]) -> None:
-    """Go to the method's page with these runs chosen."""
-    method = records[0].method
-    st.session_state[f"{method}-runs"] = [record.address for record in records]
-    st.switch_page(st.session_state["pages"][method])
-
-
 def _explain(shelf: Library) -> None:
     """What the app is, for someone who opens it before anything was run."""
     st.markdown(
@@ -147,7 +119,7 @@ def _explain(shelf: Library) -> None:
     st.code("make tour", language="bash")
     st.markdown("**Ask your own question** on the page *New run*, or from a terminal:")
     st.code("cutaway probe --model smollm2-135m --data gen:sentiment --layers all", language="bash")
-    st.caption(f"Runs are read from {parts.quiet(shelf.folder)}")
+    st.caption(f"Runs are read from {quiet(shelf.folder)}")
 
 
 def _broken(shelf: Library) -> None:

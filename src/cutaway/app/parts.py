@@ -1,6 +1,5 @@
 """Pieces every page is made of: figures with their command and data, verdicts, messages."""
 
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,21 +8,12 @@ from pathlib import Path
 import plotly.graph_objects as go
 import streamlit as st
 
+from cutaway.app.text import quiet
 from cutaway.core.errors import CutawayError
 from cutaway.report import theme
 from cutaway.report.export import figure_csv
 from cutaway.report.provenance import provenance
 from cutaway.report.records import RecordLike, headline, verdict
-
-JOINER = "\u2060"
-
-
-def quiet(text: object) -> str:
-    """Text from data as Markdown that shows it letter by letter: no links, pictures or colours."""
-    line = re.sub(r"\s+", " ", str(text))
-    # Bare addresses become links whatever is escaped; an invisible joiner inside them prevents it.
-    line = re.sub(r"(?i)https?(?=:)|www(?=\.)|(?=@)", lambda m: f"{m[0]}{JOINER}", line)
-    return re.sub(r"([\\`*_{}\[\]()#+\-.!|<>~$:&@/])", r"\\\1", line)
 
 
 @contextmanager

@@ -12,8 +12,6 @@ from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
-import psutil
-
 from cutaway.core.digest import digest_text
 
 HOUR, DAY, EVER = 3600.0, 86400.0, float("inf")
@@ -47,9 +45,16 @@ def abandoned(path: Path, *, here: float, elsewhere: float) -> bool:
     if found is None:
         return False
     mine = found[1] == machine()
-    if mine and not psutil.pid_exists(int(found[2])):
+    if mine and not _lives(int(found[2])):
         return True
     return _silence(path) > (here if mine else elsewhere)
+
+
+def _lives(process: int) -> bool:
+    # Slow to load, and few readers of a store ever meet a name to ask about.
+    import psutil
+
+    return bool(psutil.pid_exists(process))
 
 
 def _silence(path: Path) -> float:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from cutaway.core.errors import BadData, BadSpec, CutawayError, Missing, RunError
 from cutaway.core.lookup import suggestion
-from cutaway.core.spec import Spec, plain
 from cutaway.store import files as disk
 from cutaway.store import remote
 from cutaway.store.progress import PARTIAL, Progress
@@ -36,6 +35,8 @@ from cutaway.store.records import (
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from cutaway.core.spec import Spec
 
 __all__ = ["Progress", "Record", "Runs", "find", "progress", "results", "save"]
 
@@ -125,7 +126,7 @@ def save(
     *,
     method: str,
     address: str,
-    spec: Mapping[str, Any] | Spec,
+    spec: "Mapping[str, Any] | Spec",
     summary: Mapping[str, Any],
     baselines: Any,
     model: Any,
@@ -145,7 +146,7 @@ def save(
         fields = {
             "method": method,
             "address": address,
-            "spec": plain(spec) if isinstance(spec, Spec) else spec,
+            "spec": spec if isinstance(spec, Mapping) else _plain(spec),
             "summary": summary,
             "baselines": baselines,
             "model": model,
@@ -162,6 +163,13 @@ def save(
     progress(folder, method, address).discard()
     disk.sweep(target.parent)
     return record
+
+
+def _plain(spec: "Spec") -> dict[str, Any]:
+    # Specs take pydantic, which readers of results can do without.
+    from cutaway.core.spec import plain
+
+    return plain(spec)
 
 
 def _shared(record: Record | None) -> Record | None:
