@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from cutaway.core.errors import BadSpec
 from cutaway.core.params import same_names
 from cutaway.methods.graft.patch import values, write
+from cutaway.methods.graft.remake import remaking
 from cutaway.methods.graft.select import Mask, Params, border, of, top
 
 Live = Mapping[str, nn.Parameter]
@@ -107,7 +108,8 @@ class Relaxed:
         with self._listening(plan) as ending:
             for number, loss in enumerate(losses, start=1):
                 ending[0] = at_once or number == len(losses)
-                value = loss()
+                with remaking():
+                    value = loss()
                 value.backward()
                 total += float(value.detach())
         return total
@@ -149,10 +151,12 @@ class Relaxed:
         flat = grad.contiguous().view(-1)
         moments = self._moments_of(name) if plan.optimizer == "adam" else None
         for piece in self._pieces(name, param.data):
-            change = DIRECTIONS[plan.optimizer](piece, flat[piece.at], scratch)
-            if moments is not None:
-                change = _adam(change, moments, piece.at, self.steps)
-            piece.logits.sub_(change, alpha=plan.lr)
+            slope, gradient = SLOPES[plan.optimizer](piece, scratch), flat[piece.at].float()
+            if moments is None:
+                piece.logits.addcmul_(slope, gradient, value=-plan.lr)
+            else:
+                change = _adam(slope.mul_(gradient), moments, piece.at, self.steps)
+                piece.logits.sub_(change, alpha=plan.lr)
             if not plan.budget:
                 _write_theta(piece, scratch)
 
@@ -193,25 +197,24 @@ def start_logits(base: Params, start: Mask, *, rng: torch.Generator) -> dict[str
     return found
 
 
-def logit_gradient(piece: "_Piece", grad: Tensor, scratch: tuple[Tensor, Tensor]) -> Tensor:
-    """dL/dz = dL/dtheta (tuned - base) gamma (1 - gamma)."""
+def logit_slope(piece: "_Piece", scratch: tuple[Tensor, Tensor]) -> Tensor:
+    """dtheta/dz = (tuned - base) gamma (1 - gamma)."""
     size = len(piece.logits)
     gamma, slope = scratch[0][:size], scratch[1][:size]
     torch.sigmoid(piece.logits, out=gamma)
     torch.mul(gamma, gamma, out=slope)
     torch.sub(gamma, slope, out=slope)
-    delta = torch.sub(piece.tuned.float(), piece.base.float(), out=gamma)
-    return slope.mul_(delta).mul_(grad.float())
+    return slope.mul_(mask_slope(piece, scratch))
 
 
-def mask_gradient(piece: "_Piece", grad: Tensor, scratch: tuple[Tensor, Tensor]) -> Tensor:
-    """dL/dgamma = dL/dtheta (tuned - base)."""
+def mask_slope(piece: "_Piece", scratch: tuple[Tensor, Tensor]) -> Tensor:
+    """dtheta/dgamma = tuned - base."""
     delta = scratch[0][: len(piece.logits)]
-    torch.sub(piece.tuned.float(), piece.base.float(), out=delta)
-    return delta.mul_(grad.float())
+    return torch.sub(piece.tuned.float(), piece.base.float(), out=delta)
 
 
-DIRECTIONS = {"sgd": logit_gradient, "adam": logit_gradient, "mirror": mask_gradient}
+# Along which the gradient at theta moves a logit.
+SLOPES = {"sgd": logit_slope, "adam": logit_slope, "mirror": mask_slope}
 
 
 def _write_theta(piece: "_Piece", scratch: tuple[Tensor, Tensor]) -> None:

@@ -14,6 +14,10 @@ Places = Int[Tensor, " m"]
 Score = Callable[[str], Tensor]
 # Scores looked at together: small enough for the cache, large enough to be worth a call.
 CHUNK = 1 << 18
+# Scores passed over together when none of them is high enough.
+ROW = 512
+# Scores held besides the best ones before the others are dropped.
+ROOM = 1 << 13
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,23 +132,42 @@ def overlap(masks: Sequence[Mask]) -> Float[Tensor, "skill skill"]:
     return torch.tensor([[common(i, j) / j.size for j in masks] for i in masks])
 
 
+def _above(scores: Tensor, bar: float) -> Tensor:
+    """The places of scores above the bar, in order.
+
+    A row of them whose highest isn't above it is passed over, which most are once the bar is high.
+    """
+    if bar == -float("inf"):
+        return torch.arange(len(scores), device=scores.device)
+    whole = len(scores) // ROW * ROW
+    rows = scores[:whole].view(-1, ROW)
+    hot = (rows.amax(1) > bar).nonzero().reshape(-1)
+    inside = (rows[hot] > bar).nonzero()
+    places = hot[inside[:, 0]] * ROW + inside[:, 1]
+    rest = (scores[whole:] > bar).nonzero().reshape(-1)
+    return torch.cat([places, rest + whole])
+
+
 class _Pool:
     """The best places so far, in the order of names and places, and the score to beat."""
 
     def __init__(self, keep: int) -> None:
         self.keep, self.seen, self.bar = keep, 0, -float("inf")
         self.held: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.count = 0
 
     def add(self, number: int, start: int, scores: Tensor) -> None:
         """Take what beats the bar: an equal score comes later and loses."""
-        if bool(torch.isnan(scores).any()):
+        # The highest of some numbers is NaN if one of them is.
+        highest = scores.amax() if len(scores) else torch.tensor(0.0)
+        if bool(highest.isnan()):
             raise BadData("Scores of weights are NaN: the model or its loss is broken.")
         self.seen += len(scores)
-        found = (scores > self.bar).nonzero().reshape(-1) if self.bar > -float("inf") else None
-        places = torch.arange(len(scores), device=scores.device) if found is None else found
-        kept = scores if found is None else scores[found]
-        self.held.append((kept.clone(), torch.full_like(places, number), places + start))
-        if sum(len(part[0]) for part in self.held) > 2 * self.keep + CHUNK:
+        places = _above(scores, self.bar)
+        self.held.append((scores[places], torch.full_like(places, number), places + start))
+        self.count += len(places)
+        # Often enough for a high bar, seldom enough for few sorts.
+        if self.count > 2 * self.keep + ROOM:
             self._reduce()
 
     def _reduce(self) -> None:
@@ -155,7 +178,7 @@ class _Pool:
             ties = (scores == self.bar).nonzero().reshape(-1)
             above[ties[: self.keep - int(above.sum())]] = True
             scores, numbers, places = scores[above], numbers[above], places[above]
-        self.held = [(scores, numbers, places)]
+        self.held, self.count = [(scores, numbers, places)], len(scores)
 
     def lowest(self, keep: int) -> float:
         """The lowest of the `keep` best scores."""

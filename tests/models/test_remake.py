@@ -1,0 +1,78 @@
+"""What the backward pass keeps: less under `remaking`, and every gradient the same."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from cutaway.methods.graft import remake
+from cutaway.methods.graft.remake import REMADE, remaking
+from cutaway.models.anatomy import ANATOMIES
+from cutaway.models.tokens import pad, tokenize
+from tests.tiny import SENTENCES
+
+ACTIVATIONS = {
+    "MulBackward0": lambda x: x * x.exp(),
+    "SiluBackward0": functional.silu,
+    "GeluBackward0": lambda x: functional.gelu(x, approximate="tanh"),
+}
+
+
+def gradients(lm, context) -> dict[str, torch.Tensor]:
+    rows = tokenize(lm, SENTENCES[:3], limit=20).rows
+    ids, mask = pad(rows, lm.pad_id)
+    params = {name: p for name, p in lm.module.named_parameters() if p.is_floating_point()}
+    for param in params.values():
+        param.requires_grad_(True)
+    with context:
+        loss = lm.module(input_ids=ids, attention_mask=mask).logits[mask].square().mean()
+    found = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
+    return dict(zip(params, found, strict=True))
+
+
+@pytest.mark.parametrize("family", ANATOMIES)
+def test_every_gradient_keeps_every_bit(family, lm_of) -> None:
+    lm = lm_of(family, attention="sdpa" if family == "llama" else "eager")
+    plain, lean = gradients(lm, torch.enable_grad()), gradients(lm, remaking())
+    assert any(value is not None for value in plain.values())
+    for name, value in plain.items():
+        assert value is lean[name] is None or torch.equal(value, lean[name]), name
+
+
+@pytest.mark.parametrize("name", REMADE)
+def test_an_activation_is_made_again_through_views(name) -> None:
+    x = torch.randn(3, 4, 64, requires_grad=True)
+    weight = torch.randn(64, 8, requires_grad=True)
+
+    def found(context):
+        with context:
+            middle = ACTIVATIONS[name](x * 1.0)
+            # As models do it: the product of matrices sees a view.
+            out = middle.view(-1, 64) @ weight
+        assert middle.grad_fn.name() == name
+        return torch.autograd.grad(out.square().sum(), [x, weight])
+
+    for mine, theirs in zip(found(remaking()), found(torch.enable_grad()), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_a_model_keeps_a_fifth_less_at_least(lm_of, monkeypatch) -> None:
+    lm = lm_of("llama", attention="sdpa")
+    lm.module.requires_grad_(True)
+    own = {p.untyped_storage().data_ptr() for p in lm.module.parameters()}
+
+    def kept(pack) -> int:
+        held = {}
+
+        def noting(tensor):
+            packed = pack(tensor)
+            if isinstance(packed, torch.Tensor):
+                held[packed.untyped_storage().data_ptr()] = packed.untyped_storage()
+            return packed
+
+        monkeypatch.setattr(remake, "_pack", noting)
+        with remaking():
+            assert lm.module(input_ids=torch.ones(4, 16, dtype=torch.long)).logits.requires_grad
+        return sum(storage.nbytes() for place, storage in held.items() if place not in own)
+
+    lean = kept(remake._pack)
+    assert 0 < lean < 0.8 * kept(lambda tensor: tensor)
