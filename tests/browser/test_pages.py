@@ -52,6 +52,19 @@ def test_without_own_runs_every_page_shows_the_tour(
     assert watched.complaints == []
 
 
+def test_every_page_opens_by_its_address(toured, serve, open_page) -> None:
+    watched = open_page()
+    page, url = watched.page, serve(toured / "runs", place=toured)
+    for name in (*PAGES, "live", "new"):
+        page.goto(f"{url}/{name}")
+        title = "New run" if name == "new" else name.capitalize()
+        page.get_by_role("heading", name=title, exact=True).wait_for()
+        page.reload()
+        page.get_by_role("heading", name=title, exact=True).wait_for()
+    assert watched.called == {url.removeprefix("http://")}, "nobody outside is called"
+    assert watched.complaints == [], "and nothing is looked for where it isn't"
+
+
 def test_the_tours_report_draws_every_section_and_calls_nobody(toured, open_page, pictures) -> None:
     watched = open_page()
     page = watched.page

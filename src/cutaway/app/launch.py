@@ -61,8 +61,8 @@ def launch(runs: Path | str, *, port: int = 8501, open_browser: bool = True) -> 
 
 
 def command(port: int, open_browser: bool) -> list[str]:
-    """The words that start Streamlit on the app's script."""
-    script = Path(__file__).with_name("main.py")
+    """The words that start Streamlit on the app."""
+    script = Path(__file__).with_name("served.py")
     options = {
         **OPTIONS,
         "server.port": str(port),
