@@ -2,6 +2,7 @@ import colorsys
 
 import plotly.graph_objects as go
 import pytest
+from plotly.subplots import make_subplots
 
 from cutaway.report import theme
 
@@ -64,3 +65,23 @@ def test_more_names_than_colours_start_over() -> None:
     names = [str(i) for i in range(len(theme.PALETTE) + 1)]
     given = theme.colours(names)
     assert given[names[0]] == given[names[-1]] and len(given) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "step"),
+    [
+        ([0, 1, 2], None, 1),
+        ([0, 30], None, None),
+        ([0.5, 1], None, None),
+        (["a", "b"], None, None),
+        ([3], None, None),
+        ([1, 2], "log", None),
+    ],
+)
+def test_few_whole_numbers_have_no_ticks_between_them(values, kind, step) -> None:
+    figure = make_subplots(rows=1, cols=2)
+    figure.add_trace(go.Scatter(x=values, y=[0.5] * len(values)), row=1, col=2)
+    figure.update_xaxes(type=kind, col=2)
+    theme.finish(figure, title="t", caption="c")
+    assert figure.layout.xaxis2.dtick == step
+    assert figure.layout.yaxis2.dtick is None

@@ -59,6 +59,10 @@ GROUNDS: dict[Mode, dict[str, str]] = {
 }
 
 
+# Ticks that stand apart from each other on a laptop's screen.
+MOST_TICKS = 12
+
+
 def template(mode: Mode = "light") -> go.layout.Template:
     """The plotly template of one ground; the paper itself stays clear so the page shows through."""
     c = GROUNDS[mode]
@@ -143,6 +147,22 @@ def finish(figure: go.Figure, *, title: str, caption: str, height: int = 420) ->
             "yanchor": "bottom",
         },
     )
+    return _whole_ticks(figure)
+
+
+def _whole_ticks(figure: go.Figure) -> go.Figure:
+    """Few whole numbers along an axis (layers, heads, steps) get a tick each, none between them."""
+    along: dict[str, list[Any]] = {}
+    for trace in figure.data:
+        for way in ("x", "y"):
+            number = (getattr(trace, f"{way}axis", None) or way)[1:]
+            values = getattr(trace, way, None)
+            along.setdefault(f"{way}axis{number}", []).extend(() if values is None else values)
+    for name, values in along.items():
+        axis = figure.layout[name]
+        whole = len(values) > 1 and all(type(value) is int for value in values)
+        if whole and axis.type != "log" and max(values) - min(values) <= MOST_TICKS:
+            axis.update(tick0=0, dtick=1)
     return figure
 
 
