@@ -133,19 +133,22 @@ def overlap(masks: Sequence[Mask]) -> Float[Tensor, "skill skill"]:
 
 
 def _above(scores: Tensor, bar: float) -> Tensor:
-    """The places of scores above the bar, in order.
+    """The places of scores above the bar, in order; BadData when one is NaN.
 
     A row of them whose highest isn't above it is passed over, which most are once the bar is high.
     """
+    whole = len(scores) // ROW * ROW
+    rows, rest = scores[:whole].view(-1, ROW), scores[whole:]
+    highest = rows.amax(1)
+    # The highest of some numbers is NaN if one of them is.
+    if bool(highest.isnan().any()) or bool(rest.isnan().any()):
+        raise BadData("Scores of weights are NaN: the model or its loss is broken.")
     if bar == -float("inf"):
         return torch.arange(len(scores), device=scores.device)
-    whole = len(scores) // ROW * ROW
-    rows = scores[:whole].view(-1, ROW)
-    hot = (rows.amax(1) > bar).nonzero().reshape(-1)
+    hot = (highest > bar).nonzero().reshape(-1)
     inside = (rows[hot] > bar).nonzero()
     places = hot[inside[:, 0]] * ROW + inside[:, 1]
-    rest = (scores[whole:] > bar).nonzero().reshape(-1)
-    return torch.cat([places, rest + whole])
+    return torch.cat([places, (rest > bar).nonzero().reshape(-1) + whole])
 
 
 class _Pool:
@@ -158,10 +161,6 @@ class _Pool:
 
     def add(self, number: int, start: int, scores: Tensor) -> None:
         """Take what beats the bar: an equal score comes later and loses."""
-        # The highest of some numbers is NaN if one of them is.
-        highest = scores.amax() if len(scores) else torch.tensor(0.0)
-        if bool(highest.isnan()):
-            raise BadData("Scores of weights are NaN: the model or its loss is broken.")
         self.seen += len(scores)
         places = _above(scores, self.bar)
         self.held.append((scores[places], torch.full_like(places, number), places + start))
