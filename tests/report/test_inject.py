@@ -8,7 +8,7 @@ import pytest
 
 from cutaway.core.errors import Missing
 from cutaway.report.inject import FIGURES
-from cutaway.report.inject_ledger import points_of
+from cutaway.report.inject_ledger import entries_of, points_of
 from cutaway.report.inject_looks import looks
 from cutaway.report.inject_maps import FILE
 from cutaway.report.inject_table import inject_table
@@ -135,6 +135,20 @@ def test_the_ledger_draws_losses_and_scores_apart() -> None:
     words = {label for trace in shown for label in trace.x}
     assert words == {"news<br>loss", "news<br>probe", "cola<br>fine-tune"}
     assert len({trace.xaxis for trace in shown}) == 2
+
+
+@pytest.mark.parametrize(("seeds", "low", "high"), [
+    # 12.7062 is Student's t of two seeds.
+    ((0, 1), 0.05 - 12.7062 * 0.02, 0.05 + 12.7062 * 0.02),
+    ((0,), 0.0, 0.1),
+])  # fmt: skip
+def test_a_bar_has_the_interval_over_seeds_or_that_of_the_one_there_is(seeds, low, high) -> None:
+    cola = (pl.col("probe") == "cola") & pl.col("seed").is_in(seeds)
+    shift = pl.when(pl.col("seed") == 1).then(0.02).otherwise(-0.02 if len(seeds) > 1 else 0.0)
+    first = entries_of(rows_of().filter(cola).with_columns(value=pl.col("value") + shift))
+    line = first.row(0, named=True)
+    assert line["seeds"] == len(seeds) and line["value"] == pytest.approx(0.05)
+    assert (line["low"], line["high"]) == pytest.approx((low, high), abs=1e-5)
 
 
 def test_the_front_of_the_pareto_figure_is_what_no_point_beats() -> None:

@@ -175,12 +175,21 @@ def ledger(rows: pl.DataFrame, record: Drawable) -> go.Figure:
 
 def entries_of(rows: pl.DataFrame) -> pl.DataFrame:
     """The ledger as a table: each training, set and kind with what was lost, mean over seeds."""
-    lost = rows.filter(pl.col("metric").is_in(list(KINDS)))
-    return (
-        lost.with_columns(pl.col("metric").replace(KINDS).alias("kind"))
-        .group_by([*KEYS, "probe", "kind"], maintain_order=True)
-        .agg(pl.col("value", "low", "high").mean(), pl.col("seed").n_unique().alias("seeds"))
-    )
+    keys = [*KEYS, "probe", "kind"]
+    lost = rows.filter(pl.col("metric").is_in(list(KINDS))).drop_nulls("value")
+    lost = lost.with_columns(pl.col("metric").replace(KINDS).alias("kind"))
+    found = []
+    for key, cells in lost.group_by(keys, maintain_order=True):
+        span = over_seeds(_intervals(cells))
+        ends = {"low": span.low, "high": span.high}
+        found.append(
+            dict(zip(keys, key, strict=True))
+            | {"value": span.mean, "seeds": cells["seed"].n_unique()}
+            | {end: None if isnan(value) else value for end, value in ends.items()}
+        )
+    schema = {"regulariser": pl.String, "strength": pl.Float64, "probe": pl.String}
+    schema |= {"kind": pl.String, "value": pl.Float64, "seeds": pl.Int64}
+    return pl.DataFrame(found, schema=schema | {"low": pl.Float64, "high": pl.Float64})
 
 
 def _bar(look: Look, cells: pl.DataFrame, *, first: bool) -> go.Bar:
