@@ -55,9 +55,14 @@ def test_two_runs_stand_together_or_side_by_side(runs, page, method: str) -> Non
     for address in ("a1", "b2"):
         shelve(runs, method, address, ROWS[method])
     chosen = {f"{method}-runs": ["a1", "b2"]}
-    together, beside = page(method, **chosen), page(method, beside=True, **chosen)
+    together, beside = (page(method, beside=way, **chosen) for way in (False, True))
     assert not together.exception and not beside.exception
-    assert len(beside.get("plotly_chart")) == 2 * len(together.get("plotly_chart")) > 0
+    drawn = len(beside.get("plotly_chart"))
+    if not PAGES[method].apart:
+        assert drawn == 2 * len(together.get("plotly_chart")) > 0
+        return
+    assert drawn > 0 and any("side by side" in text.value for text in together.markdown)
+    assert len(page(method, **chosen).get("plotly_chart")) == drawn, "so they begin apart"
 
 
 @pytest.mark.parametrize("method", ROWS)

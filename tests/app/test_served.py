@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+from streamlit import net_util
+from streamlit.web.server.server_util import is_url_from_allowed_origins
 
 from cutaway.app import launch
 from cutaway.app.served import ROOT, Rooted, is_page
@@ -53,6 +55,19 @@ def test_files_and_services_pass_untouched(path: str, method: str) -> None:
     _, body, seen = answer(path, "text/html", PAGE, method)
     assert body == PAGE and b"accept-encoding" in seen
     assert method == "HEAD" or not is_page(path)
+
+
+@pytest.mark.parametrize(("origin", "fits"), [
+    ("http://evil.example", False), ("http://8.8.8.8:8501", False),
+    ("http://localhost:8501", True), ("http://127.0.0.1:8501", True),
+])  # fmt: skip
+def test_another_site_is_refused_without_asking_anybody(origin, fits, monkeypatch) -> None:
+    def asked(*_, **__):
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr(net_util, "_make_blocking_http_get", asked)
+    monkeypatch.setattr("socket.socket.connect", asked)
+    assert is_url_from_allowed_origins(origin) is fits
 
 
 def test_the_app_is_started_with_it() -> None:

@@ -64,6 +64,11 @@ def test_a_size_that_cannot_be_is_refused(keep: int) -> None:
         top(["w"], of({"w": torch.zeros(6)}), keep)
 
 
+def test_a_size_of_nothing_is_refused_however_many_scores_there_are() -> None:
+    with pytest.raises(BadSpec, match="got 0"):
+        top(["w"], of({"w": torch.zeros(20_000)}), 0)
+
+
 @pytest.mark.parametrize("keep", [1, 7, 60, 99, 100])
 def test_a_random_mask_has_its_exact_size_and_is_seeded(keep: int) -> None:
     sizes = {"a": 40, "b": 60}

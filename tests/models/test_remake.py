@@ -1,5 +1,8 @@
 """What the backward pass keeps: less under `remaking`, and every gradient the same."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch.nn import functional
@@ -65,8 +68,9 @@ def test_a_model_keeps_a_fifth_less_at_least(lm_of, monkeypatch) -> None:
 
         def noting(tensor):
             packed = pack(tensor)
-            if isinstance(packed, torch.Tensor):
-                held[packed.untyped_storage().data_ptr()] = packed.untyped_storage()
+            if isinstance(packed, remake.Held):
+                storage = packed.kept.untyped_storage()
+                held[storage.data_ptr()] = storage
             return packed
 
         monkeypatch.setattr(remake, "_pack", noting)
@@ -75,4 +79,37 @@ def test_a_model_keeps_a_fifth_less_at_least(lm_of, monkeypatch) -> None:
         return sum(storage.nbytes() for place, storage in held.items() if place not in own)
 
     lean = kept(remake._pack)
-    assert 0 < lean < 0.8 * kept(lambda tensor: tensor)
+    assert 0 < lean < 0.8 * kept(lambda tensor: remake.Held(tensor.detach(), 0))
+
+
+def test_what_was_changed_in_place_is_refused_as_autograd_does() -> None:
+    a, b = (torch.randn(4, 4, requires_grad=True) for _ in range(2))
+    with remaking():
+        middle = a.exp() * 1.0
+        out = middle @ b
+        middle.add_(100)
+    with pytest.raises(RuntimeError, match="changed in place"):
+        out.sum().backward()
+
+
+def test_a_product_that_was_changed_before_its_use_is_kept_as_it_is() -> None:
+    a, b = (torch.randn(4, 4, requires_grad=True) for _ in range(2))
+
+    def gradient(context):
+        with context:
+            product = a * b
+            with torch.no_grad():
+                product.add_(1)
+            return torch.autograd.grad((product @ b).sum(), b)[0]
+
+    assert torch.equal(gradient(remaking()), gradient(torch.enable_grad()))
+
+
+def test_what_no_backward_pass_reaches_is_freed() -> None:
+    x = torch.randn(3, requires_grad=True)
+    with remaking():
+        y = x.tanh()
+    alive = weakref.ref(y)
+    del y
+    gc.collect()
+    assert alive() is None

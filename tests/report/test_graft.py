@@ -117,3 +117,16 @@ def test_intervals_over_seeds_hold_the_mean_and_stay_shares() -> None:
     assert 0.7 < found[0]["low"] < 0.963
     assert "low" not in found[3]
     assert frame(found).columns == list(SCHEMA)
+
+
+SINGLE = ["sparsity", "gain", "agreement", "learning", "atlas", "heads", "reliability"]
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_masks_of_several_pairs_are_never_taken_as_one(name: str) -> None:
+    both = pl.concat([ALL, ALL.with_columns(base=pl.lit("other"))])
+    with pytest.raises(Missing, match="have 2: base, other.*side by side"):
+        FIGURES[name](both, None)
+    table = kinds_table(both)
+    assert table.height == 2 * kinds_table(ALL).height
+    assert set(table["base"]) == {"base", "other"} and "base" not in kinds_table(ALL).columns

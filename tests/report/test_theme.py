@@ -1,6 +1,7 @@
 import colorsys
 
 import plotly.graph_objects as go
+import polars as pl
 import pytest
 from plotly.subplots import make_subplots
 
@@ -71,6 +72,7 @@ def test_more_names_than_colours_start_over() -> None:
     ("values", "kind", "step"),
     [
         ([0, 1, 2], None, 1),
+        (pl.Series([0, 1, 2]), None, 1),
         ([0, 30], None, None),
         ([0.5, 1], None, None),
         (["a", "b"], None, None),

@@ -80,6 +80,14 @@ def test_a_training_whose_start_is_lost_is_not_taken_up(made, tmp_path) -> None:
     )
 
 
+def test_a_start_that_was_half_written_is_written_again(made, tmp_path) -> None:
+    trainer(made[0], tmp_path, cutaway.EWCCallback(made[2], 1.0)).train()
+    (described,) = tmp_path.glob("ewc-start-*.json")
+    described.unlink()
+    trainer(made[0], tmp_path, cutaway.EWCCallback(made[2], 1.0)).train()
+    assert described.is_file()
+
+
 def test_a_checkpoint_of_a_training_without_the_callback_has_no_start(made, tmp_path) -> None:
     trainer(made[0], tmp_path).train()
     with pytest.raises(Missing, match="without EWCCallback"):

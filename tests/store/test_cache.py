@@ -204,3 +204,12 @@ def test_repair_sweeps_what_killed_processes_left(tmp_path):
     cache.verify(repair=True, folder=tmp_path)
     assert not any(file.exists() for file in left)
     assert _models(tmp_path) == ["a"]
+
+
+def test_keeping_the_limit_sweeps_what_killed_processes_left(tmp_path):
+    path = _shelf(tmp_path, "a")
+    left = path.with_name(f"{path.name}.tmp-00000000-1-{'0' * 32}")
+    left.mkdir()
+    os.utime(left, (0, 0))
+    assert cache.enforce(10**12, tmp_path) == []
+    assert not left.exists() and _models(tmp_path) == ["a"]

@@ -20,6 +20,8 @@ TRIES = 20
 HOSTS = (HOST, "localhost")
 OPTIONS: dict[str, str] = {
     "server.address": HOST,
+    # Whatever a config file of Streamlit's says: pages are told that their server is at the root.
+    "server.baseUrlPath": "",
     "server.fileWatcherType": "none",
     "server.runOnSave": "false",
     "server.showEmailPrompt": "false",

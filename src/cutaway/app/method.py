@@ -78,7 +78,10 @@ def _views(page: Page, records: Sequence[Record]) -> None:
     options = [*page.views, "Table", "Provenance"]
     view = st.segmented_control("View", options, default=options[0], key="view", required=True)
     beside = len(records) > 1 and st.toggle(
-        "Side by side", key="beside", help="One column per run instead of all runs in one figure."
+        "Side by side",
+        value=page.apart,
+        key="beside",
+        help="One column per run instead of all runs in one figure.",
     )
     groups = [[one] for one in records] if beside else [list(records)]
     for column, group in zip(st.columns(len(groups)), groups, strict=True):

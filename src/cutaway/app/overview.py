@@ -130,5 +130,6 @@ def _broken(shelf: Library) -> None:
     with st.expander(f"{len(shelf.broken)} {word} can't be read", icon=":material/warning:"):
         st.caption("The others are not affected. Repeating a run's command makes it again.")
         st.dataframe(
-            pl.DataFrame(shelf.broken, schema=["folder", "reason"], orient="row"), hide_index=True
+            pl.DataFrame(shelf.broken, schema=["folder", "reason"], orient="row").to_arrow(),
+            hide_index=True,
         )

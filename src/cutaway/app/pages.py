@@ -20,6 +20,8 @@ class Page:
     """Columns of the rows that can be narrowed."""
     one_metric: bool = False
     """Whether the figures speak of one metric, chosen by the reader."""
+    apart: bool = False
+    """Whether several runs begin side by side: most figures show one pair of models."""
 
 
 PAGES: dict[str, Page] = {
@@ -76,6 +78,7 @@ PAGES: dict[str, Page] = {
             "One after the other": ("forgetting",),
         },
         ("base", "task", "kind"),
+        apart=True,
     ),
     "inject": Page(
         "inject",

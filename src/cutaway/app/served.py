@@ -8,6 +8,7 @@ import streamlit as st
 from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from streamlit import net_util
 
 # Without this a page that is opened by its address (/probe) looks for its server under that
 # address first, and the browser's console shows an error for each guess.
@@ -65,4 +66,11 @@ class _Rewriter:
         await self.send({"type": "http.response.body", "body": self.body})
 
 
+def _nobody() -> None:
+    """An address of this machine that others could know it by: none."""
+
+
+# A request that came from another site makes Streamlit ask a server outside which address this
+# machine has, to see whether that is the site. The app is at HOST and nowhere else.
+net_util.get_external_ip = net_util.get_internal_ip = _nobody
 app = st.App(Path(__file__).with_name("main.py"), middleware=[Middleware(Rooted)])

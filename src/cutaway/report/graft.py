@@ -14,7 +14,7 @@ from cutaway.core.errors import Missing
 from cutaway.report import formats, theme
 from cutaway.report.graft_atlas import atlas, heads
 from cutaway.report.graft_continual import forgetting
-from cutaway.report.graft_table import WORDS, means, rank
+from cutaway.report.graft_table import WORDS, means, need_one_base, rank
 from cutaway.report.records import Drawable, parts
 
 LEARN = "cutaway graft learn --base --tuned --task"
@@ -50,6 +50,7 @@ def sparsity(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     masks = table.filter(~pl.col("kind").is_in(list(ENDS)))
     if masks.is_empty() or masks["sparsity"].drop_nulls().is_empty() or _sets(masks) > 1:
         raise Missing(f"This run has no masks of a size to draw: {LEARN} measures them.")
+    need_one_base(masks)
     figure = go.Figure()
     for kind in sorted(masks["kind"].unique(), key=rank):
         _line(figure, masks.filter(pl.col("kind") == kind).sort("sparsity"), kind)
@@ -123,6 +124,7 @@ def bars(metric: str, title: str, caption: str) -> Callable[[pl.DataFrame, Drawa
         table = means(rows).filter((pl.col("metric") == metric) & pl.col("mean").is_not_null())
         if table.is_empty() or _sets(table) > 1:
             raise Missing(f"This run has no {metric} by kind of mask: {LEARN} measures it.")
+        need_one_base(table)
         figure = go.Figure()
         sizes = sorted(set(table["sparsity"].drop_nulls()) - {0.0, 1.0}) or [None]
         for number, size in enumerate(sizes):
@@ -151,6 +153,7 @@ def reliability(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     table = rows.filter(pl.col("bin").is_not_null())
     if table.is_empty():
         raise Missing(f"This run has no reliability bins: {LEARN} measures them.")
+    need_one_base(table)
     figure = go.Figure(
         go.Scatter(
             x=[0, 1], y=[0, 1], mode="lines", name="calibrated",
@@ -203,6 +206,7 @@ def learning(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     table = rows.filter(pl.col("metric") == "mask_score")
     if table.is_empty():
         raise Missing(f"This run has no learning curve: {LEARN} draws one.")
+    need_one_base(table)
     figure = go.Figure()
     groups = table.group_by(["sparsity", "seed"], maintain_order=True)
     for number, ((size, seed), cells) in enumerate(groups):

@@ -7,6 +7,7 @@ import polars as pl
 
 from cutaway.core.errors import Missing
 from cutaway.report import formats, theme
+from cutaway.report.graft_table import need_one_base
 from cutaway.report.records import Drawable
 
 LEARN = "cutaway graft learn --base --tuned --task"
@@ -17,6 +18,7 @@ def atlas(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     table = rows.filter(pl.col("metric").is_in(["weights", "density"]))
     if table.filter(pl.col("layer").is_not_null()).is_empty():
         raise Missing(f"This run has no atlas: {LEARN} draws one.")
+    need_one_base(table)
     inside = table.filter(pl.col("layer").is_not_null())
     counts, shares = (
         {
@@ -56,6 +58,7 @@ def heads(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     table = rows.filter(pl.col("metric") == "head_weights")
     if table.is_empty():
         raise Missing(f"This run has no weights in attention heads to draw: {LEARN} finds them.")
+    need_one_base(table)
     found = {(c["layer"], c["head"]): c["value"] for c in table.iter_rows(named=True)}
     layers = list(range(1, max(layer for layer, _ in found) + 1))
     columns = list(range(max(head for _, head in found) + 1))

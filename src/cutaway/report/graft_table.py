@@ -4,6 +4,7 @@ from typing import Any
 
 import polars as pl
 
+from cutaway.core.errors import Missing
 from cutaway.report import formats
 from cutaway.report.graft_continual import forgetting_table
 
@@ -35,9 +36,19 @@ def plain(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter(pl.all_horizontal(pl.col(name).is_null() for name in WHERE))
 
 
+def need_one_base(rows: pl.DataFrame) -> None:
+    """Missing for rows of several pairs of models: one figure can't tell their masks apart."""
+    bases = rows["base"].drop_nulls().unique().sort().to_list()
+    if len(bases) > 1:
+        raise Missing(
+            f"This figure shows one pair of models, these runs have {len(bases)}: "
+            f"{', '.join(map(str, bases))}. Look at one of them, or at several side by side."
+        )
+
+
 def means(rows: pl.DataFrame) -> pl.DataFrame:
-    """Mean over seeds and the interval of every kind, size, set and metric."""
-    keys = ["task", "kind", "sparsity", "data", "metric"]
+    """Mean over seeds and the interval of every base, kind, size, set and metric."""
+    keys = ["base", "task", "kind", "sparsity", "data", "metric"]
     return (
         plain(rows)
         .group_by(keys, maintain_order=True)
@@ -64,10 +75,11 @@ def kinds_table(rows: pl.DataFrame) -> pl.DataFrame:
             continue
         ends = cell["kind"] in ("base", "tuned")
         size = None if ends else cell["sparsity"]
-        line = lines.setdefault((cell["task"], cell["data"], size, cell["kind"]), {})
+        where = (cell["base"], cell["task"], cell["data"], size, cell["kind"])
+        line = lines.setdefault(where, {})
         line[cell["metric"]] = formats.interval(cell["mean"], cell["low"], cell["high"])
     keys = sorted(lines, key=_place)
-    full = [_line(key, lines[key], used) for key in keys if key[1] or len(lines[key]) > 1]
+    full = [_line(key, lines[key], used) for key in keys if key[2] or len(lines[key]) > 1]
     return _narrow(pl.DataFrame(full, schema=_schema(used), orient="row"))
 
 
@@ -86,22 +98,23 @@ def rank(kind: str) -> int:
 
 
 def _place(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    task, data, size, kind = key
-    return str(task), str(data), size or 0.0, rank(kind)
+    base, task, data, size, kind = key
+    return str(base), str(task), str(data), size or 0.0, rank(kind)
 
 
 def _line(key: tuple[Any, ...], found: dict[str, str], used: list[str]) -> dict[str, Any]:
-    task, data, size, kind = key
+    base, task, data, size, kind = key
     share = formats.DASH if size is None else f"{size:.1e}"
-    head = {"task": task, "data": data, "mask": WORDS.get(kind, kind), "sparsity": share}
+    head = {"base": base, "task": task, "data": data}
+    head |= {"mask": WORDS.get(kind, kind), "sparsity": share}
     return head | {name: found.get(name, formats.DASH) for name in used}
 
 
 def _schema(used: list[str]) -> dict[str, Any]:
-    return dict.fromkeys(["task", "data", "mask", "sparsity", *used], pl.String)
+    return dict.fromkeys(["base", "task", "data", "mask", "sparsity", *used], pl.String)
 
 
 def _narrow(table: pl.DataFrame) -> pl.DataFrame:
     """Without the columns that say the same in every line."""
-    same = [name for name in ("task", "data") if table[name].n_unique() <= 1]
+    same = [name for name in ("base", "task", "data") if table[name].n_unique() <= 1]
     return table.drop(same)

@@ -7,6 +7,7 @@ only swaps the template.
 import html
 import textwrap
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, Literal
 
 import plotly.graph_objects as go
@@ -160,10 +161,15 @@ def _whole_ticks(figure: go.Figure) -> go.Figure:
             along.setdefault(f"{way}axis{number}", []).extend(() if values is None else values)
     for name, values in along.items():
         axis = figure.layout[name]
-        whole = len(values) > 1 and all(type(value) is int for value in values)
+        whole = len(values) > 1 and all(_is_whole(value) for value in values)
         if whole and axis.type != "log" and max(values) - min(values) <= MOST_TICKS:
             axis.update(tick0=0, dtick=1)
     return figure
+
+
+def _is_whole(value: Any) -> bool:
+    # Integral: also those of numpy, which a column becomes on its way into a figure.
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def caption(figure: go.Figure) -> str:

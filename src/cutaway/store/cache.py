@@ -92,6 +92,7 @@ def prune(
 def enforce(limit_bytes: int | None = None, folder: Path | None = None) -> list[Entry]:
     """Keeps the cache below its limit (`CUTAWAY_CACHE_GB`, 20 by default); what it dropped."""
     allowed = limit() if limit_bytes is None else limit_bytes
+    files.sweep(shelves_folder(folder))
     # Asked after every extraction, and mostly there is room: sizes alone say so.
     return prune(max_bytes=allowed, folder=folder) if size(folder) > allowed else []
 

@@ -8,7 +8,7 @@ block less and a few cheap operations more.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,9 +16,25 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional
 
 Make = Callable[[], Tensor]
-Packed = Tensor | tuple[Make, torch.Size]
 # A view of a contiguous tensor: the same numbers under another shape.
 VIEWS = frozenset({"ViewBackward0", "UnsafeViewBackward0"})
+
+
+class Recipe(NamedTuple):
+    """How a tensor is made again."""
+
+    make: Make
+    shape: torch.Size
+
+
+class Held(NamedTuple):
+    """A tensor that is kept, and how often it had been changed in place by then."""
+
+    kept: Tensor
+    version: int
+
+
+Packed = Recipe | Held
 
 
 def _product(node: Any) -> Make | None:
@@ -49,17 +65,24 @@ def remaking() -> saved_tensors_hooks:
 
 
 def _pack(kept: Tensor) -> Packed:
-    node = kept.grad_fn
+    # Changed since it was made: the recipe would give what it was before.
+    node = kept.grad_fn if kept._version == 0 else None
     while node is not None and node.name() in VIEWS:
         node = node.next_functions[0][0]
     recipe = REMADE.get(node.name()) if node is not None else None
     make = recipe(node) if recipe is not None else None
-    return kept if make is None else (make, kept.shape)
+    # Detached: a node that kept its own output would hold itself for ever.
+    return Held(kept.detach(), kept._version) if make is None else Recipe(make, kept.shape)
 
 
 def _unpack(packed: Packed) -> Tensor:
-    if isinstance(packed, Tensor):
-        return packed
-    make, shape = packed
-    with torch.no_grad():
-        return make().view(shape)
+    if isinstance(packed, Recipe):
+        with torch.no_grad():
+            return packed.make().view(packed.shape)
+    # Autograd's own check doesn't look at what hooks have packed.
+    if packed.kept._version != packed.version:
+        raise RuntimeError(
+            "A tensor that the backward pass needs was changed in place: it has version "
+            f"{packed.kept._version} instead of {packed.version}."
+        )
+    return packed.kept

@@ -57,6 +57,8 @@ def top(names: Sequence[str], score: Score, keep: int) -> Mask:
     Equal scores: the earlier name, then the earlier place. Scores are asked for name by name and
     looked at piece by piece, so nothing of their whole size is ever held.
     """
+    if keep < 1:
+        _need(keep, sum(score(name).numel() for name in names))
     return _filled(names, score, keep).mask(names)
 
 

@@ -167,17 +167,17 @@ def in_its_classes(skill: Skill, texts: TextSet) -> TextSet:
     classes = tuple(skill.meta["task"]["classes"])
     if not classes:
         return texts
-    if tuple(texts.classes) == tuple(str(number) for number in range(len(classes))):
-        return replace(texts, classes=classes)
     found = by_name(texts, classes)
-    if found is None:
+    if found is not None:
+        return found
+    if tuple(texts.classes) != tuple(str(number) for number in range(len(classes))):
         raise Mismatch(
             f"{texts.name!r} has the classes {', '.join(texts.classes) or 'none'}, the skill "
             f"{skill.label!r} answers with {', '.join(classes)}: which is which can't be told. "
             f"Name them alike, number them 0 to {len(classes) - 1} in the skill's order, or give "
             "--task, one for each set, for sets with words of their own."
         )
-    return found
+    return replace(texts, classes=classes)
 
 
 def set_rows(work: Work) -> list[Row]:

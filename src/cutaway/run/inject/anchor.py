@@ -9,7 +9,7 @@ from torch import Tensor
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import Mismatch, Missing
 from cutaway.run.inject.files import prints_of
-from cutaway.store.artefacts import load_artefact, save_artefact
+from cutaway.store.artefacts import description_of, load_artefact, save_artefact
 
 # Under this name a checkpoint's trainer_state.json says which start is its own.
 KEY = "cutaway.EWCCallback"
@@ -33,7 +33,9 @@ def keep(args: Any, state: Any, start: Mapping[str, Tensor]) -> None:
     mark = digest_json(prints_of(start))
     state.stateful_callbacks[KEY] = {"start": mark}
     path = _file(args, mark)
-    if args.save_strategy != "no" and state.is_world_process_zero and not path.is_file():
+    # The description is written last: without it the weights may be half there.
+    whole = path.is_file() and description_of(path).is_file()
+    if args.save_strategy != "no" and state.is_world_process_zero and not whole:
         save_artefact(path, start, {"method": "inject", "kind": "start", "mark": mark})
 
 
