@@ -125,7 +125,7 @@ SINGLE = ["sparsity", "gain", "agreement", "learning", "atlas", "heads", "reliab
 @pytest.mark.parametrize("name", SINGLE)
 def test_masks_of_several_pairs_are_never_taken_as_one(name: str) -> None:
     both = pl.concat([ALL, ALL.with_columns(base=pl.lit("other"))])
-    with pytest.raises(Missing, match="have 2: base, other.*side by side"):
+    with pytest.raises(Missing, match=r"have 2: base, other.*side by side"):
         FIGURES[name](both, None)
     table = kinds_table(both)
     assert table.height == 2 * kinds_table(ALL).height
