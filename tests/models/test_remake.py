@@ -20,12 +20,25 @@ ACTIVATIONS = {
 }
 
 
+@pytest.fixture
+def open_lm(lm_of):
+    """A model whose weights have gradients for the time of the test; others use it after it."""
+    opened = []
+
+    def make(family: str):
+        lm = lm_of(family, attention="sdpa" if family == "llama" else "eager")
+        opened.append(lm.module.requires_grad_(True))
+        return lm
+
+    yield make
+    for module in opened:
+        module.requires_grad_(False)
+
+
 def gradients(lm, context) -> dict[str, torch.Tensor]:
     rows = tokenize(lm, SENTENCES[:3], limit=20).rows
     ids, mask = pad(rows, lm.pad_id)
-    params = {name: p for name, p in lm.module.named_parameters() if p.is_floating_point()}
-    for param in params.values():
-        param.requires_grad_(True)
+    params = dict(lm.module.named_parameters())
     with context:
         loss = lm.module(input_ids=ids, attention_mask=mask).logits[mask].square().mean()
     found = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
@@ -33,8 +46,8 @@ def gradients(lm, context) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("family", ANATOMIES)
-def test_every_gradient_keeps_every_bit(family, lm_of) -> None:
-    lm = lm_of(family, attention="sdpa" if family == "llama" else "eager")
+def test_every_gradient_keeps_every_bit(family, open_lm) -> None:
+    lm = open_lm(family)
     plain, lean = gradients(lm, torch.enable_grad()), gradients(lm, remaking())
     assert any(value is not None for value in plain.values())
     for name, value in plain.items():
@@ -58,9 +71,8 @@ def test_an_activation_is_made_again_through_views(name) -> None:
         assert torch.equal(mine, theirs)
 
 
-def test_a_model_keeps_a_fifth_less_at_least(lm_of, monkeypatch) -> None:
-    lm = lm_of("llama", attention="sdpa")
-    lm.module.requires_grad_(True)
+def test_a_model_keeps_a_fifth_less_at_least(open_lm, monkeypatch) -> None:
+    lm = open_lm("llama")
     own = {p.untyped_storage().data_ptr() for p in lm.module.parameters()}
 
     def kept(pack) -> int:
