@@ -25,7 +25,7 @@ from cutaway.run.specs.graft import LearnSpec
 
 RATES = {"mirror": 30.0, "sgd": 1e7, "adam": 0.5}
 CANDIDATES = ("movement", "grad_movement")
-# Tokens that go forward and back together: a graphics card wants many, a processor is as quick
+# Tokens that go forward and back together: a graphics card wants many, a processor loses little
 # with few and then holds less.
 PIECE = {"cpu": 256, "cuda": 2048}
 STRETCHES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
