@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bench.report import circumstances, merge, page
+from bench.report import Lacking, circumstances, merge, page
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
@@ -23,7 +23,11 @@ def main(words: list[str] | None = None) -> int:
     given = arguments().parse_args(words)
     broken = 0
     for name, run in benches(given.only).items():
-        entry = measure(name, run, vars(given))
+        try:
+            entry = measure(name, run, vars(given))
+        except Lacking as error:
+            print(f"   not measured, it needs {error}", file=sys.stderr)
+            continue
         broken += "error" in entry
         # Written after each bench: an interrupted run keeps what it has measured.
         results = merge(given.results, name, entry)
@@ -57,12 +61,14 @@ def benches(only: list[str] | None) -> dict[str, Run]:
 
 
 def measure(name: str, run: Run, options: dict[str, Any]) -> dict[str, Any]:
-    """What the bench found, with when and where; its error when it broke."""
+    """What the bench found, with when and where; its error when it broke; Lacking is passed on."""
     print(f"-- bench: {name}", file=sys.stderr)
     takes = inspect.signature(run).parameters
     start = time.perf_counter()
     try:
         found = run(**{key: value for key, value in options.items() if key in takes})
+    except Lacking:
+        raise
     except Exception as error:
         # One broken bench must not take the others' figures with it.
         traceback.print_exc()

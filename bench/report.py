@@ -25,6 +25,10 @@ A bar that was missed says no.
 """
 
 
+class Lacking(Exception):
+    """What a bench needs and this machine doesn't give; what it found elsewhere stays."""
+
+
 def row(
     what: str, ours: str, rival: str = "-", ratio: float | None = None, bar: str = "-",
     met: bool | None = None,

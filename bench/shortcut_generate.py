@@ -3,14 +3,11 @@
 For each prompt all ways write in turn, so that a busy moment hits all alike: plain `generate`, the
 drafts, and at every fourth prompt our own loop without drafts (with the same quick products, so
 that what drafting itself gives can be told apart). The setting is chosen on other prompts.
-CUTAWAY_BENCH_MODEL names another model than the bundled one, CUTAWAY_BENCH_TEXT a file of texts
-that suits it, CUTAWAY_BENCH_MAPS where the maps are kept, so that a second call need not fit them.
 """
 
-import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,6 @@ from torch import Tensor
 from bench.extract_setup import BUNDLED, sentences
 from bench.report import row, spread, told
 from cutaway.core.textset import TextSet
-from cutaway.data.load import load
 from cutaway.models.fewrows import few_rows, quickest_ways
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
@@ -40,14 +36,34 @@ Took = dict[str, list[float]]
 
 
 def run(quick: bool, rows: int | None = None) -> dict[str, Any]:
+    """The bundled model on sentences."""
+    lm = open_model(BUNDLED)
+    return compared(lm, sentences(needed(quick, rows)).texts, quick, rows)
+
+
+def needed(quick: bool, rows: int | None) -> int:
+    """How many texts `compared` takes: to fit on, to choose on, to measure on."""
+    prompts, _, texts = sizes(quick, rows)
+    return texts + TRIAL + prompts
+
+
+def sizes(quick: bool, rows: int | None) -> tuple[int, int, int]:
+    """Prompts, words of each answer, texts of the fit."""
+    return (4, 8, 60) if quick else (rows or PROMPTS, NEW, TEXTS)
+
+
+def compared(lm: LM, texts: Sequence[str], quick: bool, rows: int | None) -> dict[str, Any]:
     """Identity with greedy generate over many prompts, and the speed beside its rivals."""
-    prompts, new, texts = (4, 8, 60) if quick else (rows or PROMPTS, NEW, TEXTS)
-    lm = open_model(os.environ.get("CUTAWAY_BENCH_MODEL", BUNDLED))
-    source = texts_for(texts + TRIAL + prompts).texts
-    cut = [text[:80] for text in source[-prompts - TRIAL :]]
+    prompts, new, _ = sizes(quick, rows)
+    cut = [text[:80] for text in texts[-prompts - TRIAL :]]
     trial, said = cut[:TRIAL], cut[TRIAL:]
     with tempfile.TemporaryDirectory(prefix="cutaway-bench-") as folder:
-        file = maps_file(lm, TextSet("fit", tuple(source[: -prompts - TRIAL])), folder)
+        file = str(Path(folder) / "maps.safetensors")
+        fit = TextSet("fit", tuple(texts[: -prompts - TRIAL]))
+        shortcut.fit(
+            model=lm, text=fit, runs=folder, max_tokens=128, layers="to-final", out=file,
+            drafts=len(fit), quiet=True,
+        )  # fmt: skip
         chosen = shortcut.generate(
             model=lm, shortcut=file, prompt=trial, max_new_tokens=new, quiet=True,
         )  # fmt: skip
@@ -56,23 +72,6 @@ def run(quick: bool, rows: int | None = None) -> dict[str, Any]:
         took, same, drafts = in_turn(lm, maps, said, new, setting)
     rival = early_exit(lm, said[:4], new, max(1, lm.layers // 3))
     return report(lm, took, same, drafts, rival, setting)
-
-
-def maps_file(lm: LM, texts: TextSet, folder: str) -> str:
-    """Maps that draft, fitted on these texts; those of an earlier call where they are kept."""
-    file = os.environ.get("CUTAWAY_BENCH_MAPS") or str(Path(folder) / "maps.safetensors")
-    if not Path(file).is_file():
-        shortcut.fit(
-            model=lm, text=texts, runs=folder, max_tokens=128, layers="to-final", out=file,
-            drafts=len(texts), quiet=True,
-        )  # fmt: skip
-    return file
-
-
-def texts_for(count: int) -> TextSet:
-    """The texts of CUTAWAY_BENCH_TEXT, or sentences."""
-    file = os.environ.get("CUTAWAY_BENCH_TEXT")
-    return load(file, limit=count, as_task="text") if file else sentences(count)
 
 
 @torch.inference_mode()

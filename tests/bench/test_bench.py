@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from bench.__main__ import benches, measure
+from bench.__main__ import benches, main, measure
 from bench.extract_ways import Way, _plans, take_turns
 from bench.report import merge, page, row, spread, table
 from bench.rivals.environment import Unusable, need_same_torch
@@ -25,6 +25,17 @@ def test_a_broken_bench_is_reported_and_not_raised() -> None:
     found = measure("x", run, {"quick": True, "rows": 3})
     assert found["error"] == "ValueError: no luck"
     assert "The bench broke" in page({"x": found})
+
+
+def test_a_bench_that_lacks_something_leaves_its_figures_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUTAWAY_BENCH_MODEL", raising=False)
+    file, shown = tmp_path / "results.json", tmp_path / "page.md"
+    before = merge(file, "shortcut_generate_other", {"title": "of yesterday"})
+    words = ["--only", "shortcut_generate_other", "--results", str(file), "--page", str(shown)]
+    assert main(words) == 0
+    assert json.loads(file.read_text()) == before
 
 
 def test_a_bench_is_given_only_the_options_it_takes() -> None:

@@ -16,7 +16,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
-RUNS = 20_000
+RUNS = 300_000
 LONGEST = 4096
 
 

@@ -1,11 +1,12 @@
 """Everything that reads what users bring: right inputs to begin with, and the way in."""
 
 import atexit
+import hashlib
 import io
 import json
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from cutaway.run.studies import find_study
 from cutaway.store import files, tensors
 from cutaway.store.activations import open_shelf
 from cutaway.store.query import answer, connected, fill
+from cutaway.store.records import ROWS as ROWS_FILE
 from cutaway.store.results import results
 from tests.store.samples import keep
 
@@ -97,6 +99,16 @@ def read_run(data: bytes, folder: Path) -> Any:
     (place / "result.json").write_bytes(data)
     found = results(folder)
     return [record.summary for record in found], found.broken
+
+
+def read_rows(data: bytes, folder: Path) -> Any:
+    """The table of a run with whatever is in it under a right checksum, as another might send."""
+    if not (folder / "probe").exists():
+        keep(folder)
+    (record,) = results(folder)
+    (record.path / ROWS_FILE).write_bytes(data)
+    seal = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    return replace(record, files={**record.files, ROWS_FILE: seal}).rows
 
 
 @cache
@@ -270,6 +282,7 @@ LOADERS: dict[str, Loader] = {
     "tensors": Loader((SAFETENSORS,), from_file("t.safetensors", read_tensors)),
     "skill": Loader((json.dumps(DESCRIBED).encode(),), read_described),
     "run": Loader((files.sealed_bytes(RUN), json.dumps(RUN).encode()), read_run),
+    "rows": Loader((_parquet(),), read_rows),
     "generated": Loader((b"gen:sentiment?n=8", SUMS, b"gen:tense?n=4"), as_text(generate)),
     "hub id": Loader((b"hf:glue/sst2:train", b"hf:imdb"), as_text(parse_id)),
     "layers": Loader((b"all", b"0,6-8,12", b"mean:1-3;4"), as_text(lambda t: parse_layers(t, 12))),

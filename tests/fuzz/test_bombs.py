@@ -1,25 +1,31 @@
 """Law: a small file that asks for much is refused before the memory is taken."""
 
+import hashlib
 import json
+import re
 import shutil
 import struct
 import time
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cutaway.core.errors import CutawayError
+from cutaway.core.errors import Corrupt, CutawayError
 from cutaway.data.load import load
 from cutaway.models.load import open_model
 from cutaway.run.graft.skill import load_skill
 from cutaway.store import files
 from cutaway.store.artefacts import load_artefact
+from cutaway.store.records import ROWS, Record
+from tests.store.samples import keep
 from tests.tiny import tiny
 
 # What reading may take besides, in bytes and seconds: a refusal needs neither.
@@ -56,6 +62,50 @@ def test_a_table_that_unfolds_to_more_than_fits_is_refused_unread(tmp_path) -> N
     path = repeated(tmp_path / "many.parquet", batches=101)
     assert path.stat().st_size < 4 << 20
     assert "101,000,000 rows" in refused(lambda: load(path))
+
+
+def lying(path: Path, count: int) -> Path:
+    """A table of 4 rows, one of its counts changed to two thousand millions: the last of the
+    file's own (1) or that of its one part (3)."""
+    pl.DataFrame({"text": ["a b", "c", "d e f", "g"]}).write_parquet(path)
+    whole = path.read_bytes()
+    # Thrift keeps a small whole number, doubled, in one byte behind its kind.
+    four, many = b"\x16\x08", b"\x16\xfe\xff\xff\xff\x0f"
+    place = [found.start() for found in re.finditer(re.escape(four), whole)][count]
+    footer = struct.unpack("<I", whole[-8:-4])[0] + len(many) - len(four)
+    head = whole[:place] + many + whole[place + len(four) : -8]
+    path.write_bytes(head + struct.pack("<I", footer) + b"PAR1")
+    return path
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_table_whose_counts_of_rows_differ_is_refused_unread(count, tmp_path) -> None:
+    assert "2,147,483,647" in refused(lambda: load(lying(tmp_path / "lying.parquet", count)))
+
+
+def sent(path: Path, whole: bytes) -> Record:
+    """A run with this table, under a right checksum."""
+    record = keep(path)
+    (record.path / ROWS).write_bytes(whole)
+    seal = {"sha256": hashlib.sha256(whole).hexdigest(), "bytes": len(whole)}
+    return replace(record, files={**record.files, ROWS: seal})
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_run_whose_table_lies_about_its_rows_gives_those_it_has_or_is_refused(count, tmp_path):
+    record = sent(tmp_path / "runs", lying(tmp_path / "lying.parquet", count).read_bytes())
+    before = psutil.Process().memory_info().rss
+    try:
+        assert record.rows.height == 4
+    except Corrupt as error:
+        assert "rows.parquet" in str(error)
+    assert psutil.Process().memory_info().rss - before < SPARE
+
+
+def test_a_run_whose_table_unfolds_to_more_than_any_run_has_is_refused(tmp_path) -> None:
+    whole = repeated(tmp_path / "many.parquet", batches=101).read_bytes()
+    record = sent(tmp_path / "runs", whole)
+    assert "unfolds to more than" in refused(lambda: record.rows)
 
 
 def test_a_text_that_unfolds_to_more_than_fits_is_refused_unread(tmp_path, monkeypatch) -> None:

@@ -129,8 +129,17 @@ def _parquet(path: Path) -> Table:
 
 
 def _need_cells(path: Path, facts: Any) -> None:
-    """NoRoom for a file that would unfold to more than memory holds; a few kilobytes can."""
+    """NoRoom for a file that would unfold to more than memory holds; a few kilobytes can.
+
+    BadData when its parts add up to another number of rows than it has: room is made for theirs.
+    """
     groups = [facts.row_group(i) for i in range(facts.num_row_groups)]
+    told = sum(group.num_rows for group in groups)
+    if told != facts.num_rows or any(group.num_rows < 0 for group in groups):
+        raise BadData(
+            f"{path.name} is damaged: it says that it has {facts.num_rows:,} rows, and its parts "
+            f"say {told:,}. Write it again."
+        )
     size = 4 * sum(group.total_byte_size for group in groups)
     if facts.num_rows * facts.num_columns > MOST_CELLS or size > virtual_memory().available:
         raise NoRoom(

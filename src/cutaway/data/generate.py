@@ -5,6 +5,7 @@ between train, dev and test, so that no content word of one part occurs in anoth
 classifier that only knows words is at chance on test, one that knows what words mean is not.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,9 @@ from cutaway.core.textset import TextSet
 from cutaway.data.arithmetic_gen import generate_arithmetic
 from cutaway.data.grammar import Grammar, make
 from cutaway.data.sizes import Sizes
+
+# More digits than any count has stay text, and are refused as such.
+NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 def generate(source: str, *, seed: int = 0) -> TextSet:
@@ -34,9 +38,7 @@ def options(query: str) -> dict[str, Any]:
         key, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not key:
             raise BadSpec(f"gen: {item!r} is not an option. Write key=value, as in n=500.")
-        found[key] = (
-            int(value) if value.lstrip("-").isascii() and value.lstrip("-").isdigit() else value
-        )
+        found[key] = int(value) if NUMBER.fullmatch(value) else value
     return found
 
 

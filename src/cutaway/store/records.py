@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 RESULT, ROWS = "result.json", "rows.parquet"
+MOST_ROWS = 10_000_000
+"""Of one run; a few kilobytes of parquet can unfold to billions."""
 
 # What stands in result.json, and what it must be.
 FIELDS: dict[str, type | tuple[type, ...]] = {
@@ -68,9 +70,20 @@ class Record:
         data = _read_bytes(path)
         _check_sum(path, hashlib.sha256(data).hexdigest(), self.files.get(ROWS))
         try:
-            return pl.read_parquet(io.BytesIO(data))
-        except (pl.exceptions.PolarsError, OSError, ValueError) as error:
+            found = pl.read_parquet(io.BytesIO(data), n_rows=MOST_ROWS + 1)
+        # Polars panics at some damage, and its panics are not even Exceptions.
+        except (
+            pl.exceptions.PolarsError,
+            pl.exceptions.PanicException,
+            OSError,
+            ValueError,
+        ) as error:
             raise Corrupt(f"{str(path)!r} is not readable as parquet: {error}.") from None
+        if found.height > MOST_ROWS:
+            raise Corrupt(
+                f"{str(path)!r} unfolds to more than {MOST_ROWS:,} rows. No run has that."
+            )
+        return found
 
     def file(self, name: str) -> Path:
         """A file of this run by its name, after a look at its checksum."""

@@ -1,0 +1,51 @@
+"""Commands as a user starts them: each in a process of its own, by the clock."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.extract_setup import BUNDLED
+
+CUTAWAY = str(Path(sys.executable).with_name("cutaway"))
+# The model opened, and what the process then takes: the floor of every command that opens it.
+OPEN = f"""
+from pathlib import Path
+from cutaway.models.load import open_model
+open_model({BUNDLED!r})
+print(Path("/proc/self/status").read_text().partition("VmRSS:")[2].split()[0])
+"""
+
+
+@dataclass(frozen=True)
+class Took:
+    """What one process said on stdout and what it took."""
+
+    said: str
+    seconds: float
+    peak: float
+    """Megabytes, the most it had at once."""
+
+    def json(self) -> Any:
+        """What it said with --json."""
+        return json.loads(self.said)
+
+
+def took(words: list[str]) -> Took:
+    """One process, from its start to its end; RuntimeError with its last words when it fails."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as wrong:
+        start = time.perf_counter()
+        child = subprocess.Popen(words, stdout=out, stderr=wrong)
+        _, status, used = os.wait4(child.pid, 0)
+        seconds = time.perf_counter() - start
+        child.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        wrong.seek(0)
+        if child.returncode:
+            raise RuntimeError(f"{' '.join(words)[:300]}: {wrong.read()[-300:]}")
+        return Took(out.read(), seconds, used.ru_maxrss / 1024)
