@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cutaway.core.errors import Corrupt, CutawayError
+from cutaway.core.errors import CutawayError
 from cutaway.data.load import load
 from cutaway.models.load import open_model
 from cutaway.run.graft.skill import load_skill
@@ -92,20 +92,14 @@ def sent(path: Path, whole: bytes) -> Record:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_run_whose_table_lies_about_its_rows_gives_those_it_has_or_is_refused(count, tmp_path):
+def test_a_run_whose_table_lies_about_its_rows_is_refused(count, tmp_path) -> None:
     record = sent(tmp_path / "runs", lying(tmp_path / "lying.parquet", count).read_bytes())
-    before = psutil.Process().memory_info().rss
-    try:
-        assert record.rows.height == 4
-    except Corrupt as error:
-        assert "rows.parquet" in str(error)
-    assert psutil.Process().memory_info().rss - before < SPARE
+    assert "2,147,483,647" in refused(lambda: record.rows)
 
 
-def test_a_run_whose_table_unfolds_to_more_than_any_run_has_is_refused(tmp_path) -> None:
+def test_a_run_whose_table_unfolds_to_more_than_fits_is_refused(tmp_path) -> None:
     whole = repeated(tmp_path / "many.parquet", batches=101).read_bytes()
-    record = sent(tmp_path / "runs", whole)
-    assert "unfolds to more than" in refused(lambda: record.rows)
+    assert "101,000,000 rows" in refused(lambda: sent(tmp_path / "runs", whole).rows)
 
 
 def test_a_text_that_unfolds_to_more_than_fits_is_refused_unread(tmp_path, monkeypatch) -> None:

@@ -7,13 +7,11 @@ from typing import Any
 
 from psutil import virtual_memory
 
-from cutaway.core.errors import BadData, Missing, NoRoom
+from cutaway.core.errors import BadData, Missing
+from cutaway.core.parquet import need_cells
 from cutaway.data import delimited
 from cutaway.data.layouts import table_of
 from cutaway.data.table import Table, from_rows, short
-
-MOST_CELLS = 100_000_000
-"""Cells of one file: as Python values they take some ten gigabytes."""
 
 
 def home_path(path: str | Path) -> Path:
@@ -118,7 +116,8 @@ def _parquet(path: Path) -> Table:
     import pyarrow.parquet
 
     try:
-        _need_cells(path, pyarrow.parquet.read_metadata(path))
+        facts = pyarrow.parquet.read_metadata(path)
+        need_cells(path.name, facts, virtual_memory().available)
         frame = pyarrow.parquet.read_table(path)
         columns = {name: frame[name].to_pylist() for name in frame.column_names}
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
@@ -126,27 +125,6 @@ def _parquet(path: Path) -> Table:
             f"{path.name} can't be read as parquet: {short(error, 120)}. Is the file cut short?"
         ) from None
     return Table(path.name, columns)
-
-
-def _need_cells(path: Path, facts: Any) -> None:
-    """NoRoom for a file that would unfold to more than memory holds; a few kilobytes can.
-
-    BadData when its parts add up to another number of rows than it has: room is made for theirs.
-    """
-    groups = [facts.row_group(i) for i in range(facts.num_row_groups)]
-    told = sum(group.num_rows for group in groups)
-    if told != facts.num_rows or any(group.num_rows < 0 for group in groups):
-        raise BadData(
-            f"{path.name} is damaged: it says that it has {facts.num_rows:,} rows, and its parts "
-            f"say {told:,}. Write it again."
-        )
-    size = 4 * sum(group.total_byte_size for group in groups)
-    if facts.num_rows * facts.num_columns > MOST_CELLS or size > virtual_memory().available:
-        raise NoRoom(
-            f"{path.name} unfolds to {facts.num_rows:,} rows of {facts.num_columns} columns, about "
-            f"{size / 1e9:.1f} GB in memory: more than fits, or than {MOST_CELLS:,} cells. Keep "
-            "the columns that are needed, and cut the file into several."
-        )
 
 
 READERS: dict[str, Callable[[Path], Table]] = {

@@ -8,8 +8,9 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from cutaway.core.errors import BadSpec, Corrupt, Missing
+from cutaway.core.errors import BadData, BadSpec, Corrupt, Missing, NoRoom
 from cutaway.core.lookup import lookup
+from cutaway.core.parquet import need_cells
 from cutaway.store import files, remote
 from cutaway.store.artefacts import Artefact, load_artefact
 from cutaway.store.progress import PARTIAL
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 RESULT, ROWS = "result.json", "rows.parquet"
-MOST_ROWS = 10_000_000
-"""Of one run; a few kilobytes of parquet can unfold to billions."""
 
 # What stands in result.json, and what it must be.
 FIELDS: dict[str, type | tuple[type, ...]] = {
@@ -64,26 +63,10 @@ class Record:
     @cached_property
     def rows(self) -> "pl.DataFrame":
         """One row per measured cell; Corrupt when rows.parquet is not as it was written."""
-        import polars as pl
-
         path = self.path / ROWS
         data = _read_bytes(path)
         _check_sum(path, hashlib.sha256(data).hexdigest(), self.files.get(ROWS))
-        try:
-            found = pl.read_parquet(io.BytesIO(data), n_rows=MOST_ROWS + 1)
-        # Polars panics at some damage, and its panics are not even Exceptions.
-        except (
-            pl.exceptions.PolarsError,
-            pl.exceptions.PanicException,
-            OSError,
-            ValueError,
-        ) as error:
-            raise Corrupt(f"{str(path)!r} is not readable as parquet: {error}.") from None
-        if found.height > MOST_ROWS:
-            raise Corrupt(
-                f"{str(path)!r} unfolds to more than {MOST_ROWS:,} rows. No run has that."
-            )
-        return found
+        return _table(path, data)
 
     def file(self, name: str) -> Path:
         """A file of this run by its name, after a look at its checksum."""
@@ -185,3 +168,24 @@ def _check_sum(path: Path, digest: str, expected: Any) -> None:
     """Corrupt unless the digest is the one recorded; files made by hand have none."""
     if isinstance(expected, dict) and expected.get("sha256") != digest:
         raise Corrupt(f"{str(path)!r} fails its checksum. Remove its folder and repeat the run.")
+
+
+def _table(path: Path, data: bytes) -> "pl.DataFrame":
+    """A parquet file's rows; Corrupt when it is damaged, or unfolds to more than fits.
+
+    Read by pyarrow: Polars ends the whole process at some damage, for want of the room it asks for.
+    """
+    import polars as pl
+    import pyarrow
+    import pyarrow.parquet
+    from psutil import virtual_memory
+
+    try:
+        file = pyarrow.parquet.ParquetFile(io.BytesIO(data))
+        need_cells(repr(str(path)), file.metadata, virtual_memory().available)
+        # One thread: a small table is read sooner than a thread starts.
+        return pl.DataFrame(pl.from_arrow(file.read(use_threads=False)))
+    except (BadData, NoRoom) as error:
+        raise Corrupt(str(error)) from None
+    except (pyarrow.ArrowException, pl.exceptions.PolarsError, OSError, ValueError) as error:
+        raise Corrupt(f"{str(path)!r} is not readable as parquet: {error}.") from None
