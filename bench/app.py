@@ -101,7 +101,10 @@ def shelf(folder: Path, count: int, points: int = 20) -> Path:
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """A maker of fresh pages in one browser."""
+    """A maker of fresh pages in one browser, each closed behind its reader.
+
+    A page left open tries again and again to reach its server, and slows down the next one.
+    """
     from playwright.sync_api import sync_playwright
 
     path = os.environ.get("BROWSER_PATH") or shutil.which("chromium")
@@ -109,7 +112,14 @@ def browser() -> Iterator[Any]:
         raise RuntimeError("no chromium on this machine; name one with BROWSER_PATH")
     with sync_playwright() as player:
         chromium = player.chromium.launch(executable_path=path, args=list(FLAGS))
-        yield lambda: chromium.new_context(viewport={"width": 1360, "height": 900}).new_page()
+
+        @contextmanager
+        def open_page() -> Iterator[Any]:
+            context = chromium.new_context(viewport={"width": 1360, "height": 900})
+            yield context.new_page()
+            context.close()
+
+        yield open_page
         chromium.close()
 
 
@@ -145,57 +155,66 @@ def until_up(url: str) -> None:
 
 def visit(open_page: Any, url: str, count: int) -> float:
     """Seconds from asking for the page to its table."""
-    page = open_page()
-    start = time.perf_counter()
-    page.goto(url)
+    with open_page() as page:
+        start = time.perf_counter()
+        page.goto(url)
+        until_table(page, count)
+        return time.perf_counter() - start
+
+
+def until_table(page: Any, count: int) -> None:
+    """Return as soon as the table of so many runs is on the screen."""
     page.get_by_text(f"{count:,} of {count:,} runs").wait_for()
     page.get_by_test_id("stDataFrame").first.wait_for()
-    return time.perf_counter() - start
 
 
 def first_paint(runs: Path, count: int, open_page: Any) -> float:
     """Seconds from the command to the table of runs."""
-    start = time.perf_counter()
-    with served(runs) as url:
-        visit(open_page, url, count)
-        return time.perf_counter() - start
+    with open_page() as page:
+        start = time.perf_counter()
+        with served(runs) as url:
+            page.goto(url)
+            until_table(page, count)
+            return time.perf_counter() - start
 
 
 def switches(open_page: Any, url: str, rounds: int) -> list[float]:
     """Seconds from a click in the navigation to the other page's heading."""
-    page, taken = open_page(), []
-    page.goto(url)
-    page.get_by_test_id("stDataFrame").first.wait_for()
-    for name in ("Probe", "Overview") * (rounds + 1):
-        start = time.perf_counter()
-        page.get_by_role("link", name=name, exact=True).first.click()
-        page.get_by_role("heading", name=name, exact=True).wait_for()
-        taken.append(time.perf_counter() - start)
+    taken = []
+    with open_page() as page:
+        page.goto(url)
+        page.get_by_test_id("stDataFrame").first.wait_for()
+        for name in ("Probe", "Overview") * (rounds + 1):
+            start = time.perf_counter()
+            page.get_by_role("link", name=name, exact=True).first.click()
+            page.get_by_role("heading", name=name, exact=True).wait_for()
+            taken.append(time.perf_counter() - start)
     # The first two load what the pages need.
     return taken[2:]
 
 
 def figure(open_page: Any, url: str) -> float:
     """Seconds until the first figure of the probe page is drawn."""
-    page = open_page()
-    start = time.perf_counter()
-    page.goto(f"{url}/probe")
-    page.locator(".js-plotly-plot .main-svg").first.wait_for()
-    return time.perf_counter() - start
+    with open_page() as page:
+        start = time.perf_counter()
+        page.goto(f"{url}/probe")
+        page.locator(".js-plotly-plot .main-svg").first.wait_for()
+        return time.perf_counter() - start
 
 
 def hovers(open_page: Any, url: str, moves: int) -> list[float]:
     """Seconds from each move of the mouse over the figure to the frame that answers it."""
-    page, taken = open_page(), []
-    page.goto(f"{url}/probe")
-    plot = page.locator(".js-plotly-plot .main-svg").first
-    plot.wait_for()
-    page.wait_for_timeout(1000)
-    box = plot.bounding_box()
+    taken = []
     frame = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-    for i in range(moves):
-        start = time.perf_counter()
-        page.mouse.move(box["x"] + box["width"] * (0.2 + 0.6 * i / moves), box["y"] + 200)
-        page.evaluate(frame)
-        taken.append(time.perf_counter() - start)
+    with open_page() as page:
+        page.goto(f"{url}/probe")
+        plot = page.locator(".js-plotly-plot .main-svg").first
+        plot.wait_for()
+        page.wait_for_timeout(1000)
+        box = plot.bounding_box()
+        for i in range(moves):
+            start = time.perf_counter()
+            page.mouse.move(box["x"] + box["width"] * (0.2 + 0.6 * i / moves), box["y"] + 200)
+            page.evaluate(frame)
+            taken.append(time.perf_counter() - start)
     return taken
