@@ -20,10 +20,12 @@ def run(quick: bool, rounds: int = 5) -> dict[str, Any]:
     """Seconds from the start of a process to its end, and the worst difference of all families."""
     rounds = 1 if quick else rounds
     bundled_folder()  # so that every opening that is timed is a second one
-    helped, opened = [], []
+    helped, started, opened = [], [], []
     for _ in range(rounds):
         helped.append(took([CUTAWAY, "--help"]).seconds)
-        opened.append(took([sys.executable, "-c", OPEN]).seconds)
+        whole = took([sys.executable, "-c", OPEN])
+        started.append(whole.seconds)
+        opened.append(whole.json()["seconds"])
     found = parity(list(FAMILIES)[:2] if quick else list(FAMILIES))
     worst = {law: max(found, key=lambda f: found[f][law]) for law in next(iter(found.values()))}
     return {
@@ -34,7 +36,8 @@ def run(quick: bool, rounds: int = 5) -> dict[str, Any]:
         "relative to the largest norm of the stream.",
         "table": [
             timed("`cutaway --help`", helped, 0.5),
-            timed(f"opening {BUNDLED} a second time", opened, 5),
+            timed(f"a process that opens {BUNDLED} a second time and ends", started, 5),
+            timed("of that, the opening itself", opened, 5),
             *(
                 row(
                     f"{law}, the worst of the families ({family})", f"{found[family][law]:.1e}",
@@ -43,7 +46,10 @@ def run(quick: bool, rounds: int = 5) -> dict[str, Any]:
                 for law, family in worst.items()
             ),
         ],
-        "measured": {"help": spread(helped), "open": spread(opened), "families": found},
+        "measured": {
+            "help": spread(helped), "process": spread(started), "open": spread(opened),
+            "families": found,
+        },
     }  # fmt: skip
 
 

@@ -13,13 +13,20 @@ from typing import Any
 from bench.extract_setup import BUNDLED
 
 CUTAWAY = str(Path(sys.executable).with_name("cutaway"))
-# The model opened, and what the process then takes: the floor of every command that opens it.
+# The model opened: what the process then takes (the floor of every command that opens it), and
+# the seconds that took once the libraries were loaded.
 OPEN = f"""
+import json, time, transformers.models.auto.modeling_auto, transformers.models.llama.modeling_llama
 from pathlib import Path
 from cutaway.models.load import open_model
+start = time.perf_counter()
 open_model({BUNDLED!r})
-print(Path("/proc/self/status").read_text().partition("VmRSS:")[2].split()[0])
+seconds = time.perf_counter() - start
+kilobytes = int(Path("/proc/self/status").read_text().partition("VmRSS:")[2].split()[0])
+print(json.dumps({{"seconds": seconds, "megabytes": kilobytes / 1024}}))
 """
+# A user's Python keeps what it has compiled; an empty value is the same as none.
+KEEPS = {"PYTHONDONTWRITEBYTECODE": ""}
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ def took(words: list[str]) -> Took:
     """One process, from its start to its end; RuntimeError with its last words when it fails."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as wrong:
         start = time.perf_counter()
-        child = subprocess.Popen(words, stdout=out, stderr=wrong)
+        child = subprocess.Popen(words, stdout=out, stderr=wrong, env={**os.environ, **KEEPS})
         _, status, used = os.wait4(child.pid, 0)
         seconds = time.perf_counter() - start
         child.returncode = os.waitstatus_to_exitcode(status)
