@@ -33,7 +33,7 @@ test: .venv/dev ## run the tests
 	@echo "-- pytest, $(WORKERS) at a time"
 	@$(BIN)/pytest -n $(WORKERS) -m 'not browser' tests
 
-fuzz: .venv/dev ## follow the code of every reader with bent inputs (atheris, half an hour)
+fuzz: .venv/dev ## follow the code of every reader with bent inputs (atheris, a quarter of an hour)
 	@$(PIP) install --constraint constraints.txt atheris
 	@$(BIN)/python -m tests.fuzz.guided
 

@@ -21,7 +21,6 @@ import torch
 import cutaway
 from bench.extract_setup import make_small
 from bench.report import row
-from cutaway.run import batches
 from cutaway.run import graft_verbs as graft
 from cutaway.store.results import results
 
@@ -30,7 +29,6 @@ KILLS = 50
 # What differs from run to run and is no finding: the clock.
 CLOCK = frozenset({"seconds", "tokens_per_second"})
 ROWS = "rows-of-all-runs.json"
-ONE_BUDGET = (1024,)
 FEELING = {
     "task": "sst2", "data": "gen:sentiment?n=200", "template": "{text} All in all, it was",
     "words": ["bad", "good"], "shots": 8,
@@ -52,7 +50,7 @@ def run(quick: bool, kills: int | None = None) -> dict[str, Any]:
         "after a random time up to a tenth more than the undisturbed run took; a start that ends "
         "by itself is compared with the undisturbed table, and the command begins anew, until "
         "there were enough kills. Rows lost or doubled: rows of either table that the other lacks. "
-        "Batches have one size in all starts, so that rows are equal to the last digit.",
+        "Rows are compared to the last digit.",
         "table": [
             row(
                 name,
@@ -163,9 +161,6 @@ def in_child(place: Path, start: Start, after: float | None = None) -> bool:
         code = 1
         try:
             os.environ["CUTAWAY_HOME"] = str(place / "home")
-            # One size of batches: which is quickest hangs on what else the machine does just now,
-            # and with it the last digit.
-            batches.BUDGETS = ONE_BUDGET
             start(place)
             code = 0
         finally:

@@ -53,6 +53,18 @@ def test_larger_budgets_are_not_tried_once_they_get_slower():
     assert set(budget.speeds) == {256, 512}
 
 
+def test_the_search_settles_once_and_stays():
+    budget, speed = Budget(), {256: 460, 512: 500, 1024: 540, 2048: 400, 4096: 260}
+    settled = []
+    for _ in range(40):
+        now = budget.current()
+        settled.append(budget.learn(now, 1000, 1000 / speed[now]))
+    assert sum(settled) == 1
+    assert budget.fixed == 1024
+    budget.learn(1024, 1000, 1e9)
+    assert budget.current() == 1024
+
+
 def test_a_fixed_budget_stays():
     budget = Budget(fixed=777)
     budget.learn(777, 10, 1.0)

@@ -2,7 +2,8 @@
 
 Padding is work for nothing, so a batch holds rows of nearly equal length; too many tokens at
 once fall out of the processor's cache, so the budget is found by trying a few while the real
-work is being done (nothing is computed twice to find it).
+work is being done (nothing is computed twice to find it). Which rows go together decides the last
+digit of what is read, so the clock is asked once per model and machine, and never for a small set.
 """
 
 import time
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 
 # Tokens per batch worth trying, smallest first.
 BUDGETS = (256, 512, 1024, 2048, 4096)
+# A set of fewer tokens is read with the middle budget: trying would cost more than it gains.
+SMALL = 8192
 # A row joins a batch while it wastes at most this share of the batch on padding.
 SLACK = 0.05
 # Up to so many tokens a batch costs the reading of the weights, whatever it holds: padding is free.
@@ -42,20 +45,30 @@ class Budget:
         """The budget for the next batch."""
         if self.fixed is not None:
             return self.fixed
+        return self._untried() or self.best()
+
+    def best(self) -> int:
+        """The fixed one, or the fastest so far; the middle one before anything was measured."""
+        if self.fixed is not None:
+            return self.fixed
+        return max(self.speeds, key=lambda b: max(self.speeds[b]), default=middle())
+
+    def learn(self, budget: int, tokens: int, seconds: float) -> bool:
+        """Remember how fast a batch of this budget went; whether that settled which is best."""
+        if self.fixed is not None:
+            return False
+        self.speeds.setdefault(budget, []).append(tokens / max(seconds, 1e-9))
+        if self._untried() is not None:
+            return False
+        self.fixed = self.best()
+        return True
+
+    def _untried(self) -> int | None:
+        """The smallest budget that was not tried often enough and may be worth it."""
         for budget in BUDGETS:
             if len(self.speeds.get(budget, [])) < self.tries and self._worth_trying(budget):
                 return budget
-        return self.best()
-
-    def best(self) -> int:
-        """The fastest budget so far; the middle one before anything was measured."""
-        if not self.speeds:
-            return BUDGETS[len(BUDGETS) // 2]
-        return max(self.speeds, key=lambda b: max(self.speeds[b]))
-
-    def learn(self, budget: int, tokens: int, seconds: float) -> None:
-        """Remember how fast a batch of this budget went."""
-        self.speeds.setdefault(budget, []).append(tokens / max(seconds, 1e-9))
+        return None
 
     def _worth_trying(self, budget: int) -> bool:
         """Larger budgets only while they keep getting faster."""
@@ -64,6 +77,11 @@ class Budget:
             return True
         last, before = max(self.speeds[smaller[-1]]), max(self.speeds[smaller[-2]])
         return last > 0.95 * before
+
+
+def middle() -> int:
+    """The budget that is right for most machines."""
+    return BUDGETS[len(BUDGETS) // 2]
 
 
 def by_length(lengths: Sequence[int], budget: Budget) -> Iterator[tuple[Batch, int]]:

@@ -8,13 +8,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cutaway.core.digest import digest_json
 from cutaway.models.lm import LM
+from cutaway.models.place import recall, remember
 from cutaway.models.read import watch
 from cutaway.models.tokens import pad
-from cutaway.run.batches import Batch, Budget, Stopwatch, by_length
+from cutaway.run.batches import SMALL, Batch, Budget, Stopwatch, by_length, middle
 from cutaway.run.feed import Fed
 from cutaway.run.screen import Screen
 from cutaway.run.visitors import Seen, Visitor, layers_of
+
+BUDGETS = "budgets"
+"""The table of the home in which settled budgets are kept."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +51,33 @@ def sweep(
     """Show every wanted layer of every row in `todo` to the visitors, once."""
     rows = np.arange(len(fed.rows)) if todo is None else todo
     lengths = [len(fed.rows[i]) for i in rows]
-    budget = budget or Budget()
+    budget = budget or _budget(lm, fed.tokens)
     layers, attention = layers_of(visitors), any(v.attention for v in visitors)
     clock, padded, seconds = Stopwatch(), 0, 0.0
     with screen.progress(title, sum(lengths)) as advance, torch.inference_mode():
         for batch, allowed in by_length(lengths, budget):
             _forward(lm, fed, rows[batch.rows], batch, visitors, layers, attention)
             lap = clock.lap()
-            budget.learn(allowed, batch.tokens, lap)
+            if budget.learn(allowed, batch.tokens, lap):
+                # At once: a run that is killed now goes on with the same batches.
+                remember(BUDGETS, _where(lm), budget.best())
             seconds, padded = seconds + lap, padded + batch.width * len(batch.rows)
             advance(batch.tokens, note=f"{batch.tokens / max(lap, 1e-9):,.0f} tokens/s")
     return Swept(len(rows), sum(lengths), padded, seconds, budget.best())
+
+
+def _budget(lm: LM, tokens: int) -> Budget:
+    """The budget of a set of so many tokens: the same one in every run on this machine."""
+    if tokens < SMALL:
+        return Budget(fixed=middle())
+    known = recall(BUDGETS, _where(lm))
+    return Budget(fixed=known if type(known) is int and known > 0 else None)
+
+
+def _where(lm: LM) -> str:
+    """All that the speed of a batch hangs on."""
+    place = (lm.digest, lm.device, lm.dtype, lm.attention, torch.get_num_threads())
+    return digest_json([*place, torch.__version__])
 
 
 def _forward(
