@@ -149,6 +149,6 @@ def _said(texts: TextSet, rounds: int, found: dict[str, Any]) -> list[str]:
         "pooling, checksums and writing to disk. The plain way is a batch of 32 in file order "
         "with `output_hidden_states=True` and pooling on the full tensors, kept in memory. The "
         "ratio to the bare forward is the median of the rounds' ratios.",
-        "The random model has gpt2's shape and a vocabulary of 49,152. A full run as the issue "
-        "asks for is `python -m bench --only extract --rows 2000`.",
+        "The random model has gpt2's shape and a vocabulary of 49,152. A longer run "
+        "is `python -m bench --only extract --rows 2000`.",
     ]

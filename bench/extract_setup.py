@@ -25,7 +25,7 @@ def sentences(rows: int) -> TextSet:
         return load("docs", limit=rows)
     lines = file.read_text("utf-8").splitlines()[1:]
     texts = dict.fromkeys(line.partition("\t")[2].strip() for line in lines)
-    return TextSet("wiki_sentences", tuple(t for t in texts if t)[:rows])
+    return TextSet("Wikipedia", tuple(t for t in texts if t)[:rows])
 
 
 def bundled_folder() -> Path:

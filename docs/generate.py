@@ -51,7 +51,8 @@ def cli_page() -> str:
 INTRODUCTION = """\
 Every command takes `--help`. Results go to stdout, progress and messages to stderr. Lists may be
 repeated (`--model a --model b`), put in a row (`--model a b`) or joined by commas
-(`--model a,b`). Switches have an opposite: `--offline`, `--no-offline`.
+(`--model a,b`); prompts, and `gen:NAME?...` with options, are never split at commas: repeat the
+option. Switches have an opposite: `--offline`, `--no-offline`.
 
 Exit status: 0 done, 2 the request is wrong, 1 the run failed, 130 interrupted (the same command
 goes on from there). See [errors](errors.md).
@@ -89,10 +90,17 @@ def option(argument: Any) -> str:
 
 def takes(argument: Any) -> str:
     """What may stand behind the option."""
-    choices = argument.get_choices()
-    if choices:
-        return ", ".join(f"`{choice}`" for choice in choices)
-    return _type_words(argument.hint)
+    choices = ", ".join(f"`{choice}`" for choice in argument.get_choices() or ())
+    if choices and _plain_too(argument.hint):
+        return f"{choices} or number"
+    return choices or _type_words(argument.hint)
+
+
+def _plain_too(hint: Any) -> bool:
+    """Whether a number may stand where there are choices."""
+    return (
+        get_origin(hint) in (Union, types.UnionType) and {int, float} & set(get_args(hint)) != set()
+    )
 
 
 def _type_words(hint: Any) -> str:

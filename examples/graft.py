@@ -29,11 +29,12 @@ print(found.rows.filter(found.rows["metric"] == "relative_gain"))
 # %% The skill is a small file. Put it on a model, take it off again: bit for bit the same.
 model = cutaway.open(base)
 skill = cutaway.graft.load(file)
-before = model.params()["model.embed_tokens.weight"].clone()
+before = {name: model.params()[name].clone() for name in skill.patch.mask.places}
 skill.attach(model)
-print(f"{skill.size} weights changed, {Path(file).stat().st_size / 1024:.0f} kB")
+changed = sum(int((model.params()[name] != old).sum()) for name, old in before.items())
+print(f"{changed} of {skill.size} weights changed, {Path(file).stat().st_size / 1024:.0f} kB")
 skill.detach(model)
-print("as before:", bool((model.params()["model.embed_tokens.weight"] == before).all()))
+print("as before:", all(bool((model.params()[n] == old).all()) for n, old in before.items()))
 
 # %% A plain checkpoint with the skill, for transformers.
 cutaway.graft.attach(skill=file, base=base, out=str(folder / "with-skill"))

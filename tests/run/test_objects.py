@@ -1,7 +1,9 @@
 import numpy as np
+import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.neighbors import KNeighborsClassifier
 
+from cutaway.core.errors import BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.run.objects import name_objects
 
@@ -34,3 +36,11 @@ def test_other_settings_other_name_same_settings_same_name():
 def test_a_text_set_is_named_by_its_rows():
     assert names(TEXTS)[0] == [f"mine#{TEXTS.digest[:8]}"]
     assert names(TEXTS.take([0]))[0] != names(TEXTS)[0]
+
+
+def test_of_several_where_one_is_taken_none_is_dropped_in_silence():
+    given = {"model": ["a", "b"], "data": ["d"], "text": None}
+    with pytest.raises(BadSpec, match="model takes one, got 2: a, b"):
+        name_objects(given, ("model",), single=("model",))
+    named, _ = name_objects(given, ("model", "data", "text"), single=("data", "text"))
+    assert named == {"model": ["a", "b"], "data": "d", "text": None}

@@ -157,7 +157,7 @@ def carry_out(verb: Verb, spec: "Spec", talk: Talk) -> None:
     recipe, screen = import_module(verb.module), Screen(quiet=talk.quiet or not first)
     if talk.dry_run:
         if not hasattr(recipe, "estimate"):
-            raise BadSpec(f"'cutaway {verb.words}' has no --dry-run: it is short.")
+            raise BadSpec(f"'cutaway {verb.words}' has no --dry-run: nothing estimates it.")
         _show_estimates(recipe.estimate(spec, screen=screen), talk)
         return
     tell_whole(verb.words, engine, screen)

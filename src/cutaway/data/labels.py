@@ -143,7 +143,7 @@ def _all_there(table: Table, column: str, values: Sequence[Any]) -> None:
         raise BadData(
             f"{table.origin}: {len(gone)} of {len(values)} labels in {column!r} are missing: "
             f"{point_at(table, gone)}. Fill them in, drop these rows with drop_empty "
-            "(--drop-empty), or read it as plain text with as_task='text' (--as text)."
+            "(--drop-empty), or from Python read it as plain text with as_task='text'."
         )
 
 

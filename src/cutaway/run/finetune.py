@@ -29,9 +29,9 @@ from cutaway.store.results import find, progress, save
 
 def finetune(*, quiet: bool = False, **options: Any) -> Result:
     """Teach a model a task; `model` and `data` may be given as objects, and stay as they are."""
-    named, objects = name_objects(options, ("model", "data"))
-    single = {name: named[name][0] for name in ("model", "data") if name in named}
-    spec, screen = build(FinetuneSpec, named | single), Screen(quiet=quiet)
+    fields = ("model", "data")
+    named, objects = name_objects(options, fields, single=fields)
+    spec, screen = build(FinetuneSpec, named), Screen(quiet=quiet)
     tell_whole("finetune", spec.engine, screen)
     return run(spec, screen=screen, objects=objects)
 

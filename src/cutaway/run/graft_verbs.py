@@ -106,10 +106,10 @@ def load(path: Path | str) -> "Skill":
 def _run(verb: str, options: Mapping[str, Any], quiet: bool) -> Any:
     """Run a verb's recipe; the science is loaded only now."""
     spec = GRAFT[f"graft {verb}"]
-    named, objects = name_objects(options, (*ONE, *MANY))
-    several = SEVERAL.get(verb, ())
-    single = {n: named[n][0] for n in (*ONE, *MANY) if n in named and n not in several}
+    fields, several = (*ONE, *MANY), SEVERAL.get(verb, ())
+    single = [name for name in fields if name not in several]
+    named, objects = name_objects(options, fields, single=single)
     recipe = import_module(f"cutaway.run.graft.{verb}")
-    built, screen = build(spec, named | single), Screen(quiet=quiet)
+    built, screen = build(spec, named), Screen(quiet=quiet)
     tell_whole(f"graft {verb}", built.engine, screen)
     return recipe.run(built, screen=screen, objects=objects)

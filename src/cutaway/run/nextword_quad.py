@@ -63,9 +63,8 @@ def quad(*, quiet: bool = False, **options: Any) -> Result:
     `model`, `text` and `data` may be given as objects; a model given so stays as it is.
     """
     fields = ("model", "text", "data")
-    named, objects = name_objects(options, fields)
-    single = {name: named[name][0] for name in fields if name in named}
-    spec, screen = build(QuadSpec, named | single), Screen(quiet=quiet)
+    named, objects = name_objects(options, fields, single=fields)
+    spec, screen = build(QuadSpec, named), Screen(quiet=quiet)
     tell_whole("quad", spec.engine, screen)
     return run(spec, screen=screen, objects=objects)
 

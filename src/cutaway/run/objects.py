@@ -8,23 +8,38 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cutaway.core.digest import digest_json, digest_text
+from cutaway.core.errors import BadSpec
 from cutaway.core.textset import TextSet
 
 Objects = dict[str, Any]
 
 
 def name_objects(
-    options: Mapping[str, Any], fields: Iterable[str]
+    options: Mapping[str, Any], fields: Iterable[str], *, single: Iterable[str] = ()
 ) -> tuple[dict[str, Any], Objects]:
-    """The options with every object in `fields` replaced by a name, and the objects by name."""
+    """The options with every object in `fields` replaced by a name, and the objects by name.
+
+    Those in `single` take one; BadSpec for a list of several, of which only one would be used.
+    """
+    alone = frozenset(single)
     objects: Objects = {}
     named = dict(options)
     for field in fields:
-        if field in named:
-            given = named[field]
+        given = named.get(field)
+        if given is not None:
             many = list(given) if isinstance(given, (list, tuple)) else [given]
-            named[field] = [_named(one, objects) for one in many]
+            names = [_named(one, objects) for one in many]
+            named[field] = _only(field, names) if field in alone else names
     return named, objects
+
+
+def _only(field: str, names: list[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    raise BadSpec(
+        f"{field} takes one, got {len(names)}: {', '.join(names)[:80]}. Give one of them; "
+        "sentences go in as {'text': [...]}, a data frame or a TextSet."
+    )
 
 
 def _named(value: Any, objects: Objects) -> str:

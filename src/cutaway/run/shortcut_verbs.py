@@ -77,9 +77,8 @@ def import_maps(folder: Path | str, *, model: "LM", out: Path | str) -> "Maps":
 def _run(verb: str, spec: type[ShortcutSpec], options: Mapping[str, Any], quiet: bool) -> Any:
     """Run a verb's recipe; the science is loaded only now."""
     fields = ("model",) if verb == "lens" else ("model", "text")
-    named, objects = name_objects(options, fields)
-    single = {name: named[name][0] for name in fields if name in named}
+    named, objects = name_objects(options, fields, single=fields)
     recipe = import_module(f"cutaway.run.shortcut.{verb}")
-    built, screen = build(spec, named | single), Screen(quiet=quiet)
+    built, screen = build(spec, named), Screen(quiet=quiet)
     tell_whole(f"shortcut {verb}", built.engine, screen)
     return recipe.run(built, screen=screen, objects=objects)

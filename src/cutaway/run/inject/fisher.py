@@ -43,10 +43,9 @@ METHOD = "inject"
 
 def fisher(*, quiet: bool = False, **options: Any) -> Result:
     """The diagonal Fisher of a model; keyword arguments are the flags of `cutaway fisher`."""
-    fields = [name for name in ("model", "data", "text") if options.get(name) is not None]
-    named, objects = name_objects(options, fields)
-    single = {name: named[name][0] for name in fields}
-    return run(build(FisherSpec, named | single), screen=Screen(quiet=quiet), objects=objects)
+    fields = ("model", "data", "text")
+    named, objects = name_objects(options, fields, single=fields)
+    return run(build(FisherSpec, named), screen=Screen(quiet=quiet), objects=objects)
 
 
 def run(

@@ -48,11 +48,9 @@ WAYS: tuple[Way, ...] = ("pca", "tsne")
 
 def inject(*, quiet: bool = False, **options: Any) -> Result:
     """Teach a model a skill; `model`, `data`, `retain`, `retain_tasks` may be given as objects."""
-    several = ("retain", "retain_tasks")
-    fields = [name for name in ("model", "data", *several) if options.get(name) is not None]
-    named, objects = name_objects(options, fields)
-    single = {name: named[name][0] for name in fields if name not in several}
-    return run(build(InjectSpec, named | single), screen=Screen(quiet=quiet), objects=objects)
+    fields = ("model", "data", "retain", "retain_tasks")
+    named, objects = name_objects(options, fields, single=("model", "data"))
+    return run(build(InjectSpec, named), screen=Screen(quiet=quiet), objects=objects)
 
 
 def run(
