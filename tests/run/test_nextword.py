@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 import torch
 
-from cutaway.core.errors import BadData, BadSpec, UnknownName
+from cutaway.core.errors import BadData, BadSpec, Mismatch, UnknownName
 from cutaway.core.textset import TextSet
 from cutaway.models.load import open_model
 from cutaway.models.read import states
@@ -266,8 +266,11 @@ def test_a_template_without_a_mask_is_refused_before_anything_is_computed(
 
 def test_labels_outside_the_tasks_classes_are_refused(toy, tmp_path) -> None:
     three = TextSet("three", TEXTS.texts, np.arange(120) % 3, "multiclass", ("a", "b", "c"))
+    refused = {"model": toy, "task": "sst2", "quiet": True, "runs": str(tmp_path)}
+    with pytest.raises(Mismatch, match="classes a, b, c, task 'sst2' has negative, positive"):
+        nextword(data=three, **refused)
     with pytest.raises(BadData, match="3 classes"):
-        nextword(model=toy, task="sst2", data=three, quiet=True, runs=str(tmp_path))
+        nextword(data=three, class_words=["a", "b", "c"], **refused)
     numbers = TextSet("numbers", TEXTS.texts, np.linspace(0, 1, 120), "regression")
     with pytest.raises(BadData, match="needs classes"):
         nextword(model=toy, data=numbers, quiet=True, runs=str(tmp_path))

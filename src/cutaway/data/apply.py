@@ -164,6 +164,12 @@ def _within(task: TaskFile, table: Table, column: str, found: Sequence[float | N
         )
 
 
+def classes_of(task: TaskFile, names: Sequence[str]) -> list[int | None]:
+    """The number of the task's class that each name means, spelled as its files may spell it."""
+    known = _meanings(task)
+    return [_class_of(task, name, None, known) for name in names]
+
+
 def _meanings(task: TaskFile) -> dict[str, int]:
     """Every spelling of a label in small letters, with its number."""
     ordered = task.labels.order or task.classes

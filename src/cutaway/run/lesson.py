@@ -12,13 +12,15 @@ from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadData, BadSpec, Mismatch
 from cutaway.core.spec import plain
 from cutaway.core.textset import TextSet
+from cutaway.data.apply import classes_of
 from cutaway.data.load import load, load_task
 from cutaway.data.tasks import TaskColumns, TaskFile, find_task, spellings
 from cutaway.measure.splits import Plan, split
 from cutaway.run.objects import Objects
 from cutaway.run.specs.finetune import Labelled, Training
 
-KINDS = ("binary", "multiclass", "regression")
+CLASSED = ("binary", "multiclass")
+KINDS = (*CLASSED, "regression")
 # What a set without a task is measured by, where it is not accuracy.
 METRIC = {"regression": "pearson"}
 
@@ -74,28 +76,34 @@ def task_and_texts(
         raise BadSpec(f"{given[0]} is for data without a task; {named!r} says its own columns.")
     found = find_task(named)
     if isinstance(data, str) and data.startswith("gen:"):
-        return found, _fitting(found, load(data, seed=spec.seed))
+        return found, fitting(found, load(data, seed=spec.seed))
     # `--task sst2 --data sst2` means the task's own rows, unless they lie here under that name.
     rows = None if data == named and not Path(data).is_dir() else data
     texts = load_task(
         found, data=rows, seed=spec.seed, offline=spec.offline, drop_empty=spec.drop_empty
     )
-    return found, _fitting(found, texts)
+    return found, fitting(found, texts)
 
 
 def _is_task(name: str) -> bool:
     return name.lower() in spellings() or name.endswith(".toml")
 
 
-def _fitting(task: TaskFile, texts: TextSet) -> TextSet:
-    """The texts, if their labels are the task's."""
-    if task.kind not in ("binary", "multiclass"):
+def fitting(task: TaskFile, texts: TextSet) -> TextSet:
+    """The texts with the task's classes in its order; Mismatch if their labels are others.
+
+    Names count, and other spellings that the task's file knows; numbers mean what it says.
+    """
+    if not task.classes or not {task.kind, texts.task} & set(CLASSED):
         return texts
     found = by_name(texts, task.classes)
     if found is None:
+        found = _renumbered(texts, classes_of(task, texts.classes), task.classes)
+    if found is None:
         raise Mismatch(
             f"{texts.name!r} has the classes {', '.join(texts.classes) or 'none'}, task "
-            f"{task.name!r} has {', '.join(task.classes)}: these are not its rows."
+            f"{task.name!r} has {', '.join(task.classes)}: these are not its rows. Name the "
+            "classes alike, give rows of this task, or leave --task out."
         )
     return found
 
@@ -108,13 +116,20 @@ def by_name(texts: TextSet, classes: Sequence[str]) -> TextSet | None:
     if tuple(texts.classes) == tuple(classes):
         return texts
     place = {name.casefold(): number for number, name in enumerate(classes)}
-    said = [name.casefold() for name in texts.classes]
-    labels = np.asarray(texts.labels)
     # Names that differ in case alone can't be told apart.
-    if sorted(said) != sorted(place) or len(place) < len(classes) or labels.ndim != 1:
+    if len(place) < len(classes):
         return None
-    numbers = np.array([place[name] for name in said])
-    return replace(texts, labels=numbers[labels], classes=tuple(classes))
+    return _renumbered(texts, [place.get(name.casefold()) for name in texts.classes], classes)
+
+
+def _renumbered(
+    texts: TextSet, numbers: Sequence[int | None], classes: Sequence[str]
+) -> TextSet | None:
+    """The texts with new numbers for their classes; None unless each class is meant once."""
+    labels = np.asarray(texts.labels)
+    if set(numbers) != set(range(len(classes))) or len(numbers) > len(classes) or labels.ndim != 1:
+        return None
+    return replace(texts, labels=np.array(numbers)[labels], classes=tuple(classes))
 
 
 def bare_task(texts: TextSet) -> TaskFile:

@@ -37,12 +37,19 @@ class Reading:
 
 
 def reading(spec: NextwordSpec, lm: LM, question: Question, prompt: str, texts: TextSet) -> Reading:
-    """The texts as the model is to see them, and the pass that reads f."""
+    """The texts as the model is to see them, and the pass that reads f.
+
+    A long text loses its beginning, with the prompt and without, so that both see the same end;
+    only where a template's mask stands before the text it loses its end, which keeps the mask.
+    """
     place, tail, shown = place_of(lm, spec.position), prompt, prompt
     if place == "mask":
         texts, tail = as_template(texts, question.template, lm.tokenizer.mask_token, question.edits)
         shown = question.template
-    ask = Ask(layers=(), pools=(place,), heads=("final",), prompt=tail, max_tokens=spec.max_tokens)
+    ask = Ask(
+        layers=(), pools=(place,), heads=("final",), prompt=tail, max_tokens=spec.max_tokens,
+        cut="right" if place == "mask" and not tail else "left",
+    )  # fmt: skip
     return Reading(texts, ask, place, shown)
 
 
@@ -71,10 +78,9 @@ class Sheet:
             door=self.door,
         )  # fmt: skip
         if got.shortened:
+            lost = {"left": "beginning", "right": "end"}[self.read.ask.cut]
             self.screen.say(
-                f"{got.shortened:,} texts were longer than allowed and lost their beginning."
-                if self.read.ask.prompt
-                else f"{got.shortened:,} texts were longer than allowed and were cut."
+                f"{got.shortened:,} texts were longer than allowed and lost their {lost}."
             )
         return got
 

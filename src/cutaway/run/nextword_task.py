@@ -15,6 +15,7 @@ from cutaway.data.tasks import Protocol, TaskFile, find_task
 from cutaway.measure.splits import Split, stream
 from cutaway.measure.strata import cut
 from cutaway.methods.nextword.classify import fold_rows
+from cutaway.run.lesson import fitting
 from cutaway.run.objects import Objects
 from cutaway.run.specs.nextword import NextwordSpec
 
@@ -82,18 +83,21 @@ def _question(spec: NextwordSpec, task: TaskFile | None, data: Any) -> Question:
 def _load(spec: NextwordSpec, task: TaskFile | None, data: Any) -> TextSet:
     shared: dict[str, Any] = {"limit": spec.limit, "seed": spec.seed, "offline": spec.offline}
     columns: dict[str, Any] = {"text_column": spec.text_column, "label_column": spec.label_column}
-    made = isinstance(data, TextSet | dict) or str(data).startswith("gen:")
+    made = isinstance(data, TextSet) or str(data).startswith("gen:")
     if task is None:
         return need_labels(load(data, **columns, **shared))
     named = [name for name, value in columns.items() if value is not None]
     if named:
         raise BadSpec(f"{named[0]} is for data without a task: {task.name!r} names its columns.")
     texts = need_labels(load(data, **shared) if made else load_task(task, data=data, **shared))
-    _need_same_classes(task, texts)
+    # Words that the user gives are in the order of the set's own classes.
+    if not spec.class_words:
+        return fitting(task, texts)
+    _need_as_many_classes(task, texts)
     return texts
 
 
-def _need_same_classes(task: TaskFile, texts: TextSet) -> None:
+def _need_as_many_classes(task: TaskFile, texts: TextSet) -> None:
     """BadData for labels that the task has no class for."""
     if task.classes and len(texts.classes) > len(task.classes):
         raise BadData(
