@@ -6,6 +6,8 @@ import platformdirs
 import pytest
 
 from cutaway import home as place
+from cutaway.core.errors import BadSpec
+from cutaway.run.graft.checkpoint import need_free
 from cutaway.store import home as store_home
 from cutaway.store.remote import mirrors
 
@@ -32,3 +34,20 @@ def test_what_belongs_to_this_machine_stays_here_when_the_store_is_a_url(monkeyp
     assert place.home() == CACHE
     assert mirrors() == CACHE / "mirrors"
     assert mirrors() in store_home.home().parents
+
+
+@pytest.mark.parametrize("variable", ["CUTAWAY_HOME", "CUTAWAY_MIRROR"])
+def test_a_home_of_nobody_is_refused(variable, monkeypatch) -> None:
+    monkeypatch.setenv(variable, "~nosuch/x")
+    with pytest.raises(BadSpec, match=f"{variable} is '~nosuch/x': there is no home '~nosuch'"):
+        place.folder(variable)
+
+
+def test_a_path_with_nobodys_home_is_left_as_it_is() -> None:
+    assert place.home_path("~nosuch/x") == Path("~nosuch/x")
+    assert place.home_path("~/x") == Path.home() / "x"
+
+
+def test_a_checkpoint_is_not_written_to_nobodys_home() -> None:
+    with pytest.raises(BadSpec, match="--out is '~nosuch/x'"):
+        need_free("~nosuch/x")

@@ -5,6 +5,27 @@ from pathlib import Path
 
 import platformdirs
 
+from cutaway.core.errors import BadSpec
+
+
+def home_path(path: str | Path) -> Path:
+    """The path with a leading ~ made real, where there is such a home."""
+    try:
+        return Path(path).expanduser()
+    except (RuntimeError, ValueError):
+        return Path(path)
+
+
+def real_path(option: str, said: str) -> Path:
+    """The path to write to; BadSpec where its ~ stands for nobody's home."""
+    try:
+        return Path(said).expanduser()
+    except (RuntimeError, ValueError):
+        raise BadSpec(
+            f"{option} is {said!r}: there is no home {said.split('/')[0]!r} on this machine. Write "
+            "the folder out in full, or ./~... for one that is called so."
+        ) from None
+
 
 def folder(variable: str, *below: str) -> Path:
     """The folder that an environment variable names, else one in the user's cache folder.
@@ -13,7 +34,7 @@ def folder(variable: str, *below: str) -> Path:
     """
     said = os.environ.get(variable, "").strip()
     if said and "://" not in said:
-        return Path(said).expanduser().absolute()
+        return real_path(variable, said).absolute()
     return Path(platformdirs.user_cache_dir("cutaway"), *below).absolute()
 
 

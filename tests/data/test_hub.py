@@ -3,6 +3,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from datasets.exceptions import (
+    DatasetGenerationError,
+    NonMatchingChecksumError,
+    NonMatchingSplitsSizesError,
+)
 
 from cutaway.core.errors import BadSpec, Missing
 from cutaway.data.apply import apply
@@ -109,10 +114,25 @@ def test_two_splits_for_one_part_must_be_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [ConnectionError("no route"), ValueError("no config"), FileNotFoundError("gone")]
+    "error",
+    [
+        ConnectionError("no route"),
+        ValueError("no config"),
+        FileNotFoundError("gone"),
+        DatasetGenerationError("it broke"),
+        NonMatchingChecksumError("other bytes"),
+        NonMatchingSplitsSizesError("other rows"),
+    ],
 )
 def test_what_cannot_be_fetched_names_the_alternative(error: Exception) -> None:
     with pytest.raises(Missing, match=f"{error}.*a file or folder with the same columns"):
+        read_hub(HubId("a/b"), open_set=opener(error))
+
+
+def test_what_hides_behind_an_error_of_the_library_is_said_too() -> None:
+    error = DatasetGenerationError("An error occurred.")
+    error.__cause__ = ValueError("column 3 is odd")
+    with pytest.raises(Missing, match=r"An error occurred: column 3 is odd\. Without"):
         read_hub(HubId("a/b"), open_set=opener(error))
 
 

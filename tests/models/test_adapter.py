@@ -1,12 +1,14 @@
 """base+adapter: PEFT adapters merged, refused when they don't fit."""
 
 import builtins
+import json
 
 import peft
 import pytest
 import torch
 
 from cutaway.core.errors import BadModel, Mismatch, Missing
+from cutaway.models.adapter import adapter_digest
 from cutaway.models.load import open_model
 from tests.tiny import SENTENCES
 
@@ -49,6 +51,14 @@ def test_an_adapted_model_is_an_ordinary_one_with_a_digest_of_its_own(folder_of,
     assert len({plain.digest, first.digest, second.digest}) == 3
     assert open_model(f"{base}+{one}").digest == first.digest
     assert first.name == f"{base}+{one}"
+
+
+def test_an_adapter_whose_config_has_infinite_numbers_has_a_digest(folder_of, tmp_path) -> None:
+    folder, _ = make_adapter(tmp_path / "adapter", folder_of("llama"))
+    plain = adapter_digest(folder)
+    config = folder / "adapter_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"lora_alpha": float("inf")}))
+    assert adapter_digest(folder) != plain
 
 
 def test_an_adapter_of_another_family_is_refused(folder_of, tmp_path) -> None:

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from cutaway.core.digest import digest_json
 from cutaway.models import digests
 from cutaway.models.digests import file_digest, recorded_digest, tokenizer_digest, weights_digest
 from cutaway.models.load import open_model
@@ -69,6 +70,22 @@ def test_what_the_config_changes_in_the_numbers_changes_the_digest(tmp_path) -> 
     assert digest(layer_norm_eps=1e-5, transformers_version="9", dtype="float16") == plain
     assert digest(layer_norm_eps=1e-6) != plain
     assert {"dtype", "transformers_version"} <= digests.NOT_IDENTITY
+
+
+def test_numbers_without_end_have_a_digest_and_the_others_keep_theirs(tmp_path) -> None:
+    (tmp_path / "w").write_bytes(b"weights")
+    config = tmp_path / "config.json"
+
+    def digest(value) -> str:
+        config.write_text(json.dumps({"time_step_limit": [0.0, value], "deep": {"x": value}}))
+        return weights_digest([tmp_path / "w"], config)
+
+    odd = [digest(value) for value in (float("inf"), float("-inf"), float("nan"))]
+    assert len({*odd, digest(1.0)}) == 4
+    # As before there was a rule for infinite numbers: another digest would lose every shelf.
+    files = {"w": hashlib.sha256(b"weights").hexdigest()}
+    kept = {"time_step_limit": [0.0, 1.0], "deep": {"x": 1.0}}
+    assert digest(1.0) == digest_json({"files": files, "config": kept})
 
 
 def test_a_tokenizer_is_known_by_what_it_does(lm_of, folder_of) -> None:

@@ -18,6 +18,8 @@ from tests.models.breaking import refusal
         ("smolm2-135m", Missing, "Did you mean 'smollm2-135m'?"),
         ("no-such-org/no-such-model", Missing, "offline is on"),
         ("./no/such/folder", Missing, "There is no folder './no/such/folder'"),
+        ("~nosuch/model", Missing, "There is no folder '~nosuch/model'"),
+        ("base+~nosuch/adapter", Missing, "base"),
         ("what is this?", UnknownName, "is no model name"),
         ("", UnknownName, "is no model name"),
     ],
@@ -105,12 +107,17 @@ def test_what_the_hub_answers_is_passed_on_in_one_line(error, kind, said, monkey
         open_model("org/model", revision="v9")
 
 
-def test_a_hub_that_cannot_be_reached_is_said_so(monkeypatch) -> None:
+class ReadError(Exception):
+    """What HTTP libraries raise when the line is cut: no OSError."""
+
+
+@pytest.mark.parametrize("error", [ConnectionError("no route"), ReadError("cut")])
+def test_a_hub_that_cannot_be_reached_is_said_so(error, monkeypatch) -> None:
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    hub_answers(monkeypatch, ConnectionError("no route"))
-    assert "the hub can't be reached (ConnectionError)" in refusal("org/model")
+    hub_answers(monkeypatch, error)
+    assert f"the hub can't be reached ({type(error).__name__})" in refusal("org/model")
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ import pytest
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from cutaway.core.errors import BadModel
+from cutaway.core.errors import BadData, BadModel
+from cutaway.models.load import open_model
 from cutaway.models.tokenizer import load_tokenizer, reads_segments
+from tests.models.breaking import refusal
 
 
 def bare(folder, vocab: dict[str, int], **special) -> None:
@@ -62,3 +64,30 @@ def test_segments_are_read_where_the_model_has_types_for_them(lm_of) -> None:
     assert reads_segments(lm_of("bert").tokenizer, lm_of("bert").module)
     assert not reads_segments(lm_of("bert").tokenizer, lm_of("distilbert").module)
     assert not reads_segments(lm_of("roberta").tokenizer, lm_of("bert").module)
+
+
+def test_a_tokenizer_of_another_model_is_refused_with_both_numbers(copy, lm_of) -> None:
+    folder, rows = copy(), lm_of("gpt2").vocab
+    bare(folder, {"?": 0} | {f"word{i}": i for i in range(1, rows + 7)}, unk_token="?")
+    said = refusal(folder)
+    assert f"ids up to {rows + 6:,}" in said and f"has {rows:,} rows" in said
+
+
+def test_added_tokens_without_a_row_are_noted_and_refused_where_a_text_has_one(copy) -> None:
+    from transformers import AutoTokenizer
+
+    folder = copy()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["<picture>"])
+    tokenizer.save_pretrained(folder)
+    lm = open_model(folder)
+    assert any("beyond them is refused" in note for note in lm.notes)
+    with pytest.raises(BadData, match="'<picture>'"):
+        lm.read(["Look: <picture> here."])
+
+
+def test_a_tokenizer_that_never_writes_its_separator_reads_no_segments(copy) -> None:
+    folder = copy("bert")
+    file = folder / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"post_processor": None}))
+    assert not open_model(folder, check=False).segments

@@ -30,6 +30,24 @@ def test_a_family_that_transformers_does_not_know_is_refused(copy) -> None:
     assert "from_the_future" in refusal(folder)
 
 
+@pytest.mark.parametrize(
+    ("family", "changes", "said"),
+    [
+        ("llama", {"hidden_size": "32"}, "'hidden_size' expected int, got str"),
+        ("llama", {"num_attention_heads": 5}, "attention heads"),
+        ("llama", {"num_attention_heads": 0}, "ZeroDivisionError"),
+        ("gpt2", {"n_head": 0}, "ZeroDivisionError"),
+        ("gpt2", {"n_head": 5}, "`embed_dim` must be divisible by num_heads"),
+        ("bert", {"num_attention_heads": 0}, "ZeroDivisionError"),
+        ("bert", {"vocab_size": None}, "vocab_size"),
+    ],
+)
+def test_a_config_with_values_that_cannot_be_is_refused(family, changes, said, copy) -> None:
+    folder = copy(family)
+    edit_json(folder / "config.json", **changes)
+    assert said in refusal(folder)
+
+
 def test_an_encoder_decoder_is_refused(copy) -> None:
     folder = copy()
     edit_json(

@@ -15,6 +15,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import Spec
+from cutaway.home import home_path
 from cutaway.run.specs import Common
 
 # The app decides these itself, or they make no sense in a form.
@@ -198,7 +199,7 @@ def _pieces(value: Any) -> list[str]:
 
 
 def _inside(name: str, text: str, places: Sequence[Path]) -> None:
-    path = Path(text).expanduser()
+    path = home_path(text)
     there = path if path.is_absolute() else places[0] / path
     try:
         outside = there.exists() and not _lies_in(there, places)
@@ -223,7 +224,7 @@ def place_written(values: Values, folder: Path) -> Values:
     for name in WRITTEN & values.keys():
         given = values[name]
         if isinstance(given, str) and given:
-            there = folder / Path(given).expanduser()
+            there = folder / home_path(given)
             try:
                 stays = _lies_in(there, [folder]) and there.resolve() != folder.resolve()
             except (OSError, ValueError, RuntimeError):

@@ -14,14 +14,6 @@ from cutaway.data.layouts import table_of
 from cutaway.data.table import Table, from_rows, short
 
 
-def home_path(path: str | Path) -> Path:
-    """The path with a leading ~ made real, where there is such a home."""
-    try:
-        return Path(path).expanduser()
-    except (RuntimeError, ValueError):
-        return Path(path)
-
-
 def what_is(path: Path) -> str:
     """`file`, `folder`, or an empty string for nothing; a name no disk could hold is nothing."""
     try:

@@ -59,9 +59,9 @@ def read_hub(
     """
     try:
         splits = _fetch(address, revision, offline, open_set or _load_dataset)
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
+    except Exception as error:  # the library's own, and its network's, have no common root
         raise Missing(
-            f"The set {address.name!r} can't be fetched from the hub: {short(error, 160)}. "
+            f"The set {address.name!r} can't be fetched from the hub: {_said(error)}. "
             f"Without a network, give {instead}."
         ) from None
     origin = "/".join(filter(None, ["hf:" + address.name, address.config]))
@@ -76,6 +76,12 @@ def read_hub(
     if all(part is None for part in chosen.values()):
         return named, None
     return named, np.repeat([str(part) for part in chosen.values()], [len(t) for t in tables])
+
+
+def _said(error: Exception) -> str:
+    """An error in its own words, with those of its cause: `datasets` hides what happened there."""
+    causes = [error, *([error.__cause__] if error.__cause__ else [])]
+    return ": ".join(short(one, 160).rstrip(".") or type(one).__name__ for one in causes)
 
 
 def _chosen(origin: str, splits: list[str], parts: HubParts | None) -> dict[str, str | None]:

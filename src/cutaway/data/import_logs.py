@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.core.errors import BadData, Missing
-from cutaway.data.files import home_path, read_text, what_is
+from cutaway.data.files import read_text, what_is
 from cutaway.data.table import short
+from cutaway.home import home_path
 from cutaway.measure.intervals import corrected_t
 
 # Its random splits: 70 % train, 10 % validation, 20 % test.

@@ -23,7 +23,7 @@ from cutaway.data.arithmetic_read import is_arithmetic, read_arithmetic
 from cutaway.data.assemble import assemble, limited
 from cutaway.data.columns import choose
 from cutaway.data.docs_text import docs
-from cutaway.data.files import READERS, home_path, read_table, what_is
+from cutaway.data.files import READERS, read_table, what_is
 from cutaway.data.folder import read_folder
 from cutaway.data.generate import GENERATORS, generate
 from cutaway.data.hub import HubId, parse_id, read_hub
@@ -32,6 +32,7 @@ from cutaway.data.layouts import table_of
 from cutaway.data.partnames import PART_OF, part_of
 from cutaway.data.table import Table
 from cutaway.data.tasks import TaskFile, find_task, known_tasks, spellings
+from cutaway.home import home_path
 
 Source = str | Path | TextSet | Mapping[str, Any] | Sequence[Any]
 Read = tuple[Table, NDArray[np.str_] | None, str]

@@ -15,8 +15,8 @@ from cutaway.core.errors import BadSpec, Missing, UnknownName
 from cutaway.core.lookup import lookup, suggestion
 from cutaway.core.spec import Spec, build, parse_toml
 from cutaway.core.textset import PARTS, Task
-from cutaway.data.files import home_path
 from cutaway.data.templates import EDITS, check_template
+from cutaway.home import home_path
 
 Words = tuple[str, ...]
 

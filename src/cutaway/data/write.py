@@ -17,7 +17,7 @@ from cutaway.core.textset import PARTS, TextSet
 from cutaway.data import arithmetic_read
 from cutaway.data.assemble import take
 from cutaway.data.delimited import csv_wrote
-from cutaway.data.files import home_path
+from cutaway.home import home_path
 
 Columns = dict[str, list[Any]]
 

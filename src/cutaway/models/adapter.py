@@ -5,9 +5,8 @@ from typing import Any
 
 from safetensors import safe_open
 
-from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadModel, Mismatch, Missing
-from cutaway.models.digests import file_digest
+from cutaway.models.digests import config_digest
 from cutaway.models.folder import need_weights, read_json
 from cutaway.models.quiet import quiet
 
@@ -42,10 +41,9 @@ def need_adapter(folder: Path) -> list[Path]:
 
 def adapter_digest(folder: Path) -> str:
     """The identity of an adapter: its weights and how they are applied."""
-    files = {file.name: file_digest(file) for file in need_adapter(folder)}
     config = read_json(folder / "adapter_config.json")
     config.pop("base_model_name_or_path", None)
-    return digest_json({"files": files, "config": config})
+    return config_digest(need_adapter(folder), config)
 
 
 def _need_all_used(joined: Any, folder: Path, peft: Any) -> None:

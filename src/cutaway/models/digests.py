@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,21 @@ def weights_digest(files: Iterable[Path], config: Path) -> str:
     """The identity of a checkpoint: its weight files and what its config says of them."""
     fields = json.loads(config.read_text(encoding="utf-8"))
     kept = {key: value for key, value in fields.items() if key not in NOT_IDENTITY}
-    return digest_json({"files": {f.name: file_digest(f) for f in files}, "config": kept})
+    return config_digest(files, kept)
+
+
+def config_digest(files: Iterable[Path], config: Mapping[str, Any]) -> str:
+    """The identity of weight files with the config that says how they are used."""
+    return digest_json({"files": {f.name: file_digest(f) for f in files}, "config": _plain(config)})
+
+
+def _plain(value: Any) -> Any:
+    """The value with infinite numbers and NaN as text: Python reads them in JSON, no digest has."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def file_digest(path: Path) -> str:

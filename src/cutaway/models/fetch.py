@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cutaway.core.errors import BadModel, Missing, UnknownName
 from cutaway.core.lookup import suggestion
+from cutaway.home import home_path
 from cutaway.models.bundled import BUNDLED, unpack
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
@@ -32,7 +33,7 @@ def fetch(
     if name in BUNDLED:
         folder, digest = unpack(name)
         return Source(name, folder, digest)
-    path = Path(name).expanduser()
+    path = home_path(name)
     if name and path.is_dir():
         return Source(name, path)
     if path.is_file():
@@ -58,7 +59,6 @@ def _download(name: str, revision: str | None, *, offline: bool, code: bool) -> 
     from huggingface_hub.errors import (
         GatedRepoError,
         HFValidationError,
-        LocalEntryNotFoundError,
         RepositoryNotFoundError,
         RevisionNotFoundError,
     )
@@ -77,7 +77,7 @@ def _download(name: str, revision: str | None, *, offline: bool, code: bool) -> 
         raise UnknownName(f"{name!r} has no revision {revision!r} on the hub.") from None
     except (RepositoryNotFoundError, HFValidationError):
         raise UnknownName(f"Unknown model {name!r}. {_help(name)}") from None
-    except (LocalEntryNotFoundError, OSError) as error:
+    except Exception as error:  # not only OSError: its HTTP and xet libraries have their own
         raise Missing(_unreachable(name, revision, offline, error)) from None
     return Path(folder)
 

@@ -8,14 +8,16 @@ import torch
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
+from cutaway.home import home_path
 from cutaway.models.adapter import adapter_digest, merge, need_adapter
 from cutaway.models.anatomy import Anatomy
 from cutaway.models.digests import tokenizer_digest, weights_digest
 from cutaway.models.fetch import Source, fetch
 from cutaway.models.folder import need_config, need_memory, need_tokenizer, need_weights
 from cutaway.models.lm import LM
+from cutaway.models.prints import watched
 from cutaway.models.propose import propose, settle
-from cutaway.models.tokenizer import load_tokenizer, reads_segments
+from cutaway.models.tokenizer import load_tokenizer, need_rows, reads_segments
 from cutaway.models.weights import (
     DTYPES,
     KERNELS,
@@ -40,12 +42,15 @@ def open_model(
     attention: str = "sdpa",
     trust_remote_code: bool = False,
     check: bool = True,
+    watch: bool = True,
 ) -> LM:
     """The model called `name`: bundled, a hub id, a folder, or `base+adapter`.
 
     Weights come from safetensors only, in evaluation mode and frozen. With `check` the model
     must pass the quick laws of `cutaway.models.check`; a pass is remembered. Families without
-    a row in ANATOMIES are looked at, and opened if what is found holds every law.
+    a row in ANATOMIES are looked at, and opened if what is found holds every law. With `watch` a
+    print is made of the weights: given to a verb as an object, the model is then known to be the
+    opened one, or to have been changed since.
     """
     if isinstance(name, LM):
         return name
@@ -60,7 +65,7 @@ def open_model(
         from cutaway.models.check import quick_check
 
         quick_check(lm)
-    return lm
+    return watched(lm, same_each_time=patch is None and lm.has_head) if watch else lm
 
 
 def choose_device(device: str) -> str:
@@ -79,7 +84,7 @@ def _split(name: str, adapter: str | Path | None) -> tuple[str, str | None]:
     """Base and adapter of a name; a folder whose own name has a + is no pair."""
     if adapter is not None:
         return name, str(adapter)
-    if "+" not in name or Path(name).expanduser().exists():
+    if "+" not in name or home_path(name).exists():
         return name, None
     base, _, extra = name.partition("+")
     return base, extra
@@ -109,6 +114,8 @@ def _assemble(
     candidates = [row] if row else propose(module, kind)
     anatomy = candidates[0]
     has_head, missed = head_there(source.name, anatomy, unfilled)
+    rows = module.get_submodule(anatomy.embeddings).weight.shape[0]
+    notes += need_rows(source.name, tokenizer, rows)
     lm = LM(
         name=source.name if patch is None else f"{source.name}+{patch.name}",
         family=config.model_type,

@@ -50,6 +50,28 @@ def reads_segments(tokenizer: Any, module: nn.Module) -> bool:
     if getattr(module.config, "type_vocab_size", 0) < 2 or tokenizer.sep_token_id is None:
         return False
     pair = tokenizer("a", "b")
+    if tokenizer.sep_token_id not in pair["input_ids"]:
+        return False
     border = pair["input_ids"].index(tokenizer.sep_token_id) + 1
     ours = [0] * border + [1] * (len(pair["input_ids"]) - border)
     return bool(pair.get("token_type_ids") == ours)
+
+
+def need_rows(name: str, tokenizer: Any, rows: int) -> tuple[str, ...]:
+    """BadModel where words, padding or the tokens around a text have no row in the embedding.
+
+    A note where only added tokens have none: some families keep those of their siblings.
+    """
+    used = [tokenizer.pad_token_id, *tokenizer("a", return_attention_mask=False)["input_ids"]]
+    if len(tokenizer) > rows:
+        used += tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False).values()
+    if max(used) >= rows:
+        raise BadModel(
+            f"{name!r}: its tokenizer gives ids up to {max(used):,}, its embedding has {rows:,} "
+            "rows (ids from 0 on). The tokenizer is of another model: put the right one beside the "
+            "weights."
+        )
+    if len(tokenizer) <= rows:
+        return ()
+    return (f"The tokenizer knows {len(tokenizer):,} tokens, the embedding has {rows:,} rows: a "
+            "text with one of the added tokens beyond them is refused.",)  # fmt: skip

@@ -125,7 +125,20 @@ def _encode_some(lm: LM, firsts: list[str], seconds: list[str] | None) -> list[l
         verbose=False,
     )
     rows: list[list[int]] = got["input_ids"]
+    _need_known(lm, firsts, rows)
     return rows
+
+
+def _need_known(lm: LM, texts: list[str], rows: list[list[int]]) -> None:
+    """BadData for a text with a token that the model has no embedding for."""
+    known = lm.module.get_submodule(lm.anatomy.embeddings).weight.shape[0]
+    for text, row in zip(texts, rows, strict=True):
+        if row and max(row) >= known:
+            token = lm.tokenizer.convert_ids_to_tokens(max(row))
+            raise BadData(
+                f"The text {text[:60]!r} has the token {token!r} ({max(row)}), but {lm.name!r} has "
+                f"only {known:,} embeddings (ids from 0 on). Take it out of the text."
+            )
 
 
 def _shorten(

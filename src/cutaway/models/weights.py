@@ -32,7 +32,7 @@ def load_config(source: Source, trust: bool) -> Any:
     try:
         with quiet():
             return AutoConfig.from_pretrained(source.folder, trust_remote_code=trust)
-    except (ValueError, OSError, KeyError, TypeError, AttributeError) as error:
+    except Exception as error:  # a config's own checks raise bare Exceptions, and divide by zero
         raise BadModel(f"{source.name!r}: {_reason(error)}") from None
 
 
@@ -112,7 +112,7 @@ def _described(source: Source, config: Any, kind: Kind) -> int:
     try:
         with quiet(), torch.device("meta"):
             return sum(p.numel() for p in auto.from_config(config).parameters())
-    except (ValueError, RuntimeError, TypeError, KeyError, ImportError) as error:
+    except Exception as error:  # as above: sizes that can't be come to light anywhere
         raise BadModel(f"{source.name!r}: {_reason(error)}") from None
 
 
@@ -135,7 +135,7 @@ def load_weights(
                 trust_remote_code=trust,
                 attn_implementation=KERNELS[attention],
             )
-    except (ValueError, OSError, RuntimeError, KeyError, TypeError, ImportError) as error:
+    except Exception as error:  # as above
         raise BadModel(f"{folder} can't be loaded: {_reason(error)}") from None
     module, info = loaded
     return module, sorted(info["missing_keys"])
@@ -155,6 +155,11 @@ def head_there(name: str, anatomy: Anatomy, unfilled: list[str]) -> tuple[bool, 
 
 
 def _reason(error: Exception) -> str:
-    """The first telling line of somebody else's error."""
+    """The first telling line of somebody else's error, with the next where it only leads to it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    # A division by zero says what it does, not where.
+    bare = isinstance(error, ArithmeticError | LookupError)
+    return f"{type(error).__name__}: {said}"[:300] if bare else said[:300]

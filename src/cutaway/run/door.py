@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from cutaway.core.errors import Mismatch
 from cutaway.engine import Needs, find_engine
+from cutaway.home import home_path
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
 from cutaway.run.specs.common import Common
@@ -72,7 +72,7 @@ def twin_door(door: Door | None, of: LM, seed: int) -> Door | None:
 
 def _everywhere(name: str) -> str:
     """A folder by its full path: workers may stand in another one."""
-    path = Path(name).expanduser()
+    path = home_path(name)
     return str(path.resolve()) if path.is_dir() else name
 
 

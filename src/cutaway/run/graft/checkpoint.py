@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.core.errors import BadSpec
+from cutaway.home import real_path
 from cutaway.models.lm import LM
 from cutaway.models.quiet import quiet
 from cutaway.store import files
@@ -27,7 +28,7 @@ class Told:
 
 def need_free(out: str) -> Path:
     """The folder to write to; BadSpec when something is there already."""
-    path = Path(out).expanduser()
+    path = real_path("--out", out)
     with files.disk_errors(path):
         taken = path.is_file() or (path.is_dir() and any(path.iterdir()))
     if taken:
