@@ -109,3 +109,12 @@ def test_a_pickle_is_refused_and_its_code_never_runs(tmp_path, monkeypatch, name
 def test_another_ending_is_refused(tmp_path):
     with pytest.raises(BadSpec, match=r"\.safetensors"):
         save_artefact(tmp_path / "x.bin", VALUES, META)
+
+
+def test_a_file_of_the_users_is_never_written_over(tmp_path):
+    mine = tmp_path / "corpus.json"
+    mine.write_text('[{"text": "mine"}]')
+    with pytest.raises(BadSpec, match=r"corpus\.json.*another name"):
+        save_artefact(tmp_path / "corpus.safetensors", {"w": torch.ones(2)}, {})
+    assert mine.read_text() == '[{"text": "mine"}]'
+    assert not (tmp_path / "corpus.safetensors").exists()

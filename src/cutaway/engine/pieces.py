@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from cutaway.core.errors import CutawayError, RunError
+from cutaway.core.errors import Corrupt, CutawayError, RunError
 
 TRIES = 3
 # What a worker must see as the driver does: where things are kept, what may be asked.
@@ -41,14 +41,18 @@ class Terms:
 class Failed(RunError):
     """A piece that can't be done: its key, how often it was tried, and the reason."""
 
-    def __init__(self, key: str, tries: int, reason: str, exit_status: int = 1) -> None:
+    def __init__(
+        self, key: str, tries: int, reason: str, exit_status: int = 1, passing: bool = False
+    ) -> None:
         """Its text is the reason alone, the same on every engine."""
         super().__init__(reason)
         self.key, self.tries, self.reason, self.exit_status = key, tries, reason, exit_status
+        self.passing = passing
+        """The machine's fault (a disk, a damaged file), which another day may not have."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Failures travel between processes."""
-        return Failed, (self.key, self.tries, self.reason, self.exit_status)
+        return Failed, (self.key, self.tries, self.reason, self.exit_status, self.passing)
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class Outcome:
     final: bool = False
     """Trying again would give the same."""
     exit_status: int = 1
+    passing: bool = False
 
 
 def attempt(function: Callable[[Any], Any], piece: Any) -> Outcome:
@@ -67,9 +72,11 @@ def attempt(function: Callable[[Any], Any], piece: Any) -> Outcome:
     try:
         return Outcome(function(piece))
     except CutawayError as error:
-        return Outcome(reason=str(error), final=True, exit_status=error.exit_status)
+        passing = isinstance(error, Corrupt)
+        return Outcome(None, str(error), True, error.exit_status, passing)
     except Exception as error:
-        return Outcome(reason=f"{type(error).__name__}: {error}")
+        reason = f"{type(error).__name__}: {error}"
+        return Outcome(reason=reason, passing=isinstance(error, OSError))
 
 
 @dataclass(eq=False)
@@ -103,7 +110,8 @@ class Desk:
         if outcome.reason is None:
             yield task.piece, outcome.value
         elif outcome.final or task.tries >= self._terms.tries:
-            yield task.piece, Failed(task.key, task.tries, outcome.reason, outcome.exit_status)
+            why = (outcome.reason, outcome.exit_status, outcome.passing)
+            yield task.piece, Failed(task.key, task.tries, *why)
         else:
             self._terms.say(
                 f"Piece {task.key} failed (try {task.tries} of {self._terms.tries}), "

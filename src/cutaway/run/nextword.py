@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cutaway.core.errors import Missing
 from cutaway.core.spec import address, build
 from cutaway.models.lm import LM
 from cutaway.report.nextword_details import FILE
@@ -51,8 +52,13 @@ def run(
             screen.say(f"This run is done already: {done.path}")
             return Result(done)
         progress = store.progress(spec.runs, "nextword", name)
-        keys, words, files = _carry_out(spec, asked, progress, screen, objects)
-        rows, details = rows_and_details(progress.rows(keys))
+        try:
+            keys, words, files = _carry_out(spec, asked, progress, screen, objects)
+            rows, details = rows_and_details(progress.rows(keys))
+        except Missing:
+            if (done := store.made_by_another(spec.runs, "nextword", name)) is None:
+                raise
+            return Result(done)
         table = frame(rows)
         summary, baselines = summarise(table, asked, words, details)
     record = store.save(

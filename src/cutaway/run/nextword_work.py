@@ -168,7 +168,10 @@ class Work:
         done = self.progress.done()
         todo = [piece for key, piece in pieces.items() if key not in done]
         title = f"{self.lm.name} on {self.question.name}"
-        door = None if find_engine(self.spec.engine).here else self._door(todo)
+        # What can't be read is the whole run's failure and is said now, not kept as a piece's.
+        for prompt in dict.fromkeys(p.prompt for p in todo if p.what not in self.spec.baselines):
+            _ = self.sheet(prompt).features
+        door = None if find_engine(self.spec.engine).here else self._door()
         with self.screen.progress(title, len(todo)) as advance:
             for piece, got in self._done(todo, door):
                 rows = self._failed(piece, got) if isinstance(got, Exception) else got
@@ -176,14 +179,11 @@ class Work:
                 advance(1, note=piece.what)
         return list(pieces)
 
-    def _door(self, todo: list[Piece]) -> Door | None:
-        """The way to the model for workers, once every text was read; None without one."""
+    def _door(self) -> Door | None:
+        """The way to the model for workers; None without one."""
         door = door_to(self.spec, self.lm)
         if door is None:
             self.screen.say(f"{self.lm.name!r} was given as an object: its pieces run here.")
-            return None
-        for prompt in dict.fromkeys(p.prompt for p in todo if p.what not in self.spec.baselines):
-            _ = self.sheet(prompt).features
         return door
 
     def _done(
@@ -223,6 +223,8 @@ class Work:
         return rows
 
     def _failed(self, piece: Piece, error: Exception) -> list[Row]:
+        if isinstance(error, Failed) and error.passing:
+            raise error
         kind = "" if isinstance(error, CutawayError) else f"{type(error).__name__}: "
         reason = f"{piece.what}: {kind}{error}"
         self.screen.say(f"{piece.what} failed: {kind}{error}")

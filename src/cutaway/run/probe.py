@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from cutaway.core.errors import Missing
 from cutaway.core.spec import address, build
 from cutaway.core.textset import TextSet
 from cutaway.data.labels import need_labels
@@ -21,6 +22,7 @@ from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.specs.probe import ProbeSpec
 from cutaway.store import results as store
+from cutaway.store.progress import Progress
 
 
 def probe(*, quiet: bool = False, **options: Any) -> Result:
@@ -43,13 +45,12 @@ def run(spec: ProbeSpec, *, screen: Screen | None = None, objects: Objects | Non
             screen.say(f"This run is done already: {done.path}")
             return Result(done)
         progress = store.progress(spec.runs, "probe", name)
-        keys = [
-            key
-            for lm in _models(spec, objects)
-            for texts in sets
-            for key in Work(spec, lm, texts, objects, progress, screen).carry_out()
-        ]
-        rows, details = rows_and_details(progress.rows(keys))
+        try:
+            rows, details = rows_and_details(_pieces(spec, sets, objects, progress, screen))
+        except Missing:
+            if (done := store.made_by_another(spec.runs, "probe", name)) is None:
+                raise
+            return Result(done)
         table = frame(rows)
         summary, baselines = summarise(table, sets)
     record = store.save(
@@ -59,6 +60,19 @@ def run(spec: ProbeSpec, *, screen: Screen | None = None, objects: Objects | Non
         files={detail_file.FILE: detail_file.dumps(details)},
     )  # fmt: skip
     return Result(record)
+
+
+def _pieces(
+    spec: ProbeSpec, sets: list[TextSet], objects: Objects, progress: Progress, screen: Screen
+) -> list[dict[str, Any]]:
+    """The rows of every piece, in order, those that were lacking measured."""
+    keys = [
+        key
+        for lm in _models(spec, objects)
+        for texts in sets
+        for key in Work(spec, lm, texts, objects, progress, screen).carry_out()
+    ]
+    return progress.rows(keys)
 
 
 def estimate(spec: ProbeSpec, *, screen: Screen | None = None) -> list[Estimate]:

@@ -209,6 +209,8 @@ class Work:
 
     def _do(self, todo: list[Job]) -> None:
         title, here = f"probing {self.lm.name} on {self.texts.name}", self._here
+        # What can't be read is the whole run's failure and is said now, not kept as a cell's.
+        self._read(todo)
         hands = self if here else self._sent(todo)
         # Here a piece is a single cell, so that a killed run loses no more than one.
         pieces = [(job,) for job in todo] if here else by_matrix(todo)
@@ -235,11 +237,17 @@ class Work:
             self, lm=replace(self.lm, module=None, tokenizer=None), objects=kept,
             screen=Screen(quiet=True),
         )  # fmt: skip
-        if any(job.layers is not None for job in todo):
-            vars(sent)["features"] = self.features
-        if any(job.what == "twin" for job in todo):
-            vars(sent)["twin_features"] = self.twin_features
+        vars(sent).update(self._read(todo))
         return sent
+
+    def _read(self, todo: list[Job]) -> dict[str, Any]:
+        """The features that these jobs need, in the store."""
+        found: dict[str, Any] = {}
+        if any(job.layers is not None for job in todo):
+            found["features"] = self.features
+        if any(job.what == "twin" for job in todo):
+            found["twin_features"] = self.twin_features
+        return found
 
     def measure(self, jobs: tuple[Job, ...]) -> list[list[dict[str, Any]] | Failed]:
         """The rows of each job, or why there are none; one that fails spoils no other."""
@@ -253,6 +261,8 @@ class Work:
         return [*rows, *({DETAIL: d.model_dump_json()} for d in details)]
 
     def _failed(self, job: Job, error: Exception) -> list[dict[str, Any]]:
+        if isinstance(error, Failed) and error.passing:
+            raise error
         kind = "" if isinstance(error, CutawayError) else f"{type(error).__name__}: "
         reason = f"{kind}{error}"
         self.screen.say(f"Cell {job.cell.key} failed: {reason}")

@@ -33,7 +33,7 @@ class Artefact:
 
 def save_artefact(path: Path, values: Mapping[str, "Tensor"], meta: Mapping[str, Any]) -> Path:
     """Tensors at `path` and `meta` in the JSON beside it, which is written last."""
-    path = check_name(path)
+    path = need_free(path)
     description = description_of(path)
     layout = tensors.Layout({name: [value] for name, value in values.items()})
     files.sweep(path.parent)
@@ -89,6 +89,23 @@ def check_name(path: Path) -> Path:
     if path.suffix != _SUFFIX:
         raise BadSpec(f"An artefact's file ends in {_SUFFIX}, got {str(path)!r}.")
     return path
+
+
+def need_free(path: Path) -> Path:
+    """The path; BadSpec when an artefact there would be written over a JSON file that is not one's.
+
+    Asked before the work as well: to refuse it at the end would cost the work.
+    """
+    described = description_of(check_name(path))
+    with files.disk_errors(described):
+        # Beside an artefact's own file it is that one's, damaged perhaps.
+        alone = described.is_file() and not Path(path).exists()
+        if alone and files.SEAL not in described.read_bytes():
+            raise BadSpec(
+                f"{str(path)!r} would be described in {described.name}, which is there and is no "
+                "artefact's description. Choose another name."
+            )
+    return Path(path)
 
 
 def _description(path: Path) -> dict[str, Any]:

@@ -188,6 +188,10 @@ def read_json(path: Path) -> Any:
     return _parsed(path, _small(path))
 
 
+SEAL = b'\n "seal":'
+"""What every sealed file has, and hardly any other."""
+
+
 def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
     """Readable JSON at `path` that ends in a checksum of itself."""
     write_atomic(path, sealed_bytes(value))
@@ -200,7 +204,7 @@ def sealed_bytes(value: Mapping[str, Any]) -> bytes:
 
 
 def _with_seal(head: bytes) -> bytes:
-    return head + f'\n "seal": "{hashlib.sha256(head).hexdigest()}"\n}}\n'.encode("ascii")
+    return head + SEAL + f' "{hashlib.sha256(head).hexdigest()}"\n}}\n'.encode("ascii")
 
 
 def read_sealed(path: Path, *, needs_seal: bool = True) -> dict[str, Any]:
@@ -211,7 +215,7 @@ def read_sealed(path: Path, *, needs_seal: bool = True) -> dict[str, Any]:
         raise Corrupt(f"{str(path)!r} holds {type(content).__name__}, expected a JSON object.")
     if content.pop("seal", None) is None and not needs_seal:
         return content
-    if data != _with_seal(data[: max(data.rfind(b'\n "seal"'), 0)]):
+    if data != _with_seal(data[: max(data.rfind(SEAL), 0)]):
         raise Corrupt(f"{str(path)!r} fails its checksum: it was changed after it was written.")
     return content
 

@@ -121,6 +121,14 @@ def progress(folder: Path | str, method: str, address: str) -> Progress:
     return Progress(target.with_name(target.name + PARTIAL))
 
 
+def made_by_another(folder: Path | str, method: str, address: str) -> Record | None:
+    """The run, when another process was quicker with it and has put its pieces away."""
+    record = find(folder, method, address)
+    if record is not None:
+        progress(folder, method, address).discard()
+    return record
+
+
 def save(
     folder: Path | str,
     *,

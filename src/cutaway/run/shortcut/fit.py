@@ -30,7 +30,7 @@ from cutaway.run.shortcut.products import gather
 from cutaway.run.shortcut.rows import Where, r2_rows
 from cutaway.run.shortcut.sample import Sample, ask_for, read_texts, take_sample
 from cutaway.run.specs.shortcut import FitSpec
-from cutaway.store.artefacts import check_name
+from cutaway.store.artefacts import need_free
 
 Fitted = dict[tuple[str, int, int], Shortcut]
 FILE = "shortcut.safetensors"
@@ -81,7 +81,7 @@ def check_request(lm: LM, spec: FitSpec) -> None:
     if spec.tuned or spec.drafts:
         lm.need_head()
     if spec.out is not None:
-        check_name(Path(spec.out))
+        need_free(Path(spec.out))
 
 
 def file_of(result: Result, spec: FitSpec) -> Path:
