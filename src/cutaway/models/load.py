@@ -15,7 +15,6 @@ from cutaway.models.digests import tokenizer_digest, weights_digest
 from cutaway.models.fetch import Source, fetch
 from cutaway.models.folder import need_config, need_memory, need_tokenizer, need_weights
 from cutaway.models.lm import LM
-from cutaway.models.prints import watched
 from cutaway.models.propose import propose, settle
 from cutaway.models.tokenizer import load_tokenizer, need_rows, reads_segments
 from cutaway.models.weights import (
@@ -42,15 +41,12 @@ def open_model(
     attention: str = "sdpa",
     trust_remote_code: bool = False,
     check: bool = True,
-    watch: bool = True,
 ) -> LM:
     """The model called `name`: bundled, a hub id, a folder, or `base+adapter`.
 
     Weights come from safetensors only, in evaluation mode and frozen. With `check` the model
     must pass the quick laws of `cutaway.models.check`; a pass is remembered. Families without
-    a row in ANATOMIES are looked at, and opened if what is found holds every law. With `watch` a
-    print is made of the weights: given to a verb as an object, the model is then known to be the
-    opened one, or to have been changed since.
+    a row in ANATOMIES are looked at, and opened if what is found holds every law.
     """
     if isinstance(name, LM):
         return name
@@ -65,7 +61,7 @@ def open_model(
         from cutaway.models.check import quick_check
 
         quick_check(lm)
-    return watched(lm, same_each_time=patch is None and lm.has_head) if watch else lm
+    return lm
 
 
 def choose_device(device: str) -> str:
