@@ -13,6 +13,8 @@ from cutaway.methods.shortcut.exit import (
     CONFIDENCES,
     FINE,
     LAMBDAS,
+    NEVER,
+    STRICT_FIRST,
     Track,
     agreement_at,
     calibrate,
@@ -93,14 +95,40 @@ def test_every_confidence_is_0_for_no_idea_and_1_for_certainty(name: str) -> Non
     assert sure[1] == pytest.approx(1.0, abs=1e-6)
 
 
-def test_a_calibrated_threshold_keeps_its_promise_on_new_tokens() -> None:
-    population = a_track(200_000, seed=1)
+def above_one(tokens: int, *, seed: int = 0) -> Track:
+    """Of two layers the first agrees in 90 % of the tokens at lambda 1, in 99 % at 1.1."""
+    rng = np.random.default_rng(seed)
+    kind = rng.permutation(np.arange(tokens) % 100)
+    sure = np.stack([np.where(kind < 9, 0.95, 0.995), np.ones(tokens)])
+    right = np.stack([kind >= 10, np.ones(tokens, dtype=bool)])
+    return Track(sure, right, np.full(tokens, 1000), 20.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wished"), [(a_track, 0.9), (a_track, 0.97), (above_one, 0.95), (above_one, 0.995)]
+)
+def test_a_calibrated_threshold_keeps_its_promise_on_new_tokens(kind, wished: float) -> None:
+    population = kind(200_000, seed=1)
     rng, broken, trials = np.random.default_rng(0), 0, 200
     for _ in range(trials):
-        found = calibrate(population.take(rng.integers(200_000, size=300)), 0.9, risk=0.1)
-        broken += agreement_at(population, exit_layers(population, found.setting)).mean() < 0.9
+        found = calibrate(population.take(rng.integers(200_000, size=300)), wished, risk=0.1)
+        broken += agreement_at(population, exit_layers(population, found.setting)).mean() < wished
     # At most 10 % may break it; 200 trials see 32 or more of them with a chance below 1 %.
     assert broken < 32
+
+
+def test_a_promise_that_only_a_lambda_above_one_keeps_is_found() -> None:
+    track = above_one(2000)
+    seen = {lam: agreement_at(track, exit_layers(track, lam)).mean() for lam in (1.0, 1.1)}
+    assert seen == {1.0: pytest.approx(0.90), 1.1: pytest.approx(0.99)}
+    found = calibrate(track, 0.95, risk=0.05)
+    assert 1.0 < found.setting <= 1.1
+    assert found.saved > 0.4
+
+
+def test_a_calibration_tries_every_fine_lambda_strictest_first() -> None:
+    assert set(STRICT_FIRST) >= {lam for lam in FINE if lam < NEVER}
+    assert list(STRICT_FIRST) == sorted(STRICT_FIRST, reverse=True)
 
 
 def test_more_held_out_tokens_never_make_the_choice_wild() -> None:

@@ -137,7 +137,8 @@ class Calibrated:
 
 NEVER = 1.112
 """The lambda that no sureness reaches: every layer runs."""
-STRICT_FIRST = tuple(round(1 - 0.01 * step, 2) for step in range(101))
+STRICT_FIRST = (*(round(1.11 - 0.01 * step, 2) for step in range(112)), LAMBDAS[0])
+"""The lambdas that a calibration tries, from the strictest of the fine grid to the loosest."""
 
 
 def calibrate(
