@@ -69,6 +69,23 @@ def test_of_two_processes_the_slower_takes_the_quickers_work(fake, monkeypatch) 
     assert [p.name for p in folder.parent.iterdir()] == [folder.name]
 
 
+def test_a_damaged_copy_is_made_again(fake) -> None:
+    folder, _ = unpack(NAME)
+    whole = (folder / bundled.WEIGHTS).read_bytes()
+    (folder / bundled.WEIGHTS).write_bytes(whole[:-8] + bytes(8))
+    assert unpack(NAME)[0] == folder
+    assert (folder / bundled.WEIGHTS).read_bytes() == whole
+    assert len(fake) == 2
+
+
+def test_what_a_killed_conversion_left_is_swept(fake, monkeypatch) -> None:
+    left = bundled.home() / "models" / ".making-left"
+    left.mkdir(parents=True)
+    monkeypatch.setattr(bundled, "OLD", -1)
+    folder, _ = unpack(NAME)
+    assert [p.name for p in folder.parent.iterdir()] == [folder.name]
+
+
 def test_a_home_without_room_says_so(fake, monkeypatch, tmp_path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path / "file"))

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from cutaway.core.errors import BadModel, NoRoom
+from cutaway.models import load
 from cutaway.models.folder import count_weights
 from cutaway.models.load import open_model
 from tests.models.breaking import Trap, refusal
@@ -84,6 +85,43 @@ def test_a_missing_shard_is_named(copy, tmp_path) -> None:
     }
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     assert "model-00002-of-00002.safetensors is missing" in refusal(folder)
+
+
+def test_of_a_single_file_and_an_old_index_the_single_file_is_read(copy) -> None:
+    folder = copy()
+    (folder / "model.safetensors.index.json").write_text(
+        '{"weight_map": {"a": "gone.safetensors"}}'
+    )
+    assert open_model(folder).parameters > 0
+
+
+def test_an_adapter_in_a_models_own_folder_is_refused(copy) -> None:
+    folder = copy()
+    (folder / "adapter_config.json").write_text("{}")
+    assert "BASE+ADAPTER" in refusal(folder)
+
+
+def test_weights_under_another_name_are_refused(copy) -> None:
+    folder = copy()
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"transformers_weights": "x.bin"}))
+    assert "transformers_weights" in refusal(folder)
+
+
+def test_weights_that_change_while_they_are_read_are_refused(copy, monkeypatch) -> None:
+    folder = copy()
+    read = load.load_weights
+
+    def slowly(*args):
+        found = read(*args)
+        path = folder / "model.safetensors"
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+        return found
+
+    monkeypatch.setattr(load, "load_weights", slowly)
+    assert "changed while it was read" in refusal(folder)
 
 
 def test_weights_that_do_not_fit_into_memory_are_refused_before_loading(copy, monkeypatch) -> None:

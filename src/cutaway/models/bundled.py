@@ -8,6 +8,7 @@ folder. Dequantised values need 24 bits, so they are kept in float32: exactly wh
 import os
 import shutil
 import tempfile
+import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +22,10 @@ from cutaway.models.quiet import quiet
 
 # Raised when the way from the file to the checkpoint changes: old conversions are left alone.
 CONVERSION = 1
+
+WEIGHTS, RECORD, MAKING = "model.safetensors", "weights.sha256", ".making-"
+# Seconds after which a conversion that was not finished never will be.
+OLD = 3600
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,23 @@ def unpack(name: str) -> tuple[Path, str]:
     """The folder of the plain checkpoint, converted on first use, and its digest."""
     row = BUNDLED[name]
     folder = home() / "models" / f"{name}-{row.digest[:12]}"
-    if not (folder / "config.json").is_file():
+    if not _whole(folder):
         source = find(name)
         _install(source, folder, row)
     return folder, row.digest
+
+
+def _whole(folder: Path) -> bool:
+    """Whether the converted model is there and its weights are those that were written."""
+    if not (folder / "config.json").is_file():
+        return False
+    try:
+        return (folder / RECORD).read_text() == file_digest(folder / WEIGHTS)
+    except FileNotFoundError:
+        # Converted before there was a record.
+        return (folder / WEIGHTS).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def find(name: str) -> Path:
@@ -90,17 +108,35 @@ def find(name: str) -> Path:
 def _install(source: Path, folder: Path, row: Bundled) -> None:
     """Convert into a sibling folder, then rename: the folder is there whole or not at all."""
     _need_writable(folder.parent)
-    work = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".making-"))
+    _sweep(folder.parent)
+    work = Path(tempfile.mkdtemp(dir=folder.parent, prefix=MAKING))
     try:
         _convert(source, work, row)
+        _seal(work)
         # Another process may have been quicker: its folder is as good as ours.
-        if not (folder / "config.json").is_file():
+        if not _whole(folder):
+            shutil.rmtree(folder, ignore_errors=True)
             work.rename(folder)
     except OSError as error:
-        if not (folder / "config.json").is_file():
+        if not _whole(folder):
             raise NoRoom(f"Can't write the converted model to {folder}: {error}.") from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _seal(work: Path) -> None:
+    """Everything is on the disk, not only on its way, and what the weights are stands beside."""
+    (work / RECORD).write_text(file_digest(work / WEIGHTS))
+    for file in work.iterdir():
+        with file.open("rb") as handle:
+            os.fsync(handle.fileno())
+
+
+def _sweep(parent: Path) -> None:
+    """Conversions that were killed leave half a gigabyte each; a living one takes minutes."""
+    for left in parent.glob(f"{MAKING}*"):
+        if time.time() - left.stat().st_mtime > OLD:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _need_writable(parent: Path) -> None:

@@ -23,13 +23,24 @@ def need_config(folder: Path) -> dict[str, Any]:
     config = read_json(path)
     if not isinstance(config.get("model_type"), str):
         raise BadModel(f"{path} names no model_type: it isn't the config of a transformers model.")
+    if (folder / "adapter_config.json").is_file():
+        raise BadModel(
+            f"{folder} holds a whole model and an adapter (adapter_config.json), and transformers "
+            "would put the one on the other. Keep them in two folders, and name both: BASE+ADAPTER."
+        )
+    if config.get("transformers_weights") is not None:
+        raise BadModel(
+            f"{path} names other weights ({config['transformers_weights']!r}) in "
+            "transformers_weights. Call that file model.safetensors and take the entry out."
+        )
     return config
 
 
 def need_weights(folder: Path, stem: str = "model") -> list[Path]:
     """The safetensors files of a checkpoint, each whole; BadModel or Missing otherwise."""
     index, single = folder / f"{stem}.safetensors.index.json", folder / f"{stem}.safetensors"
-    if index.is_file():
+    # As transformers does it: the single file first, whatever an old index beside it says.
+    if index.is_file() and not _is_file(single):
         files = [folder / shard for shard in _shards(index)]
     else:
         files = [single]

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from cutaway.core.digest import digest_json
 from cutaway.core.errors import Missing
 from cutaway.models.anatomy import Anatomy, Kind
 
@@ -56,6 +57,47 @@ class LM:
     """The tokenizer gives the second text of a pair token type 1, and the model reads it."""
     notes: tuple[str, ...] = ()
     """What the user should know about how it was opened."""
+    as_opened: tuple[str, str] | None = None
+    """Digest and print of its weights when it was opened; None when no print was made."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All of a model that can change a number; part of every run's address."""
+        return {
+            "weights": self.digest,
+            "tokenizer": self.tokenizer_digest,
+            "dtype": self.dtype,
+            "attention": self.attention,
+            "context": self.context,
+            "segments": self.segments,
+        }
+
+    @property
+    def short(self) -> str:
+        """The identity as one word, for keys of pieces and names of objects."""
+        return digest_json(self.identity)[:16]
+
+    def recognise(self) -> "LM":
+        """The model, known by what it is now: skills and users change weights in place.
+
+        The digest is the opened one while weights are as they were opened, and again when they are
+        so again; otherwise it is made of their bits. Nothing else of an LM ever changes but the
+        names of the tokenizer and of the attention kernel, looked at here too.
+        """
+        from cutaway.models.digests import tokenizer_digest
+        from cutaway.models.prints import print_of
+
+        digest, opened = self.as_opened or (self.digest, "")
+        found = print_of(self.module)
+        now = digest if found == opened else digest_json({"opened": digest, "weights": found})
+        for name, value in {
+            "as_opened": (digest, opened),
+            "digest": now,
+            "tokenizer_digest": tokenizer_digest(self.tokenizer),
+            "attention": str(self.module.config._attn_implementation),
+        }.items():
+            object.__setattr__(self, name, value)
+        return self
 
     @property
     def pad_id(self) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from cutaway.core.digest import digest_json
-from cutaway.core.errors import BadSpec
+from cutaway.core.errors import BadModel, BadSpec
 from cutaway.core.lookup import lookup
 from cutaway.home import home_path
 from cutaway.models.adapter import adapter_digest, merge, need_adapter
@@ -15,6 +15,7 @@ from cutaway.models.digests import tokenizer_digest, weights_digest
 from cutaway.models.fetch import Source, fetch
 from cutaway.models.folder import need_config, need_memory, need_tokenizer, need_weights
 from cutaway.models.lm import LM
+from cutaway.models.prints import watched
 from cutaway.models.propose import propose, settle
 from cutaway.models.tokenizer import load_tokenizer, need_rows, reads_segments
 from cutaway.models.weights import (
@@ -41,12 +42,15 @@ def open_model(
     attention: str = "sdpa",
     trust_remote_code: bool = False,
     check: bool = True,
+    watch: bool = True,
 ) -> LM:
     """The model called `name`: bundled, a hub id, a folder, or `base+adapter`.
 
     Weights come from safetensors only, in evaluation mode and frozen. With `check` the model
     must pass the quick laws of `cutaway.models.check`; a pass is remembered. Families without
-    a row in ANATOMIES are looked at, and opened if what is found holds every law.
+    a row in ANATOMIES are looked at, and opened if what is found holds every law. With `watch` a
+    print is made of the weights: given to a verb as an object, the model is then known to be the
+    opened one, or to have been changed since.
     """
     if isinstance(name, LM):
         return name
@@ -61,7 +65,7 @@ def open_model(
         from cutaway.models.check import quick_check
 
         quick_check(lm)
-    return lm
+    return watched(lm, same_each_time=patch is None and lm.has_head) if watch else lm
 
 
 def choose_device(device: str) -> str:
@@ -102,9 +106,12 @@ def _assemble(
     if not trust:
         need_believable(source, config, kind, files)
     tokenizer, notes = load_tokenizer(source.folder, trust)
+    digest = _digest(source, files, patch)
     module, unfilled = load_weights(source.folder, config, kind, dtype, attention, trust)
     if patch is not None:
         module = merge(module, patch.folder)
+    if _digest(source, files, patch) != digest:
+        raise BadModel(f"{source.folder} was changed while it was read. Open it once more.")
     module = module.to(device).eval().requires_grad_(False)
     # For a family without a row the laws choose among what its modules suggest.
     candidates = [row] if row else propose(module, kind)
@@ -116,7 +123,7 @@ def _assemble(
         name=source.name if patch is None else f"{source.name}+{patch.name}",
         family=config.model_type,
         kind=kind,
-        digest=_digest(source, files, patch),
+        digest=digest,
         tokenizer_digest=tokenizer_digest(tokenizer),
         context=_context(module.config, tokenizer, anatomy),
         dtype=dtype,
