@@ -143,3 +143,14 @@ def test_a_study_shows_its_specs_with_the_options_that_were_given(capsys) -> Non
     specs = json.loads(capsys.readouterr().out)
     shared = {(spec["seed"], spec["offline"], spec["runs"]) for spec in specs}
     assert shared == {(7, True, "elsewhere")}
+
+
+def test_data_is_written_under_its_own_name_unless_told_otherwise(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(["data", "get", "gen:tense?n=20"]) == 0
+    assert run(["data", "sentences", "--n", "5"]) == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["sentences.txt", "tense-n-20"]
+    assert len((tmp_path / "sentences.txt").read_text().splitlines()) == 5
+    assert sorted(p.name for p in (tmp_path / "tense-n-20").iterdir()) == [
+        "dev.jsonl", "test.jsonl", "train.jsonl"
+    ]  # fmt: skip

@@ -1,5 +1,6 @@
 """`data get` and `data sentences`: text as files."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,7 @@ def get(
     name: str,
     /,
     *,
-    out: Path,
+    out: Path | None = None,
     seed: int = 0,
     limit: int | None = None,
     offline: bool = False,
@@ -33,7 +34,7 @@ def get(
     name
         A task, `docs`, `gen:NAME`, `hf:ID`, or a file to convert.
     out
-        Folder, or a file name such as set.tsv.
+        Folder, or a file name such as set.tsv; a folder of the set's name here unless given.
     seed
         Decides generated sets and the rows of --limit.
     limit
@@ -46,7 +47,15 @@ def get(
     from cutaway.data.load import load
     from cutaway.data.write import write
 
-    _tell(write(load(name, seed=seed, limit=limit, offline=offline), out), json)
+    texts = load(name, seed=seed, limit=limit, offline=offline)
+    _tell(write(texts, out or Path(_plain_name(name))), json)
+
+
+def _plain_name(name: str) -> str:
+    """A name that is no path: `hf:glue/sst2` gives `glue-sst2`, a file its stem."""
+    if Path(name).is_file():
+        return Path(name).stem
+    return "-".join(re.findall(r"\w+", name.partition(":")[2] or name)) or "set"
 
 
 def sentences(
@@ -54,7 +63,7 @@ def sentences(
     source: Annotated[str, Parameter(name="--from")] = "docs",
     n: int = 20_000,
     seed: int = 0,
-    out: Path,
+    out: Path = Path("sentences.txt"),
     offline: bool = False,
     json: bool = False,
 ) -> None:
