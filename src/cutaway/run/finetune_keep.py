@@ -73,6 +73,7 @@ def note_of(work: Work) -> dict[str, Any]:
         "finetune": work.name,
         "base": {"name": work.lm.name, "digest": work.lm.digest},
         "task": work.lesson.task.name,
+        "data": work.lesson.taught_on,
         "mode": work.pupil.mode,
         "template": form.template,
         "words": list(form.words),

@@ -34,6 +34,15 @@ class Lesson:
     train: NDArray[np.int64]
     dev: NDArray[np.int64]
     test: NDArray[np.int64]
+    shots: int | None = None
+    data_seed: int | None = None
+    """How the rows were dealt; no seed where they weren't."""
+
+    @property
+    def taught_on(self) -> dict[str, Any]:
+        """What to write beside weights that are taught: the set, and how its rows were dealt."""
+        about = {"name": self.texts.name, "rows": len(self.texts), "digest": self.texts.digest}
+        return {**about, "shots": self.shots, "data_seed": self.data_seed}
 
     @property
     def digest(self) -> str:
@@ -57,7 +66,7 @@ def read_lesson(
             f"{', '.join(KINDS)}."
         )
     train, dev, test = deal(texts, spec)
-    return Lesson(found, texts, train, dev, test)
+    return Lesson(found, texts, train, dev, test, spec.shots, spec.data_seed)
 
 
 def task_and_texts(

@@ -24,6 +24,7 @@ from cutaway.run.graft.overlap import labelled
 from cutaway.run.graft.rows import Where
 from cutaway.run.graft.skill import Skill, load_skill
 from cutaway.run.graft.trial import language_loss, prose_rows, read_prose
+from cutaway.run.graft.unseen import held_out, taught_by
 from cutaway.run.lesson import by_name, task_and_texts
 from cutaway.run.objects import Objects
 from cutaway.run.opened import opened
@@ -50,6 +51,8 @@ class Work:
     sets: Sequence[TextSet]
     tasks: Sequence[TaskFile | None]
     """What each set is asked as; None where the skill's own words ask."""
+    notes: Sequence[str]
+    """What is to be known about the rows of a set."""
     screen: Screen
 
 
@@ -62,8 +65,8 @@ def run(
     name = address(
         spec,
         skills=[sha256_file(Path(file)) for file in spec.skill],
-        base=work.lm.digest,
-        tuned=None if work.tuned is None else work.tuned.digest,
+        base=work.lm.identity,
+        tuned=None if work.tuned is None else work.tuned.identity,
         data=[texts.digest for texts in work.sets],
         text=None if prose is None else prose.digest,
     )
@@ -94,12 +97,15 @@ def prepare(spec: GraftEvalSpec, screen: Screen, given: Mapping[str, Any]) -> Wo
         task_and_texts(spec, task, source, {}) if task else (None, _load(source, spec))
         for task, source in zip(_tasks(spec), sources, strict=True)
     ]
-    for skill in skills:
-        for task, texts in read:
-            if task is None:
-                in_its_classes(skill, texts)
-    sets = [_tested(texts, spec) for _, texts in read]
-    return Work(spec, lm, tuned, skills, sets, [task for task, _ in read], screen)
+    taught, found = taught_by(skills, spec.tuned), []
+    for task, texts in read:
+        forms = [in_its_classes(skill, texts) for skill in skills] if task is None else []
+        found.append(held_out(texts, forms, taught))
+    notes = [note for _, note in found if note]
+    for note in notes:
+        screen.say(note)
+    sets = [_some(texts, spec) for texts, _ in found]
+    return Work(spec, lm, tuned, skills, sets, [task for task, _ in read], notes, screen)
 
 
 def _unasked(skill: Skill) -> str:
@@ -130,11 +136,8 @@ def _load(source: Any, spec: GraftEvalSpec) -> TextSet:
     return load(source, seed=spec.seed, offline=spec.offline, drop_empty=spec.drop_empty)
 
 
-def _tested(texts: TextSet, spec: GraftEvalSpec) -> TextSet:
-    """The test part of a labelled set (dev where it has none), or all of it."""
-    have = set() if texts.parts is None else set(texts.parts.tolist())
-    part = next((name for name in ("test", "dev") if name in have), None)
-    texts = texts if part is None else texts.part(part)
+def _some(texts: TextSet, spec: GraftEvalSpec) -> TextSet:
+    """At most so many rows as the spec allows."""
     if spec.test_limit is None or len(texts) <= spec.test_limit:
         return texts
     rng = np.random.default_rng([spec.seed, len(texts)])
@@ -271,7 +274,8 @@ def summarise(work: Work, rows: list[Row]) -> dict[str, Any]:
         for task, line in matrix["learned"].items()
         for data, value in line.items()
     ]
-    return {"metric": metric, "matrix": matrix, "verdict": said[:12]}
+    verdict = [*said[:12], *work.notes]
+    return {"metric": metric, "matrix": matrix, "notes": list(work.notes), "verdict": verdict}
 
 
 def _cost(matrix: Mapping[str, Any], task: str, data: str) -> str:

@@ -80,7 +80,7 @@ def skill_meta(
             "edits": asked.form.edits,
             "classes": list(lesson.texts.classes),
             "metric": asked.metric,
-            "data": _about(lesson.texts),
+            "data": lesson.taught_on,
         },
         "size": skill.size,
         "trained": pair.total,

@@ -9,6 +9,7 @@ from cutaway.core.errors import BadSpec, Mismatch
 from cutaway.methods.graft import patch as core
 from cutaway.run.graft.checkpoint import Told
 from cutaway.run.graft.skill import SHORT, Skill, load_skill
+from cutaway.run.graft.unseen import lessons_of
 from cutaway.run.objects import Objects
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import StackSpec
@@ -39,6 +40,7 @@ def stack(skills: Sequence[Skill], rule: str = "sum") -> Skill:
         "size": made.patch.size,
         "stacked": {
             "of": [{"task": s.task, "size": s.size} for s in skills],
+            "data": [one for skill in skills for one in lessons_of(skill)],
             "rule": rule,
             "conflicts": made.conflicts,
         },
