@@ -73,7 +73,7 @@ def by_head(lm: LM, skill: Skill) -> dict[tuple[int, int], float]:
     share = shape.heads // shape.keys
     for name, places in skill.patch.mask.places.items():
         place = place_of(lm, name)
-        reader = reader_of(place.module)
+        reader = reader_of(place.module, lm.family)
         if place.layer is None or reader is None:
             continue
         rows, columns = _rows_and_columns(lm, name, skill.shapes[name], places.numpy())
@@ -87,9 +87,11 @@ def by_head(lm: LM, skill: Skill) -> dict[tuple[int, int], float]:
     return total
 
 
-def reader_of(module: str) -> "Reader | None":
+def reader_of(module: str, family: str = "") -> "Reader | None":
     """How a module's weights are dealt to heads; None where they belong to none."""
     within, _, word = module.rpartition(".")
+    if (family, word) in OWN:
+        return OWN[family, word]
     if word in EITHER:
         # The feed-forward part has a map of the same name.
         return _out if "att" in within.lower() else None
@@ -102,8 +104,17 @@ def shape_of(lm: LM) -> Shape | None:
     heads = getattr(config, "num_attention_heads", None) or getattr(config, "n_head", None)
     if not heads:
         return None
-    keys = getattr(config, "num_key_value_heads", None) or heads
-    return Shape(int(heads), int(keys), int(getattr(config, "head_dim", 0) or lm.width // heads))
+    width = int(getattr(config, "head_dim", 0) or lm.width // heads)
+    return Shape(int(heads), _keys(config, int(heads)), width)
+
+
+def _keys(config: Any, heads: int) -> int:
+    """Heads of keys and values; falcon calls them otherwise and has one where it is multi-query."""
+    newer = getattr(config, "new_decoder_architecture", False)
+    if getattr(config, "multi_query", False) and not newer:
+        return 1
+    named = (getattr(config, name, None) for name in ("num_key_value_heads", "num_kv_heads"))
+    return int(next(filter(None, named), heads))
 
 
 def _rows_and_columns(
@@ -118,6 +129,8 @@ def _rows_and_columns(
     return (second, first) if type(module).__name__ == "Conv1D" else (first, second)
 
 
+QUARTERS = 4
+"""Blocks of codegen's map, one for each of the chips that it was trained on."""
 NONE = np.zeros(0, dtype=np.int64)
 Reader = Callable[[Heads, Heads, Shape], tuple[Heads, Heads]]
 
@@ -143,8 +156,18 @@ def _thirds(rows: Heads, columns: Heads, shape: Shape) -> tuple[Heads, Heads]:
 
 
 def _woven(rows: Heads, columns: Heads, shape: Shape) -> tuple[Heads, Heads]:
-    """Query, key and value of each head side by side."""
-    return rows // (3 * shape.width), NONE
+    """Group after group: its queries, then its key, then its value; most have a query each."""
+    queries = shape.heads // shape.keys
+    group, within = np.divmod(rows // shape.width, queries + 2)
+    asks = within < queries
+    return group[asks] * queries + within[asks], group[~asks]
+
+
+def _quarters(rows: Heads, columns: Heads, shape: Shape) -> tuple[Heads, Heads]:
+    """Four blocks, each with the queries, then the values, then the keys of a quarter of heads."""
+    each = shape.heads // QUARTERS
+    block, within = np.divmod(rows // shape.width, 3 * each)
+    return block * each + within % each, NONE
 
 
 READERS: dict[str, Reader] = {
@@ -153,10 +176,15 @@ READERS: dict[str, Reader] = {
         ("k_proj", "v_proj", "key", "value", "k_lin", "v_lin", "k", "v", "key_proj", "value_proj"),
         _key,
     ),
-    **dict.fromkeys(("o_proj", "out_proj", "out_lin", "o", "Wo"), _out),
+    **dict.fromkeys(("o_proj", "out_proj", "out_lin", "o"), _out),
     **dict.fromkeys(("c_attn", "qkv_proj", "Wqkv"), _thirds),
     "query_key_value": _woven,
 }
 """By the last word of a module's name: which heads its weights belong to, queries' and keys'."""
-EITHER = frozenset({"dense", "c_proj"})
+OWN: dict[tuple[str, str], Reader] = {
+    ("codegen", "qkv_proj"): _quarters,
+    ("gpt_bigcode", "c_attn"): _woven,
+}
+"""Families that lay out a map otherwise than others who call it the same."""
+EITHER = frozenset({"dense", "c_proj", "Wo"})
 """Names of the map out of attention in some families, and of one that is not attention's."""
