@@ -71,9 +71,10 @@ def commands(root: App = app, words: tuple[str, ...] = ("cutaway",)) -> Iterator
 
 
 def section(words: str, command: App) -> str:
-    """A command's heading, its first sentence, and its options."""
+    """A command's heading, what it does, and its options."""
     given = [a for a in command.assemble_argument_collection(parse_docstring=True) if a.show]
-    said = inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " ")
+    # All that is said before the parameters, which have their own table.
+    said = " ".join(inspect.cleandoc(command.help or "").partition("\n\nParameters\n")[0].split())
     # A row of a table is one line.
     rows = [
         [option(a), takes(a), default(a), " ".join((a.parameter.help or "").split())] for a in given

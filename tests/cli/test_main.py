@@ -19,6 +19,9 @@ def refused(capsys, *words: str) -> str:
     return out.err
 
 
+NO_AMOUNT = ("-1", "nan", "inf", "-0.001")
+
+
 @pytest.mark.parametrize(
     "words, hint",
     [
@@ -31,6 +34,16 @@ def refused(capsys, *words: str) -> str:
         (["probe", "--model", "m", "--data", "d", "--repeats", "many"], "valid integer"),
         (["probe", "--model", "m", "--data", "d", "--baselines", "bw"], "bow"),
         (["cache", "lss"], 'Did you mean "ls"?'),
+        *((["cache", "prune", "--max-gb", many], "--max-gb must be") for many in NO_AMOUNT),
+        *((["cache", "prune", "--older-than-days", n], "older_than_days must") for n in NO_AMOUNT),
+        (["probe", "--model", "m", "--data", "d", "--seed", str(2**63)], "less than or equal to"),
+        (["probe", "--model", "m", "--data", "d", "--engine", "ray://h:99999"], "0-65535"),
+        (["probe", "--model", "m", "--data", "d", "--train-sizes", "many"], "got 'many'"),
+        (["check", "~nosuch/model"], "There is no folder '~nosuch/model'"),
+        (["ls", "--runs", "s3://[x"], "The URL s3://... can't be taken apart"),
+        (["data", "get", "gen:tense", "--seed", "-1", "--out", "o"], "seed must be 0 or more"),
+        (["data", "get", "docs", "--seed", "-1", "--out", "o"], "seed must be 0 or more, got -1"),
+        (["data", "sentences", "--seed", "-1", "--out", "o.txt"], "seed must be 0 or more"),
     ],
 )
 def test_a_wrong_request_gets_one_clear_message_and_status_2(words, hint, capsys):
@@ -88,6 +101,66 @@ def test_a_list_in_a_field_of_one_value_makes_a_grid(tmp_path, capsys):
     text = capsys.readouterr().out
     assert text.count('"seed"') == 3
     assert text.count('"n"') == 3
+
+
+GRID = 'verb = "probe"\nmodel = ["m", "n"]\ndata = "d"\nseed = [1, 2]\n'
+
+
+def test_an_empty_list_in_a_grid_is_refused(tmp_path, capsys):
+    file = tmp_path / "a.toml"
+    file.write_text(GRID.replace("[1, 2]", "[]"))
+    assert "seed is an empty list" in refused(capsys, "run", str(file))
+
+
+def test_a_grid_is_one_json_document_and_a_single_spec_stays_one(tmp_path, capsys):
+    file = tmp_path / "a.toml"
+    file.write_text(GRID)
+    assert run(["run", str(file), "--print-spec"]) == 0
+    assert [spec["seed"] for spec in json.loads(capsys.readouterr().out)] == [1, 2]
+    file.write_text(GRID.replace("[1, 2]", "[1]"))
+    assert run(["run", str(file), "--print-spec"]) == 0
+    assert json.loads(capsys.readouterr().out)["seed"] == 1
+
+
+def test_what_a_grid_finished_before_a_failure_is_told(tmp_path, capsys, monkeypatch):
+    def carry_out(verb, spec, talk, tell):
+        if spec.seed == 2:
+            raise RunError("it broke")
+        tell({"seed": spec.seed})
+
+    monkeypatch.setattr("cutaway.cli.recipes.carry_out", carry_out)
+    file = tmp_path / "a.toml"
+    file.write_text(GRID)
+    assert run(["run", str(file), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == [{"seed": 1}]
+
+
+def piped(words: str, into: str) -> tuple[int, str]:
+    """The status and stderr of a command whose stdout goes into something."""
+    line = f"{sys.executable} -m cutaway {words} {into}; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], check=False, capture_output=True, text=True)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("words", ["--help", "cache ls --json"])
+def test_a_reader_that_is_gone_ends_a_command_quietly(words, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path))
+    assert piped(words, "| true") == (0, "")
+
+
+@pytest.mark.parametrize("words", ["--help", "cache ls --json"])
+def test_a_full_disk_behind_stdout_is_one_message_and_status_1(words, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path))
+    status, said = piped(words, "> /dev/full")
+    assert status == 1
+    assert said.startswith("cutaway: The output can't be written: ") and said.count("\n") == 1
+
+
+def test_a_name_with_stray_bytes_can_be_shown():
+    words = r"['probe', '--model', 'caf\udce9', '--data', 'd', '--print-spec']"
+    code = f"from cutaway.cli.main import main; main({words})"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert json.loads(done.stdout)["model"] == ["caf\udce9"]
 
 
 def test_help_lists_every_verb_and_builds_no_spec():

@@ -77,6 +77,18 @@ def test_broken_toml_is_refused_with_its_line():
         from_toml(Drill, 'model = "m"\nfolds = = 3')
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x = " + "[" * 5000 + "]" * 5000, "nested too deep"),
+        ("x = " + "9" * 5000, "a value that can't be read: .*digits"),
+    ],
+)
+def test_toml_that_python_cannot_hold_is_refused(text, words):
+    with pytest.raises(BadSpec, match=words):
+        parse_toml(text)
+
+
 def test_toml_is_read_into_plain_values():
     assert parse_toml("[probe]\nlayers = [1, 2]") == {"probe": {"layers": [1, 2]}}
 

@@ -1,6 +1,8 @@
 import json
 
 import polars
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from cutaway.core.errors import BadData, Missing
@@ -86,3 +88,11 @@ def test_a_file_that_is_not_there_is_missing(tmp_path) -> None:
 def test_lines_of_a_txt_are_texts_and_blank_lines_only_separate(tmp_path) -> None:
     table = read_table(put(tmp_path, "a.txt", "one\r\n\r\n  two  \r\n"))
     assert table.columns == {"text": ["one", "two"]}
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path) -> None:
+    columns = [pyarrow.array(["a", "b"]), pyarrow.array([0, 1]), pyarrow.array([1, 0])]
+    table = pyarrow.Table.from_arrays(columns, names=["text", "label", "label"])
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(BadData, match="has 2 columns 'label'"):
+        read_table(tmp_path / "a.parquet")

@@ -124,6 +124,8 @@ def test_sizes_can_be_chosen() -> None:
         ("gen:tense?n=x", BadSpec, "n: .*'x'"),
         ("gen:tense?size=3", BadSpec, "no field 'size'"),
         ("gen:tense?n", BadSpec, "key=value"),
+        ("gen:tense?seed=-1", BadSpec, "seed must be 0 or more, got -1"),
+        ("gen:arithmetic?seed=-1", BadSpec, "seed must be 0 or more, got -1"),
     ],
 )
 def test_a_wrong_wish_is_refused(source: str, error, message: str) -> None:

@@ -62,6 +62,7 @@ def test_any_source_of_text_will_do(tmp_path) -> None:
     [
         ({"n": 1000}, BadData, "60 different sentences of 4 to 60 words, got n=1000"),
         ({"n": 0}, BadSpec, "n must be at least 1"),
+        ({"n": 5, "seed": -1}, BadSpec, "seed must be 0 or more, got -1"),
         ({"n": 5, "shortest": 9, "longest": 3}, BadSpec, "shortest at most longest"),
     ],
 )

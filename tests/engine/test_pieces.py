@@ -95,7 +95,15 @@ def test_an_unknown_engine_is_refused_with_the_known_ones():
         run_pieces("locl", abs, [1])
 
 
-@pytest.mark.parametrize("text", ["local:", "local:0", "local:two", "local:-1"])
+@pytest.mark.parametrize(
+    "text", ["local:", "local:0", "local:two", "local:-1", "local:²", "local:" + "9" * 5000]
+)
 def test_a_pool_needs_a_number(text):
     with pytest.raises(BadSpec, match="number of processes >= 1"):
+        find_engine(text)
+
+
+@pytest.mark.parametrize("text", ["ray://h:99999", "ray://h:x", "ray://[h", "h:99999"])
+def test_an_address_that_no_machine_can_have_is_refused(text):
+    with pytest.raises(BadSpec, match=r"is no address .* port within 0-65535"):
         find_engine(text)

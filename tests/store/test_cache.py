@@ -98,6 +98,14 @@ def test_exactly_one_rule_is_needed(tmp_path, rules):
         cache.prune(folder=tmp_path, **rules)
 
 
+@pytest.mark.parametrize("amount", [-1, -0.5, float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("rule", ["max_bytes", "older_than_days"])
+def test_what_is_no_amount_drops_nothing(tmp_path, three, rule, amount):
+    with pytest.raises(BadSpec, match=f"{rule} must be a number >= 0"):
+        cache.prune(folder=tmp_path, **{rule: amount})
+    assert len(_models(tmp_path)) == 3
+
+
 def test_a_shelf_in_use_stays(tmp_path, three):
     held = read_shelf(three[0])
     assert [e.model for e in cache.prune(max_bytes=0, folder=tmp_path)] == ["b", "c"]

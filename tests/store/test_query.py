@@ -166,3 +166,22 @@ def test_damaged_rows_are_named_and_the_list_of_runs_still_answers(tmp_path, run
     with pytest.raises(Corrupt, match="b2"):
         results(tmp_path).query("select * from rows")
     assert len(results(tmp_path).query("select * from runs")) == 3
+
+
+@pytest.mark.parametrize(
+    ("odd", "seed"),
+    [
+        ({"seed": 2**63}, None),
+        ({"seed": -(2**63)}, -(2**63)),
+        ({"seed": [1, 2]}, None),
+        ({"seconds": 10**400}, 3),
+        ({"model": {"name": "caf\udce9"}, "command": "cutaway \ud800"}, 3),
+        ({"spec": {"\udfff": "\ud800"}, "data": {"name": "\ud800"}}, 3),
+    ],
+)
+def test_a_run_with_what_no_table_holds_leaves_the_others_readable(tmp_path, runs, odd, seed):
+    keep(tmp_path, address="d4", **odd)
+    found = results(tmp_path)
+    assert found.query("select count(*) from runs").item() == 4
+    assert found.query("select seed from runs where address = 'd4'").item() == seed
+    assert found.query("select count(*) from rows").item() == 13

@@ -211,6 +211,13 @@ def test_a_url_with_secrets_is_refused_and_not_repeated(place, monkeypatch, tmp_
         home()
 
 
+def test_a_url_that_cannot_be_taken_apart_is_refused_and_not_repeated():
+    for url in ("s3://[geheim", "s3://geheim\u2100/x"):
+        with pytest.raises(BadSpec, match="scheme://place/folder") as caught:
+            remote.need_plain(url)
+        assert "geheim" not in str(caught.value)
+
+
 def test_credentials_never_land_in_what_is_kept(machine, url, tmp_path, monkeypatch):
     """fsspec takes them from the environment; neither mirror nor store repeats them."""
     for name in ("FSSPEC_MEMORY_KEY", "AWS_SECRET_ACCESS_KEY", "FSSPEC_S3_SECRET"):

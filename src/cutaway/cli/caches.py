@@ -58,12 +58,21 @@ def prune(
     """
     from cutaway.store.cache import prune as prune_cache
 
-    limit = 0 if everything else None if max_gb is None else int(max_gb * 2**30)
+    limit = 0 if everything else None if max_gb is None else _bytes(max_gb)
     gone = prune_cache(max_bytes=limit, older_than_days=older_than_days, digest=digest)
     if json:
         put_json([entry.plain() for entry in gone])
     else:
         put(f"{len(gone)} entries removed, {sum(e.bytes for e in gone) / 2**20:,.1f} MB freed.")
+
+
+def _bytes(max_gb: float) -> int:
+    from cutaway.core.errors import BadSpec
+
+    # Below 0, and with what is no number, every shelf would go.
+    if not 0 <= max_gb < 1e9:
+        raise BadSpec(f"--max-gb must be a number of gigabytes >= 0, got {max_gb!r}.")
+    return int(max_gb * 2**30)
 
 
 def verify(*, repair: bool = False, json: Json = False) -> None:

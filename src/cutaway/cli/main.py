@@ -1,5 +1,7 @@
 """Where every command starts and where every error becomes one clear message."""
 
+import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -12,7 +14,9 @@ from cutaway.cli.talk import complain
 from cutaway.core.errors import CutawayError
 from cutaway.core.lookup import suggestion
 
-WRONG, FAILED, INTERRUPTED = 2, 1, 130
+DONE, WRONG, FAILED, INTERRUPTED = 0, 2, 1, 130
+# What a place that can't take more says; without a file's name it is stdout.
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 app = App(
     name="cutaway",
@@ -28,14 +32,49 @@ for room in (recipes, studies, tools, sources, library, caches):
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run one command and leave with its exit status."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name with stray bytes in it can be shown, too.
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:] if words is None else words))
 
 
 def run(words: Sequence[str]) -> int:
     """The exit status of one command: 0 done, 2 wrong request, 1 failed, 130 interrupted."""
+    status = DONE
+    try:
+        status = _carried_out(words)
+        # Here, and not when Python ends: a reader that is gone and a full disk show only now.
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough.
+        _drop_stdout()
+        return status
+    except SystemExit as error:
+        # The way in which rich says the same.
+        if isinstance(error.__context__, BrokenPipeError):
+            return DONE
+        raise
+    except OSError as error:
+        if error.filename is not None or error.errno not in FULL:
+            return _refuse(f"{error.strerror or error}: {error.filename or 'no file named'}.")
+        _drop_stdout()
+        complain(
+            f"cutaway: The output can't be written: {error.strerror}. Make room, or send it "
+            "elsewhere, and repeat the command; what is finished is kept."
+        )
+        return FAILED
+
+
+def _drop_stdout() -> None:
+    """What is still on its way to stdout goes nowhere, or Python would complain at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _carried_out(words: Sequence[str]) -> int:
     try:
         app(recipes.with_flag(words), exit_on_error=False, print_error=False)
-        return 0
+        return DONE
     except CycloptsError as error:
         return _refuse(_readable(error))
     except CutawayError as error:
@@ -46,12 +85,6 @@ def run(words: Sequence[str]) -> int:
             "cutaway: interrupted. What is finished is kept; the same command goes on from there."
         )
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader (head, less) has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        return _refuse(f"{error.strerror or error}: {error.filename or 'no file named'}.")
     except ValueError as error:
         if (refused := _refused(error)) is None:
             raise

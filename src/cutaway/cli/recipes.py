@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from cutaway.core.spec import Spec
 
 
+Tell = Callable[[Any], None]
+"""Where the JSON of one run goes."""
+
+
 @dataclass(frozen=True)
 class Verb:
     """A recipe's words on the command line, the module that carries it out, how it is shown."""
@@ -140,12 +144,12 @@ def with_flag(words: Sequence[str]) -> list[str]:
     return list(words)
 
 
-def carry_out(verb: Verb, spec: "Spec", talk: Talk) -> None:
-    """Run a recipe, or only print its spec or its estimate."""
+def carry_out(verb: Verb, spec: "Spec", talk: Talk, tell: Tell = put_json) -> None:
+    """Run a recipe, or only show its spec or its estimate; JSON goes to `tell`."""
     if talk.print_spec:
         from cutaway.core.spec import plain
 
-        put_json(plain(spec))
+        tell(plain(spec))
         return
     from cutaway.run.screen import Screen
     from cutaway.run.team import need_alone, team
@@ -158,49 +162,49 @@ def carry_out(verb: Verb, spec: "Spec", talk: Talk) -> None:
     if talk.dry_run:
         if not hasattr(recipe, "estimate"):
             raise BadSpec(f"'cutaway {verb.words}' has no --dry-run: nothing estimates it.")
-        _show_estimates(recipe.estimate(spec, screen=screen), talk)
+        _show_estimates(recipe.estimate(spec, screen=screen), talk, tell)
         return
     tell_whole(verb.words, engine, screen)
     result = recipe.run(spec, screen=screen)
     if first:
-        SHOWS[verb.show](result, talk)
+        SHOWS[verb.show](result, talk, tell)
 
 
-def _show_record(result: Any, talk: Talk) -> None:
+def _show_record(result: Any, talk: Talk, tell: Tell) -> None:
     if talk.json:
-        put_json({**result.summary, "address": result.record.address, "path": str(result.path)})
+        tell({**result.summary, "address": result.record.address, "path": str(result.path)})
     else:
         from cutaway.report.terminal import print_record
 
         print_record(result.record)
 
 
-def _show_texts(result: Any, talk: Talk) -> None:
+def _show_texts(result: Any, talk: Talk, tell: Tell) -> None:
     if talk.json:
-        put_json(result.plain())
+        tell(result.plain())
         return
     for one in result.texts:
         put(f"{one.prompt}{one.text}" if not one.text.startswith(one.prompt) else one.text)
     put("\n".join(result.verdict))
 
 
-def _show_lens(result: Any, talk: Talk) -> None:
+def _show_lens(result: Any, talk: Talk, tell: Tell) -> None:
     if talk.json:
-        put_json(result.plain())
+        tell(result.plain())
     else:
         from cutaway.report.shortcut_grid import print_lens
 
         print_lens(result.plain())
 
 
-def _show_told(result: Any, talk: Talk) -> None:
+def _show_told(result: Any, talk: Talk, tell: Tell) -> None:
     if talk.json:
-        put_json(result.plain())
+        tell(result.plain())
     else:
         put("\n".join(result.verdict))
 
 
-SHOWS: dict[str, Callable[[Any, Talk], None]] = {
+SHOWS: dict[str, Callable[[Any, Talk, Tell], None]] = {
     "record": _show_record,
     "told": _show_told,
     "texts": _show_texts,
@@ -208,9 +212,9 @@ SHOWS: dict[str, Callable[[Any, Talk], None]] = {
 }
 
 
-def _show_estimates(estimates: list[Any], talk: Talk) -> None:
+def _show_estimates(estimates: list[Any], talk: Talk, tell: Tell) -> None:
     if talk.json:
-        put_json([estimate.plain() for estimate in estimates])
+        tell([estimate.plain() for estimate in estimates])
     else:
         put("\n".join(estimate.sentence() for estimate in estimates))
 
@@ -247,6 +251,9 @@ def _foretold(module: str, spec: "Spec", screen: Any) -> dict[str, Any]:
 def run_file(spec: Path, /, *, talk: Annotated[Talk | None, Parameter(name="*")] = None) -> None:
     """Run what a TOML file says: `verb = "probe"` and its fields; a list in a field makes a grid.
 
+    With `--json` (or `--print-spec`) a grid of several runs is one list with an entry for each, a
+    single run is its entry alone.
+
     Parameters
     ----------
     spec
@@ -262,8 +269,15 @@ def run_file(spec: Path, /, *, talk: Annotated[Talk | None, Parameter(name="*")]
             f'{str(spec)!r} needs a line such as verb = "probe". Known: {", ".join(VERBS)}.'
         )
     verb = lookup(VERBS, str(values.pop("verb")), kind="verb")
-    for one in list(grid(verb.spec, values)):
-        carry_out(verb, one, talk or Talk())
+    specs, told = list(grid(verb.spec, values)), list[Any]()
+    tell = told.append if len(specs) > 1 else put_json
+    try:
+        for one in specs:
+            carry_out(verb, one, talk or Talk(), tell)
+    finally:
+        # One document also when a run fails: what was finished is told.
+        if told:
+            put_json(told)
 
 
 def grid(cls: "type[Spec]", values: Mapping[str, Any]) -> "Iterator[Spec]":
@@ -271,6 +285,12 @@ def grid(cls: "type[Spec]", values: Mapping[str, Any]) -> "Iterator[Spec]":
     from cutaway.core.spec import build
 
     lists = {k: v for k, v in values.items() if isinstance(v, list) and not _takes_many(cls, k)}
+    empty = next((key for key, choices in lists.items() if not choices), None)
+    if empty is not None:
+        raise BadSpec(
+            f"{empty} is an empty list: no run would be made. Give it at least one value, or leave "
+            "the line out."
+        )
     for choice in product(*lists.values()):
         yield build(cls, {**values, **dict(zip(lists, choice, strict=True))})
 

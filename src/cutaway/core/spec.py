@@ -55,6 +55,11 @@ def parse_toml(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadSpec(f"This is not valid TOML: {error}.") from None
+    except RecursionError:
+        raise BadSpec("This TOML is nested too deep to be read. Make it flatter.") from None
+    except ValueError as error:
+        # A whole number of thousands of digits; Python's own words are about Python.
+        raise BadSpec(f"This TOML has a value that can't be read: {str(error)[:60]}.") from None
 
 
 def plain(spec: Spec) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from cutaway.core.lookup import lookup
 from cutaway.core.spec import build
 from cutaway.core.textset import TextSet
 from cutaway.data.arithmetic import FORMATS, OPERATORS, Problem, text_set
-from cutaway.data.sizes import Sizes
+from cutaway.data.sizes import Sizes, seeded
 
 TRIES = 1000
 MOST_DIGITS = 9
@@ -51,7 +51,7 @@ class ArithmeticOptions(Sizes):
 def generate_arithmetic(source: str, values: Mapping[str, Any]) -> TextSet:
     """The problems that `gen:arithmetic?...` asks for; train, dev and test share no question."""
     asked = build(ArithmeticOptions, values)
-    rng = np.random.default_rng(asked.seed)
+    rng = seeded(asked.seed)
     taken: set[tuple[int, str, int]] = set()
     problems: list[Problem] = []
     sizes = asked.parts()

@@ -11,6 +11,7 @@ from cutaway.core.textset import PARTS, TextSet
 from cutaway.data import columns as cols
 from cutaway.data.labels import encode, missing, number
 from cutaway.data.partnames import PART_OF
+from cutaway.data.sizes import seeded
 from cutaway.data.table import Table, point_at, short
 
 
@@ -54,7 +55,7 @@ def limited(textset: TextSet, limit: int | None, seed: int) -> TextSet:
         return textset
     if limit < 1:
         raise BadSpec(f"limit must be at least 1, got {limit}.")
-    rng = np.random.default_rng(seed)
+    rng = seeded(seed)
     rows = np.arange(len(textset))
     groups = [rows] if textset.parts is None else [rows[textset.parts == p] for p in PARTS]
     shares = _shares([len(group) for group in groups], limit)

@@ -1,6 +1,7 @@
 """One file in, one table out: a reader for each ending."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,7 @@ def _parquet(path: Path) -> Table:
     try:
         facts = pyarrow.parquet.read_metadata(path)
         need_cells(path.name, facts, virtual_memory().available)
+        _need_distinct(path.name, facts.schema.to_arrow_schema().names)
         frame = pyarrow.parquet.read_table(path)
         columns = {name: frame[name].to_pylist() for name in frame.column_names}
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
@@ -117,6 +119,15 @@ def _parquet(path: Path) -> Table:
             f"{path.name} can't be read as parquet: {short(error, 120)}. Is the file cut short?"
         ) from None
     return Table(path.name, columns)
+
+
+def _need_distinct(where: str, names: list[str]) -> None:
+    name, times = max(Counter(names).items(), key=lambda found: found[1], default=("", 0))
+    if times > 1:
+        raise BadData(
+            f"{where} has {times} columns {short(name)!r}. Each needs a name of its own: rename or "
+            "drop one."
+        )
 
 
 READERS: dict[str, Callable[[Path], Table]] = {

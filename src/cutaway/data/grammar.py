@@ -18,6 +18,7 @@ from cutaway.core.errors import BadSpec
 from cutaway.core.spec import Spec
 from cutaway.core.textset import TextSet
 from cutaway.data.dealing import deal, words
+from cutaway.data.sizes import seeded
 
 TRIES = 200
 
@@ -87,7 +88,7 @@ class Entry:
 
 def make(grammar: Grammar, source: str, sizes: dict[str, int], seed: int) -> TextSet:
     """As many distinct sentences as asked for in each part, balanced over the classes."""
-    rng = np.random.default_rng(seed)
+    rng = seeded(seed)
     lexicons = deal(lexicon(grammar), grammar.function_words, rng)
     texts: list[str] = []
     labels: list[int] = []

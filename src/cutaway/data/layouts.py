@@ -75,14 +75,15 @@ def _column(origin: str, name: str, values: Any) -> list[Any]:
 
 
 def _numeric_order(origin: str, name: str, keys: list[Any]) -> list[Any]:
-    try:
-        return sorted(keys, key=int)
-    except (TypeError, ValueError):
-        odd = next(key for key in keys if not str(key).strip().lstrip("-").isdigit())
-        raise BadData(
-            f"{origin}: the rows of {name!r} are keyed by {short(repr(odd), 40)}, "
-            "expected row numbers."
-        ) from None
+    for key in keys:
+        try:
+            int(key)
+        except (TypeError, ValueError, OverflowError):
+            raise BadData(
+                f"{origin}: the rows of {name!r} are keyed by {short(repr(key), 40)}, "
+                "expected row numbers."
+            ) from None
+    return sorted(keys, key=int)
 
 
 def _equal(origin: str, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:

@@ -30,6 +30,7 @@ from cutaway.data.hub import HubId, parse_id, read_hub
 from cutaway.data.labels import check_as_task, recast
 from cutaway.data.layouts import table_of
 from cutaway.data.partnames import PART_OF, part_of
+from cutaway.data.sizes import need_seed
 from cutaway.data.table import Table
 from cutaway.data.tasks import TaskFile, find_task, known_tasks, spellings
 from cutaway.home import home_path
@@ -58,6 +59,7 @@ def load(
     out rows with an empty text or no label and counts them in the notes, instead of refusing.
     """
     check_as_task(as_task)
+    need_seed(seed)
     columns = {"text_column": text_column, "pair_column": pair_column, "label_column": label_column}
     made = _made(source, seed)
     if made is None and isinstance(source, str | Path) and _is_task(str(source)):

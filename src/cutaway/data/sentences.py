@@ -8,6 +8,7 @@ import numpy as np
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load
+from cutaway.data.sizes import seeded
 from cutaway.data.splitter import cut, cutter
 
 Documents = str | Path | TextSet | Iterable[str]
@@ -35,7 +36,7 @@ def sample_sentences(
         )
     documents, name = _documents(source, offline, revision)
     found: dict[str, None] = {}
-    for sentence in _in_turn(documents, np.random.default_rng(seed)):
+    for sentence in _in_turn(documents, seeded(seed)):
         # Headings and rulers are made of marks: only tokens with a letter or digit are words.
         size = sum(any(map(str.isalnum, token)) for token in sentence.split())
         if shortest <= size <= longest:

@@ -1,9 +1,23 @@
 """How much to generate."""
 
+import numpy as np
+
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import Spec
 
 MOST = 1_000_000
+
+
+def need_seed(seed: int) -> int:
+    """The seed; BadSpec for one below 0."""
+    if seed < 0:
+        raise BadSpec(f"seed must be 0 or more, got {seed}.")
+    return seed
+
+
+def seeded(seed: int) -> np.random.Generator:
+    """Random numbers that the seed decides."""
+    return np.random.default_rng(need_seed(seed))
 
 
 class Sizes(Spec):

@@ -181,6 +181,8 @@ class TaskFile(Spec):
     @field_validator("parts", mode="before")
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise ValueError(f'parts is {value!r}, expected a table such as train = "train".')
         for part in value:
             lookup(dict.fromkeys(PARTS), part, kind="part")
         return {part: (s,) if isinstance(s, str) else s for part, s in value.items()}

@@ -13,6 +13,7 @@ A piece that raises, or takes its worker with it, is tried three times; then it 
 `Failed`, with its key and the reason. Leaving the loop cancels the rest.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from cutaway.engine.pieces import TRIES, Failed, Needs, Terms
 
 __all__ = ["ENGINES", "Failed", "Needs", "find_engine", "run_pieces"]
 
+NUMBER = re.compile(r"0*[1-9][0-9]{0,3}")
 Piece = TypeVar("Piece")
 Done = TypeVar("Done")
 
@@ -70,7 +72,7 @@ class Local(Engine):
 
     def check(self) -> None:
         """BadSpec unless the number is one."""
-        if self.where is not None and not (self.where.isdigit() and int(self.where) > 0):
+        if self.where is not None and not NUMBER.fullmatch(self.where):
             raise BadSpec(f"engine local:N needs a number of processes >= 1, got {self.where!r}.")
 
     def workers(self) -> int:
@@ -115,6 +117,7 @@ def find_engine(text: str) -> Engine:
     """The engine that a text names: `local`, `local:4`, `ray`, or an address of a cluster."""
     name, mark, where = text.partition(":")
     if text == "auto" or "://" in text or (mark and where.isdigit() and name != "local"):
+        cluster.place_of(text)
         return Ray(text)
     row = ENGINES["local"] if name == "local" and mark else lookup(ENGINES, text, kind="engine")
     engine = row(where if mark else None)

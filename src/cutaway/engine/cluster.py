@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from cutaway.core.errors import Missing, NoRoom, RunError
+from cutaway.core.errors import BadSpec, Missing, NoRoom, RunError
 from cutaway.engine.pieces import Desk, Outcome, Task, Terms, attempt, settings
 from cutaway.engine.pool import cores
 
@@ -123,13 +123,25 @@ def _join(ray: Any, address: str, options: dict[str, Any]) -> None:
         raise Missing(f"No Ray cluster at {address!r}: {_first_line(error)}") from None
 
 
+def place_of(address: str) -> tuple[str, int | None]:
+    """Host and port of an address; BadSpec for one that no machine can have."""
+    try:
+        place = urlsplit(address if "://" in address else f"ray://{address}")
+        return place.hostname or "", place.port
+    except ValueError as error:
+        raise BadSpec(
+            f"engine {address!r} is no address ({error}). Write ray://HOST:PORT or HOST:PORT, with "
+            "a port within 0-65535."
+        ) from None
+
+
 def need_listening(address: str) -> None:
     """Missing, within seconds, when nothing listens there; Ray itself would wait for minutes."""
-    place = urlsplit(address if "://" in address else f"ray://{address}")
-    if place.port is None:
+    host, port = place_of(address)
+    if port is None:
         return
     try:
-        socket.create_connection((place.hostname or "", place.port), timeout=5).close()
+        socket.create_connection((host, port), timeout=5).close()
     except OSError as error:
         raise Missing(
             f"No Ray cluster at {address!r}: {error}. Start one as docs/howto/cluster.md "

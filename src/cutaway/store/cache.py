@@ -1,5 +1,6 @@
 """The activation cache as a whole: what is in it, how big it is, what may go."""
 
+import math
 import os
 import time
 from collections.abc import Iterable
@@ -79,6 +80,10 @@ def prune(
     rules = [max_bytes is not None, older_than_days is not None, digest is not None]
     if sum(rules) != 1:
         raise BadSpec("prune needs exactly one of max_bytes, older_than_days, digest.")
+    for rule, value in (("max_bytes", max_bytes), ("older_than_days", older_than_days)):
+        # What is no amount would drop every shelf.
+        if value is not None and not 0 <= value < math.inf:
+            raise BadSpec(f"{rule} must be a number >= 0, got {value!r}.")
     files.sweep(shelves_folder(folder))
     oldest_first = entries(folder)[::-1]
     if digest is not None:

@@ -136,18 +136,39 @@ def _runs_frame(records: Sequence[Record]) -> "pl.DataFrame":
 
 def _run_row(record: Record) -> dict[str, Any]:
     return {
-        "method": record.method,
-        "address": record.address,
-        "model": names_of(record.model),
-        "data": names_of(record.data),
-        "seed": record.seed if isinstance(record.seed, int) else None,
-        "seconds": record.seconds,
-        "peak_memory_mb": record.peak_memory_mb,
-        "created": record.created,
-        "command": record.command,
-        "path": str(record.path),
-        **{name: json.dumps(getattr(record, name)) for name in _JSON_COLUMNS},
+        "method": _text(record.method),
+        "address": _text(record.address),
+        "model": _text(names_of(record.model)),
+        "data": _text(names_of(record.data)),
+        "seed": _whole(record.seed),
+        "seconds": _real(record.seconds),
+        "peak_memory_mb": _real(record.peak_memory_mb),
+        "created": _text(record.created),
+        "command": _text(record.command),
+        "path": _text(str(record.path)),
+        **{name: _json(getattr(record, name)) for name in _JSON_COLUMNS},
     }
+
+
+def _text(value: str) -> str:
+    """The text with `?` for half characters: a name with stray bytes has them, no table does."""
+    return value.encode("utf-8", "replace").decode()
+
+
+def _json(value: Any) -> str:
+    return _text(json.dumps(value, ensure_ascii=False))
+
+
+def _whole(value: Any) -> int | None:
+    """The number where 64 bits hold it; several seeds, and larger ones, stay in the spec."""
+    return value if isinstance(value, int) and -(2**63) <= value < 2**63 else None
+
+
+def _real(value: float | None) -> float | None:
+    try:
+        return None if value is None else float(value)
+    except OverflowError:
+        return None
 
 
 def rows_frame(records: Sequence[Record]) -> "pl.DataFrame":
@@ -164,7 +185,7 @@ def _labelled(record: Record, mixed: set[str]) -> "pl.DataFrame":
     """A run's rows with its method and address, and mixed columns as text."""
     import polars as pl
 
-    names = {"method": record.method, "address": record.address}
+    names = {"method": _text(record.method), "address": _text(record.address)}
     front = [pl.Series(n, [v]).new_from_index(0, len(record.rows)) for n, v in names.items()]
     columns = record.rows.get_columns()
     return pl.DataFrame(

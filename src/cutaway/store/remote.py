@@ -36,7 +36,15 @@ def is_url(place: Path | str) -> bool:
 
 def need_plain(url: str) -> str:
     """The URL without its last slash; BadSpec, which doesn't repeat it, for one with secrets."""
-    found = urlsplit(url)
+    try:
+        found = urlsplit(url)
+    except ValueError:
+        # Its own words may repeat the URL.
+        scheme = url.partition("://")[0]
+        raise BadSpec(
+            f"The URL {scheme}://... can't be taken apart: a bracket or a character in its place "
+            "is wrong. Write it as scheme://place/folder."
+        ) from None
     if "@" in found.netloc or found.query or found.fragment:
         raise BadSpec(
             f"The URL {found.scheme}://... carries a user, a password or options, which would "

@@ -1,5 +1,6 @@
 """What every spec shares: where runs go, on what they run, which seed."""
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -24,7 +25,18 @@ def _is_list(part: Any) -> bool:
 
 def _numbers(value: Any) -> Any:
     """Numbers from `100,1000`, from a list, or from one number."""
-    return tuple(float(p) if "." in str(p) or "e" in str(p) else int(p) for p in _names(value))
+    return tuple(_number(piece) for piece in _names(value))
+
+
+def _number(said: Any) -> int | float:
+    """A whole number, or a share such as 0.5."""
+    try:
+        number = float(said) if "." in str(said) or "e" in str(said) else int(said)
+    except (TypeError, ValueError, OverflowError):
+        number = math.inf
+    if not abs(number) < 1e18:
+        raise ValueError(f"Numbers such as 100,1000 or 0.5 are expected, got {said!r}.")
+    return number
 
 
 def _mixes(value: Any) -> Any:
@@ -56,6 +68,10 @@ Mixes = Annotated[tuple[str, ...], BeforeValidator(_mixes)]
 Sizes = Annotated[tuple[int | float, ...], BeforeValidator(_numbers)]
 
 
+MOST_SEED = 2**31 - 1
+"""scikit-learn takes seeds below 2**32, and repeats count on from the seed."""
+
+
 class Common(Spec):
     """The options of every recipe."""
 
@@ -67,7 +83,7 @@ class Common(Spec):
     """Where the model runs; auto takes a GPU when there is one."""
     dtype: Literal["float32", "float16", "bfloat16"] = "float32"
     """Precision of the model's weights and activations."""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, le=MOST_SEED)
     """Decides every split, start and sample."""
     offline: bool = False
     """Never ask the network; use what is on this machine."""

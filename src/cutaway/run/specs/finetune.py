@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from cutaway.run.specs.common import Common, Names
+from cutaway.run.specs.common import MOST_SEED, Common, Names
 
 
 def _words(value: Any) -> Any:
@@ -28,7 +28,7 @@ class Training(Labelled):
 
     shots: int | None = Field(default=None, ge=1)
     """Rows per class to learn from, as many again to tune on; all rows when not given."""
-    data_seed: int = Field(default=13, ge=0)
+    data_seed: int = Field(default=13, ge=0, le=MOST_SEED)
     """Decides which rows are learned from (the paper: 13 21 42 87 100)."""
     test_limit: int | None = Field(default=None, ge=1)
     """Test on at most this many rows, drawn with the data seed."""

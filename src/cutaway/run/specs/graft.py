@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from cutaway.run.specs.common import Common, Names, SomeNames
+from cutaway.run.specs.common import MOST_SEED, Common, Names, SomeNames
 from cutaway.run.specs.continual import ContinualSpec
 from cutaway.run.specs.finetune import Labelled, Words
 
@@ -24,7 +24,11 @@ def _shares(value: Any) -> Any:
 
 
 def _seeds(value: Any) -> Any:
-    return tuple(int(piece) for piece in _listed(value))
+    seeds = tuple(int(piece) for piece in _listed(value))
+    for seed in seeds:
+        if not 0 <= seed <= MOST_SEED:
+            raise ValueError(f"seeds must be whole numbers within 0-{MOST_SEED}, got {seed}.")
+    return seeds
 
 
 Shares = Annotated[tuple[float, ...], BeforeValidator(_shares), Field(min_length=1)]
@@ -42,7 +46,7 @@ class Asked(Labelled):
     """One answer word per class, in class order, instead of the task's."""
     shots: int | None = Field(default=None, ge=1)
     """Rows per class to learn from, as many again to tune on; all rows when not given."""
-    data_seed: int = Field(default=13, ge=0)
+    data_seed: int = Field(default=13, ge=0, le=MOST_SEED)
     """Decides which rows are learned from: give the seed that fine-tuning had."""
     test_limit: int | None = Field(default=None, ge=1)
     """Test on at most this many rows, drawn with the data seed."""

@@ -56,7 +56,7 @@ def _numbers(pieces: Sequence[str], given: Any) -> tuple[float, ...]:
 def _digits(value: Any) -> Any:
     """Whole numbers from `3,4` or a list."""
     pieces = _pieces(value)
-    if not all(piece.isdigit() and 1 <= int(piece) <= 9 for piece in pieces):
+    if not all(piece.isdecimal() and 1 <= int(piece) <= 9 for piece in pieces):
         raise ValueError(
             f"beyond must be numbers of digits within 1-9, such as 3,4: got {value!r}."
         )

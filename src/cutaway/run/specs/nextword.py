@@ -22,7 +22,7 @@ def _known(value: tuple[str, ...], known: tuple[str, ...], kind: str) -> tuple[s
 
 def _words(value: Any) -> Any:
     """Words from `bad,good` or from a list; a space around a word is no part of it."""
-    parts = [value] if isinstance(value, str) else value
+    parts = value if isinstance(value, list | tuple) else [value]
     return tuple(w.strip() for part in parts for w in str(part).split(",") if w.strip())
 
 

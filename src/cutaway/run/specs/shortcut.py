@@ -9,14 +9,14 @@ from cutaway.run.specs.common import Common, Names
 
 def _texts(value: Any) -> Any:
     """One text or several; a prompt may have commas in it, so it is never split."""
-    return (value,) if isinstance(value, str) else tuple(value)
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
 def _layers(value: Any) -> Any:
     """Layer numbers from `6,12`, from a list, or from one number."""
     parts = value if isinstance(value, (list, tuple)) else [value]
     pieces = [piece.strip() for part in parts for piece in str(part).split(",")]
-    wrong = [piece for piece in pieces if piece and not piece.isdigit()]
+    wrong = [piece for piece in pieces if piece and not piece.isdecimal()]
     if wrong:
         raise ValueError(f"exit_layers must be numbers such as 6,12, got {wrong[0]!r}.")
     return tuple(sorted({int(piece) for piece in pieces if piece}))
