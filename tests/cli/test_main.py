@@ -203,7 +203,7 @@ EVERYWHERE = (
 )
 
 
-@pytest.mark.parametrize("command", ["tour", "reproduce"])
+@pytest.mark.parametrize("command", ["tour", "reproduce", "run"])
 def test_every_command_that_opens_a_model_takes_the_options_of_every_recipe(command) -> None:
     arguments = app[command].assemble_argument_collection()
     flags = {name for argument in arguments for name in argument.names}
@@ -227,3 +227,15 @@ def test_data_is_written_under_its_own_name_unless_told_otherwise(tmp_path, monk
     assert sorted(p.name for p in (tmp_path / "tense-n-20").iterdir()) == [
         "dev.jsonl", "test.jsonl", "train.jsonl"
     ]  # fmt: skip
+
+
+def test_what_is_given_beside_a_spec_file_holds_in_its_place(tmp_path, capsys) -> None:
+    file = tmp_path / "spec.toml"
+    file.write_text('verb = "probe"\nmodel = "m"\ndata = "d"\nseed = 3\noffline = true\n')
+    assert run(["run", str(file), "--print-spec"]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    words = ["--runs", "elsewhere", "--seed", "7", "--no-offline", "--dtype", "bfloat16"]
+    assert run(["run", str(file), *words, "--print-spec"]) == 0
+    given = {"runs": "elsewhere", "seed": 7, "offline": False, "dtype": "bfloat16"}
+    assert json.loads(capsys.readouterr().out) == {**plain, **given}
+    assert (plain["seed"], plain["offline"]) == (3, True)

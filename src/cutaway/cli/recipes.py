@@ -5,7 +5,7 @@ used: help lists every verb from this table alone.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 from cyclopts import App, Parameter
 
-from cutaway.cli.talk import Talk, put, put_json
+from cutaway.cli.talk import Instead, Talk, put, put_json
 from cutaway.core.errors import BadSpec, CutawayError, Missing
 from cutaway.core.lookup import lookup
 
@@ -248,7 +248,13 @@ def _foretold(module: str, spec: "Spec", screen: Any) -> dict[str, Any]:
     return {"step": name, "said": said, "estimates": [one.plain() for one in found]}
 
 
-def run_file(spec: Path, /, *, talk: Annotated[Talk | None, Parameter(name="*")] = None) -> None:
+def run_file(
+    spec: Path,
+    /,
+    *,
+    instead: Annotated[Instead | None, Parameter(name="*")] = None,
+    talk: Annotated[Talk | None, Parameter(name="*")] = None,
+) -> None:
     """Run what a TOML file says: `verb = "probe"` and its fields; a list in a field makes a grid.
 
     With `--json` (or `--print-spec`) a grid of several runs is one list with an entry for each, a
@@ -269,6 +275,7 @@ def run_file(spec: Path, /, *, talk: Annotated[Talk | None, Parameter(name="*")]
             f'{str(spec)!r} needs a line such as verb = "probe". Known: {", ".join(VERBS)}.'
         )
     verb = lookup(VERBS, str(values.pop("verb")), kind="verb")
+    values |= {k: v for k, v in asdict(instead or Instead()).items() if v is not None}
     specs, told = list(grid(verb.spec, values)), list[Any]()
     tell = told.append if len(specs) > 1 else put_json
     try:

@@ -24,6 +24,24 @@ class Talk:
 
 
 @dataclass(frozen=True)
+class Instead:
+    """What holds in place of what a spec file says, by the specs' own names."""
+
+    runs: str | None = None
+    """Folder that keeps the results, or a URL; the file's unless given."""
+    engine: str | None = None
+    """Where the pieces run; the file's unless given."""
+    device: Device | None = None
+    """Where the model runs; the file's unless given."""
+    dtype: Dtype | None = None
+    """Precision of the model; the file's unless given."""
+    seed: int | None = None
+    """Decides every split, start and sample; the file's unless given."""
+    offline: bool | None = None
+    """Never ask the network; as the file says unless given."""
+
+
+@dataclass(frozen=True)
 class Where:
     """Where and how the runs behind a command are made: the specs' own options, by their names."""
 

@@ -65,7 +65,7 @@ def check(
 
     lm = open_model(
         model, revision=revision, device=device, dtype=dtype, attention=attention,
-        offline=offline, trust_remote_code=trust_remote_code, check=False,
+        offline=offline, trust_remote_code=trust_remote_code, check=False, watch=False,
     )  # fmt: skip
     report = check_model(lm)
     if json:
