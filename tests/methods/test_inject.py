@@ -131,6 +131,17 @@ def test_an_undecodable_answer_is_never_better_than_any_other(answer) -> None:
     assert lost.undecodable.mean == pytest.approx(1 / 3)
 
 
+def test_exact_match_tells_neighbours_of_18_digits_apart() -> None:
+    truth = np.array([999999998000000001, 7, -4])
+    said = np.array([999999998000000000, 7, float("nan")], dtype=object)
+    found = score(truth, said)
+    assert (found.exact_match.mean, found.undecodable.mean) == (
+        pytest.approx(1 / 3), pytest.approx(1 / 3))  # fmt: skip
+    groups = dict(by_group(truth, said, {"digits": np.array([9, 1, 1])}))
+    assert {name: i.mean for name, i in groups.items()} == {"digits 1": 0.5, "digits 9": 0.0}
+    assert score(truth, truth.astype(object)).exact_match.mean == 1.0
+
+
 def test_groups_count_their_own_rows() -> None:
     truth, said = np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 0.0, 3.0, np.nan])
     found = dict(by_group(truth, said, {"op": np.array(["+", "+", "-", "-"])}))

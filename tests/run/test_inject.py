@@ -11,6 +11,7 @@ import cutaway
 from cutaway.core.errors import BadData, BadSpec, Mismatch, UnknownName
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load
+from cutaway.methods.inject.score import exact
 from cutaway.models.load import open_model
 from cutaway.run.inject.arithmetic import (
     answer_examples,
@@ -282,6 +283,15 @@ def test_what_is_said_does_not_depend_on_company(kind, toys) -> None:
 )
 def test_numbers_are_read(text, form, number) -> None:
     assert number_in(text, form) == number
+
+
+def test_an_answer_of_18_digits_that_is_off_by_one_is_wrong() -> None:
+    texts = load("gen:arithmetic?n=12,ops=x,digits=9,dev=1,test=1")
+    right = texts.meta["result"]
+    assert exact(right, numbers([str(n) for n in right.tolist()], texts)).all()
+    for step in (-1, 1):
+        said = [str(n + step) for n in right.tolist()]
+        assert not exact(right, numbers(said, texts)).any()
 
 
 @pytest.mark.parametrize("text", [None, "", "the", "4.5", "12a", "1 + 2 = 3"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,8 @@ from numpy.typing import NDArray
 from cutaway.measure.intervals import Interval, bootstrap, wilson
 from cutaway.measure.metrics import log_rmse
 
-Numbers = NDArray[np.float64]
+Numbers = NDArray[Any]
+"""Numbers of any kind; whole ones as such, for float64 mixes up neighbours beyond 2^53."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,9 @@ class Score:
 
 def score(truth: Numbers, answers: Numbers, *, seed: int = 0, resamples: int = 200) -> Score:
     """The scores of answers, NaN where there is no number."""
-    right, lost = float((truth == answers).sum()), float(np.isnan(answers).sum())
+    right = float(exact(truth, answers).sum())
+    truth, answers = (np.asarray(side, dtype=np.float64) for side in (truth, answers))
+    lost = float(np.isnan(answers).sum())
     worst = float(10 * truth.max() + 9)
     # Answers below 0 can be right where truths are below 0: distances count from the lowest.
     shift = min(float(truth.min()), 0.0)
@@ -46,6 +50,11 @@ def score(truth: Numbers, answers: Numbers, *, seed: int = 0, resamples: int = 2
     return Score(wilson(right, len(truth)), spread, wilson(lost, len(truth)))
 
 
+def exact(truth: Numbers, answers: Numbers) -> NDArray[np.bool_]:
+    """Whether each answer is the right one, to the last digit."""
+    return np.asarray(truth.astype(object) == answers.astype(object), dtype=np.bool_)
+
+
 def by_group(
     truth: Numbers, answers: Numbers, facts: Mapping[str, NDArray[np.generic]]
 ) -> Iterator[tuple[str, Interval]]:
@@ -53,5 +62,5 @@ def by_group(
     for fact, values in facts.items():
         for value in np.unique(values):
             rows = values == value
-            right = float((truth[rows] == answers[rows]).sum())
+            right = float(exact(truth[rows], answers[rows]).sum())
             yield f"{fact} {value}", wilson(right, int(rows.sum()))

@@ -187,8 +187,8 @@ def _text(lm: LM, tokens: list[int], spelling: Spelling) -> str | None:
     return text
 
 
-def number_in(text: str | None, form: str) -> float:
-    """The number that an answer says; NaN when it says none.
+def number_in(text: str | None, form: str) -> int | float:
+    """The whole number that an answer says; NaN when it says none.
 
     Spaces between digits don't count: tokenizers put them there. Of a scratch only what stands
     behind the last step counts.
@@ -197,10 +197,10 @@ def number_in(text: str | None, form: str) -> float:
         return float("nan")
     last = text.rpartition(";")[2] if form == "scratch" else text
     match = _NUMBER.fullmatch(re.sub(r"\s+", "", last))
-    return float(match[0]) if match else float("nan")
+    return int(match[0]) if match else float("nan")
 
 
 def numbers(said: Sequence[str | None], texts: TextSet) -> np.ndarray:
-    """The numbers that answers say, NaN for those that say none."""
+    """The numbers that answers say, whole as they are, NaN for those that say none."""
     form = str(texts.meta.get("format", "plain"))
-    return np.array([number_in(text, form) for text in said])
+    return np.array([number_in(text, form) for text in said], dtype=object)

@@ -13,7 +13,7 @@ from cutaway.core.textset import TextSet
 from cutaway.data.load import load
 from cutaway.measure.intervals import Interval
 from cutaway.methods.inject.number import Digits, Place, digits_of, log_gap, meant, places_of
-from cutaway.methods.inject.score import Score, by_group, score
+from cutaway.methods.inject.score import Score, by_group, exact, score
 from cutaway.models.lm import LM
 from cutaway.models.tokens import pad
 from cutaway.run.inject.arithmetic import (
@@ -132,7 +132,7 @@ def _further(
 
 
 def solve(lm: LM, skill: Skill, texts: TextSet) -> np.ndarray:
-    """The numbers the model answers, NaN where it says none."""
+    """The whole numbers the model answers, NaN where it says none."""
     return numbers(say(lm, texts, skill.spelling), texts)
 
 
@@ -140,7 +140,7 @@ def judge(lm: LM, skill: Skill, *, seed: int) -> tuple[dict[str, Score], dict[st
     """Scores of test and of every set beyond, and the test's exact match by group."""
     scores, groups = {}, {}
     for name, texts in {"test": skill.test, **skill.beyond}.items():
-        truth, said = texts.meta["result"].astype(np.float64), solve(lm, skill, texts)
+        truth, said = texts.meta["result"], solve(lm, skill, texts)
         scores[name] = score(truth, said, seed=seed)
         if name == "test":
             facts = {fact: texts.meta[fact] for fact in FACTS}
@@ -151,7 +151,7 @@ def judge(lm: LM, skill: Skill, *, seed: int) -> tuple[dict[str, Score], dict[st
 def exact_on_dev(lm: LM, skill: Skill) -> float:
     """The share of dev problems solved."""
     said = solve(lm, skill, skill.dev)
-    return float((said == skill.dev.meta["result"]).mean())
+    return float(exact(skill.dev.meta["result"], said).mean())
 
 
 @dataclass(frozen=True, eq=False)
