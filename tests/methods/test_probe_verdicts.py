@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cutaway.core.errors import BadData
+from cutaway.measure.tested import Basis
 from cutaway.methods.probe_verdicts import Evidence, Score, best, explained, ties, verdicts
 
 NOISE = np.array([0.01, -0.012, 0.004, -0.006, 0.008, -0.004, 0.002, -0.002, 0.006, -0.006])
@@ -16,7 +17,7 @@ def score(mean: float, layers: str = "7", *, wobble: float = 0.0, **kw) -> Score
     own = wobble * np.roll(NOISE, int(layers) if layers.isdigit() else 3)
     values = tuple((mean + NOISE + own).tolist())
     kw = {"pool": "mean", "classifier": "logistic"} | kw
-    return Score(values, 1400, 400, layers, **kw)
+    return Score(values, Basis(1400, 400), layers, **kw)
 
 
 CELLS = (score(0.60, "6", wobble=0.2), score(0.78), score(0.7795, "8", wobble=1.0))
@@ -88,12 +89,12 @@ def test_twin_control_and_code_are_said_where_they_were_measured():
 
 def one_split(*values: float, rows: int = 200) -> tuple[Score, ...]:
     """A cell per layer, each measured on one split."""
-    return tuple(Score((v,), 700, rows, str(k), "mean", "lda") for k, v in enumerate(values))
+    return tuple(Score((v,), Basis(700, rows), str(k), "mean", "lda") for k, v in enumerate(values))
 
 
 def test_one_split_of_right_answers_is_judged_by_its_rows():
     evidence = Evidence(
-        "accuracy", one_split(0.6, 0.88, 0.9), {"majority": Score((0.5,), 700, 200)}
+        "accuracy", one_split(0.6, 0.88, 0.9), {"majority": Score((0.5,), Basis(700, 200))}
     )
     said = verdicts(evidence)
     assert said[0].startswith("accuracy is highest at layer 2 (mean, lda): 0.900 [0.85")
@@ -126,7 +127,7 @@ def test_ties_are_sought_among_layers_of_the_same_pooler_and_classifier():
 
 def test_no_value_is_no_verdict():
     with pytest.raises(BadData, match="nothing to judge"):
-        verdicts(Evidence("auc", (Score((float("nan"),), 10, 5),)))
+        verdicts(Evidence("auc", (Score((float("nan"),), Basis(10, 5)),)))
 
 
 def test_sentences_need_no_torch():

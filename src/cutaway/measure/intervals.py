@@ -8,6 +8,7 @@
 - `paired_t`: two cells on the same splits, the corrected t on their differences.
 - `two_shares`: two proportions from one test set, as if from two: cells that agree on most rows
   differ less by chance than that, so it errs on the side of "can't be told".
+- `tested.py` chooses: repeats that share their test rows can't be judged by their spread alone.
 - `over_seeds`: trainings with several seeds, or the one there is by its own rows.
 """
 
@@ -31,6 +32,16 @@ def _special() -> Any:
     from scipy import special
 
     return special
+
+
+def t_value(freedom: float, level: float) -> float:
+    """How many errors an interval of this level reaches to either side."""
+    return float(_special().stdtrit(freedom, (1 + level) / 2))
+
+
+def t_tail(freedom: float, errors: float) -> float:
+    """The chance of lying so many errors away, to either side."""
+    return float(2 * _special().stdtr(freedom, -errors))
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,7 @@ def corrected_t(
     if len(known) < 2:
         return Interval(float(known.mean()) if len(known) else NAN, NAN, NAN, level, len(known))
     mean, error = float(known.mean()), _corrected_error(known, n_train, n_test)
-    reach = float(_special().stdtrit(len(known) - 1, (1 + level) / 2)) * error
+    reach = t_value(len(known) - 1, level) * error
     return Interval(mean, mean - reach, mean + reach, level, len(known))
 
 
@@ -95,6 +106,13 @@ def within(interval: Interval, low: float, high: float) -> Interval:
     )
 
 
+def mirrored(found: Difference) -> Difference:
+    """Second minus first."""
+    span = found.interval
+    turned = replace(span, mean=-span.mean, low=-span.high, high=-span.low)
+    return replace(found, interval=turned)
+
+
 def paired_t(
     first: ArrayLike, second: ArrayLike, *, n_train: float, n_test: float, level: float = 0.95
 ) -> Difference:
@@ -109,9 +127,7 @@ def paired_t(
     error = _corrected_error(gaps, n_train, n_test)
     if error == 0.0:
         return Difference(interval, 1.0 if interval.mean == 0.0 else 0.0)
-    return Difference(
-        interval, float(2 * _special().stdtr(len(gaps) - 1, -abs(interval.mean) / error))
-    )
+    return Difference(interval, t_tail(len(gaps) - 1, abs(interval.mean) / error))
 
 
 def wilson(right: float, n: int, *, level: float = 0.95) -> Interval:

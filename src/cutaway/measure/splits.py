@@ -35,6 +35,11 @@ class Split:
     test: Rows
     size: int | None = None
     """The training size that was asked for, None where none was."""
+    drawn: int | None = None
+    """Rows that a thinned train part was drawn from, None where it wasn't thinned."""
+    tested: int | None = None
+    """Distinct rows that the repeats together test on, where they (nearly) share their test rows;
+    None where each repeat draws its own."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,8 @@ def split(
             f"Every row has the label {ground.name(int(ground.groups[0]))!r}; "
             "there must be rows of at least two classes."
         )
-    return tuple(_filled(s, ground) for s in PROTOCOLS[plan.protocol](ground, plan))
+    made = tuple(_filled(s, ground) for s in PROTOCOLS[plan.protocol](ground, plan))
+    return _counted(made, len(ground.groups)) if plan.protocol in SHARING else made
 
 
 def stream(seed: int, repeat: int) -> np.random.Generator:
@@ -185,7 +191,7 @@ def _curve(ground: Ground, plan: Plan) -> Iterator[Split]:
         # A stream of its own, so that the curve's full size is the split of `repeats`.
         order = nested(whole.train, ground.groups, stream(plan.seed, whole.repeat).spawn(1)[0])
         for size in sizes:
-            yield replace(whole, train=np.sort(order[:size]), size=size)
+            yield replace(whole, train=np.sort(order[:size]), size=size, drawn=len(order))
 
 
 PROTOCOLS: dict[str, Callable[[Ground, Plan], Iterator[Split]]] = {
@@ -195,6 +201,16 @@ PROTOCOLS: dict[str, Callable[[Ground, Plan], Iterator[Split]]] = {
     "kshot": _kshot,
     "curve": _curve,
 }
+SHARING = ("fixed", "kshot")
+"""Protocols whose repeats test on the same rows, or on nearly all of them."""
+
+
+def _counted(made: tuple[Split, ...], n: int) -> tuple[Split, ...]:
+    """The splits, knowing how many rows they test on together."""
+    seen = np.zeros(n, dtype=bool)
+    for one in made:
+        seen[one.test] = True
+    return tuple(replace(one, tested=int(seen.sum())) for one in made)
 
 
 def _cut_val(rows: Rows, ground: Ground, plan: Plan, rng: np.random.Generator) -> tuple[Rows, Rows]:

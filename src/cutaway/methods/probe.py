@@ -18,12 +18,12 @@ from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
 from cutaway.core.textset import Task
-from cutaway.measure.calibration import ece
-from cutaway.measure.metrics import METRICS, evaluate
+from cutaway.measure.metrics import METRICS
 from cutaway.measure.splits import Split
 from cutaway.measure.thresholds import Threshold, best_threshold
 from cutaway.methods.probe_classifiers import CLASSIFIERS, Classifier, classifier
 from cutaway.methods.probe_fitted import Aim, Fitted
+from cutaway.methods.probe_said import Said
 from cutaway.methods.probe_tokens import Ragged
 from cutaway.methods.solvers import Rows, finite_rows
 
@@ -45,9 +45,14 @@ class Cell:
     """The cuts of the decision rule: one for binary, one per label for multilabel."""
     scores: NDArray[np.float64]
     """Of the test rows, as the classifier gives them."""
-    decisions: NDArray[Any]
-    """Of the test rows; values for regression."""
+    said: Said
+    """All that was said of the test rows, from which the metrics follow."""
     notes: dict[str, Any]
+
+    @property
+    def decisions(self) -> NDArray[Any]:
+        """Of the test rows; values for regression."""
+        return self.said.decisions
 
 
 def cell(
@@ -112,13 +117,12 @@ def judge(fitted: Fitted, x: Features, labels: NDArray[Any], split: Split, aim: 
     scores = fitted.scores(x).cpu().numpy()
     cuts = _cuts(scores[split.val], labels[split.val], aim)
     decide = [_decided(scores[rows], cuts, aim) for rows in (split.train, split.test)]
-    truth, said = labels[split.test], scores[split.test]
-    chance = _chance(fitted, x, said, split, aim)
-    metrics = evaluate(truth, decide[1], _ranking(said, chance, fitted), task=aim.task)
-    if "ece" in metrics:
-        metrics["ece"] = float("nan") if chance is None else ece(chance, truth)
-    if aim.task == "binary":
-        metrics |= _two_cuts(scores, labels, split)
+    raw = scores[split.test]
+    chance = _chance(fitted, x, raw, split, aim)
+    other = _two_cuts(scores, labels, split) if aim.task == "binary" else {}
+    ranks = _ranking(raw, chance, fitted)
+    said = Said(aim.task, labels[split.test], decide[1], ranks, chance, other)
+    metrics = said.metrics()
     lead = "r2" if aim.task == "regression" else "accuracy"
     metrics[f"{lead}_train"] = METRICS[lead](labels[split.train], decide[0])
     return Cell(
@@ -128,8 +132,8 @@ def judge(fitted: Fitted, x: Features, labels: NDArray[Any], split: Split, aim: 
         len(split.test),
         fitted.parameters,
         tuple(cut.value for cut in cuts),
+        raw,
         said,
-        decide[1],
         dict(fitted.notes),
     )
 
@@ -155,14 +159,14 @@ def _decided(scores: NDArray[Any], cuts: tuple[Threshold, ...], aim: Aim) -> NDA
     return np.stack([cut(scores[:, k]) for k, cut in enumerate(cuts)], 1).astype(np.int64)
 
 
-def _two_cuts(scores: NDArray[Any], labels: NDArray[Any], split: Split) -> dict[str, float]:
-    """Accuracy and F1, each at a cut of its own."""
+def _two_cuts(
+    scores: NDArray[Any], labels: NDArray[Any], split: Split
+) -> dict[str, NDArray[np.int64]]:
+    """The decisions for accuracy and for F1, each at a cut of its own."""
     made = {}
     for name in ("accuracy", "f1"):
         cut = best_threshold(scores[split.val], labels[split.val], metric=name)
-        made[f"{name}_ref"] = METRICS[name](
-            labels[split.test], cut(scores[split.test]).astype(np.int64)
-        )
+        made[name] = cut(scores[split.test]).astype(np.int64)
     return made
 
 

@@ -1,9 +1,9 @@
 """What follows from the scores, in plain sentences. Needs no torch.
 
-Two cells are compared on the same splits by the corrected paired t test; "can't be told from"
-means that it finds no difference at the level asked for. One split of a share of right answers is
-judged by its test rows instead (`two_shares`). How much a text baseline explains is
-the share of the gain over the majority class that it reaches as well.
+Two cells are compared on the same splits, by the corrected paired t test or, where the repeats
+share their test rows, by these rows too (`measure/tested.py`); "can't be told from" means that no
+difference is found at the level asked for. How much a text baseline explains is the share of the
+gain over the majority class that it reaches as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,16 +13,9 @@ from math import isnan
 import numpy as np
 
 from cutaway.core.errors import BadData
-from cutaway.measure.intervals import (
-    Difference,
-    Interval,
-    corrected_t,
-    paired_t,
-    two_shares,
-    wilson,
-    within,
-)
+from cutaway.measure.intervals import Difference, Interval, mirrored, within
 from cutaway.measure.metrics import METRICS, UNIT
+from cutaway.measure.tested import Basis, gap_over, mean_over
 
 NAMES = {"bow": "bag-of-words", "tfidf": "TF-IDF"}
 
@@ -32,8 +25,7 @@ class Score:
     """One metric of one cell over its repeats, in the order of the splits."""
 
     values: tuple[float, ...]
-    n_train: int
-    n_test: int
+    basis: Basis
     layers: str = "-"
     pool: str = "text"
     classifier: str = ""
@@ -44,11 +36,9 @@ class Score:
         return float(np.nanmean(self.values))
 
     def against(self, other: "Score", sign: float, *, share: bool = False) -> Difference:
-        """How much better than the other on the same splits; one split of a share by its rows."""
-        if share and len(self.values) == len(other.values) == 1 and self.n_test:
-            return two_shares(self.mean, other.mean, self.n_test)
-        mine, theirs = (sign * np.asarray(s.values) for s in (self, other))
-        return paired_t(mine, theirs, n_train=self.n_train, n_test=self.n_test)
+        """How much better than the other on the same splits; `share` is one of right answers."""
+        found = gap_over(self.values, other.values, self.basis, other.basis, share=share)
+        return found if sign > 0 else mirrored(found)
 
 
 @dataclass(frozen=True)
@@ -70,7 +60,7 @@ class Evidence:
     @property
     def judged(self) -> bool:
         """Whether two cells can be told apart at all: several splits, or rows to count."""
-        return self.share or any(len(cell.values) > 1 for cell in self.cells)
+        return self.share or any(len(c.values) > 1 or c.basis.blocks for c in self.cells)
 
     @property
     def share(self) -> bool:
@@ -142,10 +132,8 @@ def _headline(evidence: Evidence, top: Score) -> str:
 
 
 def _spread(evidence: Evidence, top: Score) -> Interval:
-    """Where the mean lies: over the splits, or by the test rows of a single one."""
-    if evidence.share and len(top.values) == 1 and top.n_test:
-        return wilson(top.mean * top.n_test, top.n_test)
-    span = corrected_t(top.values, n_train=top.n_train, n_test=top.n_test)
+    """Where the mean lies."""
+    span = mean_over(top.values, top.basis, share=evidence.share)
     return within(span, 0.0, 1.0) if evidence.metric in UNIT else span
 
 

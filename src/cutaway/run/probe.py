@@ -14,9 +14,10 @@ from cutaway.run.estimate import Estimate
 from cutaway.run.estimate import estimate as estimate_pass
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.opened import opened
+from cutaway.run.probe_kept import told_apart
 from cutaway.run.probe_rows import frame
 from cutaway.run.probe_summary import summarise
-from cutaway.run.probe_work import Work, ask_for, mixes_of, rows_and_details
+from cutaway.run.probe_work import Work, ask_for, mixes_of
 from cutaway.run.record import measured, provenance
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
@@ -46,13 +47,13 @@ def run(spec: ProbeSpec, *, screen: Screen | None = None, objects: Objects | Non
             return Result(done)
         progress = store.progress(spec.runs, "probe", name)
         try:
-            rows, details = rows_and_details(_pieces(spec, sets, objects, progress, screen))
+            rows, details, stand = told_apart(_pieces(spec, sets, objects, progress, screen))
         except Missing:
             if (done := store.made_by_another(spec.runs, "probe", name)) is None:
                 raise
             return Result(done)
         table = frame(rows)
-        summary, baselines = summarise(table, sets)
+        summary, baselines = summarise(table, sets, stand, curve=spec.protocol == "curve")
     record = store.save(
         spec.runs, method="probe", address=name, spec=spec, summary=summary, baselines=baselines,
         model=one_or_many(models), data=one_or_many([about(s) for s in sets]),

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from cutaway.measure.baselines import fit_baseline
 from cutaway.measure.control import control_labels
-from cutaway.measure.metrics import evaluate
+from cutaway.measure.splits import Split
 from cutaway.methods.probe import Cell as Outcome
 from cutaway.methods.probe import Ragged, cells
 from cutaway.methods.probe_layers import LayerMix
 from cutaway.methods.probe_mdl import code_length
+from cutaway.methods.probe_said import Said
 from cutaway.report.details import AnyDetail, Losses
-from cutaway.run.probe_rows import Cell, Measured
+from cutaway.run.probe_rows import MAIN, Cell, Measured
 
 if TYPE_CHECKING:
     from cutaway.run.probe_work import Work
@@ -62,8 +63,25 @@ def _fit(job: Job, work: "Work", labels: NDArray[Any], *, of_twin: bool) -> Meas
         seed=work.spec.seed, balanced=work.spec.class_weight == "balanced",
     )  # fmt: skip
     pairs = zip(work.splits, outcomes, strict=True)
-    measured = [Measured.of(split, _with_size(outcome)) for split, outcome in pairs]
+    measured = [
+        Measured.of(split, _with_size(outcome), _blocks(work, split, outcome.said))
+        for split, outcome in pairs
+    ]
     return measured, _losses(job.cell, outcomes[0])
+
+
+def _blocks(work: "Work", split: Split, said: Said) -> dict[str, tuple[float, ...]]:
+    """Pseudo-values over blocks of shared test rows; none where repeats draw their own.
+
+    Of the main metric for each repeat; of the others, which no verdict compares, for the first.
+    """
+    if split.tested is None:
+        return {}
+    mine, count = work.blocks[split.test], int(work.blocks.max()) + 1
+    if split is work.splits[0]:
+        return said.all_blocks(mine, count)
+    main = MAIN[work.texts.task]
+    return {main: said.blocks(mine, count, main)}
 
 
 def _with_size(outcome: Outcome) -> Mapping[str, float]:
@@ -115,9 +133,11 @@ def _text(job: Job, work: "Work") -> Measurement:
             job.cell.classifier, work.words, labels, split, task=texts.task,
             n_classes=len(texts.classes),
         )  # fmt: skip
-        said = model(split.test)
-        metrics = evaluate(labels[split.test], said.decisions, said.scores, task=texts.task)
-        measured.append(Measured.of(split, metrics))
+        found = model(split.test)
+        said = Said(
+            texts.task, labels[split.test], found.decisions, found.scores, chance=found.scores
+        )
+        measured.append(Measured.of(split, said.metrics(), _blocks(work, split, said)))
     return measured, []
 
 

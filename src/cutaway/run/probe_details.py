@@ -64,7 +64,8 @@ def _rocs(
     where: dict[str, Any], classes: tuple[str, ...], truth: NDArray[Any], outcome: Outcome
 ) -> list[AnyDetail]:
     """One curve for two classes, one against the rest for several."""
-    columns = {1: outcome.scores} if outcome.scores.ndim == 1 else dict(enumerate(outcome.scores.T))
+    ranks = outcome.said.ranks
+    columns = {1: ranks} if ranks.ndim == 1 else dict(enumerate(ranks.T))
     curves: list[AnyDetail] = []
     for number, scores in list(columns.items())[:10]:
         mine = (truth == number).astype(int)

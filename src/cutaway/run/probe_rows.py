@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cutaway.measure.intervals import Interval, corrected_t, wilson, within
+from cutaway.measure.intervals import Interval, within
 from cutaway.measure.metrics import UNIT
 from cutaway.measure.splits import Split
+from cutaway.measure.tested import Basis, mean_over
 
 COORDINATES = (
     "model", "data", "kind", "layers", "pool", "classifier", "repeat", "n_train", "n_val", "n_test",
@@ -30,8 +31,8 @@ MAIN = {
     "multilabel": "f1_macro",
     "regression": "r2",
 }
-# Metrics that are a share of right answers: one repeat has a Wilson interval.
-SHARES = ("accuracy", "accuracy_train")
+# Metrics that are a share of right answers: what the rows bring to their error is Wilson's.
+SHARES = ("accuracy", "accuracy_ref", "accuracy_train")
 
 
 @dataclass(frozen=True)
@@ -62,20 +63,51 @@ class Measured:
     metrics: Mapping[str, float] = field(default_factory=dict)
     size: int | None = None
     """The training size asked for by a learning curve: repeats of one size belong together."""
+    drawn: int | None = None
+    tested: int | None = None
+    """Both as the split has them."""
+    blocks: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Pseudo-values of some metrics over blocks of shared test rows."""
 
     @classmethod
-    def of(cls, split: Split, metrics: Mapping[str, float]) -> "Measured":
+    def of(
+        cls,
+        split: Split,
+        metrics: Mapping[str, float],
+        blocks: Mapping[str, tuple[float, ...]] | None = None,
+    ) -> "Measured":
         """The metrics of one split."""
         sizes = len(split.train), len(split.val), len(split.test)
-        return cls(split.repeat, *sizes, metrics, split.size)
+        return cls(
+            split.repeat, *sizes, metrics, split.size, split.drawn, split.tested, blocks or {}
+        )
 
 
 def tidy(cell: Cell, measured: Sequence[Measured]) -> list[dict[str, Any]]:
     """One row per repeat and metric; low and high are those of the cell's mean."""
-    by_size: dict[int | None, list[Measured]] = defaultdict(list)
+    return [row for group in by_size(measured) for row in _group(cell, group)]
+
+
+def basis_of(group: Sequence[Measured], metric: str) -> Basis:
+    """What one metric of some repeats stands on."""
+    train, test = (float(np.mean([getattr(m, k) for m in group])) for k in ("n_train", "n_test"))
+    of_train = metric.endswith("_train")
+    tested = round(train) if of_train and group[0].tested else group[0].tested
+    known = [m.blocks[metric] for m in group if metric in m.blocks]
+    if of_train and len(group) == 1:
+        test = train
+    return Basis(
+        float(np.mean([m.drawn or m.n_train for m in group])), test, tested,
+        tuple(np.mean(known, axis=0).tolist()) if known else (),
+    )  # fmt: skip
+
+
+def by_size(measured: Sequence[Measured]) -> Iterable[list[Measured]]:
+    """The repeats of each training size."""
+    found: dict[int | None, list[Measured]] = defaultdict(list)
     for one in measured:
-        by_size[one.size].append(one)
-    return [row for group in by_size.values() for row in _group(cell, group)]
+        found[one.size].append(one)
+    return found.values()
 
 
 def _group(cell: Cell, group: Sequence[Measured]) -> Iterable[dict[str, Any]]:
@@ -84,7 +116,7 @@ def _group(cell: Cell, group: Sequence[Measured]) -> Iterable[dict[str, Any]]:
         interval = spread([m.metrics[metric] for m in group], group, metric)
         for one in group:
             yield {
-                **_where(cell, one),
+                **where(cell, one),
                 "metric": metric,
                 "value": _number(one.metrics[metric]),
                 "low": _number(interval.low),
@@ -95,14 +127,8 @@ def _group(cell: Cell, group: Sequence[Measured]) -> Iterable[dict[str, Any]]:
 
 
 def spread(values: Sequence[float], group: Sequence[Measured], metric: str) -> Interval:
-    """The 95 % interval of the mean: corrected over repeats, Wilson for one repeat of a share."""
-    if len(group) == 1 and metric in SHARES and math.isfinite(values[0]):
-        n = group[0].n_test if metric == "accuracy" else group[0].n_train
-        return wilson(values[0] * n, n)
-    n_train, n_test = (
-        float(np.mean([getattr(m, k) for m in group])) for k in ("n_train", "n_test")
-    )
-    interval = corrected_t(values, n_train=n_train, n_test=n_test)
+    """The 95 % interval of the mean, by what the repeats were tested on."""
+    interval = mean_over(values, basis_of(group, metric), share=metric in SHARES)
     plain = metric.removesuffix("_ref").removesuffix("_train")
     return within(interval, 0.0, 1.0) if plain in UNIT else interval
 
@@ -111,7 +137,7 @@ def failed(cell: Cell, reason: str, metric: str) -> dict[str, Any]:
     """The row of a cell that could not be measured: no value, but the reason."""
     nothing = Measured(repeat=0, n_train=0, n_val=0, n_test=0)
     empty = {"metric": metric, "value": None, "low": None, "high": None}
-    return {**_where(cell, nothing), **empty, "status": "failed", "reason": reason}
+    return {**where(cell, nothing), **empty, "status": "failed", "reason": reason}
 
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
@@ -120,7 +146,8 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     return table.sort([*COORDINATES, "metric"], maintain_order=True)
 
 
-def _where(cell: Cell, one: Measured) -> dict[str, Any]:
+def where(cell: Cell, one: Measured) -> dict[str, Any]:
+    """The columns that name a row."""
     return {
         "model": cell.model, "data": cell.data, "kind": cell.kind, "layers": cell.layers,
         "pool": cell.pool, "classifier": cell.classifier, "repeat": one.repeat,

@@ -1,29 +1,46 @@
 """The findings of a grid: per model and set the best cell, its baselines, and the verdict."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from cutaway.core.textset import TextSet
+from cutaway.measure.tested import Basis
 from cutaway.methods.probe_verdicts import Evidence, Score, best, verdicts
+from cutaway.run.probe_kept import Place, place
 from cutaway.run.probe_rows import MAIN
 
 CELL = ["layers", "pool", "classifier"]
 
 
 def summarise(
-    table: pl.DataFrame, sets: Iterable[TextSet]
+    table: pl.DataFrame,
+    sets: Iterable[TextSet],
+    bases: Mapping[Place, Basis] | None = None,
+    *,
+    curve: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The summary and the baselines of a run, as plain values."""
+    """The summary and the baselines of a run, as plain values.
+
+    `bases` says what cells stand on where their rows don't, `curve` that there are several sizes.
+    """
     findings, baselines = [], {}
     for texts in sets:
         metric = MAIN[texts.task]
         of_set = table.filter(pl.col("data") == texts.name)
         for model in of_set["model"].unique(maintain_order=True):
             mine = of_set.filter(pl.col("model") == model)
-            found = _finding(mine, model, texts, metric)
+            if curve:
+                # Only the largest size asked for speaks: smaller ones are other questions.
+                most = pl.col("n_train").filter(pl.col("metric") == metric).max()
+                mine = mine.filter(
+                    (pl.col("metric") != metric)
+                    | (pl.col("n_train") == most)
+                    | (pl.col("status") == "failed")
+                )
+            found = _finding(mine, model, texts, _evidence(mine, metric, bases or {}))
             findings.append(found)
             baselines[f"{model} on {texts.name}"] = found.pop("baselines")
     several = len(findings) > 1
@@ -44,9 +61,9 @@ def summarise(
     return summary, baselines
 
 
-def _finding(mine: pl.DataFrame, model: str, texts: TextSet, metric: str) -> dict[str, Any]:
+def _finding(mine: pl.DataFrame, model: str, texts: TextSet, evidence: Evidence) -> dict[str, Any]:
     """What one model shows on one set."""
-    evidence = _evidence(mine, metric)
+    metric = evidence.metric
     failed = mine.filter(pl.col("status") == "failed")
     told = (
         [f"{failed.height} cells failed; the first: {failed['reason'][0]}"] if failed.height else []
@@ -74,12 +91,10 @@ def _finding(mine: pl.DataFrame, model: str, texts: TextSet, metric: str) -> dic
     }
 
 
-def _evidence(mine: pl.DataFrame, metric: str) -> Evidence:
-    """The scores of the largest training size, as the verdict wants them."""
+def _evidence(mine: pl.DataFrame, metric: str, bases: Mapping[Place, Basis]) -> Evidence:
+    """The scores as the verdict wants them."""
     done = mine.filter((pl.col("metric") == metric) & (pl.col("status") == "done"))
-    # Of a learning curve only the full size speaks: its smaller sizes are other questions.
-    full = done.filter(pl.col("n_train") > 0.9 * pl.col("n_train").max().over(["kind", *CELL]))
-    scores = {kind: _scores(full.filter(pl.col("kind") == kind))
+    scores = {kind: _scores(done.filter(pl.col("kind") == kind), bases)
               for kind in ("probe", "twin", "control", "baseline")}  # fmt: skip
     return Evidence(
         metric=metric,
@@ -91,14 +106,15 @@ def _evidence(mine: pl.DataFrame, metric: str) -> Evidence:
     )
 
 
-def _scores(rows: pl.DataFrame) -> tuple[Score, ...]:
+def _scores(rows: pl.DataFrame, bases: Mapping[Place, Basis]) -> tuple[Score, ...]:
     made = []
     for _, group in rows.sort("repeat", *CELL).group_by(CELL, maintain_order=True):
         values = tuple(float("nan") if v is None else v for v in group["value"])
         first = group.row(0, named=True)
-        train, test = (round(float(np.mean(group[k].to_numpy()))) for k in ("n_train", "n_test"))
+        train, test = (float(np.mean(group[k].to_numpy())) for k in ("n_train", "n_test"))
         where = {name: first[name] for name in CELL}
-        made.append(Score(values, train, test, **where))
+        basis = bases.get(place(first), Basis(train, test))
+        made.append(Score(values, basis, **where))
     return tuple(made)
 
 

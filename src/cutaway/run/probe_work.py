@@ -4,13 +4,13 @@ A piece is one cell of the grid with all its repeats. Finished pieces are kept a
 killed run goes on where it stopped; a piece that fails is recorded with its reason.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cutaway.core.errors import CutawayError
@@ -19,19 +19,20 @@ from cutaway.engine import Failed, find_engine, run_pieces
 from cutaway.engine.local import run_here
 from cutaway.engine.pieces import Terms
 from cutaway.measure.splits import Plan, Split, split
+from cutaway.measure.tested import deal_blocks
 from cutaway.measure.words import Words, count_words
 from cutaway.methods.probe import Ragged, Rows, classifier
 from cutaway.methods.probe_fitted import Aim
 from cutaway.methods.probe_layers import LayerMix, mix, parse_layers
 from cutaway.models.lm import LM
 from cutaway.pool import pooler
-from cutaway.report.details import AnyDetail, loads
 from cutaway.run.ask import Ask
 from cutaway.run.door import Door, door_of, twin_door
 from cutaway.run.extract import Features, extract
 from cutaway.run.objects import Objects
 from cutaway.run.probe_cells import Job, measure
 from cutaway.run.probe_details import best_details
+from cutaway.run.probe_kept import DETAIL, bases
 from cutaway.run.probe_rows import MAIN, Cell, failed, tidy
 from cutaway.run.screen import Screen
 from cutaway.run.specs.probe import ProbeSpec
@@ -40,7 +41,6 @@ from cutaway.store.progress import Progress
 
 LEARNED = "learned"
 """The pooler that is learnt: one query attends to all token vectors."""
-DETAIL = "detail"
 TEXT = ("majority", "bow", "tfidf")
 AT_ONCE = 256 << 20
 """Bytes of one feature matrix that are held in memory; larger ones are read in blocks."""
@@ -74,7 +74,10 @@ class Work:
         metric, means = MAIN[self.texts.task], {}
         for key in probes:
             rows = [r for r in self.progress.rows([key]) if r.get("metric") == metric]
-            values = [r["value"] for r in rows if r["value"] is not None]
+            most = max((r["n_train"] for r in rows), default=0)
+            # Of a learning curve only its largest size speaks, as in the summary.
+            full = [r for r in rows if self.spec.protocol != "curve" or r["n_train"] == most]
+            values = [r["value"] for r in full if r["value"] is not None]
             if values:
                 means[key] = float(np.mean(values))
         if not means:
@@ -141,6 +144,11 @@ class Work:
         )  # fmt: skip
 
     @cached_property
+    def blocks(self) -> NDArray[np.int64]:
+        """The block of each row, where the splits share their test rows."""
+        return deal_blocks([split.test for split in self.splits], len(self.texts))
+
+    @cached_property
     def features(self) -> Features:
         """The model's states; computed when the first cell needs them."""
         got = extract(
@@ -163,7 +171,8 @@ class Work:
 
     @property
     def _door(self) -> Door | None:
-        return door_of(self.lm, self.spec, self.objects)
+        # A model given as an object, or renamed beside its namesake, can't be opened by its name.
+        return door_of(self.lm, self.spec) if self.lm.name in self.spec.model else None
 
     def _sizes(self) -> tuple[int, ...]:
         """Training sizes as row counts; shares are shares of the training part."""
@@ -258,6 +267,7 @@ class Work:
         """The tidy rows of one piece, and its details."""
         measured, details = measure(job, self)
         rows = tidy(job.cell, measured)
+        rows += bases(job.cell, measured, MAIN[self.texts.task])
         return [*rows, *({DETAIL: d.model_dump_json()} for d in details)]
 
     def _failed(self, job: Job, error: Exception) -> list[dict[str, Any]]:
@@ -328,16 +338,3 @@ def ask_for(spec: ProbeSpec, mixes: Iterable[LayerMix]) -> Ask:
     return Ask(
         layers=tuple(layers), pools=pools, max_tokens=spec.max_tokens, cut=spec.cut, keep=spec.keep
     )
-
-
-def rows_and_details(
-    kept: Iterable[Mapping[str, Any]],
-) -> tuple[list[Mapping[str, Any]], list[AnyDetail]]:
-    """Tidy rows and details, told apart again."""
-    rows, details = [], []
-    for row in kept:
-        if DETAIL in row:
-            details.extend(loads(json.dumps([json.loads(row[DETAIL])]).encode()))
-        else:
-            rows.append(row)
-    return rows, details
