@@ -14,10 +14,11 @@ from cutaway.core.errors import BadData, BadSpec, Corrupt, Mismatch
 from cutaway.core.spec import build
 from cutaway.methods.graft.select import common
 from cutaway.models.load import open_model
+from cutaway.models.prints import checksum
 from cutaway.run import graft_verbs as graft
 from cutaway.run.graft import learn as recipe
 from cutaway.run.graft.atlas import by_head, place_of, reader_of
-from cutaway.run.graft.skill import checksum, load_skill, params_of
+from cutaway.run.graft.skill import load_skill, params_of
 from cutaway.run.specs.graft import BASELINES, LearnSpec
 from tests.tiny import FAMILIES, tiny, toy_model, toy_sentiment
 

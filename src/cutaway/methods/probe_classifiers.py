@@ -42,8 +42,6 @@ class Classifier:
     """Whether it is solved, trained by gradients, or trained on the vectors of all tokens."""
     make: Make | None = None
     make_many: MakeMany | None = None
-    identity: str = ""
-    """What else decides its numbers: the parameters of a user's estimator."""
 
     @property
     def streams(self) -> bool:
@@ -109,18 +107,14 @@ def _estimator(given: Any) -> Classifier:
         raise BadSpec(f"{given!r} has fit, but neither predict nor transform to answer with.")
     name = str(getattr(given, "name", type(given).__name__))
     text = f"{type(given).__module__}.{type(given).__qualname__}"
-    known = sorted(given.get_params().items()) if hasattr(given, "get_params") else repr(given)
-    return Classifier(
-        name, text, EVERY, "closed", make=fitter(copied(given)), identity=f"{text} {known!r}"
-    )
+    return Classifier(name, text, EVERY, "closed", make=fitter(copied(given)))
 
 
 def _module(given: Any) -> Classifier:
     kind = type(given) if isinstance(given, nn.Module) else given
     name = str(getattr(given, "name", getattr(kind, "__name__", "module")))
     text = f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', name)}"
-    identity = f"{text} {given!r}" if isinstance(given, nn.Module) else text
-    return Classifier(name, text, EVERY, "gradient", make=trained(own(given)), identity=identity)
+    return Classifier(name, text, EVERY, "gradient", make=trained(own(given)))
 
 
 def _neighbours(aim: Aim, n: int) -> Any:

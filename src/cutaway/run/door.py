@@ -81,7 +81,7 @@ def _everywhere(name: str) -> str:
 def _open(door: Door) -> LM:
     lm = open_model(
         door.name, revision=door.revision, dtype=door.dtype, device=door.device,
-        offline=door.offline, attention=door.attention, check=False,
+        offline=door.offline, attention=door.attention, check=False, watch=False,
     )  # fmt: skip
     lm = lm if door.twin is None else twin(lm, seed=door.twin)
     if lm.digest != door.digest:

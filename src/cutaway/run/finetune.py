@@ -44,7 +44,7 @@ def run(
     team(spec.device)
     lm = model_of(spec, objects)
     pupil, lesson = prepare(lm, spec, objects)
-    name = address(spec, model=lm.digest, data=lesson.digest, mode=pupil.mode)
+    name = address(spec, model=lm.identity, data=lesson.digest, mode=pupil.mode)
     done = find(spec.runs, "finetune", name)
     if done is not None and (again := found_again(spec, name, done)) is not None:
         return Result(again)

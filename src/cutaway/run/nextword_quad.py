@@ -76,7 +76,7 @@ def run(spec: QuadSpec, *, screen: Screen | None = None, objects: Objects | None
     with measured() as meter:
         base, lm = start_of(spec, objects)
         pages = _pages(spec, lm, objects)
-        name = address(spec, model=base.digest, data=pages.digest)
+        name = address(spec, model=base.identity, data=pages.digest)
         done = store.find(spec.runs, "nextword", name)
         if done is not None and (spec.out is None or Path(spec.out).is_dir()):
             screen.say(f"This run is done already: {done.path}")

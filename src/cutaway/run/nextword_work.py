@@ -210,7 +210,7 @@ class Work:
 
     def _key(self, piece: Piece) -> str:
         texts = self.question.texts.digest[:16]
-        return "|".join((self.lm.digest[:16], texts, self.question.name, piece.key))
+        return "|".join((self.lm.short, texts, self.question.name, piece.key))
 
     def measure(self, piece: Piece) -> list[Row]:
         """The tidy rows of one piece, and its details."""

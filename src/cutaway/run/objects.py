@@ -10,6 +10,7 @@ from typing import Any
 from cutaway.core.digest import digest_json, digest_text
 from cutaway.core.errors import BadSpec
 from cutaway.core.textset import TextSet
+from cutaway.run.described import described
 
 Objects = dict[str, Any]
 
@@ -56,17 +57,18 @@ def _name(value: Any) -> str:
         return f"{value.name}#{value.digest[:8]}"
     if isinstance(value, dict):
         return f"{value.get('name', 'dict')}#{digest_json(value)[:8]}".replace(",", " ")
+    if _is_model(value):
+        # Its weights may have been changed since it was opened, or since the last verb.
+        return f"{value.name}#{value.recognise().short[:8]}"
     digest = getattr(value, "digest", None)
     if isinstance(digest, str):
         return f"{value.name}#{digest[:8]}"
     kind = value.__name__ if isinstance(value, type) else type(value).__name__
-    return f"{kind}#{digest_text(_described(value))[:8]}"
+    return f"{kind}#{digest_text(described(value))[:8]}"
 
 
-def _described(value: Any) -> str:
-    """What decides an estimator's answer: its class and its parameters, never where it lies."""
-    if isinstance(value, type):
-        return f"{value.__module__}.{value.__qualname__}"
-    get_params = getattr(value, "get_params", None)
-    settings = sorted(get_params().items()) if callable(get_params) else repr(value)
-    return f"{type(value).__module__}.{type(value).__qualname__} {settings!r}"
+def _is_model(value: Any) -> bool:
+    # Not imported above: this room is loaded with the verbs' names, before any science.
+    from cutaway.models.lm import LM
+
+    return isinstance(value, LM)

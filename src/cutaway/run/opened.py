@@ -10,9 +10,12 @@ from cutaway.run.objects import Objects
 def opened(name: str, spec: Any, objects: Objects | None = None, **options: Any) -> LM:
     """The model called so, in the spec's precision, on its device; options are `open_model`'s.
 
-    An option that is given wins over the spec. An object given from Python is taken as it is.
+    An option that is given wins over the spec. An object given from Python is taken as it is. What
+    is opened here never leaves the run, so no print is made of its weights.
     """
-    where = {"dtype": spec.dtype, "device": spec.device, "offline": spec.offline}
+    where = {
+        "dtype": spec.dtype, "device": spec.device, "offline": spec.offline, "watch": False,
+    }  # fmt: skip
     return open_model((objects or {}).get(name, name), **(where | options))
 
 

@@ -64,14 +64,14 @@ def load(path: Path | str, model: "LM | None" = None) -> "Maps":
     """The maps in a file, read one at a time; with a model, only if they are its own."""
     from cutaway.run.shortcut.maps import load_maps
 
-    return load_maps(path, model)
+    return load_maps(path, model and model.recognise())
 
 
 def import_maps(folder: Path | str, *, model: "LM", out: Path | str) -> "Maps":
     """The reference's matrices (one tensor file `i_j` per pair) as a file of ours."""
     from cutaway.run.shortcut.foreign import import_maps as bring_in
 
-    return bring_in(Path(folder), model, Path(out))
+    return bring_in(Path(folder), model.recognise(), Path(out))
 
 
 def _run(verb: str, spec: type[ShortcutSpec], options: Mapping[str, Any], quiet: bool) -> Any:

@@ -220,7 +220,8 @@ def _spec(stop: Stop, places: dict[str, str], quick: bool, options: Shared) -> S
 
 def opened(model: str, shared: Shared = NOTHING) -> LM:
     """The model, as the options of the stops say."""
-    return open_model(model, **{name: shared[name] for name in OPENING if name in shared})
+    told = {name: shared[name] for name in OPENING if name in shared}
+    return open_model(model, watch=False, **told)
 
 
 def _introduce(model: str, shared: Shared, screen: Screen) -> tuple[LM, str]:

@@ -22,12 +22,13 @@ from cutaway.methods.graft.patch import Patch, values, write
 from cutaway.methods.graft.relax import restore
 from cutaway.methods.graft.select import Mask, Params, count, join
 from cutaway.models.lm import LM
+from cutaway.models.prints import checksum
 from cutaway.run.door import needs_to_train
 from cutaway.run.finetune_rows import Scores, scores_of
 from cutaway.run.graft.course import described, find_pair, find_skill
 from cutaway.run.graft.forgetting import baselines, summarise
 from cutaway.run.graft.rows import Where, frame
-from cutaway.run.graft.skill import Skill, checksum, load_skill
+from cutaway.run.graft.skill import Skill, load_skill
 from cutaway.run.hands import at_home, away, finished, need_same, travelling
 from cutaway.run.lesson import Lesson, read_lesson
 from cutaway.run.objects import Objects
@@ -126,7 +127,7 @@ def prepare(spec: ContinualSpec, screen: Screen, objects: Objects | None = None)
     names = [course.name for course in courses]
     if len(set(names)) < len(names):
         raise BadSpec(f"Tasks must have different names, got {', '.join(names)}.")
-    name = address(spec, base=lm.digest, data=[course.lesson.digest for course in courses])
+    name = address(spec, base=lm.identity, data=[course.lesson.digest for course in courses])
     params = trained_params(courses[0].pupil, spec)
     count(spec.sparsity, sum(value.numel() for value in params.values()))
     folder = progress(spec.runs, "graft", name).folder

@@ -7,10 +7,11 @@ from cutaway.core.spec import build
 from cutaway.methods.graft.patch import patch_of
 from cutaway.methods.graft.relax import restore
 from cutaway.methods.graft.select import Params, count
+from cutaway.models.prints import checksum
 from cutaway.run.graft.finish import skill_meta
 from cutaway.run.graft.pair import Pair
 from cutaway.run.graft.search import Search
-from cutaway.run.graft.skill import Skill, checksum
+from cutaway.run.graft.skill import Skill
 from cutaway.run.graft.trial import trial_of
 from cutaway.run.specs.graft import LearnSpec
 from cutaway.run.table import Row

@@ -102,6 +102,7 @@ def prepare(spec: LearnSpec, screen: Screen, objects: Objects | None = None) -> 
     prose = read_prose(spec, lm, given)
     trial = trial_of(pair.pupil, lesson, spec, prose)
     identity = {
+        "model": lm.identity,
         "base": pair.facts["base"]["checksum"],
         "tuned": pair.facts["tuned"]["checksum"],
         "data": lesson.digest,

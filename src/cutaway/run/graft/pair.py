@@ -14,8 +14,8 @@ from cutaway.core.params import same_names
 from cutaway.methods.graft.relax import restore
 from cutaway.methods.graft.select import Params
 from cutaway.models.lm import LM
+from cutaway.models.prints import checksum
 from cutaway.run.graft.heads import head_names, tuned_with_head
-from cutaway.run.graft.skill import checksum
 from cutaway.run.lesson import Lesson
 from cutaway.run.objects import Objects
 from cutaway.run.opened import opened
@@ -97,6 +97,7 @@ def options(spec: Any) -> dict[str, Any]:
     """How a second model is opened: as the first one, without the check at the door again."""
     return {
         "dtype": spec.dtype, "device": spec.device, "offline": spec.offline, "check": False,
+        "watch": False,
     }  # fmt: skip
 
 

@@ -6,7 +6,6 @@ tensors, their shapes and how many places each has stand in the JSON beside it, 
 of both checkpoints, the task and the metrics.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +14,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadData, Mismatch
 from cutaway.methods.graft.patch import Patch, differs, need_fit, write
 from cutaway.methods.graft.select import Mask, Params
 from cutaway.models.lm import LM
+from cutaway.models.prints import checksum
 from cutaway.store.artefacts import load_artefact, save_artefact
-from cutaway.store.tensors import dtype_name, raw_bytes
+from cutaway.store.tensors import dtype_name
 
 Check = Literal["all", "places"]
 SHORT = 12
@@ -54,7 +53,7 @@ class Skill:
         return self.task or "skill"
 
     def attach(self, model: Any, *, check: Check = "all") -> Any:
-        """The model, which now has the skill: changed in place.
+        """The model, which now has the skill: changed in place, and known as another model.
 
         Refuses a model that isn't the skill's base. With check="places" only the weights it
         changes must be the base's, so that skills can be put on one after the other.
@@ -69,7 +68,7 @@ class Skill:
                 "base's here: it is attached already, or another skill has changed them."
             )
         write(params, self.patch.mask, self.patch.after)
-        return model
+        return _recognised(model)
 
     def detach(self, model: Any, *, check: Check = "all") -> Any:
         """The model without the skill: its base again, bit for bit, changed in place.
@@ -91,7 +90,7 @@ class Skill:
             except Mismatch:
                 write(params, self.patch.mask, self.patch.after)
                 raise
-        return model
+        return _recognised(model)
 
     def save(self, path: Path | str) -> Path:
         """Write the skill: a safetensors file and the JSON beside it."""
@@ -219,18 +218,9 @@ def params_of(model: Any) -> dict[str, Tensor]:
     return dict(module.named_parameters())
 
 
-def checksum(params: Params) -> str:
-    """The identity of weights as they stand in memory: every name, shape, type and bit."""
-    return digest_json(
-        {
-            name: [
-                list(value.shape),
-                dtype_name(value),
-                hashlib.sha256(raw_bytes(value)).hexdigest(),
-            ]
-            for name, value in params.items()
-        }
-    )
+def _recognised(model: Any) -> Any:
+    """The model; one of ours is known from here on by the weights it has now."""
+    return model.recognise() if isinstance(model, LM) else model
 
 
 def _name(model: Any) -> str:

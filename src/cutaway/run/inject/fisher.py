@@ -58,7 +58,7 @@ def run(
     others = [load_fisher(path, lm) for path in spec.against]
     texts = read_texts(spec, objects)
     name = address(
-        spec, model=lm.digest, data=texts.digest, against=[other.digest for other in others]
+        spec, model=lm.identity, data=texts.digest, against=[other.digest for other in others]
     )
     done = find(spec.runs, METHOD, name)
     if done is not None and file_of(Result(done), spec).is_file():

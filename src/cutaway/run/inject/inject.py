@@ -91,7 +91,7 @@ def read(spec: InjectSpec, objects: Objects | None = None) -> Asked:
     given = None if spec.fisher is None else load_fisher(spec.fisher, lm)
     name = address(
         spec,
-        model=lm.digest,
+        model=lm.identity,
         data=[skill.digest, *(one.digest for one in kept)],
         tasks=[course.lesson.digest for course in courses],
         fisher=None if given is None else given.digest,

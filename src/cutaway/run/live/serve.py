@@ -95,7 +95,7 @@ class Desk:
 
 def open_desk(model: str, *, download: bool) -> Desk:
     """The model, checked at the door; from this machine only unless a download is allowed."""
-    lm = open_model(model, offline=not download)
+    lm = open_model(model, offline=not download, watch=False)
     return Desk(lm, Benches(lm))
 
 

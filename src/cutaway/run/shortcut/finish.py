@@ -23,8 +23,8 @@ def done_before(spec: Sampled, name: str) -> Result | None:
 
 
 def name_of(spec: Spec, lm: LM, sample: Sample, **besides: Any) -> str:
-    """The address of a run: spec, weights, texts, and what else decides its numbers."""
-    return address(spec, model=lm.digest, data=sample.texts.digest, **besides)
+    """The address of a run: spec, model, texts, and what else decides its numbers."""
+    return address(spec, model=lm.identity, data=sample.texts.digest, **besides)
 
 
 def finish(
