@@ -46,8 +46,9 @@ def run(
     screen, objects = screen or Screen(quiet=True), objects or {}
     with measured() as meter:
         asked = questions(spec, objects)
-        models = [_facts(spec, lm, asked, screen) for lm in _models(spec, objects)]
-        name = address(spec, models=[m["digest"] for m in models], data=[_asked(q) for q in asked])
+        seen = [(_facts(spec, lm, asked, screen), lm.identity) for lm in _models(spec, objects)]
+        models, who = [facts for facts, _ in seen], [identity for _, identity in seen]
+        name = address(spec, models=who, data=[_asked(q) for q in asked])
         if (done := store.find(spec.runs, "nextword", name)) is not None:
             screen.say(f"This run is done already: {done.path}")
             return Result(done)
@@ -146,6 +147,6 @@ def _saved(work: Work, progress: Progress) -> dict[str, Path]:
     files: dict[str, Path] = {}
     folder = Path(progress.folder) / "p"
     for number, prompt in enumerate(prompts_of(work.spec, work.lm, work.question)):
-        name = f"{work.lm.digest[:8]}-{work.question.texts.digest[:8]}-{number}"
+        name = f"{work.lm.short[:8]}-{work.question.texts.digest[:8]}-{number}"
         files |= save_p(work.sheet(prompt), folder, name, work.screen)
     return files

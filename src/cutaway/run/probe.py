@@ -40,8 +40,9 @@ def run(spec: ProbeSpec, *, screen: Screen | None = None, objects: Objects | Non
     screen, objects = screen or Screen(quiet=True), objects or {}
     with measured() as meter:
         sets = [load_texts(spec, name, objects) for name in spec.data]
-        models = [_facts(lm) for lm in _models(spec, objects)]
-        name = address(spec, models=[m["digest"] for m in models], data=[s.digest for s in sets])
+        seen = [(_facts(lm), lm.identity) for lm in _models(spec, objects)]
+        models, who = [facts for facts, _ in seen], [identity for _, identity in seen]
+        name = address(spec, models=who, data=[s.digest for s in sets])
         if (done := store.find(spec.runs, "probe", name)) is not None:
             screen.say(f"This run is done already: {done.path}")
             return Result(done)

@@ -214,7 +214,7 @@ class Work:
         return Cell(self.lm.name, self.texts.name, layers, pool, classifier, kind)
 
     def _key(self, job: Job) -> str:
-        return "|".join((self.lm.digest[:16], self.texts.digest[:16], job.what, job.cell.key))
+        return "|".join((self.lm.short, self.texts.digest[:16], job.what, job.cell.key))
 
     def _do(self, todo: list[Job]) -> None:
         title, here = f"probing {self.lm.name} on {self.texts.name}", self._here
