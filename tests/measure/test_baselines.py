@@ -107,6 +107,22 @@ def test_the_strength_is_the_first_of_the_best_on_validation_rows(name):
     assert found.strength == STRENGTHS[int(np.argmax(right))]
 
 
+@pytest.mark.parametrize("name", PIPELINES)
+def test_refitted_it_learns_from_the_rows_that_chose_its_strength_too(name):
+    texts, labels = corpus("binary")
+    noisy = np.where(np.random.default_rng(5).random(240) < 0.25, 1 - labels, labels)
+    one = split(noisy, Plan(repeats=1, fractions=(0.4, 0.3, 0.3)), task="binary")[0]
+    chosen = fit_baseline(name, count_words(texts), noisy, one, task="binary").strength
+    found = fit_baseline(name, count_words(texts), noisy, one, task="binary", refit=True)
+    rows = np.union1d(one.train, one.val)
+    plain = make_pipeline(PIPELINES[name](), LogisticRegression(C=chosen, solver="liblinear"))
+    plain.fit([texts[i] for i in rows], noisy[rows])
+    expected = plain.predict_proba([texts[i] for i in one.test])[:, 1]
+    np.testing.assert_allclose(found(one.test).scores, expected, atol=1e-9)
+    share = fit_baseline("majority", None, noisy, one, task="binary", refit=True)(one.test).scores
+    assert share[0] == pytest.approx(noisy[rows].mean())
+
+
 def test_majority_is_the_commonest_label_and_its_share():
     labels = np.array([1, 1, 1, 0, 2, 2])
     one = Split(0, np.arange(4), np.array([4]), np.array([5]))

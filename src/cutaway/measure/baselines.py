@@ -5,7 +5,7 @@ rows (their vocabulary and word rarities too), tuned on validation rows, asked a
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +21,7 @@ from cutaway.measure.words import Words
 STRENGTHS = (0.01, 0.1, 1.0, 10.0)
 """Inverse regularisation, from strong to weak; the validation rows choose."""
 
+Strengths = tuple[float, ...]
 Scorer = Callable[[Any], NDArray[np.float64]]
 
 
@@ -70,14 +71,37 @@ class TextModel:
 
 
 def fit_baseline(
-    name: str, words: Words, labels: NDArray[Any], split: Split, *, task: Task, n_classes: int = 2
+    name: str,
+    words: Words,
+    labels: NDArray[Any],
+    split: Split,
+    *,
+    task: Task,
+    n_classes: int = 2,
+    refit: bool = False,
 ) -> Baseline:
-    """The baseline called `name`, fitted on the split's train rows."""
-    return lookup(BASELINES, name, kind="baseline")(words, labels, split, task, n_classes)
+    """The baseline called `name`, fitted on the split's train rows.
+
+    With `refit` the validation rows only choose its strength and are learned from in the end, as
+    where features are: then both learn from the same rows.
+    """
+    make = lookup(BASELINES, name, kind="baseline")
+    found = make(words, labels, split, task, n_classes, STRENGTHS)
+    if not refit:
+        return found
+    whole = replace(split, train=np.union1d(split.train, split.val))
+    # Where nothing was chosen all are equal, and the first of equals is the strongest.
+    chosen = (found.strength,) if isinstance(found, TextModel) else STRENGTHS[:1]
+    return make(words, labels, whole, task, n_classes, chosen)
 
 
 def _majority(
-    words: Words, labels: NDArray[Any], split: Split, task: Task, n_classes: int
+    words: Words,
+    labels: NDArray[Any],
+    split: Split,
+    task: Task,
+    n_classes: int,
+    strengths: Strengths = STRENGTHS,
 ) -> Baseline:
     seen = labels[split.train]
     if task == "multiclass":
@@ -86,19 +110,29 @@ def _majority(
 
 
 def _bag_of_words(
-    words: Words, labels: NDArray[Any], split: Split, task: Task, n_classes: int
+    words: Words,
+    labels: NDArray[Any],
+    split: Split,
+    task: Task,
+    n_classes: int,
+    strengths: Strengths = STRENGTHS,
 ) -> Baseline:
-    return _fit_text(words, labels, split, task, n_classes, pairs=False, weigh=None)
+    return _fit_text(words, labels, split, task, n_classes, strengths, pairs=False, weigh=None)
 
 
 def _tfidf(
-    words: Words, labels: NDArray[Any], split: Split, task: Task, n_classes: int
+    words: Words,
+    labels: NDArray[Any],
+    split: Split,
+    task: Task,
+    n_classes: int,
+    strengths: Strengths = STRENGTHS,
 ) -> Baseline:
     weigh = TfidfTransformer(sublinear_tf=True)
-    return _fit_text(words, labels, split, task, n_classes, pairs=True, weigh=weigh)
+    return _fit_text(words, labels, split, task, n_classes, strengths, pairs=True, weigh=weigh)
 
 
-BASELINES: dict[str, Callable[[Words, NDArray[Any], Split, Task, int], Baseline]] = {
+BASELINES: dict[str, Callable[[Words, NDArray[Any], Split, Task, int, Strengths], Baseline]] = {
     "majority": _majority,
     "bow": _bag_of_words,
     "tfidf": _tfidf,
@@ -111,6 +145,7 @@ def _fit_text(
     split: Split,
     task: Task,
     n_classes: int,
+    strengths: Strengths,
     *,
     pairs: bool,
     weigh: TfidfTransformer | None,
@@ -122,11 +157,11 @@ def _fit_text(
     train = words.counts[split.train][:, columns]
     change = (lambda counts: counts) if weigh is None else weigh.fit(train).transform
     val = change(words.counts[split.val][:, columns])
-    fitted = [_FITTERS[task](change(train), truth, n_classes, c) for c in STRENGTHS]
+    fitted = [_FITTERS[task](change(train), truth, n_classes, c) for c in strengths]
     merits = [_merit(task, labels[split.val], score(val)) for score in fitted]
     # The first of equals is the one with the strongest regularisation.
     best = int(np.argmax(merits))
-    return TextModel(words, task, columns, change, fitted[best], STRENGTHS[best])
+    return TextModel(words, task, columns, change, fitted[best], strengths[best])
 
 
 def _decide(task: Task, scores: NDArray[np.float64]) -> Prediction:

@@ -10,6 +10,7 @@ from cutaway.core.errors import Missing
 from cutaway.core.spec import address, build
 from cutaway.models.lm import LM
 from cutaway.report.nextword_details import FILE
+from cutaway.run.apart import apart
 from cutaway.run.estimate import Estimate
 from cutaway.run.estimate import estimate as estimate_pass
 from cutaway.run.nextword_rows import frame
@@ -48,7 +49,7 @@ def run(
         asked = questions(spec, objects)
         seen = [(_facts(spec, lm, asked, screen), lm.identity) for lm in _models(spec, objects)]
         models, who = [facts for facts, _ in seen], [identity for _, identity in seen]
-        name = address(spec, models=who, data=[_asked(q) for q in asked])
+        name = address(spec, models=who, data=[q.identity for q in asked])
         if (done := store.find(spec.runs, "nextword", name)) is not None:
             screen.say(f"This run is done already: {done.path}")
             return Result(done)
@@ -118,17 +119,8 @@ def _carry_out(
 
 def _models(spec: NextwordSpec, objects: Objects) -> Iterator[LM]:
     """The models one at a time: only one is held in memory."""
-    for name in spec.model:
-        yield opened(name, spec, objects, revision=spec.revision)
-
-
-def _asked(question: Question) -> list[Any]:
-    """What decides a question's numbers beyond the spec: rows, prompts, words, protocol."""
-    words = {name: list(found) for name, found in question.words.items()}
-    protocol = question.protocol.model_dump(mode="json")
-    shown = [list(question.prompts), question.template, dict(question.edits)]
-    answers = [list(words) for words in question.answers]
-    return [question.texts.digest, *shown, words, answers, protocol]
+    found = (opened(name, spec, objects, revision=spec.revision) for name in spec.model)
+    yield from apart(found, lambda lm: lm.short, option="--model")
 
 
 def _words(work: Work) -> dict[str, Any]:

@@ -35,13 +35,13 @@ LETTERS = 160
 
 
 def baseline(work: "Work", piece: "Piece") -> Measurements:
-    """A baseline on the words of the texts alone."""
+    """A baseline on the words of the texts alone, from the rows that features learn from."""
     labels, texts, measured = work.question.labels, work.question.texts, []
     for split in work.splits:
         learn = Split(split.repeat, np.setdiff1d(split.train, split.val), split.val, split.test)
         model = fit_baseline(
             piece.what, work.counted, labels, learn, task=texts.task,
-            n_classes=len(texts.classes),
+            n_classes=len(texts.classes), refit=True,
         )  # fmt: skip
         said = model(split.test)
         metrics = evaluate(labels[split.test], said.decisions, said.scores, task=texts.task)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.data.labels import need_labels
@@ -15,6 +16,7 @@ from cutaway.data.tasks import Protocol, TaskFile, find_task
 from cutaway.measure.splits import Split, stream
 from cutaway.measure.strata import cut
 from cutaway.methods.nextword.classify import fold_rows
+from cutaway.run.apart import apart
 from cutaway.run.lesson import fitting
 from cutaway.run.objects import Objects
 from cutaway.run.specs.nextword import NextwordSpec
@@ -45,9 +47,23 @@ class Question:
         """The class number of each row."""
         return np.asarray(self.texts.labels, dtype=np.int64)
 
+    @property
+    def identity(self) -> list[Any]:
+        """What decides its numbers beyond the spec: rows, prompts, words, protocol."""
+        words = {name: list(found) for name, found in self.words.items()}
+        protocol = self.protocol.model_dump(mode="json")
+        shown = [list(self.prompts), self.template, dict(self.edits)]
+        answers = [list(words) for words in self.answers]
+        return [self.texts.digest, *shown, words, answers, protocol]
+
 
 def questions(spec: NextwordSpec, objects: Objects) -> list[Question]:
-    """Every task of the spec; what is wrong with one is said before anything is computed."""
+    """Every task of the spec, no two of one name; what is wrong is said before all else."""
+    option = "--task" if spec.task else "--data"
+    return list(apart(_questions(spec, objects), lambda q: digest_json(q.identity), option=option))
+
+
+def _questions(spec: NextwordSpec, objects: Objects) -> list[Question]:
     if not spec.task:
         return [_question(spec, None, objects.get(name, name)) for name in spec.data]
     sources = [objects.get(name, name) for name in spec.data] or [None] * len(spec.task)

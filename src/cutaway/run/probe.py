@@ -10,6 +10,7 @@ from cutaway.data.labels import need_labels
 from cutaway.data.load import load
 from cutaway.models.lm import LM
 from cutaway.report import details as detail_file
+from cutaway.run.apart import apart
 from cutaway.run.estimate import Estimate
 from cutaway.run.estimate import estimate as estimate_pass
 from cutaway.run.objects import Objects, name_objects
@@ -39,7 +40,7 @@ def run(spec: ProbeSpec, *, screen: Screen | None = None, objects: Objects | Non
     """Measure every cell of the grid that is not yet measured, and save the whole."""
     screen, objects = screen or Screen(quiet=True), objects or {}
     with measured() as meter:
-        sets = [load_texts(spec, name, objects) for name in spec.data]
+        sets = _sets(spec, objects)
         seen = [(_facts(lm), lm.identity) for lm in _models(spec, objects)]
         models, who = [facts for facts, _ in seen], [identity for _, identity in seen]
         name = address(spec, models=who, data=[s.digest for s in sets])
@@ -79,7 +80,7 @@ def _pieces(
 
 def estimate(spec: ProbeSpec, *, screen: Screen | None = None) -> list[Estimate]:
     """What the passes will cost, one estimate per model and set."""
-    sets = [load_texts(spec, name, {}) for name in spec.data]
+    sets = _sets(spec, {})
     return [
         estimate_pass(lm, texts, ask_for(spec, mixes_of(spec, lm)))
         for lm in _models(spec, {})
@@ -92,8 +93,15 @@ def _models(spec: ProbeSpec, objects: Objects) -> Iterator[LM]:
     kernel = spec.attention
     if kernel == "auto":
         kernel = "eager" if any(p.startswith("attn") for p in spec.pool) else "sdpa"
-    for name in spec.model:
-        yield opened(name, spec, objects, revision=spec.revision, attention=kernel)
+    options = {"revision": spec.revision, "attention": kernel}
+    found = (opened(name, spec, objects, **options) for name in spec.model)
+    yield from apart(found, lambda lm: lm.short, option="--model")
+
+
+def _sets(spec: ProbeSpec, objects: Objects) -> list[TextSet]:
+    """Every set of the spec, no two of one name."""
+    found = (load_texts(spec, name, objects) for name in spec.data)
+    return list(apart(found, lambda texts: texts.digest, option="--data"))
 
 
 def load_texts(spec: ProbeSpec, name: str, objects: Objects) -> TextSet:

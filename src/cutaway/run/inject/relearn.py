@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.core.digest import digest_text
-from cutaway.core.errors import BadSpec, Corrupt, Missing
+from cutaway.core.errors import Corrupt, Missing
 from cutaway.core.spec import build
 from cutaway.data.tasks import spellings
 from cutaway.measure.intervals import Interval, bootstrap
 from cutaway.models.lm import LM
+from cutaway.run.apart import apart
 from cutaway.run.finetune_rows import Scores, majority, scores_of, values_of
 from cutaway.run.inject.rows import Where
 from cutaway.run.lesson import Lesson, read_lesson
@@ -86,13 +87,9 @@ class Course:
 
 
 def read_courses(lm: LM, spec: InjectSpec, objects: Objects | None = None) -> list[Course]:
-    """Every set of `retain_tasks`; two of the same name are refused."""
-    courses = [_course(lm, spec, source, objects) for source in spec.retain_tasks]
-    names = [course.name for course in courses]
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise BadSpec(f"--retain-tasks names {sorted(twice)[0]!r} twice: name each set once.")
-    return courses
+    """Every set of `retain_tasks`, no two of one name."""
+    found = (_course(lm, spec, source, objects) for source in spec.retain_tasks)
+    return list(apart(found, lambda course: course.lesson.digest, option="--retain-tasks"))
 
 
 def _course(lm: LM, spec: InjectSpec, source: str, objects: Objects | None) -> Course:

@@ -14,6 +14,7 @@ from cutaway.measure.intervals import Interval, corrected_t, wilson
 from cutaway.measure.splits import Split
 from cutaway.methods.probe import cell
 from cutaway.models.lm import LM
+from cutaway.run.apart import apart
 from cutaway.run.batches import Budget, by_length
 from cutaway.run.inject.examples import Examples, lm_examples, losses
 from cutaway.run.objects import Objects
@@ -44,10 +45,11 @@ class Kept:
 
 
 def read_retained(lm: LM, spec: InjectSpec, objects: Objects | None = None) -> list[Kept]:
-    """Every retained set of a spec; a set without rows is refused."""
+    """Every retained set of a spec, no two of one name; a set without rows is refused."""
     if not spec.retain:
         raise BadData("--retain is empty: name at least one text to keep, such as docs.")
-    return [_kept(lm, spec, name, objects or {}) for name in spec.retain]
+    found = (_kept(lm, spec, name, objects or {}) for name in spec.retain)
+    return list(apart(found, lambda kept: kept.digest, option="--retain"))
 
 
 def _kept(lm: LM, spec: InjectSpec, source: str, objects: Objects) -> Kept:
