@@ -1,6 +1,5 @@
 """What a fine-tuning leaves: a checkpoint folder with a note of where it comes from."""
 
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from cutaway.core.errors import BadSpec
 from cutaway.models.lm import LM
 from cutaway.run.finetune_rows import Scores, Where
 from cutaway.run.lesson import Lesson
+from cutaway.run.owned import NOTE, copy_folder, maker_of_folder
 from cutaway.run.pupil import Pupil
 from cutaway.run.specs.finetune import FinetuneSpec
 from cutaway.run.training import Trained
@@ -21,7 +21,7 @@ from cutaway.store import files
 from cutaway.store.records import run_folder
 from cutaway.store.results import Record
 
-CHECKPOINT, NOTE = "checkpoint", "cutaway.json"
+CHECKPOINT = "checkpoint"
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +89,7 @@ def out_of(spec: FinetuneSpec, name: str) -> Path:
 
 def owner_of(folder: Path) -> str | None:
     """The address of the fine-tuning whose checkpoint a folder holds, if it holds one."""
-    note = folder / NOTE
-    if not note.is_file():
-        return None
-    found: str | None = files.read_json(note).get("finetune")
-    return found
+    return maker_of_folder(folder, "finetune")
 
 
 def found_again(spec: FinetuneSpec, name: str, done: Record) -> Record | None:
@@ -104,14 +100,7 @@ def found_again(spec: FinetuneSpec, name: str, done: Record) -> Record | None:
     if owner_of(kept) != name:
         return None
     need_free(spec, name)
-    aside = files.sibling(out)
-    with files.disk_errors(out):
-        try:
-            shutil.copytree(kept, aside)
-            files.drop_folder(out)
-            aside.rename(out)
-        finally:
-            files.discard(aside)
+    copy_folder(kept, out)
     return replace(done, summary={**done.summary, "checkpoint": str(out)})
 
 

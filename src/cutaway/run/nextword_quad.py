@@ -27,6 +27,7 @@ from cutaway.run.nextword_start import start_of
 from cutaway.run.nextword_summary import features_of
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.order import order_of
+from cutaway.run.owned import NOTE, checkpoint_there, maker_of_folder
 from cutaway.run.plan import Plan
 from cutaway.run.record import measured, provenance
 from cutaway.run.result import Result
@@ -78,16 +79,17 @@ def run(spec: QuadSpec, *, screen: Screen | None = None, objects: Objects | None
         pages = _pages(spec, lm, objects)
         name = address(spec, model=base.identity, data=pages.digest)
         done = store.find(spec.runs, "nextword", name)
-        if done is not None and (spec.out is None or Path(spec.out).is_dir()):
-            screen.say(f"This run is done already: {done.path}")
-            return Result(done)
+        again = None if done is None else found_again(spec, done)
+        if again is not None:
+            screen.say(f"This run is done already: {again.path}")
+            return Result(again)
         need_free(spec)
         before = together.told(lambda: _features(spec, lm, screen, objects, "start"))
         trained = _train(spec, name, lm, pages, screen)
         after = together.told(lambda: _features(spec, lm, screen, objects, name))
 
     def save() -> Result:
-        with _kept(spec, lm) as held:
+        with _kept(spec, lm, {"quad": name, "base": model_facts(base)}) as held:
             record = store.save(
                 spec.runs, method="nextword", address=name, spec=spec,
                 summary=_summary(spec, lm, pages, trained, before, after, name),
@@ -191,14 +193,31 @@ def _features(
     return features_of(result.rows)
 
 
+def found_again(spec: QuadSpec, done: store.Record) -> store.Record | None:
+    """A finished run with its checkpoint at --out, copied if it was elsewhere; None if lost."""
+    if spec.out is None:
+        return done
+    if maker_of_folder(Path(spec.out), "quad") != done.address:
+        need_free(spec)
+    kept = (done.path / CHECKPOINT, Path(str(done.summary["checkpoint"])))
+    out = Path(spec.out)
+    if not team().told(lambda: checkpoint_there(out, "quad", done.address, kept)):
+        return None
+    return replace(done, summary={**done.summary, "checkpoint": spec.out})
+
+
 def need_free(spec: QuadSpec) -> None:
     """BadSpec when --out holds something already."""
     if spec.out is not None and Path(spec.out).exists():
-        raise BadSpec(f"out {spec.out!r} exists already: choose another folder, or remove it.")
+        other = maker_of_folder(Path(spec.out), "quad")
+        whose = f", with the checkpoint of run {other}" if other else ""
+        raise BadSpec(
+            f"out {spec.out!r} exists already{whose}: choose another folder, or remove it."
+        )
 
 
 @contextmanager
-def _kept(spec: QuadSpec, lm: LM) -> Iterator[dict[str, Path | bytes]]:
+def _kept(spec: QuadSpec, lm: LM, note: Mapping[str, Any]) -> Iterator[dict[str, Path | bytes]]:
     """The trained model stands in --out; without it, its files go into the run's own folder."""
     out = Path(spec.out) if spec.out else None
     with TemporaryDirectory() as scratch:
@@ -207,6 +226,7 @@ def _kept(spec: QuadSpec, lm: LM) -> Iterator[dict[str, Path | bytes]]:
             with without_chatter():
                 lm.module.save_pretrained(aside)
                 lm.tokenizer.save_pretrained(aside)
+            files.write_json(aside / NOTE, dict(note))
             if out is None:
                 yield {f"{CHECKPOINT}/{path.name}": path for path in sorted(aside.iterdir())}
             else:

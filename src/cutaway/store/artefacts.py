@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutaway.core.errors import BadSpec, Corrupt, Missing
+from cutaway.core.errors import BadSpec, Corrupt, CutawayError, Missing
 from cutaway.core.lookup import lookup
 from cutaway.store import files, tensors
 from cutaway.store.files import Chunk
@@ -76,6 +76,29 @@ def load_artefact(path: Path, *, verify: bool = True) -> Artefact:
     if verify and files.sha256_file(path) != content["sha256"]:
         raise Corrupt(f"{str(path)!r} fails its checksum. Make it again.")
     return Artefact(path, content["meta"], tensors.tensor_names(path))
+
+
+def maker_of(path: Path) -> str | None:
+    """The address of the run that wrote an artefact; None when it isn't whole or doesn't say."""
+    try:
+        meta: Any = load_artefact(path, verify=False).meta
+    except CutawayError:
+        return None
+    found = meta.get("run") if isinstance(meta, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def copy_artefact(source: Path, path: Path) -> Path:
+    """The artefact at `path` too; its description is written last."""
+    path, described = need_free(path), description_of(source)
+    files.sweep(path.parent)
+    files.need_room(path.parent, source.stat().st_size)
+    with files.disk_errors(path):
+        description_of(path).unlink(missing_ok=True)
+        with source.open("rb") as handle:
+            files.write_atomic(path, iter(lambda: handle.read(1 << 20), b""))
+        files.write_atomic(description_of(path), described.read_bytes())
+    return path
 
 
 def description_of(path: Path) -> Path:

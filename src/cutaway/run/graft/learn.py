@@ -27,6 +27,7 @@ from cutaway.run.hands import at_home, away, finished, need_same, travelling
 from cutaway.run.lesson import Lesson, read_lesson
 from cutaway.run.objects import Objects
 from cutaway.run.opened import opened
+from cutaway.run.owned import artefact_there, with_artefact
 from cutaway.run.record import measured
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
@@ -71,8 +72,8 @@ def run(spec: LearnSpec, *, screen: Screen | None = None, objects: Objects | Non
     work = prepare(spec, screen, objects)
     name = work.name
     done = find(spec.runs, "graft", name)
-    if done is not None and file_of(Path(done.path), spec).exists():
-        return Result(done)
+    if done is not None and (again := artefact_there(done, spec.out, FILE)) is not None:
+        return Result(again)
     with measured() as meter:
         sizes = sizes_of(work)
         said = ends(work)
@@ -85,12 +86,14 @@ def run(spec: LearnSpec, *, screen: Screen | None = None, objects: Objects | Non
             spec, work.pair, work.lesson, skill, rows, share=sizes[0] / work.pair.total,
             seeds=work.seeds,
         )  # fmt: skip
-        Skill(skill.patch, skill.shapes, meta, head_of(work.pair.pupil)).save(path)
+        told = {**meta, "run": name}
+        Skill(skill.patch, skill.shapes, told, head_of(work.pair.pupil)).save(path)
         files = {} if spec.out else {p.name: p for p in (path, path.with_suffix(".json"))}
-        return finish(
+        result = finish(
             "learn", spec, name, meter, rows, model=work.pair.lm, data=work.lesson.texts,
             summary=summarise(work, sizes, rows, str(spec.out or FILE)), files=files,
         )  # fmt: skip
+        return Result(with_artefact(result.record, spec.out, FILE, path))
 
 
 def prepare(spec: LearnSpec, screen: Screen, objects: Objects | None = None) -> Work:
@@ -113,11 +116,6 @@ def prepare(spec: LearnSpec, screen: Screen, objects: Objects | None = None) -> 
     where = Where(lm.name, pair.facts["tuned"]["name"], lesson.task.name)
     kept = progress(spec.runs, "graft", name)
     return Work(spec, name, pair, lesson, trial, search, where, kept, screen)
-
-
-def file_of(folder: Path, spec: LearnSpec) -> Path:
-    """Where a run's skill is."""
-    return Path(spec.out) if spec.out else folder / FILE
 
 
 def sizes_of(work: Work) -> list[int]:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from cutaway.core.errors import BadData
 from cutaway.core.textset import TextSet
-from cutaway.run.finetune_keep import NOTE
 from cutaway.run.graft.skill import Skill
 from cutaway.run.lesson import deal
+from cutaway.run.owned import NOTE
 from cutaway.run.specs.finetune import Training
 from cutaway.store import files
 

@@ -27,6 +27,7 @@ from cutaway.run.inject.rows import Where, frame
 from cutaway.run.inject.sums import Sums, trial
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.opened import model_of
+from cutaway.run.owned import artefact_there, with_artefact
 from cutaway.run.question import ask
 from cutaway.run.record import Meter, measured, provenance
 from cutaway.run.result import Result
@@ -61,8 +62,8 @@ def run(
         spec, model=lm.identity, data=texts.digest, against=[other.digest for other in others]
     )
     done = find(spec.runs, METHOD, name)
-    if done is not None and file_of(Result(done), spec).is_file():
-        return Result(done)
+    if done is not None and (again := artefact_there(done, spec.out, FILE)) is not None:
+        return Result(again)
     with measured() as meter:
         examples = examples_of(lm, spec, texts)
         tell(examples, texts, screen)
@@ -146,11 +147,6 @@ def tell(examples: Examples, texts: TextSet, screen: Screen) -> None:
         screen.say(f"{examples.cut} of {len(texts)} texts are cut to fit.")
 
 
-def file_of(result: Result, spec: FisherSpec) -> Path:
-    """Where a run's Fisher is."""
-    return Path(spec.out) if spec.out else result.path / FILE
-
-
 def finish(
     spec: FisherSpec,
     name: str,
@@ -168,7 +164,8 @@ def finish(
     drawn = {DETAILS: json_bytes({"tops": looked.tops, "maps": []})} if others else {}
     with TemporaryDirectory() as folder:
         path = Path(spec.out) if spec.out else Path(folder) / FILE
-        save_fisher(path, sums.total, describe(spec, lm, texts, examples, sums))
+        told = describe(spec, lm, texts, examples, sums)
+        save_fisher(path, sums.total, {**told, "run": name})
         kept = {} if spec.out else {p.name: p for p in (path, path.with_suffix(".json"))}
         record = save(
             spec.runs,
@@ -183,7 +180,7 @@ def finish(
             rows=frame(mass_rows(where, masses) + looked.rows),
             files={**kept, **drawn},
         )
-    return Result(record)
+        return Result(with_artefact(record, spec.out, FILE, path))
 
 
 def compare(

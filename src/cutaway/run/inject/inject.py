@@ -30,6 +30,7 @@ from cutaway.run.inject.rows import Where, frame
 from cutaway.run.inject.skill import Skill, read_skill
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.opened import model_of
+from cutaway.run.owned import checkpoint_there, maker_of_folder
 from cutaway.run.record import Meter, measured, provenance
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
@@ -38,9 +39,9 @@ from cutaway.run.specs.inject import InjectSpec
 from cutaway.run.table import Row
 from cutaway.run.team import by_first, team
 from cutaway.store import files
-from cutaway.store.results import Progress, find, progress, save
+from cutaway.store.results import Progress, Record, find, progress, save
 
-FISHERS = "fishers"
+FISHERS, CHECKPOINTS = "fishers", "checkpoints"
 # Weights, gradients, two of the optimiser, the anchor, the Fisher.
 COPIES = 6
 WAYS: tuple[Way, ...] = ("pca", "tsne")
@@ -61,8 +62,8 @@ def run(
     team(spec.device)
     asked = read(spec, objects)
     done = find(spec.runs, METHOD, asked.name)
-    if done is not None and there(spec, done.summary):
-        return Result(done)
+    if done is not None and (again := found_again(spec, done)) is not None:
+        return Result(again)
     pieces = progress(spec.runs, METHOD, asked.name)
     with measured() as meter:
         work, found = prepare(spec, asked, pieces, screen)
@@ -108,11 +109,18 @@ def need_trainable(lm: LM, spec: InjectSpec) -> None:
         raise BadSpec(f"out must be a folder for the checkpoints, {spec.out!r} is a file.")
 
 
-def there(spec: InjectSpec, summary: Mapping[str, Any]) -> bool:
-    """Whether the checkpoints of a finished run are where they should be."""
+def found_again(spec: InjectSpec, done: Record) -> Record | None:
+    """A finished run with its own checkpoints at --out, copied if elsewhere; None if lost."""
     if not spec.checkpoints or spec.out is None:
-        return True
-    return all((Path(spec.out) / name).is_dir() for name in summary["cells"])
+        return done
+    out, told = Path(spec.out), done.summary
+    kept = (done.path / CHECKPOINTS, Path(str(told["checkpoints"])))
+
+    def there() -> bool:
+        who = ("inject", done.address)
+        return all(checkpoint_there(out / c, *who, [k / c for k in kept]) for c in told["cells"])
+
+    return replace(done, summary={**told, "checkpoints": spec.out}) if team().told(there) else None
 
 
 def prepare(
@@ -205,7 +213,8 @@ def sweep(work: Work, pieces: Progress, screen: Screen, objects: Objects | None 
     todo = [
         cell
         for cell in cells
-        if cell.name not in done or (spec.checkpoints and not work.checkpoint(cell).is_dir())
+        if cell.name not in done
+        or (spec.checkpoints and maker_of_folder(work.checkpoint(cell), "inject") != work.name)
     ]
     if todo and away(spec.engine, objects, screen):
         hand = Hand(at_home(spec), travelling(objects), work.name)
@@ -240,7 +249,7 @@ def finish(work: Work, pieces: Progress, found: Clash | None, meter: Meter) -> R
     if spec.checkpoints and spec.out is None:
         for cell in cells:
             for path in sorted(work.checkpoint(cell).iterdir()):
-                kept[f"checkpoints/{cell.name}/{path.name}"] = path
+                kept[f"{CHECKPOINTS}/{cell.name}/{path.name}"] = path
     sets = [{"name": one.name, "rows": one.rows, "digest": one.digest} for one in work.kept]
     tasks = [course.lesson.texts for course in work.courses]
     record = save(
@@ -275,7 +284,7 @@ def summarise(work: Work, rows: Sequence[Row]) -> dict[str, Any]:
         "exact_match_before": start,
         "pareto": points,
         "cells": [cell.name for cell in cells_of(spec)],
-        "checkpoints": (spec.out or "checkpoints") if spec.checkpoints else None,
+        "checkpoints": (spec.out or CHECKPOINTS) if spec.checkpoints else None,
         "train_rows": len(work.skill.train),
         "test_rows": len(work.skill.test),
         "masks": work.skill.spelling.masks,

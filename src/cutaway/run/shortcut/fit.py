@@ -18,6 +18,7 @@ from cutaway.run.estimate import Estimate
 from cutaway.run.estimate import estimate as estimate_pass
 from cutaway.run.objects import Objects
 from cutaway.run.opened import model_of
+from cutaway.run.owned import artefact_there, with_artefact
 from cutaway.run.record import measured
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
@@ -44,8 +45,8 @@ def run(spec: FitSpec, *, screen: Screen | None = None, objects: Objects | None 
         sample = take_sample(lm, spec, screen, objects)
         name = name_of(spec, lm, sample)
         done = done_before(spec, name)
-        if done is not None and file_of(done, spec).exists():
-            return done
+        if done is not None and (again := artefact_there(done.record, spec.out, FILE)) is not None:
+            return Result(again)
         tell_memory(lm, spec, screen)
         words = frequent(sample) if lm.kind == "causal" else None
         fitted = fit_all(sample, spec, screen)
@@ -58,9 +59,10 @@ def run(spec: FitSpec, *, screen: Screen | None = None, objects: Objects | None 
     with TemporaryDirectory() as folder:
         path = Path(spec.out) if spec.out else Path(folder) / FILE
         beside = kept_beside(sample, words)
-        save_maps(path, fitted | ahead, parts, describe(sample, spec, r2, notes), beside)
+        told = describe(sample, spec, r2, notes) | {"run": name}
+        save_maps(path, fitted | ahead, parts, told, beside)
         kept = {} if spec.out else {p.name: p for p in (path, path.with_suffix(".json"))}
-        return finish(
+        result = finish(
             "fit",
             spec,
             name,
@@ -71,6 +73,7 @@ def run(spec: FitSpec, *, screen: Screen | None = None, objects: Objects | None 
             rows=r2_rows(Where(lm.name, sample.texts.name, sample.texts.name), r2),
             files=kept,
         )
+        return Result(with_artefact(result.record, spec.out, FILE, path))
 
 
 def check_request(lm: LM, spec: FitSpec) -> None:
@@ -82,11 +85,6 @@ def check_request(lm: LM, spec: FitSpec) -> None:
         lm.need_head()
     if spec.out is not None:
         need_free(Path(spec.out))
-
-
-def file_of(result: Result, spec: FitSpec) -> Path:
-    """Where a run's maps are."""
-    return Path(spec.out) if spec.out else result.path / FILE
 
 
 def fit_all(sample: Sample, spec: FitSpec, screen: Screen) -> Fitted:
