@@ -154,6 +154,10 @@ def test_a_tasks_label_words_have_a_fisher(toy, tmp_path) -> None:
     given = {"model": str(toy), "data": str(tmp_path / "d.tsv"), "task": str(task)}
     result = cutaway.fisher(**given, objective="task", runs=str(tmp_path / "runs"))
     assert result.summary["examples"] == 2
+    # A task file that asks otherwise, under the same name, is another question.
+    task.write_text(task.read_text().replace("so i", "and i"))
+    other = cutaway.fisher(**given, objective="task", runs=str(tmp_path / "runs"))
+    assert other.path != result.path
 
 
 def test_fishers_are_compared_and_those_of_other_models_refused(toy, tmp_path) -> None:

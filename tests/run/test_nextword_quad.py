@@ -67,6 +67,11 @@ def test_features_are_measured_before_and_after(toy, folder) -> None:
     asked = "R2 of Phi p from f without a prompt"
     assert asked in result.summary["before"] and asked in result.summary["after"]
     assert any(line.startswith("accuracy of f") for line in result.summary["verdict"])
+    # Other rows are another question, under whatever name.
+    other = quad(
+        model=toy, data=toy_set(48), quiet=True, runs=str(folder / "runs-features"), **SHORT
+    )
+    assert other.path != result.path
 
 
 def test_an_interrupted_training_ends_in_the_same_weights(toy, folder, monkeypatch) -> None:

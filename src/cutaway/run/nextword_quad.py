@@ -25,6 +25,7 @@ from cutaway.run.nextword import run as measure
 from cutaway.run.nextword_rows import Cell, frame
 from cutaway.run.nextword_start import start_of
 from cutaway.run.nextword_summary import features_of
+from cutaway.run.nextword_task import Question, questions
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.order import order_of
 from cutaway.run.owned import NOTE, checkpoint_there, maker_of_folder
@@ -77,7 +78,8 @@ def run(spec: QuadSpec, *, screen: Screen | None = None, objects: Objects | None
     with measured() as meter:
         base, lm = start_of(spec, objects)
         pages = _pages(spec, lm, objects)
-        name = address(spec, model=base.identity, data=pages.digest)
+        asked = [question.identity for question in _questions(spec, objects)]
+        name = address(spec, model=base.identity, data=pages.digest, asked=asked)
         done = store.find(spec.runs, "nextword", name)
         again = None if done is None else found_again(spec, done)
         if again is not None:
@@ -184,13 +186,24 @@ def _features(
     when = "before" if state == "start" else "after"
     digest = digest_json({"start": lm.digest, "state": state})
     now = replace(lm, name=f"{lm.name} {when}", digest=digest)
-    asked = NextwordSpec(
-        model=(now.name,), task=(spec.task,) if spec.task else (),
+    result = measure(_asked(spec, now.name), screen=screen, objects={**objects, now.name: now})
+    return features_of(result.rows)
+
+
+def _asked(spec: QuadSpec, model: str) -> NextwordSpec:
+    """What is asked of the model's features before and after."""
+    return NextwordSpec(
+        model=(model,), task=(spec.task,) if spec.task else (),
         data=(spec.data,) if spec.data else (), features=("f", "phi_p"), runs=spec.runs,
         seed=spec.seed, offline=spec.offline, baselines=(),
     )  # fmt: skip
-    result = measure(asked, screen=screen, objects={**objects, now.name: now})
-    return features_of(result.rows)
+
+
+def _questions(spec: QuadSpec, objects: Objects) -> list[Question]:
+    """The task's rows and words, where there is a task."""
+    if spec.task is None and spec.data is None:
+        return []
+    return questions(_asked(spec, spec.model), objects)
 
 
 def found_again(spec: QuadSpec, done: store.Record) -> store.Record | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cutaway.core.errors import BadSpec, Mismatch
-from cutaway.core.spec import address
+from cutaway.core.spec import address, plain
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load
 from cutaway.data.tasks import TaskColumns, TaskFile
@@ -68,6 +68,7 @@ def run(
         base=work.lm.identity,
         tuned=None if work.tuned is None else work.tuned.identity,
         data=[texts.digest for texts in work.sets],
+        tasks=[None if task is None else plain(task) for task in work.tasks],
         text=None if prose is None else prose.digest,
     )
     done = find(spec.runs, "graft", name)

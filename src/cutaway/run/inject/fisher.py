@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec, Missing, UnknownName
-from cutaway.core.spec import address, build
+from cutaway.core.spec import address, build, plain
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load, load_task
 from cutaway.data.tasks import TaskFile, find_task
@@ -59,8 +59,9 @@ def run(
     others = [load_fisher(path, lm) for path in spec.against]
     texts = read_texts(spec, objects)
     name = address(
-        spec, model=lm.identity, data=texts.digest, against=[other.digest for other in others]
-    )
+        spec, model=lm.identity, data=texts.digest, against=[other.digest for other in others],
+        task=_words(spec, texts),
+    )  # fmt: skip
     done = find(spec.runs, METHOD, name)
     if done is not None and (again := artefact_there(done, spec.out, FILE)) is not None:
         return Result(again)
@@ -122,6 +123,13 @@ def task_examples(lm: LM, spec: FisherSpec, texts: TextSet) -> Examples:
     places = [[len(r) - 1 if lm.kind == "causal" else r.index(mark)] for r in rows]
     targets = [[int(label)] for label in asked.labels]
     return Examples(rows, places, targets, words=asked.words, cut=asked.cut)
+
+
+def _words(spec: FisherSpec, texts: TextSet) -> dict[str, Any] | None:
+    """How the task asks, where a task asks: a file of the user's may change under its name."""
+    if spec.objective == "lm" or is_arithmetic(texts):
+        return None
+    return plain(_task(spec))
 
 
 def _task(spec: FisherSpec) -> TaskFile:
