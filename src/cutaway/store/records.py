@@ -184,8 +184,13 @@ def _table(path: Path, data: bytes) -> "pl.DataFrame":
         file = pyarrow.parquet.ParquetFile(io.BytesIO(data))
         need_cells(repr(str(path)), file.metadata, virtual_memory().available)
         # One thread: a small table is read sooner than a thread starts.
-        return pl.DataFrame(pl.from_arrow(file.read(use_threads=False)))
+        table = file.read(use_threads=False)
+        # Every value, and no notes: at text that is no UTF-8 Polars panics, pyarrow does not.
+        table.validate(full=True)
+        bare = pyarrow.Table.from_arrays(table.columns, names=table.column_names)
+        return pl.DataFrame(pl.from_arrow(bare))
     except (BadData, NoRoom) as error:
         raise Corrupt(str(error)) from None
-    except (pyarrow.ArrowException, pl.exceptions.PolarsError, OSError, ValueError) as error:
+    except (pyarrow.ArrowException, pl.exceptions.PolarsError, OSError, ValueError,
+            pl.exceptions.PanicException) as error:  # fmt: skip
         raise Corrupt(f"{str(path)!r} is not readable as parquet: {error}.") from None
