@@ -215,6 +215,17 @@ def test_exit_curves_end_where_the_paper_says(folder, toy, fitted) -> None:
     assert fixed.filter(pl.col("layer") == 3)["value"].to_list() == [1.0, 1.0]
 
 
+def test_what_is_saved_at_best_is_no_less_than_what_a_calibration_promises(
+    folder, toy, fitted
+) -> None:
+    summary = shortcut.exit(
+        model=toy, text=TEXTS, agreement=0.95, quiet=True,
+        shortcut=str(folder / "maps.safetensors"), runs=str(folder / "runs"),
+    ).summary  # fmt: skip
+    for one in summary["calibrated"]:
+        assert summary["saved_at_95"][f"{one['kind']}/{one['confidence']}"] >= one["saved"]
+
+
 @pytest.mark.parametrize("options", [{}, {"exit_layers": [2], "draft": 2}, {"sample": True}])
 def test_speculative_text_is_the_models_own(folder, toy, fitted, options) -> None:
     out = shortcut.generate(

@@ -139,6 +139,8 @@ NEVER = 1.112
 """The lambda that no sureness reaches: every layer runs."""
 STRICT_FIRST = (*(round(1.11 - 0.01 * step, 2) for step in range(112)), LAMBDAS[0])
 """The lambdas that a calibration tries, from the strictest of the fine grid to the loosest."""
+EVERY = tuple(sorted({*FINE, *STRICT_FIRST}))
+"""All that is looked at: what is saved at best is never less than what a calibration promises."""
 
 
 def calibrate(

@@ -9,6 +9,7 @@ import numpy as np
 from cutaway.core.lookup import lookup
 from cutaway.methods.shortcut.exit import (
     CONFIDENCES,
+    EVERY,
     FINE,
     Calibrated,
     Point,
@@ -55,14 +56,15 @@ def run(spec: ExitSpec, *, screen: Screen | None = None, objects: Objects | None
         rows = fresh_rows(sample, maps)
         found = readings(sample, rows, maps, kinds, screen)
         tracks = all_tracks(sample, rows, found, kinds, spec.confidence)
-        curves = {key: curve(track, FINE) for key, track in tracks.items()}
+        every = {key: curve(track, EVERY) for key, track in tracks.items()}
+        curves = {key: [p for p in all_ if p.setting in FINE] for key, all_ in every.items()}
         fixed = {kind: fixed_curve(tracks[kind, spec.confidence[0]]) for kind in kinds}
         chosen = [] if spec.agreement is None else calibrations(tracks, spec)
-        clock = clock_of(sample, rows, maps, curves, spec.agreement or USUAL)
+        clock = clock_of(sample, rows, maps, every, spec.agreement or USUAL)
     where = Where(lm.name, sample.texts.name, maps.fitted_on)
     return finish(
         "exit", spec, name, sample, meter,
-        summary=summarise(curves, chosen, spec, lm.layers, clock),
+        summary=summarise(every, chosen, spec, lm.layers, clock),
         baselines={"fixed": {kind: [p.agreement.mean for p in ps] for kind, ps in fixed.items()}},
         rows=[*lambda_rows(where, curves), *fixed_rows(where, fixed)],
     )  # fmt: skip
