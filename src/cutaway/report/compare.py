@@ -33,7 +33,7 @@ def compare(records: Sequence[RecordLike]) -> go.Figure:
         figure,
         title="Best score of each run",
         caption="Each dot is a run's best cell with its 95 % interval; the grey diamond is its "
-        f"best baseline without a model. Runs whose lines overlap can't be told apart.{more}",
+        f"best baseline without a model. Runs whose lines overlap may well be alike.{more}",
         height=170 + 30 * len(shown),
     )
 

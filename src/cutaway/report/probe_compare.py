@@ -93,7 +93,8 @@ def classifiers(rows: pl.DataFrame, record: Drawable) -> go.Figure:
         title=f"{words} by classifier",
         caption="Each dot is a classifier at its best layer and pooler (hover shows which), the "
         "line through it the 95 % interval of the mean over repeats. Grey diamonds need no "
-        "model. Dots whose lines overlap can't be told apart." + panels.left_out(0, shown.hidden),
+        "model. Where lines overlap the verdict says more: it compares row by row."
+        + panels.left_out(0, shown.hidden),
         height=shown.height - 20,
     )
 
