@@ -47,7 +47,7 @@ format: .venv/dev ## rewrite the code in the house format
 	@$(BIN)/ruff format src tests bench examples
 	@$(BIN)/ruff check --fix src tests bench examples
 
-bench: .venv/dev ## side-by-side measurements, written to bench/results.json and docs/benchmarks.md
+bench: .venv/dev ## side-by-side measurements (two hours), written to bench/results.json and docs/benchmarks.md
 	@$(BIN)/python -m bench
 
 app: .venv/run ## open the web app

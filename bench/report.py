@@ -21,7 +21,12 @@ INTRODUCTION = """\
 `make bench` measures, side by side and in one run, what Cutaway promises, and writes the figures
 here and to `bench/results.json`. Figures are medians over rounds, with the smallest and the
 largest in brackets; the ways take turns within a round, so that a busy moment hits all alike.
-A bar that was missed says no.
+A bar that was missed says no. All of it takes about two hours on two cores;
+`python -m bench --only NAME` measures one part anew and leaves the others as they are.
+
+`CUTAWAY_BENCH_DATA` names a folder with real sentences, without it the bundled docs or generated
+sets are read; `CUTAWAY_BENCH_MODEL` names the folder of a small causal model for the last part,
+which is left as it is without one.
 """
 
 
