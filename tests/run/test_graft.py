@@ -77,6 +77,11 @@ class Room:
         }  # fmt: skip
         return graft.learn(quiet=True, **(given | options))
 
+    def skill(self) -> str:
+        """The file of a skill that was quickly learned."""
+        result = self.learn(sparsity=0.2, steps=2, baselines="none", text="none")
+        return str(result.path / "skill.safetensors")
+
 
 @pytest.fixture(scope="module")
 def room(tmp_path_factory) -> Room:

@@ -31,8 +31,7 @@ def room(tmp_path_factory) -> Room:
 @pytest.fixture(scope="module")
 def skill(room) -> str:
     """A skill that answers with neg and pos."""
-    result = room.learn(sparsity=0.2, steps=2, baselines="none", text="none")
-    return str(result.path / "skill.safetensors")
+    return room.skill()
 
 
 def spelled(room: Room, names: dict[str, str]) -> str:

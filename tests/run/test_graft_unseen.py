@@ -24,8 +24,7 @@ def room(tmp_path_factory) -> Room:
 
 @pytest.fixture(scope="module")
 def skill(room) -> str:
-    result = room.learn(sparsity=0.2, steps=2, baselines="none", text="none")
-    return str(result.path / "skill.safetensors")
+    return room.skill()
 
 
 def measured(room: Room, skill: str, data: str, **more):

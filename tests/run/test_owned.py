@@ -172,3 +172,20 @@ def test_a_note_that_names_no_run_of_the_verb_makes_nobody_its_owner(said, tmp_p
 def test_the_files_of_runs_are_named_as_before() -> None:
     assert fisher_room.FILE == "fisher.safetensors"
     assert inject_room.CHECKPOINTS == "checkpoints"
+
+
+def test_an_out_beside_a_users_json_is_refused_before_the_work(
+    model, tuned, tmp_path, monkeypatch
+) -> None:
+    def too_late(*_: object) -> None:
+        raise AssertionError("the work had begun")
+
+    monkeypatch.setattr("cutaway.run.inject.fisher.model_of", too_late)
+    monkeypatch.setattr("cutaway.run.graft.learn.prepare", too_late)
+    (tmp_path / "mine.json").write_text("{}")
+    out = {"out": str(tmp_path / "mine.safetensors"), "runs": str(tmp_path / "runs")}
+    with pytest.raises(BadSpec, match=r"mine\.json"):
+        cutaway.fisher(model=model, text=ONE, quiet=True, **out)
+    with pytest.raises(BadSpec, match=r"mine\.json"):
+        graft.learn(base=model, tuned=tuned, **TASK, **out)
+    assert (tmp_path / "mine.json").read_text() == "{}"

@@ -21,7 +21,6 @@ from cutaway.measure.words import Words
 STRENGTHS = (0.01, 0.1, 1.0, 10.0)
 """Inverse regularisation, from strong to weak; the validation rows choose."""
 
-Strengths = tuple[float, ...]
 Scorer = Callable[[Any], NDArray[np.float64]]
 
 
@@ -86,82 +85,65 @@ def fit_baseline(
     where features are: then both learn from the same rows.
     """
     make = lookup(BASELINES, name, kind="baseline")
-    found = make(words, labels, split, task, n_classes, STRENGTHS)
+    given = Given(words, labels, split, task, n_classes)
+    found = make(given)
     if not refit:
         return found
     whole = replace(split, train=np.union1d(split.train, split.val))
-    # Where nothing was chosen all are equal, and the first of equals is the strongest.
+    # Where the train rows alone left nothing to choose, the strongest is the careful choice.
     chosen = (found.strength,) if isinstance(found, TextModel) else STRENGTHS[:1]
-    return make(words, labels, whole, task, n_classes, chosen)
+    return make(replace(given, split=whole, strengths=chosen))
 
 
-def _majority(
-    words: Words,
-    labels: NDArray[Any],
-    split: Split,
-    task: Task,
-    n_classes: int,
-    strengths: Strengths = STRENGTHS,
-) -> Baseline:
-    seen = labels[split.train]
-    if task == "multiclass":
-        seen = seen[:, None] == np.arange(n_classes)
-    return Constant(task, np.asarray(seen.mean(axis=0), dtype=np.float64))
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What a baseline is made from."""
+
+    words: Words
+    labels: NDArray[Any]
+    split: Split
+    task: Task
+    n_classes: int
+    strengths: tuple[float, ...] = STRENGTHS
+    """To choose from."""
 
 
-def _bag_of_words(
-    words: Words,
-    labels: NDArray[Any],
-    split: Split,
-    task: Task,
-    n_classes: int,
-    strengths: Strengths = STRENGTHS,
-) -> Baseline:
-    return _fit_text(words, labels, split, task, n_classes, strengths, pairs=False, weigh=None)
+def _majority(given: Given) -> Baseline:
+    seen = given.labels[given.split.train]
+    if given.task == "multiclass":
+        seen = seen[:, None] == np.arange(given.n_classes)
+    return Constant(given.task, np.asarray(seen.mean(axis=0), dtype=np.float64))
 
 
-def _tfidf(
-    words: Words,
-    labels: NDArray[Any],
-    split: Split,
-    task: Task,
-    n_classes: int,
-    strengths: Strengths = STRENGTHS,
-) -> Baseline:
-    weigh = TfidfTransformer(sublinear_tf=True)
-    return _fit_text(words, labels, split, task, n_classes, strengths, pairs=True, weigh=weigh)
+def _bag_of_words(given: Given) -> Baseline:
+    return _fit_text(given, pairs=False, weigh=None)
 
 
-BASELINES: dict[str, Callable[[Words, NDArray[Any], Split, Task, int, Strengths], Baseline]] = {
+def _tfidf(given: Given) -> Baseline:
+    return _fit_text(given, pairs=True, weigh=TfidfTransformer(sublinear_tf=True))
+
+
+BASELINES: dict[str, Callable[[Given], Baseline]] = {
     "majority": _majority,
     "bow": _bag_of_words,
     "tfidf": _tfidf,
 }
 
 
-def _fit_text(
-    words: Words,
-    labels: NDArray[Any],
-    split: Split,
-    task: Task,
-    n_classes: int,
-    strengths: Strengths,
-    *,
-    pairs: bool,
-    weigh: TfidfTransformer | None,
-) -> Baseline:
+def _fit_text(given: Given, *, pairs: bool, weigh: TfidfTransformer | None) -> Baseline:
+    words, labels, split, task = given.words, given.labels, given.split, given.task
     columns = words.known_to(split.train, pairs=pairs)
     truth = labels[split.train]
     if len(columns) == 0 or bool((truth == truth[0]).all()):
-        return _majority(words, labels, split, task, n_classes)
+        return _majority(given)
     train = words.counts[split.train][:, columns]
     change = (lambda counts: counts) if weigh is None else weigh.fit(train).transform
     val = change(words.counts[split.val][:, columns])
-    fitted = [_FITTERS[task](change(train), truth, n_classes, c) for c in strengths]
+    fitted = [_FITTERS[task](change(train), truth, given.n_classes, c) for c in given.strengths]
     merits = [_merit(task, labels[split.val], score(val)) for score in fitted]
     # The first of equals is the one with the strongest regularisation.
     best = int(np.argmax(merits))
-    return TextModel(words, task, columns, change, fitted[best], strengths[best])
+    return TextModel(words, task, columns, change, fitted[best], given.strengths[best])
 
 
 def _decide(task: Task, scores: NDArray[np.float64]) -> Prediction:

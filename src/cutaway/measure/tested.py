@@ -32,7 +32,6 @@ from cutaway.measure.intervals import (
 )
 
 Numbers = NDArray[np.int64]
-Values = NDArray[np.float64]
 BLOCKS = 20
 """Blocks of test rows: enough for a variance, few enough to measure each cell without each."""
 

@@ -33,6 +33,7 @@ from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import LearnSpec
 from cutaway.run.table import Row
+from cutaway.store.artefacts import need_free
 from cutaway.store.progress import Progress
 from cutaway.store.results import find, progress
 
@@ -69,6 +70,8 @@ class Work:
 def run(spec: LearnSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:
     """A skill file, and how it does beside the base, the tuned model and other masks."""
     screen = screen or Screen(quiet=True)
+    if spec.out is not None:
+        need_free(Path(spec.out))
     work = prepare(spec, screen, objects)
     name = work.name
     done = find(spec.runs, "graft", name)

@@ -11,7 +11,7 @@ from torch import Tensor
 from cutaway.core.errors import BadData, BadSpec, Mismatch, Missing
 from cutaway.models.lm import LM
 from cutaway.run.kept import Kept
-from cutaway.store.artefacts import load_artefact, save_artefact
+from cutaway.store.artefacts import load_artefact, need_free, save_artefact
 from cutaway.store.tensors import raw_bytes
 
 
@@ -99,3 +99,5 @@ def need_file_name(out: str | None) -> None:
     """BadSpec before the work, not after it, when the file can't be called so."""
     if out is not None and not out.endswith(".safetensors"):
         raise BadSpec(f"--out must end in .safetensors, got {out!r}.")
+    if out is not None:
+        need_free(Path(out))
