@@ -72,8 +72,10 @@ def attempt(function: Callable[[Any], Any], piece: Any) -> Outcome:
     try:
         return Outcome(function(piece))
     except CutawayError as error:
-        passing = isinstance(error, Corrupt)
-        return Outcome(None, str(error), True, error.exit_status, passing)
+        return Outcome(
+            reason=str(error), final=True, exit_status=error.exit_status,
+            passing=isinstance(error, Corrupt),
+        )  # fmt: skip
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         return Outcome(reason=reason, passing=isinstance(error, OSError))

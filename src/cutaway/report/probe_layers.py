@@ -113,7 +113,7 @@ def heatmap(rows: pl.DataFrame, record: Drawable) -> go.Figure:
         title=f"{words} by layer and pooler",
         caption="Each square is the mean over repeats of one layer read through one pooler; "
         f"{'darker' if reverse else 'yellower'} is better, the framed square is the best. Hover "
-        "for its interval. Which layers can't be told from the best one says the verdict."
+        "for its interval. The verdict says which layers can't be told from the best one."
         + panels.left_out(0, shown.hidden),
         height=shown.height - 30,
     )
