@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 import cutaway
-from cutaway.run import graft_verbs as graft
 from tests.tiny import SENTENCES, tiny
 
 KEPT = Path(__file__).with_name("rows.json")
@@ -36,6 +35,7 @@ SUMS = "gen:arithmetic?n=40,ops=+,digits=1,dev=10,test=20"
 def commands(model: str, at: Path) -> dict[str, Callable[[], Any]]:
     """Every verb that measures, small; later ones use what earlier ones wrote."""
     runs, maps, tuned = str(at / "runs"), str(at / "maps.safetensors"), str(at / "tuned")
+    skill, other = str(at / "skill.safetensors"), str(at / "other.safetensors")
     keep = {"runs": runs, "quiet": True}
     read = {"model": model, "text": "docs", "limit": 80, **keep}
     return {
@@ -50,19 +50,56 @@ def commands(model: str, at: Path) -> dict[str, Callable[[], Any]]:
         "shortcut fit": lambda: cutaway.shortcut.fit(**read, out=maps),
         "shortcut eval": lambda: cutaway.shortcut.eval(**read, shortcut=maps),
         "shortcut exit": lambda: cutaway.shortcut.exit(**read, shortcut=maps),
-        "finetune": lambda: graft.finetune(
+        "finetune": lambda: cutaway.graft.finetune(
             model=model, **TASK, **SHORT, lr=0.05, out=tuned, runs=runs
         ),
-        "graft learn": lambda: graft.learn(
-            base=model, tuned=tuned, **TASK, sparsity=1e-2, steps=3,
+        "graft learn": lambda: cutaway.graft.learn(
+            base=model, tuned=tuned, **TASK, sparsity=1e-2, steps=3, out=skill,
             baselines="random,movement", **keep,
+        ),
+        "graft learn, another seed": lambda: cutaway.graft.learn(
+            base=model, tuned=tuned, **TASK, sparsity=1e-2, steps=0, out=other, start="random",
+            baselines="none", seed=1, **keep,
+        ),
+        "graft eval": lambda: cutaway.graft.eval(
+            skill=[skill], base=model, tuned=tuned, data=["gen:sentiment?n=120"],
+            text_limit=8, **keep,
+        ),
+        "graft overlap": lambda: cutaway.graft.overlap([skill, other], **keep),
+        "graft continual": lambda: cutaway.graft.continual(
+            base=model, task=[task_file(at, "tone"), task_file(at, "time")],
+            data=["gen:sentiment?n=120", "gen:tense?n=120"], shots=8, sparsity=1e-2, mask_steps=2, step_examples=8, lr=0.05, runs=runs, **SHORT,
         ),
         "fisher": lambda: cutaway.fisher(model=model, text="docs", limit=20, **keep),
         "inject": lambda: cutaway.inject(
             model=model, data=SUMS, retain=["docs"], retain_limit=20, regulariser="none,ewc",
             strength=[1.0], fisher_examples=8, beyond=[], **SHORT, runs=runs,
         ),
+        "quad": lambda: cutaway.quad(
+            model=model, text="docs", limit=60, max_tokens=16, runs=runs, **SHORT
+        ),
+        "probe, other protocols": lambda: cutaway.probe(
+            model=model, data="gen:tense?n=120", layers=["1", "mean:all"], pool="mean,learned",
+            classifier="ridge,centroid,linear", protocol="curve", train_sizes=[20, 0.5],
+            repeats=2, **keep,
+        ),
+        "shortcut fit, every kind": lambda: cutaway.shortcut.fit(
+            **read, intercept=True, ridge=0.1, rank=2, tuned=2, parts=True
+        ),
     }  # fmt: skip
+
+
+def task_file(at: Path, name: str) -> str:
+    """A task asked in words that are single tokens of the tiny model."""
+    classes = {"tone": ["negative", "positive"], "time": ["past", "present"]}[name]
+    lines = [
+        f'name = "{name}"', 'description = "A task."', 'kind = "binary"', f"classes = {classes}",
+        'label_words = ["bad", "good"]', "[autoregressive]", 'template = "{text} It was"',
+        'words = ["bad", "good"]', "[columns]", 'text = ["text"]', 'label = ["label"]',
+        "[labels]", f'names = {{ "0" = "{classes[0]}", "1" = "{classes[1]}" }}',
+    ]  # fmt: skip
+    (at / f"{name}.toml").write_text("\n".join(lines) + "\n")
+    return str(at / f"{name}.toml")
 
 
 def measured(folder: Path) -> dict[str, list[list[Any]]]:
