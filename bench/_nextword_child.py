@@ -8,9 +8,9 @@ import numpy as np
 import psutil
 import torch
 
-from cutaway.methods.nextword.classify import Plan
+from cutaway.methods.nextword.classify import ClassifierSettings
 from cutaway.methods.nextword.full_p import fit_p
-from cutaway.methods.nextword.readout import Output
+from cutaway.methods.nextword.readout import OutputHead
 from cutaway.run.record import process_peak_mb
 
 
@@ -18,7 +18,7 @@ def main(rows: int, width: int, vocab: int, classes: int, steps: int) -> dict[st
     """Memory above what f, Phi and the libraries take, and seconds per look at p."""
     rng = torch.Generator().manual_seed(0)
     f = torch.randn(rows, width, generator=rng)
-    output = Output(torch.randn(vocab, width, generator=rng) * (3 / width**0.5))
+    output = OutputHead(torch.randn(vocab, width, generator=rng) * (3 / width**0.5))
     y = np.random.default_rng(0).integers(classes, size=rows)
     looked = 0
 
@@ -30,7 +30,15 @@ def main(rows: int, width: int, vocab: int, classes: int, steps: int) -> dict[st
     _ = output(f[:64])
     before = psutil.Process().memory_info().rss / 2**20
     start = time.perf_counter()
-    fit_p(f, output, y, [np.arange(rows)], Plan(classes, most=steps), way="stream", done=done)
+    fit_p(
+        f,
+        output,
+        y,
+        [np.arange(rows)],
+        ClassifierSettings(classes, most=steps),
+        way="stream",
+        done=done,
+    )
     seconds = time.perf_counter() - start
     return {
         "rows": rows,

@@ -18,7 +18,7 @@ import polars as pl
 from bench.report import row, spread, told
 from cutaway.app.launch import HOST, free_port
 from cutaway.report.html import write_html
-from cutaway.store.results import results, save
+from cutaway.store.results import results, save_record
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
 MANY, SOME, POINTS = 2_000, 200, 5_000
@@ -83,7 +83,7 @@ def shelf(folder: Path, count: int, points: int = 20) -> Path:
         }
     )  # fmt: skip
     rows = pl.concat([rows.with_columns(repeat=pl.lit(i, pl.Int32)) for i in range(10)])
-    record = save(
+    record = save_record(
         folder, method="probe", address="aaaa", spec={"model": ["m"], "data": ["d"]},
         summary={"metric": "accuracy", "verdict": ["Layer 1 knows it."]}, baselines={},
         model={"name": "m", "layers": layers}, data={"name": "d", "rows": 150, "digest": "d1"},

@@ -17,7 +17,7 @@ import torch
 from bench.report import row
 from bench.shortcut_fit import layers_of
 from cutaway.engine import run_pieces
-from cutaway.methods.shortcut.moments import Gatherer, Moments, layer_pairs
+from cutaway.methods.shortcut.moments import MomentAccumulator, Moments, layer_pairs
 
 BARE, PIECES, SECONDS = 10_000, 8, 5.0
 
@@ -127,6 +127,6 @@ def partial_sums(width: int = 64, rows: int = 6000, parts: int = 7) -> float:
 
 
 def _moments(states: dict[int, torch.Tensor], pairs: list[Any], start: int, end: int) -> Moments:
-    gatherer = Gatherer(list(pairs), cross=torch.float64)
+    gatherer = MomentAccumulator(list(pairs), cross=torch.float64)
     gatherer.add({layer: rows[start:end] for layer, rows in states.items()})
     return gatherer.moments()

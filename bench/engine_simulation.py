@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bench.report import row
-from cutaway.engine.pieces import Desk, Outcome, Task, Terms
+from cutaway.engine.pieces import PendingPiece, PieceOptions, PieceOutcome, PieceQueue
 
 PIECES, WORKERS, SECONDS, HAND = 10_000, 64, 30.0, 0.002
 
@@ -47,9 +47,9 @@ def simulate(count: int, spread: float, deaths: float, *, seed: int = 0) -> dict
     """Hours until the last piece is back, and the hours that the work alone takes."""
     rng = np.random.default_rng(seed)
     lasts = SECONDS * np.exp(spread * rng.standard_normal(count))
-    desk, back, failed, again = Desk(range(count), Terms()), 0, 0, 0
+    desk, back, failed, again = PieceQueue(range(count), PieceOptions()), 0, 0, 0
     free: list[float] = [0.0] * WORKERS
-    under_way: list[tuple[float, int, Task, bool]] = []
+    under_way: list[tuple[float, int, PendingPiece, bool]] = []
     now, driver, turn = 0.0, 0.0, 0
     while True:
         while free and (task := desk.take()) is not None:
@@ -62,7 +62,7 @@ def simulate(count: int, spread: float, deaths: float, *, seed: int = 0) -> dict
             break
         now, _, task, died = heapq.heappop(under_way)
         heapq.heappush(free, now + 60 if died else now)
-        outcome = Outcome(reason="its worker died") if died else Outcome(task.piece)
+        outcome = PieceOutcome(reason="its worker died") if died else PieceOutcome(task.piece)
         settled = list(desk.settle(task, outcome))
         again += not settled
         back += len(settled)

@@ -14,7 +14,7 @@ from bench.report import row, spread, told
 from cutaway.core.textset import TextSet
 from cutaway.models.check import check
 from cutaway.models.tokens import tokenize
-from cutaway.run.batches import Budget
+from cutaway.run.batches import TokenBudget
 from cutaway.run.extract import extract
 
 ROWS = 400
@@ -74,8 +74,8 @@ def _difference(lm: Any, texts: TextSet) -> float:
     order = np.random.default_rng(0).permutation(len(texts))
     ask, back, gaps = everything(lm), torch.as_tensor(np.argsort(order)), []
     with fresh_home():
-        alone = extract(lm, texts, ask, budget=Budget(fixed=1))
-        many = extract(lm, texts.take(order), ask, budget=Budget(fixed=1024))
+        alone = extract(lm, texts, ask, budget=TokenBudget(fixed=1))
+        many = extract(lm, texts.take(order), ask, budget=TokenBudget(fixed=1024))
         for layer in ask.layers:
             for pool in ask.pools:
                 one, other = alone.column(layer, pool), many.column(layer, pool)[back]

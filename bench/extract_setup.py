@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from cutaway.core.textset import TextSet
-from cutaway.data.load import load
+from cutaway.data.load import load_text_set
 from cutaway.models.load import open_model
 
 DATA = "CUTAWAY_BENCH_DATA"
@@ -22,7 +22,7 @@ def sentences(rows: int) -> TextSet:
     folder = os.environ.get(DATA, "").strip()
     file = Path(folder) / "wiki_sentences" / "wiki_20k.tsv"
     if not folder or not file.is_file():
-        return load("docs", limit=rows)
+        return load_text_set("docs", limit=rows)
     lines = file.read_text("utf-8").splitlines()[1:]
     texts = dict.fromkeys(line.partition("\t")[2].strip() for line in lines)
     return TextSet("Wikipedia", tuple(t for t in texts if t)[:rows])
@@ -30,9 +30,9 @@ def sentences(rows: int) -> TextSet:
 
 def bundled_folder() -> Path:
     """The bundled model as a plain checkpoint that any tool can open."""
-    from cutaway.models.fetch import fetch
+    from cutaway.models.fetch import fetch_checkpoint
 
-    return fetch(BUNDLED).folder
+    return fetch_checkpoint(BUNDLED).folder
 
 
 def make_gpt2(folder: Path) -> Path:

@@ -11,8 +11,8 @@ import torch
 from bench.extract_setup import fresh_home
 from cutaway.core.textset import TextSet
 from cutaway.models.tokens import pad, tokenize
-from cutaway.run.ask import Ask
-from cutaway.run.batches import Budget, by_length
+from cutaway.run.ask import ExtractionRequest
+from cutaway.run.batches import TokenBudget, batches_by_length
 from cutaway.run.extract import extract
 
 POOLS = ("last", "mean")
@@ -43,9 +43,9 @@ def take_turns(ways: dict[str, Way], rounds: int) -> dict[str, list[float]]:
     return dict(seconds)
 
 
-def everything(lm: Any) -> Ask:
+def everything(lm: Any) -> ExtractionRequest:
     """All layers, last and mean, float32."""
-    return Ask(layers=tuple(range(lm.layers + 1)), pools=POOLS)
+    return ExtractionRequest(layers=tuple(range(lm.layers + 1)), pools=POOLS)
 
 
 def ours(lm: Any, texts: TextSet) -> Callable[[], dict[str, float]]:
@@ -71,7 +71,7 @@ def ours(lm: Any, texts: TextSet) -> Callable[[], dict[str, float]]:
     return work
 
 
-def _read(features: Any, ask: Ask) -> None:
+def _read(features: Any, ask: ExtractionRequest) -> None:
     for layer in ask.layers:
         for pool in ask.pools:
             features.column(layer, pool)
@@ -122,7 +122,7 @@ def _plans(rows: Sequence[Sequence[int]]) -> dict[str, Plan]:
     plans = {}
     for budget in BUDGETS:
         plans[f"equal lengths, {budget}"] = list(_equal(lengths, budget))
-        sorted_ = by_length(lengths, Budget(fixed=budget))
+        sorted_ = batches_by_length(lengths, TokenBudget(fixed=budget))
         plans[f"near lengths, {budget}"] = [batch.rows.tolist() for batch, _ in sorted_]
     return plans
 

@@ -17,19 +17,19 @@ from transformers import BertConfig, BertForMaskedLM
 
 from bench.report import row, spread, told
 from cutaway.core.textset import TextSet
-from cutaway.data.load import load
+from cutaway.data.load import load_text_set
 from cutaway.models.load import open_model
 from cutaway.models.tokens import pad
-from cutaway.run.chosen import chosen
-from cutaway.run.lesson import Lesson, bare_task
-from cutaway.run.order import order_of
-from cutaway.run.plan import Plan, optimizer_of
-from cutaway.run.pupil import Pupil, enrol
-from cutaway.run.training import learning, others_at_rest, take_step
+from cutaway.run.chosen import select_trainable_params
+from cutaway.run.lesson import TaskSplit, task_from_labels
+from cutaway.run.order import make_batch_order
+from cutaway.run.plan import TrainingPlan, make_optimizer
+from cutaway.run.pupil import TaskModel, make_task_model
+from cutaway.run.training import frozen_others, gradients_enabled, training_step
 
 LAYERS, WIDTH, VOCAB, BATCH, STEPS = 6, 384, 30522, 16, 4
 TEMPLATE, WORDS = "{text} It was {mask}.", ("bad", "good")
-PLAN = Plan(steps=1, lr=1e-3, optimizer="sgd", weight_decay=1e-4)
+PLAN = TrainingPlan(steps=1, lr=1e-3, optimizer="sgd", weight_decay=1e-4)
 
 
 def run(quick: bool, rows: int | None = None, rounds: int = 5) -> dict[str, Any]:
@@ -38,11 +38,11 @@ def run(quick: bool, rows: int | None = None, rounds: int = 5) -> dict[str, Any]
     texts = sentences(rows or 256)
     with tempfile.TemporaryDirectory() as folder:
         pupil = pupil_of(Path(folder), texts, layers, width, vocab)
-        params = chosen(pupil)
-        order = order_of(pupil.asked.rows, BATCH, seed=0)
+        params = select_trainable_params(pupil)
+        order = make_batch_order(pupil.asked.rows, BATCH, seed=0)
         blind = np.random.default_rng(0).permutation(len(texts)).reshape(-1, BATCH)
         seconds: dict[str, list[float]] = {"ours": [], "plain": []}
-        with others_at_rest(pupil.module, params), learning(params):
+        with frozen_others(pupil.module, params), gradients_enabled(params):
             for _ in range(1 if quick else rounds):
                 seconds["ours"].append(timed(ours(pupil, params, order)))
                 seconds["plain"].append(timed(plain(pupil, params, blind)))
@@ -64,12 +64,12 @@ def run(quick: bool, rows: int | None = None, rounds: int = 5) -> dict[str, Any]
 
 def sentences(rows: int) -> TextSet:
     """Sentences of very different lengths with labels in turn, a whole number of batches."""
-    found = load("docs", as_task="text", limit=rows, seed=0).texts
+    found = load_text_set("docs", as_task="text", limit=rows, seed=0).texts
     many = len(found) // BATCH * BATCH
     return TextSet("docs", found[:many], np.arange(many) % 2, "binary", ("no", "yes"))
 
 
-def pupil_of(folder: Path, texts: TextSet, layers: int, width: int, vocab: int) -> Pupil:
+def pupil_of(folder: Path, texts: TextSet, layers: int, width: int, vocab: int) -> TaskModel:
     """A masked model of this shape, asked about the sentences."""
     from tests.tiny import tiny_tokenizer
 
@@ -84,21 +84,23 @@ def pupil_of(folder: Path, texts: TextSet, layers: int, width: int, vocab: int) 
     tokenizer.save_pretrained(folder)
     lm = open_model(str(folder), check=False)
     none = np.arange(0)
-    lesson = Lesson(bare_task(texts), texts, np.arange(len(texts)), none, none)
-    return enrol(lm, lesson, "prompt", template=TEMPLATE, words=WORDS)
+    lesson = TaskSplit(task_from_labels(texts), texts, np.arange(len(texts)), none, none)
+    return make_task_model(lm, lesson, "prompt", template=TEMPLATE, words=WORDS)
 
 
-def ours(pupil: Pupil, params: dict[str, Any], order: Callable[[int], Any]) -> Callable[[int], Any]:
+def ours(
+    pupil: TaskModel, params: dict[str, Any], order: Callable[[int], Any]
+) -> Callable[[int], Any]:
     """A step of the shared loop."""
-    optimizer = optimizer_of(params, PLAN)
+    optimizer = make_optimizer(params, PLAN)
 
     def loss(step: int) -> dict[str, torch.Tensor]:
         return {"loss": pupil.losses(order(step)).mean()}
 
-    return lambda step: take_step(params, optimizer, loss, PLAN, step)
+    return lambda step: training_step(params, optimizer, loss, PLAN, step)
 
 
-def plain(pupil: Pupil, params: dict[str, Any], batches: Any) -> Callable[[int], Any]:
+def plain(pupil: TaskModel, params: dict[str, Any], batches: Any) -> Callable[[int], Any]:
     """The step most scripts have."""
     lm, asked = pupil.lm, pupil.asked
     optimizer = torch.optim.SGD(list(params.values()), lr=1e-3, weight_decay=1e-4)
@@ -127,7 +129,7 @@ def timed(step: Callable[[int], Any]) -> float:
     return (time.perf_counter() - start) / STEPS
 
 
-def waste(pupil: Pupil, batches: Any) -> float:
+def waste(pupil: TaskModel, batches: Any) -> float:
     """Tokens that go through the model for each real one."""
     lengths = np.array([len(row) for row in pupil.asked.rows])
     padded = sum(len(rows) * lengths[rows].max() for rows in batches)

@@ -17,11 +17,17 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from bench.report import row, spread, told
-from cutaway.methods.graft.masks import MASKS, Material
-from cutaway.methods.graft.patch import patch_of
-from cutaway.methods.graft.relax import Plan, Relaxed, learn, restore, trainable
-from cutaway.methods.graft.select import draw, top
-from cutaway.run.graft.search import PIECE
+from cutaway.methods.graft.masks import MASKS, MaskInputs
+from cutaway.methods.graft.patch import make_patch
+from cutaway.methods.graft.relax import (
+    MaskPlan,
+    SoftMask,
+    assign_weights,
+    gradients_enabled,
+    learn_mask,
+)
+from cutaway.methods.graft.select import random_mask, top_mask
+from cutaway.run.graft.search import BACKWARD_TOKENS
 from cutaway.run.graft.skill import Skill, checksum
 from cutaway.run.record import process_peak_mb
 
@@ -109,7 +115,7 @@ def loss_of(model: nn.Module) -> Any:
 def pieces_of(model: nn.Module) -> list[Any]:
     """The same loss in the pieces that `graft learn` would take on a processor."""
     ids = torch.randint(4096, TOKENS, generator=torch.Generator().manual_seed(2))
-    parts = ids.split(PIECE["cpu"] // TOKENS[1])
+    parts = ids.split(BACKWARD_TOKENS["cpu"] // TOKENS[1])
     return [
         lambda part=part: model(input_ids=part, labels=part).loss * len(part) / len(ids)
         for part in parts
@@ -121,9 +127,9 @@ def steps(quick: bool, rounds: int) -> dict[str, Any]:
     model = model_of(SIZES[quick])
     live, base, tuned = pair_of(model)
     loss = loss_of(model)
-    start = MASKS["movement"](Material(base, tuned), 1_000, torch.Generator())
-    soft = Relaxed(live, base, tuned, start, rng=torch.Generator().manual_seed(0))
-    plans = {"sgd": Plan(lr=1.0), "mirror": Plan(lr=1.0, optimizer="mirror", budget=True)}
+    start = MASKS["movement"](MaskInputs(base, tuned), 1_000, torch.Generator())
+    soft = SoftMask(live, base, tuned, start, rng=torch.Generator().manual_seed(0))
+    plans = {"sgd": MaskPlan(lr=1.0), "mirror": MaskPlan(lr=1.0, optimizer="mirror", budget=True)}
 
     pieces = pieces_of(model)
 
@@ -144,7 +150,7 @@ def steps(quick: bool, rounds: int) -> dict[str, Any]:
         **{n: lambda n=n: step(n) for n in plans},
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    with trainable(live, base):
+    with gradients_enabled(live, base):
         soft.write()
         for turn in range(rounds + 1):
             for name, way in ways.items():
@@ -171,11 +177,11 @@ def memories(quick: bool) -> dict[str, float]:
 
 def ours(model: nn.Module) -> None:
     live, base, tuned = pair_of(model)
-    start = MASKS["movement"](Material(base, tuned), 1_000, torch.Generator())
+    start = MASKS["movement"](MaskInputs(base, tuned), 1_000, torch.Generator())
     pieces = pieces_of(model)
-    learn(
+    learn_mask(
         live, base, tuned, start, lambda step: pieces, lambda: 0.0,
-        Plan(steps=3, lr=1.0, optimizer="mirror", budget=True), rng=torch.Generator(),
+        MaskPlan(steps=3, lr=1.0, optimizer="mirror", budget=True), rng=torch.Generator(),
     )  # fmt: skip
 
 
@@ -214,7 +220,7 @@ def selection(size: int) -> float:
     """Seconds to choose the top of this many deltas."""
     scores = {f"w{i}": torch.randn(size // 10) for i in range(10)}
     begin = time.perf_counter()
-    mask = top(list(scores), lambda name: scores[name].abs(), min(KEEP, size // 10))
+    mask = top_mask(list(scores), lambda name: scores[name].abs(), min(KEEP, size // 10))
     assert mask.size == min(KEEP, size // 10)
     return time.perf_counter() - begin
 
@@ -226,9 +232,9 @@ def attaching(quick: bool) -> tuple[float, float]:
     sizes = {n: p.numel() for n, p in params.items() if ".layers." in n}
     keep = min(KEEP, sum(sizes.values()) // 10)
     rng = torch.Generator().manual_seed(0)
-    mask = draw(sizes, keep, rng=rng)
+    mask = random_mask(sizes, keep, rng=rng)
     tuned = {n: params[n].data + 1 for n in mask.places}
-    patch = patch_of(params, tuned, mask)
+    patch = make_patch(params, tuned, mask)
     meta = {"base": {"name": "bench", "checksum": checksum(params)}, "task": {"name": "bench"}}
     skill = Skill(patch, {n: tuple(params[n].shape) for n in mask.places}, meta)
     seconds = []
@@ -253,13 +259,13 @@ def planted() -> int:
     tuned["weight"][:, quiet] = 2.0 * torch.randn(2, 195, generator=rng).sign()
     tuned["weight"][1, matter], tuned["weight"][0, matter] = 1.0, -1.0
     live = dict(model.named_parameters())
-    restore(live, base)
-    start = MASKS["movement"](Material(base, tuned), 10, rng)
-    learned = learn(
+    assign_weights(live, base)
+    start = MASKS["movement"](MaskInputs(base, tuned), 10, rng)
+    learned = learn_mask(
         live, base, tuned, start,
         lambda step: [lambda: nn.functional.cross_entropy(model(x), y)],
         lambda: float((model(x).argmax(1) == y).float().mean()),
-        Plan(steps=40, lr=300.0, optimizer="mirror", every=1, budget=True), rng=rng,
+        MaskPlan(steps=40, lr=300.0, optimizer="mirror", every=1, budget=True), rng=rng,
     )  # fmt: skip
     there = torch.cat([matter, 200 + matter])
     return int(torch.isin(learned.mask.places["weight"], there).sum())

@@ -19,7 +19,7 @@ from bench.extract_memory import measure_reading, memory_mb, reset_peak
 from bench.extract_setup import make_small
 from bench.report import row
 from cutaway.core.errors import CutawayError
-from cutaway.methods.shortcut.moments import Gatherer, layer_pairs
+from cutaway.methods.shortcut.moments import MomentAccumulator, layer_pairs
 from cutaway.methods.solvers import logistic_path
 from cutaway.models.load import open_model
 from cutaway.report import theme
@@ -151,7 +151,7 @@ def products(rows: int, layers: int, width: int) -> Point:
     states = {layer: torch.randn(rows, width, generator=rng) for layer in range(layers)}
 
     def gather(count: int) -> None:
-        gatherer = Gatherer(layer_pairs(layers - 1))
+        gatherer = MomentAccumulator(layer_pairs(layers - 1))
         gatherer.add({layer: values[:count] for layer, values in states.items()})
         gatherer.moments()
 
@@ -197,7 +197,7 @@ def picture(found: Mapping[tuple[str, str], list[Point]]) -> go.Figure:
     figure = make_subplots(
         rows=2, cols=3, shared_yaxes=True, horizontal_spacing=0.04, vertical_spacing=0.1
     )
-    shades = theme.colours(list(WAYS))
+    shades = theme.assign_colours(list(WAYS))
     for (way, axis), points in found.items():
         for line, cost in enumerate(COSTS, 1):
             sizes, costs = [p["size"] for p in points], [p[cost] for p in points]
@@ -220,7 +220,7 @@ def picture(found: Mapping[tuple[str, str], list[Point]]) -> go.Figure:
     figure.update_yaxes(title="MB", row=2, col=1)
     # From 1 to 3,000 MB: what hardly changes should look so.
     figure.update_yaxes(range=[0, 3.5], row=2)
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="Time and memory against size",
         caption="Both axes are logarithmic: a straight line of slope 1 is linear growth, a flat "

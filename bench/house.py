@@ -65,13 +65,13 @@ def parity(families: list[str]) -> dict[str, dict[str, float]]:
     with tempfile.TemporaryDirectory(prefix="cutaway-house-") as work:
         for family in families:
             lm = open_model(str(tiny(family, Path(work) / family)), check=False)
-            drawn = laws.sample(lm)
+            drawn = laws.check_sample(lm)
             measured = (
-                laws.hooks_show_the_plain_layers(lm, drawn),
-                laws.unembedding_gives_the_logits(lm, drawn),
-                laws.padding_changes_nothing(lm, drawn, "left"),
-                laws.padding_changes_nothing(lm, drawn, "right"),
-                laws.company_changes_nothing(lm, drawn),
+                laws.check_hidden_states(lm, drawn),
+                laws.check_logits(lm, drawn),
+                laws.check_padding(lm, drawn, "left"),
+                laws.check_padding(lm, drawn, "right"),
+                laws.check_batching(lm, drawn),
             )
             found[family] = {law.name: law.measured for law in measured}
     return found

@@ -15,11 +15,11 @@ import torch
 
 from bench.report import row, spread, told
 from cutaway.core.textset import TextSet
-from cutaway.data.load import load
+from cutaway.data.load import load_text_set
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
 from cutaway.run.inject.examples import Examples, lm_examples
-from cutaway.run.inject.sums import Adder, batches_of, choose_way, zeros
+from cutaway.run.inject.sums import FisherAccumulator, choose_method, fisher_batches, zero_sums
 
 PADDED = 512
 
@@ -54,18 +54,18 @@ def run(quick: bool, rows: int | None = None, rounds: int = 3) -> dict[str, Any]
 
 def sentences(count: int) -> TextSet:
     """Sentences of the bundled documentation."""
-    return load("docs", limit=count, seed=0)
+    return load_text_set("docs", limit=count, seed=0)
 
 
 def compare(lm: LM, examples: Examples, rounds: int) -> dict[str, Any]:
     """Seconds per example of each way in turn, and the largest relative difference."""
     seconds: dict[str, list[float]] = {"check": [], "ours": [], "loop": [], "padded": []}
-    total = zeros(lm)
+    total = zero_sums(lm)
     for _ in range(rounds):
         # The check wants sums that are 0, as a run has them, and leaves them so.
         for value in total.values():
             value.zero_()
-        spent, (way, why, _difference) = timed(lambda: choose_way(lm, examples, total))
+        spent, (way, why, _difference) = timed(lambda: choose_method(lm, examples, total))
         seconds["check"].append(spent)
         spent, _ = timed(lambda way=way: add_all(lm, examples, total, way))
         seconds["ours"].append(spent / len(examples))
@@ -78,8 +78,8 @@ def compare(lm: LM, examples: Examples, rounds: int) -> dict[str, Any]:
 
 def add_all(lm: LM, examples: Examples, total: dict[str, torch.Tensor], way: str) -> None:
     """Every batch of the examples, added up."""
-    with Adder(lm, examples, total, way) as add:
-        for batch in batches_of(lm, examples, way):
+    with FisherAccumulator(lm, examples, total, way) as add:
+        for batch in fisher_batches(lm, examples, way):
             add(batch)
 
 
@@ -151,7 +151,7 @@ def random_distilbert(folder: Path, quick: bool) -> LM:
     from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
     size = {"dim": 64, "hidden_dim": 128, "n_heads": 4} if quick else {}
-    tokenizer = tiny_tokenizer("bert", load("docs").texts, size=30_522)
+    tokenizer = tiny_tokenizer("bert", load_text_set("docs").texts, size=30_522)
     config = AutoConfig.for_model("distilbert", **size)
     torch.manual_seed(0)
     AutoModelForMaskedLM.from_config(config).save_pretrained(folder)

@@ -10,11 +10,11 @@ import torch
 
 from bench.inject_fisher import random_distilbert, sentences
 from bench.report import row, spread, told
-from cutaway.methods.inject.penalty import penalty, pull
+from cutaway.methods.inject.penalty import fused_penalty, penalty
 from cutaway.models.lm import LM
-from cutaway.run.inject.examples import Examples, lm_examples, losses
-from cutaway.run.plan import Plan, optimizer_of
-from cutaway.run.training import take_step
+from cutaway.run.inject.examples import Examples, example_losses, lm_examples
+from cutaway.run.plan import TrainingPlan, make_optimizer
+from cutaway.run.training import training_step
 
 BATCHES: dict[str, tuple[int, int | None]] = {
     "16 sentences": (16, None),
@@ -57,22 +57,22 @@ def take_turns(lm: LM, examples: Examples, rounds: int) -> dict[str, list[float]
     fisher = {name: torch.rand_like(p) for name, p in params.items()}
     held = {
         "plain": lambda: None,
-        "ewc": lambda: pull(params, anchor, fisher, 1e-3),
+        "ewc": lambda: fused_penalty(params, anchor, fisher, 1e-3),
         "formula": lambda: penalty(params, anchor, fisher, 1e-3),
     }
-    plan = Plan(steps=10 * rounds, lr=1e-5)
+    plan = TrainingPlan(steps=10 * rounds, lr=1e-5)
     lm.module.requires_grad_(True)
-    optimizer = optimizer_of(params, plan)
+    optimizer = make_optimizer(params, plan)
     seconds: dict[str, list[float]] = {name: [] for name in held}
     for step in range(rounds + 1):
         for name, extra in held.items():
 
             def loss(_: int, extra: Any = extra) -> dict[str, torch.Tensor]:
-                own, more = losses(lm, examples, range(len(examples))).mean(), extra()
+                own, more = example_losses(lm, examples, range(len(examples))).mean(), extra()
                 return {"loss": own if more is None else own + more}
 
             start = time.process_time()
-            take_step(params, optimizer, loss, plan, step)
+            training_step(params, optimizer, loss, plan, step)
             # The first round makes the optimiser's memory and is not counted.
             if step:
                 seconds[name].append(time.process_time() - start)

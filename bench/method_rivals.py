@@ -23,16 +23,16 @@ from bench.report import row
 from bench.rivals.environment import Unusable, environment
 from bench.rivals.job import MARK
 from cutaway.core.textset import TextSet
-from cutaway.data.load import load
+from cutaway.data.load import load_text_set
 from cutaway.methods.graft.patch import Patch
 from cutaway.methods.graft.select import Mask
 from cutaway.models.load import open_model
-from cutaway.run.ask import Ask
+from cutaway.run.ask import ExtractionRequest
 from cutaway.run.extract import extract
 from cutaway.run.graft.skill import Skill, checksum
 from cutaway.run.inject.examples import lm_examples
-from cutaway.run.inject.sums import choose_way, zeros
-from cutaway.run.shortcut.fit import head_of
+from cutaway.run.inject.sums import choose_method, zero_sums
+from cutaway.run.shortcut.fit import logits_fn
 from cutaway.run.shortcut.maps import load_maps
 
 SCRIPTS = Path(__file__).parent / "rivals"
@@ -109,7 +109,7 @@ def lenses(rival: Rival, folder: Path, quick: bool) -> Lines:
     """Maps to the last layer: fitted by us, trained by tuned-lens."""
     steps, batch = (1, 2) if quick else (8, 12)
     lm = open_model("smollm2-135m", check=False)
-    texts = load("docs", limit=steps * batch + (4 if quick else 40), seed=0)
+    texts = load_text_set("docs", limit=steps * batch + (4 if quick else 40), seed=0)
     cut = [text[:300] for text in texts.texts]
     known, unseen = cut[: steps * batch], TextSet("unseen", tuple(cut[steps * batch :]))
     (folder / "known.txt").write_text("\n".join(" ".join(text.split()) for text in known))
@@ -143,8 +143,8 @@ def lenses(rival: Rival, folder: Path, quick: bool) -> Lines:
 @torch.no_grad()
 def scored(lm: Any, texts: TextSet, folder: Path) -> dict[str, list[float]]:
     """Mean KL and agreement over some layers of unseen texts, by way."""
-    read = extract(lm, texts, Ask(layers=(*LAYERS, lm.layers), pools=("all",)))
-    head, maps = head_of(lm), load_maps(folder / "maps.safetensors")
+    read = extract(lm, texts, ExtractionRequest(layers=(*LAYERS, lm.layers), pools=("all",)))
+    head, maps = logits_fn(lm), load_maps(folder / "maps.safetensors")
     theirs = load_file(folder / "theirs")
     final = head(read.tokens(lm.layers)[0]).log_softmax(-1)
     sums: dict[str, list[float]] = {"id": [0.0, 0.0], "ours": [0.0, 0.0], "theirs": [0.0, 0.0]}
@@ -168,13 +168,13 @@ def scored(lm: Any, texts: TextSet, folder: Path) -> dict[str, list[float]]:
 def importances(rival: Rival, folder: Path, quick: bool) -> Lines:
     """The diagonal Fisher of the same examples."""
     lm = open_model("smollm2-135m", check=False)
-    examples = lm_examples(lm, load("docs", limit=3 if quick else 16, seed=0))
+    examples = lm_examples(lm, load_text_set("docs", limit=3 if quick else 16, seed=0))
     theirs = rival(folder, model=str(bundled_folder()), rows=examples.rows)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        total = zeros(lm)
-        way = choose_way(lm, examples, total)[0]
+        total = zero_sums(lm)
+        way = choose_method(lm, examples, total)[0]
         for value in total.values():
             value.zero_()
         start = time.process_time()

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from bench.report import row, spread, told
-from cutaway.methods.nextword.classify import Plan
+from cutaway.methods.nextword.classify import ClassifierSettings
+from cutaway.methods.nextword.full_p import distribution_stats as spread_of
 from cutaway.methods.nextword.full_p import fit_p
-from cutaway.methods.nextword.full_p import spread as spread_of
-from cutaway.methods.nextword.readout import Output, distribution, expectations
+from cutaway.methods.nextword.readout import OutputHead, expectations, next_token_probs
 from cutaway.methods.solvers import logistic_path
 
 AG_NEWS, WIDTH, VOCAB, CLASSES = 120_000, 768, 50_257, 4
@@ -79,13 +79,13 @@ def objective_gap() -> float:
     """The relative difference of the objective from the dense solver's, the worse of both ways."""
     rng = torch.Generator().manual_seed(1)
     f = torch.randn(500, 12, generator=rng, dtype=torch.float64)
-    output = Output(torch.randn(900, 12, generator=rng, dtype=torch.float64))
+    output = OutputHead(torch.randn(900, 12, generator=rng, dtype=torch.float64))
     y = (f[:, 0] + 0.5 * torch.randn(500, generator=rng) > 0).long().numpy()
     known, rows = spread_of(f, output), np.arange(500)
-    p = (distribution(f, output) - known.mean) / known.scale
+    p = (next_token_probs(f, output) - known.mean) / known.scale
     gaps = []
     for way in ("inside", "stream"):
-        mine = fit_p(f, output, y, [rows], Plan(2, tol=1e-7, most=4000), way=way)[0]
+        mine = fit_p(f, output, y, [rows], ClassifierSettings(2, tol=1e-7, most=4000), way=way)[0]
         dense = logistic_path(
             p, torch.from_numpy(y), strengths=[mine.c], standardise=False, tol=1e-10, most=20_000
         )
@@ -101,7 +101,7 @@ def throughput(n: int, width: int, vocab: int, rounds: int) -> dict[str, list[fl
     """Seconds for Phi p of n rows, for its two matrix products, for a look at p, in turns."""
     rng = torch.Generator().manual_seed(0)
     f, phi = torch.randn(n, width, generator=rng), torch.randn(vocab, width, generator=rng)
-    output = Output(phi * (3 / width**0.5))
+    output = OutputHead(phi * (3 / width**0.5))
     seconds: dict[str, list[float]] = {"ours": [], "products": [], "look": []}
     for _ in range(rounds + 1):
         for name, way in (("ours", ours), ("products", products), ("look", spread_of)):
@@ -112,12 +112,12 @@ def throughput(n: int, width: int, vocab: int, rounds: int) -> dict[str, list[fl
     return {name: values[1:] for name, values in seconds.items()}
 
 
-def ours(f: torch.Tensor, output: Output) -> None:
+def ours(f: torch.Tensor, output: OutputHead) -> None:
     """Phi p of all rows."""
     expectations(f, output, {"phi_p": output.phi})
 
 
-def products(f: torch.Tensor, output: Output, block: int = 320) -> None:
+def products(f: torch.Tensor, output: OutputHead, block: int = 320) -> None:
     """f Phi^T and the product of the result with Phi, in blocks, and nothing else."""
     made = torch.empty(block, output.vocab)
     small = torch.empty(block, f.shape[1])

@@ -9,8 +9,8 @@ import numpy as np
 from bench.extract_setup import BUNDLED, DATA, opened
 from bench.probe_solver import FOLDS, STRENGTHS, Data, compare, lines, scaled
 from cutaway.core.textset import TextSet
-from cutaway.data.load import load
-from cutaway.run.ask import Ask
+from cutaway.data.load import load_text_set
+from cutaway.run.ask import ExtractionRequest
 from cutaway.run.extract import extract
 
 ROWS, LAYERS = 2_500, (12, 24)
@@ -34,12 +34,14 @@ def _sentences(rows: int) -> TextSet:
     """Review sentences where there are any, else generated ones."""
     folder = os.environ.get(DATA, "").strip()
     real = Path(folder) / "sst2_sentences"
-    return load(str(real) if folder and real.is_dir() else f"gen:sentiment?n={rows}", limit=rows)
+    return load_text_set(
+        str(real) if folder and real.is_dir() else f"gen:sentiment?n={rows}", limit=rows
+    )
 
 
 def _sets(texts: TextSet) -> list[tuple[str, Data]]:
     lm = opened(BUNDLED, Path())
-    got = extract(lm, texts, Ask(layers=LAYERS, pools=("mean",)))
+    got = extract(lm, texts, ExtractionRequest(layers=LAYERS, pools=("mean",)))
     # The parts of a folder come one after the other: mixed, so that train and test are alike.
     order = np.random.default_rng(0).permutation(len(texts))
     y, n = np.asarray(texts.labels, dtype=int)[order], len(texts) * 4 // 5

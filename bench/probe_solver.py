@@ -24,8 +24,8 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 from bench.report import row, spread, told
-from cutaway.measure.splits import Plan, split
-from cutaway.methods.probe import Rows, cells
+from cutaway.measure.splits import SplitPlan, split
+from cutaway.methods.probe import RowBlocks, probe_splits
 from cutaway.methods.solvers import logistic_path
 
 ROWS, TEST, WIDTH, FOLDS = 6400, 1600, 768, 5
@@ -200,10 +200,10 @@ def grid(quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     for k in range(matrices):
         x, y, _ = scaled(synthetic(n, d, seed=k))
         x, y = x[:n], y[:n]
-        splits = split(y, Plan(repeats=10), task="binary")
+        splits = split(y, SplitPlan(repeats=10), task="binary")
         for name in GRID:
             start = time.perf_counter()
-            cells(torch.from_numpy(x), y, splits, name, task="binary")
+            probe_splits(torch.from_numpy(x), y, splits, name, task="binary")
             seconds[name] += time.perf_counter() - start
     total = sum(seconds.values()) * MATRICES / matrices
     bar = row("grid of 31 x 3 x 5 x 10 cells", f"{total:.0f} s", "-", None, "< 300 s", total < 300)
@@ -242,9 +242,9 @@ def streamed(file: Path, n: int, d: int) -> dict[str, Any]:
     rng = np.random.default_rng(1)
     signal = np.concatenate([b[:, : d // 8].sum(1).numpy() for b in blocks()])
     y = (2 * signal / signal.std() + rng.logistic(size=n) > 0).astype(int)
-    splits = split(y, Plan(repeats=1), task="binary")
+    splits = split(y, SplitPlan(repeats=1), task="binary")
     start = time.perf_counter()
-    found = cells(Rows(blocks, n, d), y, splits, "logistic", task="binary")[0]
+    found = probe_splits(RowBlocks(blocks, n, d), y, splits, "logistic", task="binary")[0]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
         "seconds": time.perf_counter() - start,

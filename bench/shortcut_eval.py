@@ -18,8 +18,8 @@ from bench.report import row, spread, told
 from cutaway.core.textset import TextSet
 from cutaway.models.lm import LM
 from cutaway.run import shortcut_verbs as shortcut
-from cutaway.run.feed import feed
-from cutaway.run.shortcut.sample import ask_for
+from cutaway.run.feed import build_token_rows
+from cutaway.run.shortcut.sample import sample_request
 from cutaway.run.specs.shortcut import EvalSpec
 
 FIT, ROWS, BATCH = 800, 200, 16
@@ -56,7 +56,7 @@ def command(lm: LM, texts: TextSet, file: str, runs: str) -> float:
 def fed_rows(lm: LM, texts: TextSet) -> list[list[int]]:
     """The tokens that the model must see, the shortest row first."""
     spec = EvalSpec(model=lm.name, text=texts.name, shortcut="-")
-    return sorted(feed(lm, texts, ask_for(lm, spec)).rows, key=len)
+    return sorted(build_token_rows(lm, texts, sample_request(lm, spec)).rows, key=len)
 
 
 @torch.inference_mode()

@@ -15,8 +15,13 @@ import torch
 from sklearn.linear_model import LinearRegression
 
 from bench.report import row, spread, told
-from cutaway.methods.shortcut.fit import fit
-from cutaway.methods.shortcut.moments import Gatherer, Pair, layer_pairs, moments_bytes
+from cutaway.methods.shortcut.fit import fit_shortcuts
+from cutaway.methods.shortcut.moments import (
+    MomentAccumulator,
+    StatePair,
+    layer_pairs,
+    moments_bytes,
+)
 
 LAYERS, WIDTH, ROWS = 12, 768, 9000
 
@@ -61,7 +66,9 @@ COMPARED = (
 )
 
 
-def ways(states: dict[int, torch.Tensor], pairs: list[Pair]) -> dict[str, Callable[[], object]]:
+def ways(
+    states: dict[int, torch.Tensor], pairs: list[StatePair]
+) -> dict[str, Callable[[], object]]:
     """Everything that is timed, by name."""
     exact = {layer: rows.double() for layer, rows in (e for e in states.items() if e[0] in ENDS)}
     return {
@@ -124,16 +131,16 @@ def layers_of(rows: int, width: int, *, seed: int = 0) -> dict[int, torch.Tensor
 
 def ours(
     states: dict[int, torch.Tensor],
-    pairs: list[Pair],
+    pairs: list[StatePair],
     batch: int = 256,
     cross: torch.dtype = torch.float32,
 ) -> dict[Any, Any]:
     """Every map, the states coming in as small batches."""
-    gatherer = Gatherer(pairs, cross=cross)
+    gatherer = MomentAccumulator(pairs, cross=cross)
     for start in range(0, len(states[0]), batch):
         gatherer.add({layer: rows[start : start + batch] for layer, rows in states.items()})
     moments = gatherer.moments()
-    return {i: fit(moments, i, [t for s, t in pairs if s == i]) for i in range(LAYERS)}
+    return {i: fit_shortcuts(moments, i, [t for s, t in pairs if s == i]) for i in range(LAYERS)}
 
 
 def products(states: dict[int, torch.Tensor], pairs: list[Any]) -> None:
@@ -152,9 +159,9 @@ def regression(states: dict[int, torch.Tensor], intercept: bool) -> None:
 
 def agreement(states: dict[int, torch.Tensor]) -> float:
     """The largest relative difference of a predicted coordinate from float64 lstsq's."""
-    gatherer = Gatherer([(0, LAYERS)])
+    gatherer = MomentAccumulator([(0, LAYERS)])
     gatherer.add({0: states[0], LAYERS: states[LAYERS]})
-    jump = fit(gatherer.moments(), 0, [LAYERS])[LAYERS]
+    jump = fit_shortcuts(gatherer.moments(), 0, [LAYERS])[LAYERS]
     x, y = states[0].double(), states[LAYERS].double()
     exact = x @ torch.linalg.lstsq(x, y).solution
     return float(((jump(x) - exact).norm(dim=0) / exact.norm(dim=0)).max())

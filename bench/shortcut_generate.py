@@ -18,17 +18,17 @@ from torch import Tensor
 from bench.extract_setup import BUNDLED, sentences
 from bench.report import row, spread, told
 from cutaway.core.textset import TextSet
-from cutaway.models.fewrows import few_rows, quickest_ways
+from cutaway.models.fewrows import measure_variants, tuned_small_matmuls
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
 from cutaway.run import shortcut_verbs as shortcut
-from cutaway.run.shortcut.choose import Setting, drafter_for
-from cutaway.run.shortcut.decode import Written, speculate, write_plainly
-from cutaway.run.shortcut.fit import head_of
-from cutaway.run.shortcut.generate import MOST_ROWS
-from cutaway.run.shortcut.maps import Maps, load_maps
-from cutaway.run.shortcut.plain import plain_text, stops_of
-from cutaway.run.shortcut.segments import segments
+from cutaway.run.shortcut.choose import DraftSetting, make_drafter
+from cutaway.run.shortcut.decode import DecodeResult, plain_decode, speculative_decode
+from cutaway.run.shortcut.fit import logits_fn
+from cutaway.run.shortcut.generate import MAX_VERIFIED_TOKENS
+from cutaway.run.shortcut.maps import ShortcutMaps, load_maps
+from cutaway.run.shortcut.plain import plain_generate, stop_token_ids
+from cutaway.run.shortcut.segments import segmented
 
 PROMPTS, NEW, TEXTS, TRIAL, LOOP = 100, 64, 400, 8, 4
 Took = dict[str, list[float]]
@@ -67,7 +67,7 @@ def compared(lm: LM, texts: Sequence[str], quick: bool, rows: int | None) -> dic
         chosen = shortcut.generate(
             model=lm, shortcut=file, prompt=trial, max_new_tokens=new, quiet=True,
         )  # fmt: skip
-        setting = chosen.setting or Setting("ahead", 0, 1, 0.3, float("nan"))
+        setting = chosen.setting or DraftSetting("ahead", 0, 1, 0.3, float("nan"))
         maps = load_maps(file, lm)
         took, same, drafts = in_turn(lm, maps, said, new, setting)
     rival = early_exit(lm, said[:4], new, max(1, lm.layers // 3))
@@ -76,21 +76,21 @@ def compared(lm: LM, texts: Sequence[str], quick: bool, rows: int | None) -> dic
 
 @torch.inference_mode()
 def in_turn(
-    lm: LM, maps: Maps, prompts: list[str], new: int, setting: Setting
-) -> tuple[Took, int, Written]:
+    lm: LM, maps: ShortcutMaps, prompts: list[str], new: int, setting: DraftSetting
+) -> tuple[Took, int, DecodeResult]:
     """Seconds by way and prompt, how many drafted texts are generate's, and all drafts added up."""
     took: Took = {"generate": [], "loop": [], "drafts": []}
-    same, drafts, stops = 0, Written(), stops_of(lm)
-    ways, head = quickest_ways(lm, MOST_ROWS), head_of(lm)
+    same, drafts, stops = 0, DecodeResult(), stop_token_ids(lm)
+    ways, head = measure_variants(lm, MAX_VERIFIED_TOKENS), logits_fn(lm)
     for number, text in enumerate(prompts):
         ids = torch.tensor([lm.tokenizer(text)["input_ids"]], device=lm.device)
         options: dict[str, Any] = {"limit": new, "stops": stops}
-        expected, seconds = plain_text(lm, ids, new, stops)
+        expected, seconds = plain_generate(lm, ids, new, stops)
         took["generate"].append(seconds)
-        with few_rows(lm, ways):
+        with tuned_small_matmuls(lm, ways):
             if number % LOOP == 0:
-                with segments(lm, []) as whole:
-                    _timed(took["loop"], partial(write_plainly, whole, ids, head, **options))
+                with segmented(lm, []) as whole:
+                    _timed(took["loop"], partial(plain_decode, whole, ids, head, **options))
             found = _timed(took["drafts"], partial(drafted, lm, maps, setting, ids, head, options))
         same += found.tokens == expected
         drafts.tokens += found.tokens
@@ -100,16 +100,21 @@ def in_turn(
 
 
 def drafted(
-    lm: LM, maps: Maps, setting: Setting, ids: Tensor, head: Any, options: dict[str, Any]
-) -> Written:
+    lm: LM,
+    maps: ShortcutMaps,
+    setting: DraftSetting,
+    ids: Tensor,
+    head: Any,
+    options: dict[str, Any],
+) -> DecodeResult:
     """One text, everything that it takes included."""
     chosen = (setting.kind, setting.layer, setting.length, setting.floor)
-    drafter = drafter_for(lm, maps, *chosen, ids[0].tolist())
-    with segments(lm, [setting.layer]) as cut:
-        return speculate(cut, ids, drafter, head, **options)
+    drafter = make_drafter(lm, maps, *chosen, ids[0].tolist())
+    with segmented(lm, [setting.layer]) as cut:
+        return speculative_decode(cut, ids, drafter, head, **options)
 
 
-def _timed(seconds: list[float], work: Callable[[], Written]) -> Written:
+def _timed(seconds: list[float], work: Callable[[], DecodeResult]) -> DecodeResult:
     start = time.perf_counter()
     found = work()
     seconds.append(time.perf_counter() - start)
@@ -121,11 +126,11 @@ def early_exit(lm: LM, prompts: list[str], new: int, layer: int) -> float | str:
     ours = plain = 0.0
     for text in prompts:
         ids = torch.tensor([lm.tokenizer(text)["input_ids"]], device=lm.device)
-        _, seconds = plain_text(lm, ids, new, stops_of(lm))
+        _, seconds = plain_generate(lm, ids, new, stop_token_ids(lm))
         plain += seconds
         start = time.perf_counter()
         try:
-            plain_text(lm, ids, new, stops_of(lm), assistant_early_exit=layer)
+            plain_generate(lm, ids, new, stop_token_ids(lm), assistant_early_exit=layer)
         except Exception as error:
             return f"{type(error).__name__}: {str(error).splitlines()[0][:80]}"
         ours += time.perf_counter() - start
@@ -133,7 +138,7 @@ def early_exit(lm: LM, prompts: list[str], new: int, layer: int) -> float | str:
 
 
 def report(
-    lm: LM, took: Took, same: int, drafts: Written, rival: float | str, setting: Setting
+    lm: LM, took: Took, same: int, drafts: DecodeResult, rival: float | str, setting: DraftSetting
 ) -> dict[str, Any]:
     """The bench's table."""
     tokens = max(len(drafts.tokens), 1)

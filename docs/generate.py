@@ -184,11 +184,11 @@ def metrics() -> str:
 
 def figures() -> str:
     """The figures of each method."""
-    from cutaway.report.figures import METHODS
+    from cutaway.report.figures import FIGURES_BY_METHOD
 
     rows = [
         [method, f"`{name}`", sentence(draw)]
-        for method, drawn in METHODS.items()
+        for method, drawn in FIGURES_BY_METHOD.items()
         for name, draw in drawn.items()
     ]
     return table(["method", "figure", "shows"], rows)

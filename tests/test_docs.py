@@ -15,7 +15,7 @@ from cyclopts import MissingArgumentError
 
 import cutaway
 from cutaway.cli.main import app
-from cutaway.cli.recipes import with_flag
+from cutaway.cli.recipes import add_positional_flag
 from cutaway.core import errors
 from cutaway.pool import pooler
 from cutaway.run.specs import SPECS, ProbeSpec
@@ -119,7 +119,7 @@ def anchors(page: Path) -> set[str]:
 def test_every_command_in_the_docs_can_be_given(page):
     for command in commands(page):
         for words in alternatives(command):
-            parse(with_flag(words), command)
+            parse(add_positional_flag(words), command)
 
 
 def parse(words: list[str], command: str) -> None:

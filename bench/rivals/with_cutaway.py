@@ -8,7 +8,7 @@ from serve import serve
 
 from cutaway.core.textset import TextSet
 from cutaway.models.load import open_model
-from cutaway.run.ask import Ask
+from cutaway.run.ask import ExtractionRequest
 from cutaway.run.extract import extract
 
 
@@ -20,7 +20,9 @@ def work(lm: Any, texts: list[str]) -> dict[int, dict[str, Any]]:
     layers, pools = tuple(range(lm.layers + 1)), ("last", "mean")
     with tempfile.TemporaryDirectory() as home:
         os.environ["CUTAWAY_HOME"] = home
-        features = extract(lm, TextSet("bench", tuple(texts)), Ask(layers=layers, pools=pools))
+        features = extract(
+            lm, TextSet("bench", tuple(texts)), ExtractionRequest(layers=layers, pools=pools)
+        )
         return {layer: {p: features.column(layer, p) for p in pools} for layer in layers}
 
 

@@ -8,7 +8,7 @@ import platformdirs
 from cutaway.core.errors import BadSpec
 
 
-def home_path(path: str | Path) -> Path:
+def expand_path(path: str | Path) -> Path:
     """The path with a leading ~ made real, where there is such a home."""
     try:
         return Path(path).expanduser()
@@ -16,7 +16,7 @@ def home_path(path: str | Path) -> Path:
         return Path(path)
 
 
-def real_path(option: str, said: str) -> Path:
+def need_expandable_path(option: str, said: str) -> Path:
     """The path to write to; BadSpec where its ~ stands for nobody's home."""
     try:
         return Path(said).expanduser()
@@ -27,17 +27,17 @@ def real_path(option: str, said: str) -> Path:
         ) from None
 
 
-def folder(variable: str, *below: str) -> Path:
+def folder_from_env(variable: str, *below: str) -> Path:
     """The folder that an environment variable names, else one in the user's cache folder.
 
     A URL is no folder of this machine: then it is the user's, too.
     """
     said = os.environ.get(variable, "").strip()
     if said and "://" not in said:
-        return real_path(variable, said).absolute()
+        return need_expandable_path(variable, said).absolute()
     return Path(platformdirs.user_cache_dir("cutaway"), *below).absolute()
 
 
 def home() -> Path:
     """The cache folder: `CUTAWAY_HOME` when it names one, else the user's cache folder."""
-    return folder("CUTAWAY_HOME")
+    return folder_from_env("CUTAWAY_HOME")

@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from cutaway.app import forms
 from cutaway.core.errors import BadSpec
-from cutaway.core.spec import Spec, build
+from cutaway.core.spec import Spec, build_spec
 from cutaway.run.specs import SPECS
 
 
@@ -44,7 +44,7 @@ def draw() -> AppTest:
         from tests.app.test_forms import Example
 
         st.session_state["values"] = {
-            name: forms.field(name, info, name) for name, info in Example.model_fields.items()
+            name: forms.draw_field(name, info, name) for name, info in Example.model_fields.items()
         }
 
     app = AppTest.from_function(script).run()
@@ -54,12 +54,12 @@ def draw() -> AppTest:
 
 def test_an_untouched_form_gives_the_defaults() -> None:
     values = draw().session_state["values"]
-    assert forms.given(Example, values) == {
+    assert forms.provided_values(Example, values) == {
         "many": ["a", "b"], "way": "right", "maybe": None, "count": 3, "limit": None,
         "rate": 0.5, "loud": False, "bold": None, "mix": None,
     }  # fmt: skip
     with pytest.raises(BadSpec, match="name is needed"):
-        build(Example, forms.given(Example, values))
+        build_spec(Example, forms.provided_values(Example, values))
 
 
 def test_what_is_typed_is_what_the_spec_gets() -> None:
@@ -72,7 +72,7 @@ def test_what_is_typed_is_what_the_spec_gets() -> None:
     app.selectbox(key="bold").set_value("no")
     app.text_input(key="mix").set_value("0.25")
     app.run()
-    spec = build(Example, forms.given(Example, app.session_state["values"]))
+    spec = build_spec(Example, forms.provided_values(Example, app.session_state["values"]))
     assert (spec.name, spec.many, spec.maybe, spec.limit, spec.loud) == (
         "me", ("0,6,12", "mean:all"), "y", 7, True,
     )  # fmt: skip
@@ -101,10 +101,10 @@ st.session_state["values"] = forms.form(SPECS[{method!r}], (), key="f").values
     cls, values = SPECS[method], app.session_state["values"]
     needed = {n: "x" for n, info in cls.model_fields.items() if info.is_required()}
     needed |= {"data": "x"} if method == "nextword" else {}
-    assert set(values) | forms.NOT_ASKED | forms.WRITTEN >= set(cls.model_fields)
+    assert set(values) | forms.HIDDEN_FIELDS | forms.OUTPUT_FIELDS >= set(cls.model_fields)
     assert set(values) >= set(needed), "what is needed is asked for"
-    filled = {**forms.given(cls, values), **needed}
-    assert build(cls, filled) == build(cls, needed)
+    filled = {**forms.provided_values(cls, values), **needed}
+    assert build_spec(cls, filled) == build_spec(cls, needed)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_form_can_not_name_files_outside_its_place(tmp_path, given: str) -> No
     place.mkdir()
     (tmp_path / "secret.csv").write_text("x")
     with pytest.raises(BadSpec, match="outside"):
-        forms.stay_inside({"data": [given]}, [place])
+        forms.check_readable_paths({"data": [given]}, [place])
 
 
 def test_a_link_out_of_the_place_is_outside_too(tmp_path) -> None:
@@ -131,7 +131,7 @@ def test_a_link_out_of_the_place_is_outside_too(tmp_path) -> None:
     place.mkdir()
     (place / "link").symlink_to("/etc")
     with pytest.raises(BadSpec):
-        forms.stay_inside({"model": "link/passwd"}, [place])
+        forms.check_readable_paths({"model": "link/passwd"}, [place])
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_link_out_of_the_place_is_outside_too(tmp_path) -> None:
 )
 def test_names_and_files_inside_are_left_to_the_recipe(tmp_path, given: str) -> None:
     (tmp_path / "in.csv").write_text("x")
-    forms.stay_inside({"data": [given], "model": given}, [Path(tmp_path)])
+    forms.check_readable_paths({"data": [given], "model": given}, [Path(tmp_path)])
 
 
 def test_files_of_the_runs_folder_may_be_read_wherever_it_lies(tmp_path) -> None:
@@ -147,16 +147,18 @@ def test_files_of_the_runs_folder_may_be_read_wherever_it_lies(tmp_path) -> None
     for folder in (place, runs):
         folder.mkdir()
     (runs / "maps.safetensors").write_text("x")
-    forms.stay_inside({"shortcut": str(runs / "maps.safetensors")}, [place, runs])
+    forms.check_readable_paths({"shortcut": str(runs / "maps.safetensors")}, [place, runs])
     with pytest.raises(BadSpec):
-        forms.stay_inside({"shortcut": str(runs / "maps.safetensors")}, [place])
+        forms.check_readable_paths({"shortcut": str(runs / "maps.safetensors")}, [place])
 
 
-@pytest.mark.parametrize("name", sorted(forms.WRITTEN))
+@pytest.mark.parametrize("name", sorted(forms.OUTPUT_FIELDS))
 def test_what_a_run_writes_goes_into_the_runs_folder(tmp_path, name: str) -> None:
-    placed = forms.place_written({name: "a/b.safetensors", "model": "../m"}, tmp_path / "made")
+    placed = forms.resolve_output_paths(
+        {name: "a/b.safetensors", "model": "../m"}, tmp_path / "made"
+    )
     assert placed == {name: str(tmp_path / "made" / "a" / "b.safetensors"), "model": "../m"}
-    assert forms.place_written({name: None}, tmp_path) == {name: None}
+    assert forms.resolve_output_paths({name: None}, tmp_path) == {name: None}
 
 
 @pytest.mark.parametrize("given", ["/tmp/x", "../x", "a/../../x", ".", "~/x", "link/x", "a\x00b"])
@@ -164,13 +166,13 @@ def test_nothing_is_written_outside_the_runs_folder(tmp_path, given: str) -> Non
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "link").symlink_to("/tmp")
     with pytest.raises(BadSpec, match="leads out"):
-        forms.place_written({"out": given}, tmp_path / "made")
+        forms.resolve_output_paths({"out": given}, tmp_path / "made")
 
 
 def test_a_refusal_is_placed_at_the_fields_it_names() -> None:
     said = "count is needed and was not given. limit: must be at least 2, got 1. Try again."
-    assert forms.by_field(said, ["count", "limit", "rate"]) == {
+    assert forms.messages_by_field(said, ["count", "limit", "rate"]) == {
         "count": "count is needed and was not given.",
         "limit": "limit: must be at least 2, got 1.",
     }
-    assert forms.by_field("count and limit disagree.", ["count", "limit"]) == {}
+    assert forms.messages_by_field("count and limit disagree.", ["count", "limit"]) == {}

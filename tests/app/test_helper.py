@@ -27,8 +27,8 @@ for line in sys.stdin:
 @pytest.fixture
 def some(monkeypatch):
     """Helpers whose process is a small script."""
-    monkeypatch.setattr(helper, "COMMAND", (sys.executable, "-c", SCRIPT))
-    made = helper.Helpers()
+    monkeypatch.setattr(helper, "LIVE_COMMAND", (sys.executable, "-c", SCRIPT))
+    made = helper.LiveProcesses()
     yield made
     made.close()
 
@@ -60,7 +60,7 @@ def test_only_so_many_models_are_held_and_the_longest_unused_goes(some) -> None:
     first.ask("me", {"text": "again"})
     third = some.get("c")
     assert first.alive and third.alive and not second.alive
-    assert len(some.running) == helper.MOST
+    assert len(some.running) == helper.MAX_MODELS
 
 
 def test_a_model_that_fails_says_why_and_is_tried_again(some) -> None:
@@ -81,9 +81,9 @@ def test_a_process_that_dies_leaves_its_last_words(some) -> None:
 
 def test_old_answers_are_forgotten_not_kept_for_ever(some) -> None:
     one = some.get("m")
-    numbers = [one.ask("me", {"text": "x"}) for _ in range(helper.KEPT + 3)]
+    numbers = [one.ask("me", {"text": "x"}) for _ in range(helper.MAX_ANSWERS + 3)]
     wait(lambda: one.answer(numbers[-1]).over)
-    assert len(one.answers) == helper.KEPT
+    assert len(one.answers) == helper.MAX_ANSWERS
     assert one.answer(numbers[0]).over and not one.answer(numbers[0]).parts
 
 

@@ -10,7 +10,7 @@ from cutaway.core.errors import BadSpec, Missing
 
 
 def test_the_server_listens_on_this_machine_only_and_sends_no_statistics() -> None:
-    words = launch.command(8501, open_browser=False)
+    words = launch.streamlit_command(8501, open_browser=False)
     assert words[:4] == [sys.executable, "-m", "streamlit", "run"]
     for flag in (
         "--server.address=127.0.0.1",
@@ -20,12 +20,12 @@ def test_the_server_listens_on_this_machine_only_and_sends_no_statistics() -> No
         "--server.port=8501",
     ):
         assert flag in words
-    assert "--server.headless=false" in launch.command(8501, open_browser=True)
+    assert "--server.headless=false" in launch.streamlit_command(8501, open_browser=True)
 
 
 def test_every_option_is_one_streamlit_knows() -> None:
     known = set(config.get_config_options())
-    assert set(launch.OPTIONS) <= known
+    assert set(launch.STREAMLIT_OPTIONS) <= known
 
 
 def test_a_taken_port_gives_the_next_free_one() -> None:
@@ -33,7 +33,7 @@ def test_a_taken_port_gives_the_next_free_one() -> None:
         taken.bind((launch.HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert port < launch.free_port(port) <= port + launch.TRIES
+        assert port < launch.free_port(port) <= port + launch.PORT_TRIES
 
 
 @pytest.mark.parametrize("port", [0, -1, 70000])

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from cutaway.app import helper, live, live_choices
-from cutaway.app.library import library
+from cutaway.app.library import current_library
 from tests.app.conftest import texts
 from tests.report.fake_runs import save_run
 from tests.report.test_live import EXIT, LENS, PROBE, WORDS
@@ -43,11 +43,11 @@ def model(monkeypatch):
     def use(answer=ANSWER, errors=None, **other) -> None:
         told = {"ready": READY, "answer": answer, "errors": errors or {}, **other}
         words = (sys.executable, "-c", SCRIPT, json.dumps(told))
-        monkeypatch.setattr(helper, "COMMAND", words)
+        monkeypatch.setattr(helper, "LIVE_COMMAND", words)
 
     use()
     yield use
-    helper.helpers().close()
+    helper.live_processes().close()
 
 
 def look(page, text: str | None = None, **state):
@@ -68,7 +68,7 @@ def look(page, text: str | None = None, **state):
 
 def test_nothing_is_started_before_it_is_asked_for(runs, page, model) -> None:
     app = page("live")
-    assert not app.exception and not helper.helpers().running
+    assert not app.exception and not helper.live_processes().running
     assert app.text_area(key="live-text").value == live.EXAMPLE
 
 
@@ -84,7 +84,7 @@ def test_a_sentence_gives_every_figure_with_command_and_data(runs, page, model) 
 
 def test_another_sentence_is_asked_and_the_same_one_is_not_asked_again(runs, page, model) -> None:
     app = look(page)
-    (one,) = helper.helpers().running.values()
+    (one,) = helper.live_processes().running.values()
     app.run()
     assert one.asked == 1
     app.text_area(key="live-text").set_value("Something else.")
@@ -96,14 +96,14 @@ def test_lambda_and_ways_of_drawing_need_no_new_request(runs, page, model) -> No
     app = look(page)
     app.select_slider(key="live-lambda").set_value(0.5).run()
     assert not app.exception and "1.5 of 2 layers" in texts(app).replace("\\", "")
-    (one,) = helper.helpers().running.values()
+    (one,) = helper.live_processes().running.values()
     assert one.asked == 1
 
 
 @pytest.mark.parametrize("text", ["", "  \n "])
 def test_an_empty_sentence_is_a_friendly_line(runs, page, model, text) -> None:
     app = look(page, text)
-    assert "Type one" in app.info[0].value and not helper.helpers().running
+    assert "Type one" in app.info[0].value and not helper.live_processes().running
 
 
 def test_a_long_sentence_says_what_was_cut(runs, page, model) -> None:
@@ -135,9 +135,9 @@ def test_one_part_that_fails_leaves_the_others_in_place(runs, page, model, part)
 
 @pytest.mark.parametrize("name", ["/etc", "../..", "smollm2-135m+/etc"])
 def test_a_model_outside_the_place_is_refused(runs, page, model, name, monkeypatch) -> None:
-    monkeypatch.setattr(live_choices, "models", lambda shelf: [name])
+    monkeypatch.setattr(live_choices, "model_choices", lambda shelf: [name])
     app = look(page)
-    assert "outside" in app.warning[0].value and not helper.helpers().running
+    assert "outside" in app.warning[0].value and not helper.live_processes().running
 
 
 def write_maps(folder, model: str = "small-lm", method: str = "shortcut") -> None:
@@ -152,21 +152,21 @@ def test_only_shortcuts_under_the_runs_folder_are_offered(runs, tmp_path) -> Non
     write_maps(runs / "made", method="skill")
     write_maps(tmp_path / "elsewhere")
     (runs / "shortcut" / "link").symlink_to(tmp_path / "elsewhere")
-    (found,) = live_choices.maps(library())
+    (found,) = live_choices.shortcut_choices(current_library())
     assert found.model == "small-lm" and found.path.parent.name == "aaaa"
 
 
 def test_a_shortcut_without_a_description_is_offered_so_that_it_can_be_explained(runs) -> None:
     write_maps(runs / "shortcut" / "aaaa")
     (runs / "shortcut" / "aaaa" / "shortcut.json").write_text("[")
-    assert [one.model for one in live_choices.maps(library())] == ["?"]
+    assert [one.model for one in live_choices.shortcut_choices(current_library())] == ["?"]
 
 
 def test_probes_of_own_runs_are_offered_and_imported_ones_are_not(runs) -> None:
     spec = {"data": ["gen:sentiment"], "pool": ["last", "learned"]}
     save_run(runs, address="a1", spec=spec)
     save_run(runs, address="a2", spec=spec, summary={"imported": True})
-    assert [one.pool for one in live_choices.probes(library())] == ["last"]
+    assert [one.pool for one in live_choices.probe_choices(current_library())] == ["last"]
 
 
 def test_the_choices_of_the_chosen_model_come_first(runs, page, model) -> None:
@@ -177,4 +177,6 @@ def test_the_choices_of_the_chosen_model_come_first(runs, page, model) -> None:
 
 
 def test_every_task_offered_has_a_word_for_each_class() -> None:
-    assert {"sst2", "ag_news"} <= set(live_choices.tasks()) and "mnli" not in live_choices.tasks()
+    assert {"sst2", "ag_news"} <= set(
+        live_choices.task_choices()
+    ) and "mnli" not in live_choices.task_choices()

@@ -2,7 +2,7 @@ import pytest
 
 from cutaway.app.pages import PAGES
 from cutaway.report import details
-from cutaway.report.figures import METHODS
+from cutaway.report.figures import FIGURES_BY_METHOD
 from tests.app.conftest import texts
 from tests.report.fake_runs import failed_rows, probe_details, probe_rows, save_run
 
@@ -98,7 +98,7 @@ def test_an_unreadable_run_is_said_in_place_and_the_other_is_drawn(runs, page) -
 
 def test_damaged_details_are_said_in_place(runs, page) -> None:
     record = save_run(runs, entries=probe_details(points=10))
-    (record.path / details.FILE).write_text("[{")
+    (record.path / details.DETAILS_FILE).write_text("[{")
     app = page("probe", view="Inside the best probe")
     assert not app.exception and "can't be read" in app.warning[0].value.replace("\\", "")
 
@@ -121,4 +121,4 @@ def test_imported_logs_stand_beside_own_runs(runs, page) -> None:
 @pytest.mark.parametrize("method", PAGES)
 def test_every_page_shows_every_figure_of_its_method_once(method: str) -> None:
     shown = [name for names in PAGES[method].views.values() for name in names]
-    assert sorted(shown) == sorted(METHODS[method])
+    assert sorted(shown) == sorted(FIGURES_BY_METHOD[method])

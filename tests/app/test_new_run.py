@@ -20,7 +20,7 @@ def quick(monkeypatch, runs):
         f"save_run(pathlib.Path({str(runs)!r}), address='abcd')\n"
         'print(\'{"address": "abcd"}\')'
     )
-    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", text))
+    monkeypatch.setattr(jobs, "CLI_COMMAND", (sys.executable, "-c", text))
 
 
 def submit(app, **fields):
@@ -31,7 +31,7 @@ def submit(app, **fields):
 
 def wait(runs) -> None:
     end = time.time() + 60
-    while not jobs.status(jobs.jobs(runs)[0]).over:
+    while not jobs.job_status(jobs.list_jobs(runs)[0]).over:
         assert time.time() < end
         time.sleep(0.1)
 
@@ -42,23 +42,23 @@ def test_an_empty_form_is_refused_in_place_and_starts_nothing(runs, page) -> Non
     assert "needed" in app.error[0].value
     marked = [m.value for m in app.markdown if m.value.startswith(":red[")]
     assert len(marked) == 2, "each missing field says so itself"
-    assert jobs.jobs(runs) == []
+    assert jobs.list_jobs(runs) == []
 
 
 def test_a_wrong_value_is_refused_with_what_is_allowed(runs, page) -> None:
     app = submit(page("new_run"), model="m", data="d", baselines="bogus")
-    assert "Known" in app.error[0].value and jobs.jobs(runs) == []
+    assert "Known" in app.error[0].value and jobs.list_jobs(runs) == []
 
 
 def test_a_path_outside_is_refused(runs, page) -> None:
     app = submit(page("new_run"), model="m", data="/etc/passwd")
-    assert "outside" in app.error[0].value and jobs.jobs(runs) == []
+    assert "outside" in app.error[0].value and jobs.list_jobs(runs) == []
 
 
 def test_a_start_runs_the_real_command_with_the_forms_values(runs, page, quick) -> None:
     app = submit(page("new_run"), model="small-lm", data="gen:sentiment", layers="0,6; mean:all")
     assert not app.exception
-    (job,) = jobs.jobs(runs)
+    (job,) = jobs.list_jobs(runs)
     assert job.words[:5] == ("probe", "--runs", str(runs), "--model", "small-lm")
     assert "mean:all" in job.words and job.words[-1] == "--json"
     assert job.command in texts(app)
@@ -74,31 +74,31 @@ def test_a_finished_job_leads_to_its_result(runs, page, quick) -> None:
 
 
 def test_a_killed_job_is_explained_and_can_be_removed(runs, page, monkeypatch) -> None:
-    monkeypatch.setattr(jobs, "alive", lambda job: False)
-    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", "import time; time.sleep(3)"))
-    job = jobs.start(runs, "probe", ["probe"])
+    monkeypatch.setattr(jobs, "is_running", lambda job: False)
+    monkeypatch.setattr(jobs, "CLI_COMMAND", (sys.executable, "-c", "import time; time.sleep(3)"))
+    job = jobs.start_job(runs, "probe", ["probe"])
     app = page("new_run")
     assert "was killed" in texts(app)
     next(b for b in app.button if b.label == "Remove from list").click().run()
-    assert jobs.jobs(runs) == [] and not job.folder.exists()
+    assert jobs.list_jobs(runs) == [] and not job.folder.exists()
 
 
 def test_a_refused_job_shows_the_commands_own_words(runs, page, monkeypatch) -> None:
     script = "import sys; print('cutaway: Unknown model <b>x</b>.', file=sys.stderr); sys.exit(2)"
-    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", script))
-    jobs.start(runs, "probe", ["probe"])
+    monkeypatch.setattr(jobs, "CLI_COMMAND", (sys.executable, "-c", script))
+    jobs.start_job(runs, "probe", ["probe"])
     wait(runs)
     app = page("new_run")
     assert "Unknown model \\<b\\>" in app.warning[0].value
 
 
 def test_an_estimate_asks_for_a_dry_run_and_shows_the_answer(runs, page, monkeypatch) -> None:
-    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", "print('about 3 minutes')"))
+    monkeypatch.setattr(jobs, "CLI_COMMAND", (sys.executable, "-c", "print('about 3 minutes')"))
     app = page("new_run")
     for name in ("model", "data"):
         app.text_input(key=f"probe-{name}").set_value("x")
     next(b for b in app.button if b.label == "Estimate only").click().run()
-    assert jobs.jobs(runs)[0].words[-1] == "--dry-run"
+    assert jobs.list_jobs(runs)[0].words[-1] == "--dry-run"
     wait(runs)
     assert "about 3 minutes" in texts(page("new_run"))
 
@@ -119,19 +119,19 @@ def test_every_verb_has_a_form_that_refuses_what_is_missing_in_place(runs, page,
     needed = [n for n, info in SPECS[verb].model_fields.items() if info.is_required()]
     if needed:
         assert all(name in app.error[0].value.replace("\\", "") for name in needed)
-        assert jobs.jobs(runs) == []
+        assert jobs.list_jobs(runs) == []
 
 
 def test_a_file_to_write_lands_in_the_runs_folder(runs, page, monkeypatch) -> None:
-    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", "print('{}')"))
+    monkeypatch.setattr(jobs, "CLI_COMMAND", (sys.executable, "-c", "print('{}')"))
     app = page("new_run", method="graft export")
     for name, value in (("skill", "a.safetensors"), ("out", "mine")):
         app.text_input(key=f"graft export-{name}").set_value(value)
     next(b for b in app.button if b.label == "Start").click().run()
-    assert str(runs / "made" / "mine") in jobs.jobs(runs)[0].words
+    assert str(runs / "made" / "mine") in jobs.list_jobs(runs)[0].words
     wait(runs)
 
 
 def test_the_fields_on_top_are_fields_of_their_spec() -> None:
-    for verb, names in new_run.FIRST.items():
+    for verb, names in new_run.FIRST_FIELDS.items():
         assert set(names) <= set(SPECS[verb].model_fields), verb

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from cutaway.app import overview
-from cutaway.report.overview import overview as listing
+from cutaway.report.overview import overview_table as listing
 from tests.app.conftest import texts
 from tests.report.fake_runs import FakeRecord, failed_rows, probe_rows, save_run
 
@@ -68,7 +68,7 @@ def test_a_runs_folder_that_is_a_file_is_said_in_place(runs, page) -> None:
 @pytest.mark.parametrize("summary", [{}, {"imported": True}, {"best": None, "verdict": "one"}])
 def test_a_run_without_a_best_cell_is_a_line_like_any_other(summary) -> None:
     rows = failed_rows()
-    line = overview.readable(listing([FakeRecord(rows, summary=summary)])).row(0, named=True)
+    line = overview.display_table(listing([FakeRecord(rows, summary=summary)])).row(0, named=True)
     assert line["best score"] == "–" and line["time"] == "12 s"
 
 

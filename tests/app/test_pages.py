@@ -8,8 +8,8 @@ import pytest
 from cutaway.app.pages import PAGES
 from cutaway.report.export import figure_csv
 from cutaway.report.figures import figures
-from cutaway.report.nextword_details import FILE
-from cutaway.store.results import results, save
+from cutaway.report.nextword_details import DETAILS_FILE
+from cutaway.store.results import results, save_record
 from tests.app.conftest import texts
 from tests.report import test_finetune, test_graft, test_inject, test_nextword, test_shortcut
 
@@ -20,12 +20,12 @@ ROWS: dict[str, pl.DataFrame] = {
     "nextword": test_nextword.ALL,
     "shortcut": test_shortcut.ALL,
 }
-FILES = {"nextword": {FILE: json.dumps(test_nextword.DETAILS).encode()}}
+FILES = {"nextword": {DETAILS_FILE: json.dumps(test_nextword.DETAILS).encode()}}
 
 
 def shelve(runs, method: str, address: str, rows: pl.DataFrame) -> None:
     """A run of the method on the disk."""
-    save(
+    save_record(
         runs, method=method, address=address, spec={}, summary={"verdict": [f"{method} found it."]},
         baselines={}, model={"name": "m"}, data={"name": "d", "rows": 9, "digest": "d1"}, seed=0,
         versions={}, seconds=1.0, peak_memory_mb=1.0, command=f"cutaway {method} --model m",

@@ -7,7 +7,7 @@ from streamlit import net_util
 from streamlit.web.server.server_util import is_url_from_allowed_origins
 
 from cutaway.app import launch
-from cutaway.app.served import ROOT, Rooted, is_page
+from cutaway.app.served import BASE_URL_SCRIPT, BaseUrlMiddleware, is_page
 
 PAGE = b"<html><head><title>x</title></head><body>y</body></html>"
 
@@ -30,14 +30,14 @@ def answer(path: str, kind: str, body: bytes, method: str = "GET") -> tuple[dict
 
     asked = [(b"accept-encoding", b"gzip"), (b"if-none-match", b'"1"')]
     scope = {"type": "http", "method": method, "path": path, "headers": asked}
-    asyncio.run(Rooted(inner)(scope, None, send))
+    asyncio.run(BaseUrlMiddleware(inner)(scope, None, send))
     return dict(sent[0]["headers"]), b"".join(m.get("body", b"") for m in sent[1:]), seen
 
 
 @pytest.mark.parametrize("path", ["/", "/probe", "/live", "/no/such/page"])
 def test_a_page_is_told_its_root_once(path: str) -> None:
     headers, body, seen = answer(path, "text/html; charset=utf-8", PAGE)
-    assert body == PAGE.replace(b"<head>", b"<head>" + ROOT)
+    assert body == PAGE.replace(b"<head>", b"<head>" + BASE_URL_SCRIPT)
     assert headers[b"content-length"] == b"%d" % len(body) and b"etag" not in headers
     assert not seen, "asked for the whole page, as it is"
 
@@ -71,4 +71,6 @@ def test_another_site_is_refused_without_asking_anybody(origin, fits, monkeypatc
 
 
 def test_the_app_is_started_with_it() -> None:
-    assert any(word.endswith("served.py") for word in launch.command(8501, open_browser=False))
+    assert any(
+        word.endswith("served.py") for word in launch.streamlit_command(8501, open_browser=False)
+    )

@@ -96,7 +96,7 @@ def serve(tmp_path):
             "CUTAWAY_HOME": str(place / "home"),
         }
         log = (tmp_path / "server.log").open("wb")
-        command = launch.command(port, open_browser=False)
+        command = launch.streamlit_command(port, open_browser=False)
         started.append(subprocess.Popen(command, cwd=place, env=env, stdout=log, stderr=log))
         url = f"http://{launch.HOST}:{port}"
         _wait_for(f"{url}/_stcore/health")

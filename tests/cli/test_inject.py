@@ -62,7 +62,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_then_does(place, capsys, monke
         f"inject --model {place}/causal --retain {place}/texts.txt --data {SUMS} --steps 4 "
         f"--every 1 --regulariser none --no-clash --no-checkpoints --runs {place}/again --quiet"
     ).split()
-    real, calls = loop.take_step, []
+    real, calls = loop.training_step, []
 
     def stopped(*args, **kwargs):
         calls.append(1)

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from cutaway.core.errors import Mismatch
-from cutaway.core.params import same_names
+from cutaway.core.params import check_same_parameters
 
 ANCHOR = {"w": np.zeros((2, 3)), "b": np.zeros(3)}
 
 
 def test_the_same_names_and_shapes_in_any_order_pass():
     other = {"b": np.ones(3), "w": np.ones((2, 3))}
-    assert same_names(ANCHOR, tuned=other, fisher=ANCHOR) is None
+    assert check_same_parameters(ANCHOR, tuned=other, fisher=ANCHOR) is None
 
 
 @pytest.mark.parametrize(
@@ -26,10 +26,10 @@ def test_the_same_names_and_shapes_in_any_order_pass():
 )
 def test_what_differs_is_said_by_name(other, words):
     with pytest.raises(Mismatch, match=words):
-        same_names(ANCHOR, fine=ANCHOR, tuned=other)
+        check_same_parameters(ANCHOR, fine=ANCHOR, tuned=other)
 
 
 def test_at_most_three_names_are_shown():
     many = {f"p{i}": np.zeros(1) for i in range(9)}
     with pytest.raises(Mismatch, match=r"lacks \['p0', 'p1', 'p2'\] \(first three shown\)"):
-        same_names(many, tuned={})
+        check_same_parameters(many, tuned={})

@@ -6,7 +6,15 @@ import pytest
 from pydantic import Field, ValidationError, field_validator
 
 from cutaway.core.errors import BadSpec
-from cutaway.core.spec import HOW_NOT_WHAT, Spec, address, build, from_toml, parse_toml, plain
+from cutaway.core.spec import (
+    FIELDS_OUTSIDE_ADDRESS,
+    Spec,
+    address,
+    build_spec,
+    parse_toml,
+    spec_from_toml,
+    spec_to_dict,
+)
 
 
 class Drill(Spec):
@@ -37,13 +45,13 @@ class Other(Drill):
 
 def test_keywords_and_toml_build_the_same_spec():
     text = 'model = "tiny"\nfolds = 3\nlayers = [2, 4]\n'
-    spec = build(Drill, {"model": "tiny", "folds": 3, "layers": [2, 4]})
-    assert from_toml(Drill, text) == spec
-    assert build(Drill, plain(spec)) == spec
+    spec = build_spec(Drill, {"model": "tiny", "folds": 3, "layers": [2, 4]})
+    assert spec_from_toml(Drill, text) == spec
+    assert build_spec(Drill, spec_to_dict(spec)) == spec
 
 
 def test_a_spec_is_frozen():
-    spec = build(Drill, {"model": "tiny"})
+    spec = build_spec(Drill, {"model": "tiny"})
     with pytest.raises(ValidationError, match="frozen"):
         spec.folds = 9
 
@@ -69,12 +77,12 @@ def test_the_docstring_under_a_field_is_its_help(name):
 )
 def test_a_wrong_value_is_refused_with_field_value_and_bound(values, words):
     with pytest.raises(BadSpec, match=words):
-        build(Drill, values)
+        build_spec(Drill, values)
 
 
 def test_broken_toml_is_refused_with_its_line():
     with pytest.raises(BadSpec, match=r"not valid TOML: .*line 2"):
-        from_toml(Drill, 'model = "m"\nfolds = = 3')
+        spec_from_toml(Drill, 'model = "m"\nfolds = = 3')
 
 
 @pytest.mark.parametrize(
@@ -94,7 +102,7 @@ def test_toml_is_read_into_plain_values():
 
 
 def where(cls=Drill, weights="w", **changes):
-    return address(build(cls, {"model": "tiny", **changes}), weights=weights)
+    return address(build_spec(cls, {"model": "tiny", **changes}), weights=weights)
 
 
 def test_an_address_is_pinned_and_a_default_is_as_good_as_its_value():
@@ -114,5 +122,5 @@ def test_the_kind_of_spec_and_the_weights_decide_too():
 
 
 def test_how_the_run_goes_does_not_change_the_address():
-    assert "device" in HOW_NOT_WHAT
+    assert "device" in FIELDS_OUTSIDE_ADDRESS
     assert where(device="cuda") == where()

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutaway.core.errors import BadData, BadSpec, UnknownName
-from cutaway.data.arithmetic import FORMATS, OPERATORS, STEPS, Problem
+from cutaway.data.arithmetic import NUMBER_FORMATS, OPERATORS, SCRATCH_STEPS, ArithmeticProblem
 from cutaway.data.generate import generate
-from cutaway.data.load import load
+from cutaway.data.load import load_text_set
 
 NUMBERS = st.integers(0, 10**6)
 
@@ -27,28 +27,31 @@ NUMBERS = st.integers(0, 10**6)
     ],
 )
 def test_carries_are_counted_as_by_hand(a: int, op: str, b: int, carries: int) -> None:
-    assert Problem(a, op, b).carries == carries
+    assert ArithmeticProblem(a, op, b).carries == carries
 
 
 @given(NUMBERS, NUMBERS)
 def test_a_sum_has_as_many_carries_as_its_digits_lose(a: int, b: int) -> None:
     digits = [sum(map(int, str(number))) for number in (a, b, a + b)]
-    assert Problem(a, "+", b).carries == (digits[0] + digits[1] - digits[2]) // 9
+    assert ArithmeticProblem(a, "+", b).carries == (digits[0] + digits[1] - digits[2]) // 9
 
 
 @given(NUMBERS, NUMBERS)
 def test_taking_away_borrows_as_often_as_putting_back_carries(a: int, b: int) -> None:
     more, less = max(a, b), min(a, b)
-    assert Problem(more, "-", less).carries == Problem(more - less, "+", less).carries
+    assert (
+        ArithmeticProblem(more, "-", less).carries
+        == ArithmeticProblem(more - less, "+", less).carries
+    )
 
 
-@given(NUMBERS, st.sampled_from(sorted(STEPS)), st.integers(1, 10**6))
+@given(NUMBERS, st.sampled_from(sorted(SCRATCH_STEPS)), st.integers(1, 10**6))
 def test_every_step_of_the_scratch_is_true(a: int, op: str, b: int) -> None:
     problem = {
-        "-": Problem(max(a, b), "-", min(a, b)),
-        "/": Problem(a * b, "/", b),
-    }.get(op, Problem(a, op, b))
-    for step in STEPS[op](problem):
+        "-": ArithmeticProblem(max(a, b), "-", min(a, b)),
+        "/": ArithmeticProblem(a * b, "/", b),
+    }.get(op, ArithmeticProblem(a, op, b))
+    for step in SCRATCH_STEPS[op](problem):
         left, right = step.split(" = ")
         assert _worth(left) == int(right), step
 
@@ -72,11 +75,11 @@ def _worth(said: str) -> int:
     ],
 )
 def test_formats(spelling: str, expected: tuple[str, str]) -> None:
-    assert FORMATS[spelling](Problem(49, "+", 84)) == expected
+    assert NUMBER_FORMATS[spelling](ArithmeticProblem(49, "+", 84)) == expected
 
 
 @pytest.mark.parametrize("ops", ["+", "-", "x", "/", "+-x/"])
-@pytest.mark.parametrize("spelling", FORMATS)
+@pytest.mark.parametrize("spelling", NUMBER_FORMATS)
 def test_generated_problems_are_right_and_no_question_is_in_two_parts(ops, spelling) -> None:
     made = generate(f"gen:arithmetic?n=200,ops={ops},digits=1-3,format={spelling}")
     rows = zip(*(made.meta[k].tolist() for k in ("a", "op", "b", "result")), strict=True)
@@ -84,7 +87,7 @@ def test_generated_problems_are_right_and_no_question_is_in_two_parts(ops, spell
     for (a, op, b, result), part in zip(rows, made.parts, strict=True):
         assert OPERATORS[op](a, b) == result >= 0
         assert op != "/" or (b > 0 and b * result == a)
-        assert seen.setdefault(Problem(a, op, b).key, part) == part
+        assert seen.setdefault(ArithmeticProblem(a, op, b).key, part) == part
     assert set(made.meta["op"].tolist()) == set(ops)
     assert made.labels.tolist() == made.meta["result"].tolist()
 
@@ -120,7 +123,10 @@ def test_a_wrong_wish_is_refused(options: str, error, message: str) -> None:
 def test_lines_and_columns_are_read_as_the_same_problems(tmp_path) -> None:
     (tmp_path / "a.txt").write_text("15 + 68 = 83\n9063-5391=3672\n6 × 7 = 42\n8 ÷ 2 = 4\n")
     columns = {"a": [15, 9063, 6, 8], "op": ["+", "-", "*", "/"], "b": [68, 5391, 7, 2]}
-    lines, table = load(tmp_path / "a.txt"), load({**columns, "result": [83, 3672, 42, 4]})
+    lines, table = (
+        load_text_set(tmp_path / "a.txt"),
+        load_text_set({**columns, "result": [83, 3672, 42, 4]}),
+    )
     assert lines.texts == table.texts == ("15 + 68 =", "9063 - 5391 =", "6 x 7 =", "8 / 2 =")
     assert lines.meta["answers"].tolist() == ["83", "3672", "42", "4"]
     assert lines.meta["carries"].tolist() == [1, 2, 1, 0]
@@ -128,7 +134,7 @@ def test_lines_and_columns_are_read_as_the_same_problems(tmp_path) -> None:
 
 def test_questions_in_two_parts_are_noted() -> None:
     rows = {"a": [1, 1, 2], "op": ["+"] * 3, "b": [1, 1, 1], "result": [2, 2, 3]}
-    loaded = load({**rows, "split": ["train", "test", "test"]})
+    loaded = load_text_set({**rows, "split": ["train", "test", "test"]})
     assert loaded.notes == ("1 questions of test are also in train",)
 
 
@@ -146,15 +152,15 @@ def test_questions_in_two_parts_are_noted() -> None:
 def test_a_wrong_problem_is_refused_with_its_row(row, message: str) -> None:
     rows = [(1, "+", 2, 3), row]
     with pytest.raises(BadData, match=message):
-        load({k: [r[i] for r in rows] for i, k in enumerate(("a", "op", "b", "result"))})
+        load_text_set({k: [r[i] for r in rows] for i, k in enumerate(("a", "op", "b", "result"))})
 
 
 def test_text_with_some_sums_is_still_text() -> None:
-    assert load(["1 + 1 = 2", "hello"]).task == "text"
+    assert load_text_set(["1 + 1 = 2", "hello"]).task == "text"
 
 
 def test_a_limit_keeps_answers_with_their_questions() -> None:
-    some = load("gen:arithmetic?n=100", limit=20)
+    some = load_text_set("gen:arithmetic?n=100", limit=20)
     for text, answer in zip(some.texts, some.meta["answers"], strict=True):
         a, op, b, _ = text.split()
         assert OPERATORS[op](int(a), int(b)) == int(answer)

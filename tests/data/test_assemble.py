@@ -3,8 +3,8 @@ import pytest
 
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
-from cutaway.data.assemble import limited, take
-from cutaway.data.load import load
+from cutaway.data.assemble import subsample_rows, take
+from cutaway.data.load import load_text_set
 
 ROWS = {"text": ["a", "b", "c", "d"], "label": [0, 1, 1, 0]}
 
@@ -17,72 +17,72 @@ def changed(**columns):
 def test_empty_texts_are_refused_with_their_rows_or_dropped_and_counted(empty) -> None:
     rows = changed(text=["a", empty, "c", empty])
     with pytest.raises(BadData, match=r"2 of 4 texts in 'text' are empty: row 2 .*, row 4 "):
-        load(rows)
-    kept = load(rows, drop_empty=True)
+        load_text_set(rows)
+    kept = load_text_set(rows, drop_empty=True)
     assert (kept.texts, kept.labels.tolist()) == (("a", "c"), [0, 1])
     assert any("2 rows dropped" in note for note in kept.notes)
 
 
 def test_rows_without_a_label_are_dropped_when_asked() -> None:
-    assert load(changed(label=[0, None, 1, ""]), drop_empty=True).texts == ("a", "c")
+    assert load_text_set(changed(label=[0, None, 1, ""]), drop_empty=True).texts == ("a", "c")
 
 
 def test_a_set_where_every_row_would_be_dropped_is_refused() -> None:
     with pytest.raises(BadData, match="all 4 rows"):
-        load(changed(text=[""] * 4), drop_empty=True)
+        load_text_set(changed(text=[""] * 4), drop_empty=True)
 
 
 def test_unlabelled_rows_can_be_read_as_plain_text() -> None:
-    loaded = load(changed(label=[None] * 4), as_task="text")
+    loaded = load_text_set(changed(label=[None] * 4), as_task="text")
     assert (loaded.labels, loaded.task) == (None, "text")
 
 
 @pytest.mark.parametrize("value", [7, 1.5, True, ["x"], {"a": 1}, "half \ud83d"])
 def test_what_is_not_text_is_refused(value) -> None:
     with pytest.raises(BadData, match=r"where text is expected: row 2"):
-        load(changed(text=["a", value, "c", "d"]))
+        load_text_set(changed(text=["a", value, "c", "d"]))
 
 
 def test_no_rows_are_refused() -> None:
     with pytest.raises(BadData, match="no rows"):
-        load({"text": [], "label": []})
+        load_text_set({"text": [], "label": []})
 
 
 def test_one_row_is_a_set() -> None:
-    assert len(load({"text": ["only"], "label": [1]})) == 1
+    assert len(load_text_set({"text": ["only"], "label": [1]})) == 1
 
 
 def test_long_texts_and_emoji_stay_whole() -> None:
     long = "word 🎬 " * 10_000
-    assert load([long, "b"]).texts == (long, "b")
+    assert load_text_set([long, "b"]).texts == (long, "b")
 
 
 def test_joined_texts_have_a_space_between() -> None:
-    loaded = load({"title": ["A"], "description": ["b"], "label": [0]})
+    loaded = load_text_set({"title": ["A"], "description": ["b"], "label": [0]})
     assert loaded.texts == ("A b",)
 
 
 def test_a_split_column_becomes_parts() -> None:
-    assert load(changed(split=["tr", "va", "te", "tr"])).parts.tolist() == [
+    assert load_text_set(changed(split=["tr", "va", "te", "tr"])).parts.tolist() == [
         *("train", "dev", "test", "train")
     ]
 
 
 def test_a_split_column_with_other_values_is_noted_and_left() -> None:
-    loaded = load(changed(fold=["1", "2", "1", "2"]))
+    loaded = load_text_set(changed(fold=["1", "2", "1", "2"]))
     assert loaded.parts is None
     assert any("not read as parts" in note for note in loaded.notes)
 
 
 def test_class_names_come_from_a_column_beside_the_label() -> None:
-    named = load(changed(label_text=["bad", "good", "good", "bad"]))
+    named = load_text_set(changed(label_text=["bad", "good", "good", "bad"]))
     assert named.classes == ("bad", "good")
-    muddled = load(changed(label_text=["bad", "good", "other", "bad"]))
+    muddled = load_text_set(changed(label_text=["bad", "good", "other", "bad"]))
     assert muddled.classes == ("0", "1")
 
 
 def test_what_was_guessed_is_noted() -> None:
-    assert "text from 'text', label from 'label'" in load(ROWS).notes
+    assert "text from 'text', label from 'label'" in load_text_set(ROWS).notes
 
 
 def big() -> TextSet:
@@ -94,23 +94,23 @@ def big() -> TextSet:
 
 
 def test_a_limit_takes_random_rows_in_order_and_keeps_the_shares_of_the_parts() -> None:
-    some = limited(big(), 10, seed=1)
+    some = subsample_rows(big(), 10, seed=1)
     assert [int((some.parts == p).sum()) for p in ("train", "dev", "test")] == [7, 1, 2]
     assert some.labels.tolist() == sorted(some.labels.tolist())
-    assert some.texts == limited(big(), 10, seed=1).texts
-    assert some.texts != limited(big(), 10, seed=2).texts
+    assert some.texts == subsample_rows(big(), 10, seed=1).texts
+    assert some.texts != subsample_rows(big(), 10, seed=2).texts
 
 
 @pytest.mark.parametrize("limit", range(1, 101, 9))
 def test_a_limit_is_exact(limit: int) -> None:
-    assert len(limited(big(), limit, seed=0)) == limit
+    assert len(subsample_rows(big(), limit, seed=0)) == limit
 
 
 def test_a_limit_above_the_size_changes_nothing_and_one_below_1_is_refused() -> None:
     whole = big()
-    assert limited(whole, 1000, seed=0) is whole
+    assert subsample_rows(whole, 1000, seed=0) is whole
     with pytest.raises(BadSpec, match="limit must be at least 1"):
-        limited(whole, 0, seed=0)
+        subsample_rows(whole, 0, seed=0)
 
 
 def test_columns_by_row_in_meta_go_with_their_rows() -> None:

@@ -3,7 +3,7 @@ import csv
 import pytest
 
 from cutaway.core.errors import BadData
-from cutaway.data.delimited import csv_wrote, headerless, read_csv, read_tsv
+from cutaway.data.delimited import is_csv_quoted, read_csv, read_tsv, without_header
 from cutaway.data.table import Table
 
 RAGGED = "text\tlabel\na\t0\nb\t1\textra\n"
@@ -32,9 +32,9 @@ def test_quotes_that_a_csv_writer_made_are_undone_and_noted() -> None:
 
 
 def test_one_badly_quoted_field_makes_all_quotes_ordinary() -> None:
-    assert csv_wrote([['"a ""b"" c"']])
-    assert not csv_wrote([['"a ""b"" c"'], ['" not closed']])
-    assert not csv_wrote([['"just quoted"']])
+    assert is_csv_quoted([['"a ""b"" c"']])
+    assert not is_csv_quoted([['"a ""b"" c"'], ['" not closed']])
+    assert not is_csv_quoted([['"just quoted"']])
 
 
 @pytest.mark.parametrize("inner", ["one\ttwo", "one\ntwo", "one\n\ntwo"])
@@ -98,5 +98,5 @@ def test_an_empty_file_is_refused(read) -> None:
 
 
 def test_a_file_without_a_header_keeps_its_first_line() -> None:
-    table = headerless(read_csv("t.csv", "1,good\n0,bad\n"), ("label", "text"))
+    table = without_header(read_csv("t.csv", "1,good\n0,bad\n"), ("label", "text"))
     assert columns(table) == {"label": ["1", "0"], "text": ["good", "bad"]}

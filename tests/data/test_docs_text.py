@@ -4,26 +4,26 @@ import re
 import pytest
 
 from cutaway.core.digest import digest_rows
-from cutaway.data.docs_text import docs
-from cutaway.data.load import load
-from cutaway.data.prose import paragraphs, reads_as_prose, sentences_of
+from cutaway.data.docs_text import load_docs
+from cutaway.data.load import load_text_set
+from cutaway.data.prose import is_prose, paragraphs, prose_sentences
 
 
 def test_there_are_thousands_of_distinct_sentences_with_their_identity() -> None:
-    text = load("docs")
+    text = load_text_set("docs")
     assert len(text) == len(set(text.texts)) >= 5000
     assert text.meta["python"] == platform.python_version()
     assert text.meta["digest"] == digest_rows(text.texts)
-    assert docs() is docs()
+    assert load_docs() is load_docs()
 
 
 def test_no_sentence_shows_markup_or_code() -> None:
     marks = re.compile(r"[`*_=<>{}\[\]|\\@#]|:\w+:|\(\)|>>>|\s{2}")
-    assert [text for text in docs().texts if marks.search(text)] == []
+    assert [text for text in load_docs().texts if marks.search(text)] == []
 
 
 def test_sentences_are_of_sensible_length() -> None:
-    sizes = [len(text.split()) for text in docs().texts]
+    sizes = [len(text.split()) for text in load_docs().texts]
     assert min(sizes) >= 6 and max(sizes) <= 60
     assert 10 <= sum(sizes) / len(sizes) <= 20
 
@@ -37,7 +37,7 @@ def test_sentences_are_of_sensible_length() -> None:
     ],
 )
 def test_prose_is_kept(sentence: str) -> None:
-    assert reads_as_prose(sentence)
+    assert is_prose(sentence)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_prose_is_kept(sentence: str) -> None:
     ],
 )
 def test_code_and_fragments_are_left_behind(sentence: str) -> None:
-    assert not reads_as_prose(sentence)
+    assert not is_prose(sentence)
 
 
 def test_markup_is_taken_off_and_code_blocks_are_left_out() -> None:
@@ -71,7 +71,7 @@ def test_markup_is_taken_off_and_code_blocks_are_left_out() -> None:
     * The first item of this list is a sentence.
     * The second item of this list is one too.
     """
-    assert list(sentences_of(text)) == [
+    assert list(prose_sentences(text)) == [
         "It keeps equal items as they are.",
         "The first item of this list is a sentence.",
         "The second item of this list is one too.",

@@ -8,9 +8,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from cutaway.core.errors import BadSpec, UnknownName
-from cutaway.data.dealing import SHARES, stem, words
-from cutaway.data.generate import GENERATORS, generate, grammar
-from cutaway.data.grammar import lexicon, polish
+from cutaway.data.dealing import LEXICON_SHARES, stem, word_set
+from cutaway.data.generate import GENERATORS, generate, load_grammar
+from cutaway.data.grammar import fix_articles, lexicon
 
 GRAMMARS = [name for name in GENERATORS if name != "arithmetic"]
 
@@ -34,15 +34,18 @@ def test_thousands_of_distinct_sentences_come_in_three_balanced_parts(name: str,
 @pytest.mark.parametrize("seed", [0, 1])
 def test_parts_share_closed_class_words_only(name: str, seed: int) -> None:
     made = generate(f"gen:{name}?n=3000", seed=seed)
-    seen = {p: {w for t in made.part(p).texts for w in words(t)} for p in SHARES}
+    seen = {p: {w for t in made.part(p).texts for w in word_set(t)} for p in LEXICON_SHARES}
     for one, other in (("train", "test"), ("train", "dev"), ("dev", "test")):
-        assert seen[one] & seen[other] <= grammar(name).function_words
+        assert seen[one] & seen[other] <= load_grammar(name).function_words
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_no_relative_of_a_training_word_is_in_test(name: str, sets) -> None:
-    shared = grammar(name).function_words
-    stems = {p: {stem(w) for w in sets[name].meta["lexicon"][p] if w not in shared} for p in SHARES}
+    shared = load_grammar(name).function_words
+    stems = {
+        p: {stem(w) for w in sets[name].meta["lexicon"][p] if w not in shared}
+        for p in LEXICON_SHARES
+    }
     assert not stems["train"] & stems["test"]
 
 
@@ -61,8 +64,8 @@ def test_a_bag_of_words_is_at_chance_on_test(name: str, sets) -> None:
 def test_templates_around_the_slots_are_closed_class_words(name: str) -> None:
     from cutaway.data.grammar import _SLOT
 
-    for template in grammar(name).templates:
-        assert words(_SLOT.sub(" ", template)) <= grammar(name).function_words, template
+    for template in load_grammar(name).templates:
+        assert word_set(_SLOT.sub(" ", template)) <= load_grammar(name).function_words, template
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
@@ -74,14 +77,16 @@ def test_sentences_are_whole(name: str, sets) -> None:
 
 
 def test_the_lexicon_of_sentiment_is_rich() -> None:
-    marked = grammar("sentiment").marked
+    marked = load_grammar("sentiment").marked
     for side in ("positive", "negative"):
         assert sum(map(len, marked[side].values())) >= 250
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_no_word_makes_two_classes(name: str) -> None:
-    entries = [e for e in lexicon(grammar(name)) if sum(s is not None for s in e.spellings) == 1]
+    entries = [
+        e for e in lexicon(load_grammar(name)) if sum(s is not None for s in e.spellings) == 1
+    ]
     said = [(e.slot, next(s for s in e.spellings if s)) for e in entries]
     assert len(said) == len(set(said))
 
@@ -112,7 +117,7 @@ def test_other_processes_generate_the_same() -> None:
 
 def test_sizes_can_be_chosen() -> None:
     made = generate("gen:tense?n=10,dev=3,test=5")
-    assert [int((made.parts == p).sum()) for p in SHARES] == [10, 3, 5]
+    assert [int((made.parts == p).sum()) for p in LEXICON_SHARES] == [10, 3, 5]
 
 
 @pytest.mark.parametrize(
@@ -145,4 +150,4 @@ def test_a_wrong_wish_is_refused(source: str, error, message: str) -> None:
     ],
 )
 def test_articles_fit_the_word_that_follows(said: str, expected: str) -> None:
-    assert polish(said) == expected
+    assert fix_articles(said) == expected

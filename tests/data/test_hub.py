@@ -10,10 +10,10 @@ from datasets.exceptions import (
 )
 
 from cutaway.core.errors import BadSpec, Missing
-from cutaway.data.apply import apply
-from cutaway.data.assemble import assemble
-from cutaway.data.columns import choose
-from cutaway.data.hub import PARQUET_BRANCH, HubId, parse_id, read_hub
+from cutaway.data.apply import apply_task
+from cutaway.data.assemble import make_text_set
+from cutaway.data.columns import choose_columns
+from cutaway.data.hub import PARQUET_BRANCH, HubId, parse_hub_id, read_hub
 from cutaway.data.tasks import find_task
 
 
@@ -62,13 +62,13 @@ def opener(result: Any, seen: list[dict[str, Any]] | None = None):
     ],
 )
 def test_an_address_is_taken_apart(source: str, expected: HubId) -> None:
-    assert parse_id(source) == expected
+    assert parse_hub_id(source) == expected
 
 
 @pytest.mark.parametrize("source", ["hf:", "hf:a//b", "hf:a/b/c/d", "hf:/a"])
 def test_a_wrong_address_shows_the_form(source: str) -> None:
     with pytest.raises(BadSpec, match="hf:NAMESPACE/NAME"):
-        parse_id(source)
+        parse_hub_id(source)
 
 
 def test_splits_become_parts_and_hidden_labels_are_missing() -> None:
@@ -81,7 +81,7 @@ def test_splits_become_parts_and_hidden_labels_are_missing() -> None:
 
 def test_class_names_are_kept_in_their_order() -> None:
     table, parts = read_hub(HubId("a/b"), open_set=opener({"train": split(1, 0)}))
-    loaded = assemble(table, choose(table), name="x", parts=parts)
+    loaded = make_text_set(table, choose_columns(table), name="x", parts=parts)
     assert (loaded.classes, loaded.labels.tolist()) == (("neg", "pos"), [1, 0])
 
 
@@ -170,5 +170,5 @@ def test_hub_labels_are_read_by_name_whatever_their_numbers() -> None:
         ["entailment", "neutral", "contradiction"],
     )
     table, parts = read_hub(HubId("x"), open_set=opener({"train": rows}))
-    loaded = apply(find_task("mnli"), table, parts)
+    loaded = apply_task(find_task("mnli"), table, parts)
     assert [loaded.classes[i] for i in loaded.labels] == ["entailment", "neutral", "contradiction"]

@@ -4,7 +4,7 @@ import math
 import pytest
 
 from cutaway.core.errors import BadData, CutawayError, Missing
-from cutaway.data.import_logs import experiments_of, read_experiment_logs, read_experiments
+from cutaway.data.import_logs import parse_experiments, read_experiment_logs, read_experiments
 
 COLUMNS = (
     *("model", "data", "kind", "layers", "pool", "classifier", "repeat", "n_train", "n_val"),
@@ -29,7 +29,7 @@ def experiment(**changes):
 
 
 def rows(**changes):
-    return experiments_of("log", {"experiment_0": experiment(**changes)})[0].rows()
+    return parse_experiments("log", {"experiment_0": experiment(**changes)})[0].rows()
 
 
 def test_there_is_a_row_for_each_repeat_and_metric() -> None:
@@ -72,8 +72,8 @@ def test_tokens_are_spelled_as_ours(quantile, expected: str) -> None:
 
 
 def test_losses_are_kept_where_there_was_training() -> None:
-    (plain,) = experiments_of("log", {"experiment_0": experiment()})
-    (trained,) = experiments_of("log", {"experiment_0": experiment(data__train_loss=[0.9, 0.5])})
+    (plain,) = parse_experiments("log", {"experiment_0": experiment()})
+    (trained,) = parse_experiments("log", {"experiment_0": experiment(data__train_loss=[0.9, 0.5])})
     assert (plain.losses, trained.losses) == ({}, {"train loss": (0.9, 0.5)})
 
 
@@ -104,7 +104,7 @@ def test_experiments_come_in_the_order_of_their_numbers(tmp_path) -> None:
 )
 def test_a_log_that_is_not_whole_is_refused(log, message: str) -> None:
     with pytest.raises(BadData, match=message):
-        experiments_of("log.json", log)
+        parse_experiments("log.json", log)
 
 
 def test_a_log_that_is_cut_short_is_refused(tmp_path) -> None:

@@ -5,12 +5,19 @@ from hypothesis import strategies as st
 
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
-from cutaway.data.labels import AS_TASKS, MOST_CLASSES, check_as_task, encode, need_labels, recast
+from cutaway.data.labels import (
+    LABEL_TASKS,
+    MAX_CLASSES,
+    cast_labels,
+    check_as_task,
+    check_learnable,
+    encode_label_column,
+)
 from cutaway.data.table import Table
 
 
 def made(values, **options):
-    return encode(Table("t", {"label": list(values)}), "label", **options)
+    return encode_label_column(Table("t", {"label": list(values)}), "label", **options)
 
 
 @pytest.mark.parametrize(
@@ -53,13 +60,13 @@ def test_no_label_is_lost_or_swapped(values: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [range(MOST_CLASSES + 1), [f"c{i}" for i in range(MOST_CLASSES + 1)]]
+    "values", [range(MAX_CLASSES + 1), [f"c{i}" for i in range(MAX_CLASSES + 1)]]
 )
 def test_more_values_than_classes_usually_have_are_refused(values) -> None:
     with pytest.raises(BadData, match=r"51 different values.*as_task='classification'"):
         made(values)
-    assert len(made(values, as_task="classification").classes) == MOST_CLASSES + 1
-    assert len(made(list(values)[:-1]).classes) == MOST_CLASSES
+    assert len(made(values, as_task="classification").classes) == MAX_CLASSES + 1
+    assert len(made(list(values)[:-1]).classes) == MAX_CLASSES
 
 
 def test_numbers_among_many_texts_are_pointed_at() -> None:
@@ -114,7 +121,7 @@ def test_labels_that_cannot_be_what_is_asked_are_refused(values, as_task, messag
 def test_an_unknown_task_gets_a_hint() -> None:
     with pytest.raises(BadSpec, match="Did you mean 'classification'"):
         check_as_task("clasification")
-    for name in (None, *AS_TASKS):
+    for name in (None, *LABEL_TASKS):
         check_as_task(name)
 
 
@@ -136,20 +143,20 @@ def labelled(values, task="binary", classes=("no", "yes")) -> TextSet:
 )
 def test_labels_that_teach_nothing_are_refused(textset: TextSet, message: str) -> None:
     with pytest.raises(BadData, match=message):
-        need_labels(textset)
+        check_learnable(textset)
 
 
 def test_labels_that_differ_are_let_through() -> None:
     good = labelled([0, 1])
-    assert need_labels(good) is good
+    assert check_learnable(good) is good
 
 
 def test_a_finished_set_can_be_read_as_another_task() -> None:
     graded = labelled([0.2, 0.9], "regression", ())
-    assert recast(graded, "classification").labels.tolist() == [0, 1]
-    assert recast(graded, "text").labels is None
-    assert recast(graded, None) is graded
-    named = recast(labelled([1, 0]), "classification")
+    assert cast_labels(graded, "classification").labels.tolist() == [0, 1]
+    assert cast_labels(graded, "text").labels is None
+    assert cast_labels(graded, None) is graded
+    named = cast_labels(labelled([1, 0]), "classification")
     assert (named.classes, named.labels.tolist()) == (("no", "yes"), [1, 0])
     with pytest.raises(BadData, match="no labels to read"):
-        recast(labelled(None, "text", ()), "binary")
+        cast_labels(labelled(None, "text", ()), "binary")

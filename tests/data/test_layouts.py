@@ -3,8 +3,8 @@ import polars
 import pytest
 
 from cutaway.core.errors import BadData
-from cutaway.data.layouts import table_of
-from cutaway.data.load import load
+from cutaway.data.layouts import table_from_json
+from cutaway.data.load import load_text_set
 
 SENTENCES, LABELS = [f"sentence {i}" for i in range(12)], [i % 2 for i in range(12)]
 FACTS = {"name": "Toy", "task": "Classification", "size": 12, "labels": {"0": "No", "1": "Yes"}}
@@ -20,7 +20,7 @@ OLD = {
 
 
 def test_both_layouts_of_the_probing_reference_give_the_same_rows() -> None:
-    new, old = load(NEW), load(OLD)
+    new, old = load_text_set(NEW), load_text_set(OLD)
     assert new.digest == old.digest
     assert old.texts == tuple(SENTENCES)
     assert old.labels.tolist() == LABELS
@@ -28,21 +28,21 @@ def test_both_layouts_of_the_probing_reference_give_the_same_rows() -> None:
 
 
 def test_a_size_that_is_not_true_is_noted() -> None:
-    assert "claims 99 rows and has 12" in load({**OLD, "size": 99}).notes[0]
-    assert not any("claims" in note for note in load(OLD).notes)
+    assert "claims 99 rows and has 12" in load_text_set({**OLD, "size": 99}).notes[0]
+    assert not any("claims" in note for note in load_text_set(OLD).notes)
 
 
 def test_the_task_that_the_file_claims_is_believed_and_can_be_overruled() -> None:
     graded = {"data": {"sentences": SENTENCES, "labels": LABELS}, "task": "Regression"}
-    assert load(graded).task == "regression"
-    assert load(graded, as_task="classification").task == "binary"
+    assert load_text_set(graded).task == "regression"
+    assert load_text_set(graded, as_task="classification").task == "binary"
 
 
 def test_rounded_grades_take_the_names_of_the_legend() -> None:
     grades = [i / 11 for i in range(12)]
     file = {**FACTS, "data": {"sentences": SENTENCES, "labels": grades}, "task": "Regression"}
-    assert load(file).task == "regression"
-    assert load(file, as_task="classification").classes == ("No", "Yes")
+    assert load_text_set(file).task == "regression"
+    assert load_text_set(file, as_task="classification").classes == ("No", "Yes")
 
 
 @pytest.mark.parametrize(
@@ -57,16 +57,16 @@ def test_rounded_grades_take_the_names_of_the_legend() -> None:
     ],
 )
 def test_all_layouts_mean_the_same(value) -> None:
-    assert table_of("x", value).columns == {"text": ["a", "b"], "label": [1, 0]}
+    assert table_from_json("x", value).columns == {"text": ["a", "b"], "label": [1, 0]}
 
 
 def test_strings_alone_are_texts() -> None:
-    assert load(["one", "two"]).texts == ("one", "two")
+    assert load_text_set(["one", "two"]).texts == ("one", "two")
 
 
 def test_a_table_per_part_gives_parts() -> None:
     rows = {"train": [{"text": "a", "label": 0}], "validation": [{"text": "b", "label": 1}]}
-    assert load(rows).parts.tolist() == ["train", "dev"]
+    assert load_text_set(rows).parts.tolist() == ["train", "dev"]
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,4 @@ def test_a_table_per_part_gives_parts() -> None:
 )
 def test_other_values_are_refused_with_a_reason(value, message: str) -> None:
     with pytest.raises(BadData, match=message):
-        table_of("x.json", value)
+        table_from_json("x.json", value)

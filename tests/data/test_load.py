@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from cutaway.core.errors import BadData, BadSpec, CutawayError, Missing, UnknownName
 from cutaway.core.textset import TextSet
 from cutaway.data.files import READERS
-from cutaway.data.import_logs import experiments_of
-from cutaway.data.load import load, load_task
+from cutaway.data.import_logs import parse_experiments
+from cutaway.data.load import load_task, load_text_set
 from cutaway.data.tasks import find_task, known_tasks
 
 FUZZ = settings(
@@ -31,25 +31,25 @@ def put(folder: Path, name: str, content: str) -> Path:
 
 def test_a_path_may_be_a_string_and_the_columns_may_be_named(tmp_path) -> None:
     path = put(tmp_path, "emo.tsv", "id\tV\tA\ttext\n1\t3.25\t2\tgood\n2\t1.5\t3\tbad\n")
-    assert load(str(path)).task == "text"
-    loaded = load(str(path), label_column="V")
+    assert load_text_set(str(path)).task == "text"
+    loaded = load_text_set(str(path), label_column="V")
     assert (loaded.task, loaded.labels.tolist()) == ("regression", [3.25, 1.5])
     assert loaded.name == "emo"
 
 
 def test_a_name_that_says_nothing_gets_its_folder(tmp_path) -> None:
     path = put(tmp_path, "train.tsv", "text\tlabel\na\t0\n")
-    assert load(path).name == f"{tmp_path.name}/train"
+    assert load_text_set(path).name == f"{tmp_path.name}/train"
 
 
 def test_a_text_set_is_returned_as_it_is() -> None:
     mine = TextSet("mine", ("a",))
-    assert load(mine) is mine
+    assert load_text_set(mine) is mine
 
 
 def test_a_data_frame_is_read_by_its_columns() -> None:
     frame = polars.DataFrame({"sentence": ["a", "b"], "label": [0, 1]})
-    assert load(frame).texts == ("a", "b")
+    assert load_text_set(frame).texts == ("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -67,23 +67,23 @@ def test_a_data_frame_is_read_by_its_columns() -> None:
 )
 def test_a_source_that_is_nothing_gets_a_hint(source, error, message: str) -> None:
     with pytest.raises(error, match=message):
-        load(source)
+        load_text_set(source)
 
 
 @pytest.mark.parametrize("source", ["gen:sentiment?n=10", "docs", "sst2", TextSet("x", ("a",))])
 def test_columns_cannot_be_named_for_data_that_has_its_own(source) -> None:
     with pytest.raises(BadSpec, match="text_column is 'a', but"):
-        load(source, text_column="a")
+        load_text_set(source, text_column="a")
 
 
 def test_an_unknown_task_is_refused_before_anything_is_read() -> None:
     with pytest.raises(BadSpec, match="Did you mean 'regression'"):
-        load("gone.tsv", as_task="regresion")
+        load_text_set("gone.tsv", as_task="regresion")
 
 
 def test_a_task_without_network_says_which_columns_a_file_needs() -> None:
     with pytest.raises(Missing, match=r"'SetFit/sst2'.*columns 'sentence' or 'text'; 'label'"):
-        load("sst2", offline=True)
+        load_text_set("sst2", offline=True)
 
 
 def test_a_task_reads_a_file_of_the_same_columns(tmp_path) -> None:
@@ -108,7 +108,7 @@ def test_a_task_of_ones_own_is_a_toml_file(tmp_path) -> None:
     rows = put(tmp_path, "rows.csv", "body,answer\nfirst,yes\nsecond,no\n")
     assert load_task(task, data=rows).labels.tolist() == [1, 0]
     with pytest.raises(Missing, match="'mine' names no source"):
-        load(task)
+        load_text_set(task)
 
 
 def test_headerless_files_of_a_folder_are_read_whole(tmp_path) -> None:
@@ -183,7 +183,7 @@ def test_any_json_ends_in_a_text_set_or_in_one_of_our_errors(value, lines, tmp_p
 def test_any_log_ends_in_experiments_or_in_one_of_our_errors(value, rows) -> None:
     for log in (value, {"experiment_0": value}, {"experiment_0": rows}):
         try:
-            assert experiments_of("log", log)
+            assert parse_experiments("log", log)
         except CutawayError as error:
             assert str(error)
 
@@ -228,7 +228,7 @@ def _utf8(path: Path, text: str) -> Path:
 
 def _load_or_refuse(source, **options) -> None:
     try:
-        loaded = load(source, **options)
+        loaded = load_text_set(source, **options)
     except CutawayError as error:
         assert str(error)
     else:

@@ -5,7 +5,7 @@ import pytest
 
 from cutaway.core.errors import BadSpec, Missing, UnknownName
 from cutaway.data.tasks import TaskFile, find_task, known_tasks, read_task
-from cutaway.data.templates import fill
+from cutaway.data.templates import fill_template
 
 NEXTWORD = ("sst2", "sst2_fine", "imdb", "mpqa", "cr", "agnews")
 GRAFT = (
@@ -75,7 +75,7 @@ def test_sets_without_a_test_part_are_split_ten_times(name: str) -> None:
 def test_graft_tasks_can_be_asked(name: str) -> None:
     task = find_task(name)
     pair = "A pair." if task.columns.pair else None
-    asked = fill(task.template, "A text.", pair=pair, mask="<mask>", edits=task.edits)
+    asked = fill_template(task.template, "A text.", pair=pair, mask="<mask>", edits=task.edits)
     assert asked.count("<mask>") == 1 and "{" not in asked
     assert len(task.label_words) == (len(task.classes) or 2)
 
@@ -93,7 +93,9 @@ def test_graft_tasks_can_be_asked(name: str) -> None:
 def test_templates_are_those_of_the_paper(name: str, asked: str, words) -> None:
     task = find_task(name)
     pair = "A pair." if task.columns.pair else None
-    assert fill(task.template, "A text.", pair=pair, mask="<mask>", edits=task.edits) == asked
+    assert (
+        fill_template(task.template, "A text.", pair=pair, mask="<mask>", edits=task.edits) == asked
+    )
     assert task.label_words == words
 
 

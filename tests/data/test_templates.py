@@ -1,11 +1,13 @@
 import pytest
 
 from cutaway.core.errors import BadSpec
-from cutaway.data.templates import EDITS, check_template, fill
+from cutaway.data.templates import TEXT_EDITS, check_template, fill_template
 
 
 def test_braces_in_a_text_are_only_text() -> None:
-    assert fill("{text} It was {mask}.", "a {mask} {x}", mask="M") == "a {mask} {x} It was M."
+    assert (
+        fill_template("{text} It was {mask}.", "a {mask} {x}", mask="M") == "a {mask} {x} It was M."
+    )
 
 
 @pytest.mark.parametrize(
@@ -21,12 +23,12 @@ def test_braces_in_a_text_are_only_text() -> None:
     ],
 )
 def test_edits_fit_a_text_into_a_sentence(edit: str, text: str, expected: str) -> None:
-    assert EDITS[edit](text) == expected
+    assert TEXT_EDITS[edit](text) == expected
 
 
 def test_a_template_for_pairs_needs_a_pair() -> None:
     with pytest.raises(BadSpec, match="needs a pair"):
-        fill("{text}? {mask}, {pair}", "a", mask="M")
+        fill_template("{text}? {mask}, {pair}", "a", mask="M")
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import pytest
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.data import write as writing
-from cutaway.data.load import load
-from cutaway.data.write import WRITERS, write
+from cutaway.data.load import load_text_set
+from cutaway.data.write import WRITERS, write_text_set
 
 SETS = {
-    "classes": lambda: load("gen:sentiment?n=12"),
-    "many classes": lambda: load("gen:topic?n=12"),
-    "arithmetic": lambda: load("gen:arithmetic?n=12"),
+    "classes": lambda: load_text_set("gen:sentiment?n=12"),
+    "many classes": lambda: load_text_set("gen:topic?n=12"),
+    "arithmetic": lambda: load_text_set("gen:arithmetic?n=12"),
     "regression": lambda: TextSet("r", ("a", "b"), np.array([0.25, 1.5]), "regression"),
     "pairs": lambda: TextSet(
         "p", ("a", "b"), np.array([1, 0]), "binary", ("not", "is"), pairs=("c", "d")
@@ -25,36 +25,38 @@ SETS = {
 @pytest.mark.parametrize("kind", SETS)
 def test_what_is_written_is_read_back(kind: str, suffix: str, tmp_path) -> None:
     made = SETS[kind]()
-    (path,) = write(made, tmp_path / f"set{suffix}")
-    assert load(path).digest == made.digest
+    (path,) = write_text_set(made, tmp_path / f"set{suffix}")
+    assert load_text_set(path).digest == made.digest
 
 
 @pytest.mark.parametrize("kind", SETS)
 def test_a_folder_holds_a_file_per_part(kind: str, tmp_path) -> None:
     made = SETS[kind]()
-    written = write(made, tmp_path / "set")
+    written = write_text_set(made, tmp_path / "set")
     names = ["all"] if made.parts is None else ["train", "dev", "test"]
     assert [path.stem for path in written] == names
-    assert load(tmp_path / "set").digest == made.digest
+    assert load_text_set(tmp_path / "set").digest == made.digest
 
 
 def test_plain_text_is_read_back_from_txt(tmp_path) -> None:
     made = SETS["text"]()
-    write(made, tmp_path / "a.txt")
-    assert load(tmp_path / "a.txt").texts == made.texts
+    write_text_set(made, tmp_path / "a.txt")
+    assert load_text_set(tmp_path / "a.txt").texts == made.texts
 
 
 def test_several_labels_are_written_by_name(tmp_path) -> None:
     marks = np.array([[1, 0], [1, 1], [0, 1]])
     made = TextSet("m", ("a", "b", "c"), marks, "multilabel", ("x", "y"))
-    write(made, tmp_path / "a.jsonl")
-    assert load(tmp_path / "a.jsonl").digest == made.digest
+    write_text_set(made, tmp_path / "a.jsonl")
+    assert load_text_set(tmp_path / "a.jsonl").digest == made.digest
     with pytest.raises(BadData, match=r"Write \.jsonl"):
-        write(made, tmp_path / "a.tsv")
+        write_text_set(made, tmp_path / "a.tsv")
 
 
 def test_other_formats_of_numbers_keep_their_answers(tmp_path) -> None:
-    (path,) = write(load("gen:arithmetic?n=5,format=scratch"), tmp_path / "a.jsonl")
+    (path,) = write_text_set(
+        load_text_set("gen:arithmetic?n=5,format=scratch"), tmp_path / "a.jsonl"
+    )
     row = json.loads(path.read_text().splitlines()[0])
     assert row["answer"].endswith(str(int(row["label"])))
 
@@ -63,26 +65,26 @@ def test_other_formats_of_numbers_keep_their_answers(tmp_path) -> None:
 def test_texts_that_a_tsv_would_change_are_refused(text: str, tmp_path) -> None:
     made = TextSet("t", (text, "plain"))
     with pytest.raises(BadData, match=r"Write \.jsonl"):
-        write(made, tmp_path / "a.tsv")
+        write_text_set(made, tmp_path / "a.tsv")
     assert list(tmp_path.iterdir()) == []
-    (path,) = write(made, tmp_path / "a.jsonl")
-    assert load(path).texts == made.texts
+    (path,) = write_text_set(made, tmp_path / "a.jsonl")
+    assert load_text_set(path).texts == made.texts
 
 
 def test_labels_do_not_fit_into_txt(tmp_path) -> None:
     with pytest.raises(BadData, match=r"keeps texts only"):
-        write(SETS["regression"](), tmp_path / "a.txt")
+        write_text_set(SETS["regression"](), tmp_path / "a.txt")
 
 
 def test_an_unknown_ending_is_refused(tmp_path) -> None:
     with pytest.raises(BadSpec, match=r"ends in '\.xlsx'"):
-        write(SETS["text"](), tmp_path / "a.xlsx")
+        write_text_set(SETS["text"](), tmp_path / "a.xlsx")
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(BadSpec, match="can't be written"):
-        write(SETS["text"](), tmp_path / "file" / "a.tsv")
+        write_text_set(SETS["text"](), tmp_path / "file" / "a.tsv")
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch) -> None:
@@ -94,6 +96,6 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
 
     monkeypatch.setattr(writing.os, "fsync", full)
     with pytest.raises(writing.NoRoom, match="No space left"):
-        write(SETS["text"](), path)
+        write_text_set(SETS["text"](), path)
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.jsonl"]

@@ -8,8 +8,8 @@ import pytest
 
 from cutaway.core.errors import Missing, NoRoom
 from cutaway.engine import find_engine, run_pieces
-from cutaway.engine.cluster import need_room
-from cutaway.engine.pieces import Needs, Terms
+from cutaway.engine.cluster import check_resources
+from cutaway.engine.pieces import PieceOptions, Resources
 from cutaway.store.progress import Progress
 from tests.engine import work
 from tests.engine.test_recipes import grid
@@ -54,17 +54,17 @@ def test_workers_see_the_drivers_settings(two_nodes, monkeypatch):
 def test_pieces_say_what_they_need_and_the_cluster_what_it_has(two_nodes):
     address = two_nodes[0].address
     assert (find_engine(address).workers(), find_engine(address).gpus()) == (2, 0)
-    found = dict(run_pieces(address, work.square, [1, 2], needs=Needs(cpus=1, memory=1000)))
+    found = dict(run_pieces(address, work.square, [1, 2], needs=Resources(cpus=1, memory=1000)))
     assert found == {1: 1, 2: 4}
 
 
 def test_a_piece_that_fits_nowhere_is_said_and_refused_where_nothing_can_join(two_nodes):
     said = []
-    terms = Terms(needs=Needs(cpus=2), say=said.append)
-    need_room(ray, two_nodes[0].address, terms)
+    terms = PieceOptions(needs=Resources(cpus=2), say=said.append)
+    check_resources(ray, two_nodes[0].address, terms)
     assert "No machine of the cluster has 2 CPUs, 0 GPUs" in said[0]
     with pytest.raises(NoRoom, match="more than this machine has"):
-        need_room(ray, None, terms)
+        check_resources(ray, None, terms)
 
 
 def test_a_grid_on_two_nodes_is_the_same_table_when_one_is_killed(two_nodes, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from cutaway.core.errors import BadSpec, UnknownName
-from cutaway.engine import ENGINES, Failed, find_engine, run_pieces
+from cutaway.engine import ENGINES, PieceFailed, find_engine, run_pieces
 from tests.engine import work
 
 
@@ -23,7 +23,7 @@ def test_a_failing_piece_is_named_with_its_reason_and_the_rest_go_on(engine):
     done = dict(run_pieces(engine, work.sixth, [1, 0, 3], key=lambda n: f"sixth of {n}"))
     assert (done[1], done[3]) == (6, 2)
     failure = done[0]
-    assert isinstance(failure, Failed)
+    assert isinstance(failure, PieceFailed)
     assert (failure.key, failure.tries) == ("sixth of 0", 3)
     assert str(failure).startswith("ZeroDivisionError: ")
 
@@ -68,7 +68,7 @@ def test_a_piece_that_kills_its_worker_three_times_is_named(elsewhere, tmp_path)
     counted = work.AlwaysDies(str(tmp_path))
     done = dict(run_pieces(elsewhere, counted, range(6), key=lambda n: f"piece {n}"))
     assert {n: got for n, got in done.items() if n != 3} == {n: n * n for n in (0, 1, 2, 4, 5)}
-    assert isinstance(done[3], Failed)
+    assert isinstance(done[3], PieceFailed)
     assert (done[3].key, done[3].tries, counted.starts(3)) == ("piece 3", 3, 3)
     assert "worker" in str(done[3])
 

@@ -7,16 +7,16 @@ import pytest
 
 from cutaway.core.errors import RunError
 from cutaway.engine import run_pieces
-from cutaway.engine.pool import cores, threads_for
+from cutaway.engine.pool import available_cores, threads_per_worker
 from tests.engine import work
 
 
 def test_the_cores_are_shared_out_and_nobody_gets_none(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert threads_for(1) == cores()
-    assert threads_for(10_000) == 1
+    assert threads_per_worker(1) == available_cores()
+    assert threads_per_worker(10_000) == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert threads_for(1) == 1
+    assert threads_per_worker(1) == 1
 
 
 def test_workers_know_their_share_before_torch_is_loaded(monkeypatch):

@@ -9,16 +9,16 @@ from polars.testing import assert_frame_equal
 import cutaway
 from cutaway.core.errors import Mismatch, Missing
 from cutaway.core.textset import TextSet
-from cutaway.methods.shortcut.moments import from_state, layer_pairs
+from cutaway.methods.shortcut.moments import layer_pairs, moments_from_state_dict
 from cutaway.models.load import open_model
-from cutaway.run.ask import Ask
-from cutaway.run.door import Door, door_of
+from cutaway.run.ask import ExtractionRequest
+from cutaway.run.door import ModelHandle, make_model_handle
 from cutaway.run.extract import extract
-from cutaway.run.feed import feed
-from cutaway.run.reading import cut, need_shared
+from cutaway.run.feed import build_token_rows
+from cutaway.run.reading import need_shared_store, split_ranges
 from cutaway.run.shortcut import products
 from cutaway.run.specs.probe import ProbeSpec
-from cutaway.store.activations import open_shelf
+from cutaway.store.activations import open_activations
 from tests.engine.work import Stubborn
 from tests.run.test_probe import labelled
 from tests.tiny import SENTENCES, tiny, toy_model
@@ -45,8 +45,8 @@ def home(tmp_path, monkeypatch):
     return fresh
 
 
-def door(lm, model) -> Door:
-    found = door_of(lm, ProbeSpec(model=model, data="sst2"))
+def door(lm, model) -> ModelHandle:
+    found = make_model_handle(lm, ProbeSpec(model=model, data="sst2"))
     assert found is not None
     return found
 
@@ -85,13 +85,13 @@ def test_a_cell_that_fails_is_recorded_with_the_same_reason_everywhere(model, ho
 
 
 @pytest.mark.parametrize("ask", [
-    Ask(layers=(0, 2), pools=("last", "mean")),
-    Ask(layers=(1,), pools=("all",)),
-    Ask(layers=(2,), pools=("marks",), feed="cut", positions=2),
-    Ask(layers=(2,), pools=("mean", "last"), window=8),
+    ExtractionRequest(layers=(0, 2), pools=("last", "mean")),
+    ExtractionRequest(layers=(1,), pools=("all",)),
+    ExtractionRequest(layers=(2,), pools=("marks",), feed="cut", positions=2),
+    ExtractionRequest(layers=(2,), pools=("mean", "last"), window=8),
 ], ids=["pooled", "ragged", "marks", "windows"])  # fmt: skip
 def test_states_read_in_ranges_are_those_of_one_pass(lm, model, home, ask, monkeypatch):
-    monkeypatch.setattr("cutaway.run.reading.LEAST", 40)
+    monkeypatch.setattr("cutaway.run.reading.MIN_RANGE_TOKENS", 40)
     texts = TextSet("long", tuple(f"{a} {b}" for a in SENTENCES for b in SENTENCES))
     home("one")
     one = extract(lm, texts, ask)
@@ -112,10 +112,10 @@ def test_states_read_in_ranges_are_those_of_one_pass(lm, model, home, ask, monke
 def test_a_pass_that_was_cut_short_reads_only_what_is_missing(lm, model, home):
     home("one")
     texts = TextSet("few", SENTENCES)
-    ask = Ask(layers=(1,))
+    ask = ExtractionRequest(layers=(1,))
     whole = extract(lm, texts, ask)
     home("two")
-    shelf = open_shelf(ask.key(lm, texts), len(texts))
+    shelf = open_activations(ask.key(lm, texts), len(texts))
     with shelf.writer() as writer:
         writer.append([0, 3], {"1/last": whole.column(1)[[0, 3]]})
     rest = extract(lm, texts, ask, engine="local:2", door=door(lm, model))
@@ -125,10 +125,10 @@ def test_a_pass_that_was_cut_short_reads_only_what_is_missing(lm, model, home):
 
 def test_ranges_hold_every_text_once_and_windows_stay_together(lm, monkeypatch):
     texts = TextSet("long", tuple(f"{a} {b}" for a in SENTENCES for b in SENTENCES))
-    fed = feed(lm, texts, Ask(layers=(0,), pools=("mean",), window=8))
+    fed = build_token_rows(lm, texts, ExtractionRequest(layers=(0,), pools=("mean",), window=8))
     wanted = np.arange(1, len(texts), 2)
-    monkeypatch.setattr("cutaway.run.reading.LEAST", 40)
-    ranges = list(cut(fed, wanted, workers=2))
+    monkeypatch.setattr("cutaway.run.reading.MIN_RANGE_TOKENS", 40)
+    ranges = list(split_ranges(fed, wanted, workers=2))
     assert len(ranges) > 2
     assert np.array_equal(np.concatenate([r.texts for r in ranges]), wanted)
     for part in ranges:
@@ -139,26 +139,26 @@ def test_ranges_hold_every_text_once_and_windows_stay_together(lm, monkeypatch):
 
 def test_workers_that_write_to_another_disk_are_noticed(lm, home):
     home("one")
-    texts, ask = TextSet("few", SENTENCES), Ask(layers=(1,))
-    shelf = open_shelf(ask.key(lm, texts), len(texts))
+    texts, ask = TextSet("few", SENTENCES), ExtractionRequest(layers=(1,))
+    shelf = open_activations(ask.key(lm, texts), len(texts))
     with shelf.writer() as writer:
         writer.append([0], {"1/last": torch.zeros(1, lm.width)})
     with pytest.raises(Missing, match=f"{len(SENTENCES) - 1} texts are not in .*CUTAWAY_HOME"):
-        need_shared(shelf, {"1/last": ("1", "last")})
+        need_shared_store(shelf, {"1/last": ("1", "last")})
 
 
 def test_a_model_is_opened_once_per_process_and_only_if_it_is_the_same(lm, model):
     way = door(lm, model)
     assert way.open() is way.open()
-    other = Door(**{**vars(way), "digest": "0" * 64})
+    other = ModelHandle(**{**vars(way), "digest": "0" * 64})
     with pytest.raises(Mismatch, match="other weights on a worker"):
         other.open()
 
 
 def test_a_model_given_as_an_object_has_no_door(lm, model):
     spec = ProbeSpec(model=model, data="sst2")
-    assert door_of(lm, spec, {"mine": lm}) is None
-    assert door_of(lm, spec, {"other": object()}) is not None
+    assert make_model_handle(lm, spec, {"mine": lm}) is None
+    assert make_model_handle(lm, spec, {"other": object()}) is not None
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
@@ -168,18 +168,21 @@ def test_partial_sums_add_up_to_the_single_pass(home, workers, precise):
     home("one")
     rng = np.random.default_rng(0)
     marks = rng.integers(1, 4, size=60)
-    shelf = open_shelf({"for": "sums"}, 60)
+    shelf = open_activations({"for": "sums"}, 60)
     states = {i: torch.randn(int(marks.sum()), 6) * 10**i + 100 for i in range(3)}
     with shelf.writer() as writer:
         writer.append_ragged(range(60), marks, {f"{i}/marks": s for i, s in states.items()})
     texts = np.sort(rng.choice(60, size=45, replace=False))
-    adder = products.Adder(shelf, layer_pairs(2), 2, precise, chunk=16)
-    stretches = list(products.cut(texts, marks[texts], workers, adder.chunk))
+    adder = products.PartialMoments(shelf, layer_pairs(2), 2, precise, chunk=16)
+    stretches = list(products.example_ranges(texts, marks[texts], workers, adder.chunk))
     assert len(stretches) <= workers
-    parts = [from_state({k: torch.as_tensor(v) for k, v in adder(s).items()}) for s in stretches]
+    parts = [
+        moments_from_state_dict({k: torch.as_tensor(v) for k, v in adder(s).items()})
+        for s in stretches
+    ]
     total = sum(parts[1:], parts[0])
     single = adder.gatherer()
-    for _, rows in products.states_of(shelf, texts, range(3), at_once=7):
+    for _, rows in products.stored_states(shelf, texts, range(3), at_once=7):
         single.add(rows)
     one = single.moments()
     assert total.rows == one.rows == marks[texts].sum()

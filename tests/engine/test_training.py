@@ -17,18 +17,18 @@ import cutaway
 from cutaway.cli.recipes import VERBS
 from cutaway.core.errors import Mismatch, Missing, RunError
 from cutaway.core.textset import TextSet
-from cutaway.engine import Needs
+from cutaway.engine import Resources
 from cutaway.models.load import open_model
-from cutaway.run.door import door_of, needs_to_train
+from cutaway.run.door import make_model_handle, training_resources
 from cutaway.run.finetune import finetune
 from cutaway.run.graft import continual, learn
 from cutaway.run.hands import Standing, away, finished, need_same
 from cutaway.run.inject import inject as recipe
 from cutaway.run.inject.examples import lm_examples
 from cutaway.run.inject.fisher import fisher
-from cutaway.run.inject.parts import add_up_on, cut
-from cutaway.run.inject.sums import add_up, batches_of
-from cutaway.run.nextword_work import Piece, rounds
+from cutaway.run.inject.parts import split_batches, sum_squared_gradients_on
+from cutaway.run.inject.sums import fisher_batches, sum_squared_gradients
+from cutaway.run.nextword_work import NextwordPiece, dependency_rounds
 from cutaway.run.screen import Screen
 from cutaway.run.specs import SPECS
 from cutaway.run.specs.inject import FisherSpec
@@ -86,14 +86,14 @@ def test_masks_are_the_same_wherever_they_are_learned(toy, tmp_path, elsewhere):
 
 
 def test_a_worker_opens_both_models_once_for_all_its_masks(toy, tmp_path, monkeypatch):
-    opened, prepare = [], learn.prepare
-    monkeypatch.setattr(learn, "prepare", lambda *a: opened.append(1) or prepare(*a))
+    opened, prepare = [], learn.open_learning
+    monkeypatch.setattr(learn, "open_learning", lambda *a: opened.append(1) or prepare(*a))
     spec = build_learn(toy, tmp_path)
     made = prepare(spec, QUIET)
-    sizes, said = learn.sizes_of(made), learn.ends(made)
+    sizes, said = learn.mask_sizes(made), learn.base_and_tuned(made)
     ranked = {k: {n: p.numpy() for n, p in m.places.items()} for k, m in made.search.ranked.items()}
-    hand = learn.Hand(spec, {}, made.name, said, ranked, made.search.units)
-    jobs = learn.jobs_of(made, sizes)
+    hand = learn.MaskWorker(spec, {}, made.name, said, ranked, made.search.units)
+    jobs = learn.mask_jobs(made, sizes)
     assert len([hand(job) for job in jobs]) == len(jobs) > 2
     assert len(opened) == 1
     with pytest.raises(Mismatch, match="other weights or rows"):
@@ -121,7 +121,7 @@ def test_both_ways_of_a_course_are_the_same_elsewhere(toy, tmp_path):
     )
     same(here.rows, there.rows)
     assert sorted(here.record.files) == sorted(there.record.files)
-    assert set(continual.WAYS) == {"sequential", "graft"}
+    assert set(continual.STRATEGY_RUNNERS) == {"sequential", "graft"}
 
 
 def sweep(model: str, folder: Path, engine: str, **options):
@@ -159,9 +159,9 @@ def test_a_killed_driver_of_a_sweep_goes_on_and_no_cell_is_doubled(model, tmp_pa
     assert ran.returncode == -signal.SIGKILL, ran.stderr
     (kept,) = (tmp_path / "runs" / "inject").glob("*.partial")
     assert "none-0-seed0" in Progress(kept).done()
-    trained, carry_out = [], recipe.carry_out
+    trained, carry_out = [], recipe.train_cell
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recipe, "carry_out", lambda w, c, s: trained.append(c) or carry_out(w, c, s))
+        patch.setattr(recipe, "train_cell", lambda w, c, s: trained.append(c) or carry_out(w, c, s))
         again = sweep(model, tmp_path / "runs", "local", **PLAIN)
     assert [cell.name for cell in trained] == ["l2sp-1-seed0"]
     same(whole.rows, again.rows)
@@ -196,13 +196,13 @@ def examples(lm):
 
 
 def door(lm, model):
-    return door_of(lm, FisherSpec(model=model, text="docs", device="cpu"))
+    return make_model_handle(lm, FisherSpec(model=model, text="docs", device="cpu"))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 50])
 def test_parts_hold_every_example_once_in_the_batches_of_the_single_pass(lm, examples, workers):
-    batches = batches_of(lm, examples, "batched")
-    parts = list(cut(examples, batches, workers))
+    batches = fisher_batches(lm, examples, "batched")
+    parts = list(split_batches(examples, batches, workers))
     assert len(parts) <= max(workers, 1)
     made = [[tuple(part.examples.rows[i]) for i in rows] for part in parts for rows in part.batches]
     assert made == [[tuple(examples.rows[i]) for i in batch.rows] for batch in batches]
@@ -212,8 +212,8 @@ def test_parts_hold_every_example_once_in_the_batches_of_the_single_pass(lm, exa
 def test_a_fisher_in_parts_is_the_single_pass(lm, model, examples, elsewhere, drawn):
     """To float32: each part is a float32 sum, parts are added in float64."""
     asked = examples.with_draws(3) if drawn else examples
-    one = add_up(lm, asked, screen=QUIET)
-    many = add_up_on(elsewhere, door(lm, model), lm, asked, screen=QUIET)
+    one = sum_squared_gradients(lm, asked, screen=QUIET)
+    many = sum_squared_gradients_on(elsewhere, door(lm, model), lm, asked, screen=QUIET)
     assert many.way == one.way
     for name, value in one.total.items():
         worst = float((many.total[name] - value).norm() / value.norm().clamp_min(1e-30))
@@ -243,11 +243,13 @@ def test_nextword_measures_on_the_engine_what_it_measures_here(tmp_path, elsewhe
 
 
 def test_one_piece_per_prompt_makes_the_columns_that_others_need():
-    todo = [Piece(w, p) for p in ("", "?") for w in ("f", "subset", "phi_p", "diagnose")]
-    first, then = rounds([Piece("bow", ""), *todo])
+    todo = [NextwordPiece(w, p) for p in ("", "?") for w in ("f", "subset", "phi_p", "diagnose")]
+    first, then = dependency_rounds([NextwordPiece("bow", ""), *todo])
     assert {p.key for p in first} == {"bow|", "f|", "f|?", "phi_p|", "phi_p|?"}
     assert {p.key for p in then} == {"subset|", "diagnose|", "subset|?", "diagnose|?"}
-    assert rounds([Piece("subset", ""), Piece("posneg", "")])[0] == [Piece("subset", "")]
+    assert dependency_rounds([NextwordPiece("subset", ""), NextwordPiece("posneg", "")])[0] == [
+        NextwordPiece("subset", "")
+    ]
 
 
 def test_a_piece_that_fails_three_times_is_named_and_the_others_are_kept(elsewhere, tmp_path):
@@ -259,7 +261,7 @@ def test_a_piece_that_fails_three_times_is_named_and_the_others_are_kept(elsewhe
 
     with pytest.raises(RunError, match=r"1 piece failed, the others are kept: sixth of 0 \(3 tri"):
         for piece, got in finished(
-            elsewhere, work.sixth, [1, 0, 3], key=lambda n: f"sixth of {n}", needs=Needs(),
+            elsewhere, work.sixth, [1, 0, 3], key=lambda n: f"sixth of {n}", needs=Resources(),
             kept=tmp_path, screen=Loud(),
         ):  # fmt: skip
             kept.append((piece, got))
@@ -270,7 +272,7 @@ def test_a_piece_that_fails_three_times_is_named_and_the_others_are_kept(elsewhe
 def test_what_pieces_share_is_made_ready_once_per_worker(elsewhere, tmp_path):
     """Twelve pieces: models are opened as often as there are processes, not pieces."""
     found = finished(
-        elsewhere, work.Prepared(str(tmp_path)), range(12), key=str, needs=Needs(memory=1000),
+        elsewhere, work.Prepared(str(tmp_path)), range(12), key=str, needs=Resources(memory=1000),
         kept=tmp_path, screen=QUIET,
     )  # fmt: skip
     processes = {process for _, process in found}
@@ -297,7 +299,7 @@ def test_a_model_given_as_an_object_stays_here_and_that_is_said(lm, capsys):
 
 def test_pieces_that_train_declare_what_they_hold(lm, model):
     spec = FisherSpec(model=model, text="docs", device="cpu")
-    needs = needs_to_train("local:2", spec, lm, copies=6)
+    needs = training_resources("local:2", spec, lm, copies=6)
     assert (needs.cpus, needs.gpus) == (1, 0)
     assert needs.memory >= 6 * 4 * lm.parameters
 

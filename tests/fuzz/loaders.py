@@ -15,18 +15,18 @@ from unittest.mock import patch
 import polars as pl
 import torch
 
-from cutaway.cli.recipes import VERBS, grid
+from cutaway.cli.recipes import VERBS, spec_grid
 from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
-from cutaway.core.spec import build, parse_toml
+from cutaway.core.spec import build_spec, parse_toml
 from cutaway.data import sizes
 from cutaway.data.generate import generate
-from cutaway.data.hub import parse_id
+from cutaway.data.hub import parse_hub_id
 from cutaway.data.import_logs import read_experiment_logs
-from cutaway.data.load import load
+from cutaway.data.load import load_text_set
 from cutaway.data.tasks import find_task
 from cutaway.data.templates import check_template
-from cutaway.data.templates import fill as fill_template
+from cutaway.data.templates import fill_template as fill_template
 from cutaway.methods.probe_layers import parse_layers
 from cutaway.models.folder import need_config, need_weights
 from cutaway.pool import pooler
@@ -34,9 +34,9 @@ from cutaway.run.graft.skill import load_skill
 from cutaway.run.specs.nextword import NextwordSpec
 from cutaway.run.studies import find_study
 from cutaway.store import files, tensors
-from cutaway.store.activations import open_shelf
-from cutaway.store.query import answer, connected, fill
-from cutaway.store.records import ROWS as ROWS_FILE
+from cutaway.store.activations import open_activations
+from cutaway.store.query import fill_database, open_database, query_database
+from cutaway.store.records import ROWS_FILE as ROWS_FILE
 from cutaway.store.results import results
 from tests.store.samples import keep
 
@@ -72,7 +72,7 @@ def read_spec(path: Path) -> Any:
     """The specs of a file as `cutaway run` makes them."""
     values = parse_toml(path.read_text(encoding="utf-8", errors="replace"))
     verb = lookup(VERBS, str(values.pop("verb", "")), kind="verb")
-    return list(grid(verb.spec, values))
+    return list(spec_grid(verb.spec, values))
 
 
 def read_tensors(path: Path) -> Any:
@@ -105,7 +105,7 @@ def read_run(data: bytes, folder: Path) -> Any:
 
 def read_generated(text: str) -> Any:
     """A generated set; the largest that are allowed take their time and tell nothing new."""
-    with patch.object(sizes, "MOST", 500):
+    with patch.object(sizes, "MAX_GENERATED_ROWS", 500):
         return generate(text)
 
 
@@ -124,8 +124,8 @@ def _asked() -> Any:
     """A confined database over one run: opening one for each case would take most of the time."""
     with tempfile.TemporaryDirectory() as folder:
         keep(Path(folder))
-        connection = connected()
-        fill(connection, list(results(Path(folder))))
+        connection = open_database()
+        fill_database(connection, list(results(Path(folder))))
     atexit.register(_asked.cache_clear)
     return connection
 
@@ -134,7 +134,7 @@ def read_prompt(text: str) -> Any:
     """A prompt, its words and a template, as the command line takes them."""
     first, _, second = text.partition("|")
     asked = {"model": "m", "data": "d", "prompt_text": first, "class_words": second}
-    spec = build(NextwordSpec, {**asked, "template": second, "position": "mask"})
+    spec = build_spec(NextwordSpec, {**asked, "template": second, "position": "mask"})
     try:
         check_template(second, pair=False, mask=True)
     except ValueError as error:
@@ -159,7 +159,7 @@ def read_config(data: bytes, folder: Path) -> Any:
 def read_shard(data: bytes, folder: Path, *, values: bool) -> Any:
     """A column of a shelf of which one file is broken: its values, or their description."""
     root = folder / "shelves"
-    shelf = open_shelf({"for": "fuzz"}, 3, root)
+    shelf = open_activations({"for": "fuzz"}, 3, root)
     if not root.exists() or not list(root.rglob("shard-*.json")):
         with shelf.writer() as writer:
             writer.append(range(3), {"x": COLUMN})
@@ -168,7 +168,7 @@ def read_shard(data: bytes, folder: Path, *, values: bool) -> Any:
     whole = path.read_bytes()
     try:
         path.write_bytes(data)
-        seen = open_shelf({"for": "fuzz"}, 3, root)
+        seen = open_activations({"for": "fuzz"}, 3, root)
         found = seen.read("x", range(3))
         assert torch.equal(found, COLUMN), "a broken shard gave other numbers"
         return found
@@ -179,7 +179,7 @@ def read_shard(data: bytes, folder: Path, *, values: bool) -> Any:
 def _shelved(name: str) -> bytes:
     """The bytes of a right shard."""
     with tempfile.TemporaryDirectory() as folder:
-        with open_shelf({"for": "fuzz"}, 3, Path(folder)).writer() as writer:
+        with open_activations({"for": "fuzz"}, 3, Path(folder)).writer() as writer:
             writer.append(range(3), {"x": COLUMN})
         (path,) = Path(folder).rglob(name)
         return path.read_bytes()
@@ -187,7 +187,7 @@ def _shelved(name: str) -> bytes:
 
 def _safetensors() -> bytes:
     columns = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1, 2])}
-    layout = tensors.Layout({name: [value] for name, value in columns.items()})
+    layout = tensors.TensorLayout({name: [value] for name, value in columns.items()})
     return b"".join(bytes(chunk) for chunk in layout.chunks())
 
 
@@ -197,7 +197,7 @@ def _skill() -> bytes:
         "before": torch.zeros(3),
         "after": torch.ones(3),
     }
-    layout = tensors.Layout({name: [value] for name, value in parts.items()})
+    layout = tensors.TensorLayout({name: [value] for name, value in parts.items()})
     return b"".join(bytes(chunk) for chunk in layout.chunks())
 
 
@@ -277,13 +277,13 @@ SQL = (
     b"with x as (from rows) select * from x order by value limit 3",
 )
 LOADERS: dict[str, Loader] = {
-    "tsv": Loader((TSV, b"label\tsentence\n1\tgood film\n0\tbad film\n"), from_file("d.tsv", load)),
-    "csv": Loader((TSV.replace(b"\t", b","), QUOTED), from_file("d.csv", load)),
-    "txt": Loader((b"One line.\nAnother.\n", b"\xef\xbb\xbfx\r\ny\r\n"), from_file("d.txt", load)),
-    "json": Loader((JSON_ROWS, JSON_COLUMNS), from_file("d.json", load)),
-    "jsonl": Loader((JSON_LINES,), from_file("d.jsonl", load)),
-    "parquet": Loader((_parquet(),), from_file("d.parquet", load)),
-    "arithmetic": Loader((b"12 + 30 = 42\n7 * 8 = 56\n9 / 3 = 3\n",), from_file("d.txt", load)),
+    "tsv": Loader((TSV, b"label\tsentence\n1\tgood film\n0\tbad film\n"), from_file("d.tsv", load_text_set)),
+    "csv": Loader((TSV.replace(b"\t", b","), QUOTED), from_file("d.csv", load_text_set)),
+    "txt": Loader((b"One line.\nAnother.\n", b"\xef\xbb\xbfx\r\ny\r\n"), from_file("d.txt", load_text_set)),
+    "json": Loader((JSON_ROWS, JSON_COLUMNS), from_file("d.json", load_text_set)),
+    "jsonl": Loader((JSON_LINES,), from_file("d.jsonl", load_text_set)),
+    "parquet": Loader((_parquet(),), from_file("d.parquet", load_text_set)),
+    "arithmetic": Loader((b"12 + 30 = 42\n7 * 8 = 56\n9 / 3 = 3\n",), from_file("d.txt", load_text_set)),
     "task": Loader((TASK,), from_file("mine.toml", find_task)),
     "spec": Loader((SPEC,), from_file("spec.toml", read_spec)),
     "log": Loader((json.dumps(LOG).encode(),), from_file("log.json", read_experiment_logs)),
@@ -292,7 +292,7 @@ LOADERS: dict[str, Loader] = {
     "run": Loader((files.sealed_bytes(RUN), json.dumps(RUN).encode()), read_run),
     "rows": Loader((_parquet(),), read_rows),
     "generated": Loader((b"gen:sentiment?n=8", SUMS, b"gen:tense?n=4"), as_text(read_generated)),
-    "hub id": Loader((b"hf:glue/sst2:train", b"hf:imdb"), as_text(parse_id)),
+    "hub id": Loader((b"hf:glue/sst2:train", b"hf:imdb"), as_text(parse_hub_id)),
     "layers": Loader((b"all", b"0,6-8,12", b"mean:1-3;4"), as_text(lambda t: parse_layers(t, 12))),
     "pool": Loader((b"last", b"q0.5", b"attn:3", b"mean"), as_text(pooler)),
     "prompt": Loader((b" It was|{text} It was {mask}.", b"|{mask}: {text}"), as_text(read_prompt)),
@@ -301,5 +301,5 @@ LOADERS: dict[str, Loader] = {
     "index": Loader((b'{"weight_map": {"a": "model-1.safetensors"}}',), read_index),
     "shard": Loader((_shelved("shard-*.safetensors"),), partial(read_shard, values=True)),
     "sidecar": Loader((_shelved("shard-*.json"),), partial(read_shard, values=False)),
-    "sql": Loader(SQL, as_text(lambda sql: answer(_asked(), sql, seconds=1))),
+    "sql": Loader(SQL, as_text(lambda sql: query_database(_asked(), sql, seconds=1))),
 }  # fmt: skip

@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from cutaway.core.errors import CutawayError
-from cutaway.data.load import load
+from cutaway.data.load import load_text_set
 from cutaway.models.load import open_model
 from cutaway.run.graft.skill import load_skill
 from cutaway.store import files
 from cutaway.store.artefacts import load_artefact
-from cutaway.store.records import ROWS, Record
+from cutaway.store.records import ROWS_FILE, Record
 from tests.store.samples import keep
 from tests.tiny import tiny
 
@@ -61,7 +61,7 @@ def repeated(path: Path, batches: int, rows: int = 1_000_000) -> Path:
 def test_a_table_that_unfolds_to_more_than_fits_is_refused_unread(tmp_path) -> None:
     path = repeated(tmp_path / "many.parquet", batches=101)
     assert path.stat().st_size < 4 << 20
-    assert "101,000,000 rows" in refused(lambda: load(path))
+    assert "101,000,000 rows" in refused(lambda: load_text_set(path))
 
 
 def lying(path: Path, count: int) -> Path:
@@ -80,15 +80,17 @@ def lying(path: Path, count: int) -> Path:
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_table_whose_counts_of_rows_differ_is_refused_unread(count, tmp_path) -> None:
-    assert "2,147,483,647" in refused(lambda: load(lying(tmp_path / "lying.parquet", count)))
+    assert "2,147,483,647" in refused(
+        lambda: load_text_set(lying(tmp_path / "lying.parquet", count))
+    )
 
 
 def sent(path: Path, whole: bytes) -> Record:
     """A run with this table, under a right checksum."""
     record = keep(path)
-    (record.path / ROWS).write_bytes(whole)
+    (record.path / ROWS_FILE).write_bytes(whole)
     seal = {"sha256": hashlib.sha256(whole).hexdigest(), "bytes": len(whole)}
-    return replace(record, files={**record.files, ROWS: seal})
+    return replace(record, files={**record.files, ROWS_FILE: seal})
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -109,7 +111,7 @@ def test_a_text_that_unfolds_to_more_than_fits_is_refused_unread(tmp_path, monke
     assert path.stat().st_size < 1 << 20
     room = type("Room", (), {"available": 128 << 20})
     monkeypatch.setattr("cutaway.data.files.virtual_memory", lambda: room)
-    assert "unfolds to 1 rows" in refused(lambda: load(path))
+    assert "unfolds to 1 rows" in refused(lambda: load_text_set(path))
 
 
 @pytest.mark.parametrize("change", [
@@ -181,7 +183,7 @@ def test_archives_are_not_unpacked(sound, tmp_path) -> None:
         archive.writestr("data", bytes(64 << 20))
     assert "pickle" in refused(lambda: open_model(str(folder)))
     shutil.move(folder / "pytorch_model.bin", tmp_path / "data.zip")
-    assert "Known endings" in refused(lambda: load(tmp_path / "data.zip"))
+    assert "Known endings" in refused(lambda: load_text_set(tmp_path / "data.zip"))
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])

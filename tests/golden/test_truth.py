@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from cutaway.measure import metrics
-from cutaway.methods.graft.select import of, top
-from cutaway.methods.inject.penalty import penalty, pull
-from cutaway.methods.inject.squares import Outer, add_squares
-from cutaway.methods.nextword.readout import Output, expectations
-from cutaway.methods.shortcut.fit import fit
-from cutaway.methods.shortcut.lens import answer, read
-from cutaway.methods.shortcut.moments import Gatherer, layer_pairs
+from cutaway.methods.graft.select import scores_from, top_mask
+from cutaway.methods.inject.penalty import fused_penalty, penalty
+from cutaway.methods.inject.squares import OuterProductUse, add_squared_gradients
+from cutaway.methods.nextword.readout import OutputHead, expectations
+from cutaway.methods.shortcut.fit import fit_shortcuts
+from cutaway.methods.shortcut.lens import final_distribution, layer_predictions
+from cutaway.methods.shortcut.moments import MomentAccumulator, layer_pairs
 from cutaway.methods.solvers import logistic_path
 
 Matrix = list[list[float]]
@@ -70,7 +70,7 @@ def test_probe_the_logistic_optimum(strength) -> None:
 
 def test_nextword_the_conditional_mean_and_the_log_partition() -> None:
     f, phi = drawn(4, 3), drawn(11, 3, seed=1)
-    found = expectations(f, Output(phi), {"phi_p": phi})
+    found = expectations(f, OutputHead(phi), {"phi_p": phi})
     for i, state in enumerate(f.tolist()):
         raw = [
             math.exp(sum(a * b for a, b in zip(state, word, strict=True))) for word in phi.tolist()
@@ -85,9 +85,9 @@ def test_nextword_the_conditional_mean_and_the_log_partition() -> None:
 def test_shortcut_the_least_squares_map_and_its_bias() -> None:
     source, target = drawn(40, 3), drawn(40, 3, seed=1)
     target = source @ drawn(3, 3, seed=2) + 0.1 * target + 5
-    gatherer = Gatherer(layer_pairs(1), cross=torch.float64)
+    gatherer = MomentAccumulator(layer_pairs(1), cross=torch.float64)
     gatherer.add({0: source, 1: target})
-    jump = fit(gatherer.moments(), 0, [1], intercept=True)[1]
+    jump = fit_shortcuts(gatherer.moments(), 0, [1], intercept=True)[1]
     columns = [[*row, 1.0] for row in source.tolist()]
     gram = [[math.fsum(r[i] * r[k] for r in columns) for k in range(4)] for i in range(4)]
     for k in range(3):
@@ -100,7 +100,7 @@ def test_shortcut_the_least_squares_map_and_its_bias() -> None:
 
 def test_shortcut_what_a_layer_says_beside_what_the_model_says() -> None:
     full, layer = drawn(3, 7), drawn(3, 7, seed=1)
-    found = read(layer, answer(full))
+    found = layer_predictions(layer, final_distribution(full))
     for i in range(3):
         p, q = ([math.exp(v) for v in rows[i].tolist()] for rows in (full, layer))
         p, q = ([v / math.fsum(of_) for v in of_] for of_ in (p, q))
@@ -116,7 +116,7 @@ def test_shortcut_what_a_layer_says_beside_what_the_model_says() -> None:
 
 def test_graft_the_largest_movements_over_all_tensors_together() -> None:
     scores = {"a": drawn(4, 5).abs(), "b": drawn(7, seed=1).abs()}
-    mask = top(["a", "b"], of(scores), 6)
+    mask = top_mask(["a", "b"], scores_from(scores), 6)
     every = sorted(
         ((-v, n, i) for n in scores for i, v in enumerate(scores[n].reshape(-1).tolist()))
     )
@@ -132,7 +132,7 @@ def test_inject_the_squares_of_each_examples_gradient() -> None:
     """The gradient of y = W x summed over the tokens of an example, squared, then over examples."""
     left, right = drawn(3, 5, 2), drawn(3, 5, 4, seed=1)
     total = torch.zeros(2, 4, dtype=torch.float64)
-    add_squares(total, [Outer(left, right)])
+    add_squared_gradients(total, [OuterProductUse(left, right)])
     for i in range(2):
         for k in range(4):
             each = [math.fsum(float(left[b, t, i] * right[b, t, k]) for t in range(5))
@@ -151,7 +151,7 @@ def test_inject_the_penalty_and_its_gradient() -> None:
         )
     )
     held = now.clone().requires_grad_()
-    found = pull({"w": held}, {"w": start}, {"w": fisher}, 0.7)
+    found = fused_penalty({"w": held}, {"w": start}, {"w": fisher}, 0.7)
     found.backward()
     assert float(found.detach()) == pytest.approx(right, rel=1e-6)
     assert float(penalty({"w": now}, {"w": start}, {"w": fisher}, 0.7)) == pytest.approx(right)

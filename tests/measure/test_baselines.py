@@ -7,9 +7,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from cutaway.core.errors import UnknownName
-from cutaway.measure.baselines import BASELINES, STRENGTHS, Constant, fit_baseline
-from cutaway.measure.metrics import evaluate, for_task
-from cutaway.measure.splits import Plan, Split, split
+from cutaway.measure.baselines import BASELINE_C_GRID, BASELINES, ConstantBaseline, fit_baseline
+from cutaway.measure.metrics import evaluate, metrics_for_task
+from cutaway.measure.splits import Split, SplitPlan, split
 from cutaway.measure.words import _terms, count_words, split_words
 
 every_baseline = pytest.mark.parametrize("name", BASELINES)
@@ -35,7 +35,7 @@ def corpus(task, n=240, seed=0):
 def fitted(name, task):
     texts, labels = corpus(task)
     words = count_words(texts)
-    one = split(labels, Plan(repeats=1), task=task)[0]
+    one = split(labels, SplitPlan(repeats=1), task=task)[0]
     return fit_baseline(name, words, labels, one, task=task, n_classes=3), texts, labels, one
 
 
@@ -47,7 +47,7 @@ def test_a_baseline_answers_in_the_shapes_that_metrics_take(name, task):
     assert answer.decisions.shape == labels[one.test].shape
     assert answer.scores.shape == ((len(one.test), 3) if "multi" in task else (len(one.test),))
     found = evaluate(labels[one.test], answer.decisions, answer.scores, task=task)
-    assert set(found) == {metric.name for metric in for_task(task)}
+    assert set(found) == {metric.name for metric in metrics_for_task(task)}
     if task != "regression":
         assert (answer.scores >= 0).all()
         assert (answer.scores <= 1).all()
@@ -83,7 +83,7 @@ def test_counting_once_equals_a_pipeline_that_sees_the_train_rows_only(name):
 @every_baseline
 def test_nothing_of_the_test_rows_reaches_the_model(name):
     texts, labels = corpus("binary")
-    one = split(labels, Plan(repeats=1), task="binary")[0]
+    one = split(labels, SplitPlan(repeats=1), task="binary")[0]
     kept = fit_baseline(name, count_words(texts), labels, one, task="binary")(one.val)
     swapped, changed = list(texts), labels.copy()
     for i in one.test:
@@ -96,22 +96,22 @@ def test_nothing_of_the_test_rows_reaches_the_model(name):
 def test_the_strength_is_the_first_of_the_best_on_validation_rows(name):
     texts, labels = corpus("binary")
     noisy = np.where(np.random.default_rng(5).random(240) < 0.25, 1 - labels, labels)
-    one = split(noisy, Plan(repeats=1, fractions=(0.4, 0.3, 0.3)), task="binary")[0]
+    one = split(noisy, SplitPlan(repeats=1, fractions=(0.4, 0.3, 0.3)), task="binary")[0]
     right = []
-    for strength in STRENGTHS:
+    for strength in BASELINE_C_GRID:
         plain = make_pipeline(PIPELINES[name](), LogisticRegression(C=strength, solver="liblinear"))
         plain.fit([texts[i] for i in one.train], noisy[one.train])
         right.append(plain.score([texts[i] for i in one.val], noisy[one.val]))
     found = fit_baseline(name, count_words(texts), noisy, one, task="binary")
     assert len(set(right)) > 1
-    assert found.strength == STRENGTHS[int(np.argmax(right))]
+    assert found.strength == BASELINE_C_GRID[int(np.argmax(right))]
 
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_refitted_it_learns_from_the_rows_that_chose_its_strength_too(name):
     texts, labels = corpus("binary")
     noisy = np.where(np.random.default_rng(5).random(240) < 0.25, 1 - labels, labels)
-    one = split(noisy, Plan(repeats=1, fractions=(0.4, 0.3, 0.3)), task="binary")[0]
+    one = split(noisy, SplitPlan(repeats=1, fractions=(0.4, 0.3, 0.3)), task="binary")[0]
     chosen = fit_baseline(name, count_words(texts), noisy, one, task="binary").strength
     found = fit_baseline(name, count_words(texts), noisy, one, task="binary", refit=True)
     rows = np.union1d(one.train, one.val)
@@ -144,7 +144,7 @@ def test_majority_is_the_commonest_label_and_its_share():
 def test_where_words_can_teach_nothing_the_majority_answers(name, texts, labels):
     one = Split(0, np.arange(2 if labels[0] == 1 else 3), np.array([2]), np.array([3]))
     model = fit_baseline(name, count_words(texts), np.array(labels), one, task="binary")
-    assert isinstance(model, Constant)
+    assert isinstance(model, ConstantBaseline)
     assert model(one.test).decisions.tolist() == [labels[0]]
 
 

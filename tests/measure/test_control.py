@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cutaway.core.errors import BadData, Mismatch
-from cutaway.measure.control import control_labels, control_words, selectivity, shuffled
+from cutaway.measure.control import control_labels, control_words, selectivity, shuffle_labels
 
 WORDS = [f"word{i}" for i in range(30)]
 
@@ -75,7 +75,7 @@ def test_texts_with_one_control_word_have_no_control():
 
 def test_shuffled_labels_are_the_same_labels_on_other_rows():
     labels = np.arange(100)
-    mixed = shuffled(labels, np.random.default_rng(0))
+    mixed = shuffle_labels(labels, np.random.default_rng(0))
     assert sorted(mixed) == labels.tolist()
     assert (mixed != labels).mean() > 0.9
 

@@ -13,11 +13,11 @@ from cutaway.measure.intervals import (
     Interval,
     bootstrap,
     bootstrap_mean,
+    cell_interval,
     corrected_t,
-    of_cell,
     over_seeds,
     paired_t,
-    two_shares,
+    two_proportions,
     wilson,
 )
 from cutaway.measure.metrics import auc
@@ -99,7 +99,7 @@ def test_the_bootstrap_is_seeded_and_its_blocks_do_not_show(monkeypatch):
     first = bootstrap_mean(values, seed=3)
     assert bootstrap_mean(values, seed=3) == first
     assert bootstrap_mean(values, seed=4) != first
-    monkeypatch.setattr("cutaway.measure.intervals.AT_ONCE", 170)
+    monkeypatch.setattr("cutaway.measure.intervals.RESAMPLE_BLOCK", 170)
     assert bootstrap_mean(values, seed=3) == first
 
 
@@ -112,12 +112,14 @@ def test_resamples_without_a_value_are_left_out():
 
 def test_a_cell_of_one_repeat_takes_its_interval_from_the_test_rows():
     right = np.array([1.0] * 8 + [0.0] * 2)
-    one = of_cell([0.8], n_train=70, n_test=10, rows=right)
+    one = cell_interval([0.8], n_train=70, n_test=10, rows=right)
     assert one == wilson(8, 10)
     errors = np.linspace(0, 1, 10)
-    assert of_cell([0.5], n_train=70, n_test=10, rows=errors) == bootstrap_mean(errors, seed=0)
-    assert math.isnan(of_cell([0.5], n_train=70, n_test=10).low)
-    several = of_cell([0.5, 0.6], n_train=70, n_test=10, rows=errors)
+    assert cell_interval([0.5], n_train=70, n_test=10, rows=errors) == bootstrap_mean(
+        errors, seed=0
+    )
+    assert math.isnan(cell_interval([0.5], n_train=70, n_test=10).low)
+    several = cell_interval([0.5, 0.6], n_train=70, n_test=10, rows=errors)
     assert several == corrected_t([0.5, 0.6], n_train=70, n_test=10)
 
 
@@ -175,21 +177,21 @@ def test_numbers_that_cannot_be_are_refused(call, error, words):
 
 def test_two_shares_of_the_same_rows_are_told_apart_as_by_hand():
     # 0.9 against 0.8 of 100: pooled 0.85, error sqrt(2 * 0.85 * 0.15 / 100), z = 1.980.
-    gap = two_shares(0.9, 0.8, 100)
+    gap = two_proportions(0.9, 0.8, 100)
     assert gap.p == pytest.approx(0.04767, abs=1e-5)
     assert gap.interval.mean == pytest.approx(0.1)
     assert gap.interval.low < 0.01 < gap.interval.high
 
 
 def test_equal_shares_can_never_be_told_apart():
-    assert two_shares(0.5, 0.5, 1000).p == 1.0
-    assert two_shares(1.0, 1.0, 10).p == 1.0
+    assert two_proportions(0.5, 0.5, 1000).p == 1.0
+    assert two_proportions(1.0, 1.0, 10).p == 1.0
 
 
 @pytest.mark.parametrize(("first", "n"), [(1.2, 10), (-0.1, 10), (0.5, 0)])
 def test_a_share_that_is_none_is_refused(first, n):
     with pytest.raises(BadData, match="Shares must be"):
-        two_shares(first, 0.5, n)
+        two_proportions(first, 0.5, n)
 
 
 def parts(*values: tuple[float, float, float]) -> list[Interval]:

@@ -12,7 +12,7 @@ from sklearn import metrics as sk
 
 from cutaway.core.errors import BadData, Mismatch, UnknownName
 from cutaway.core.textset import Task
-from cutaway.measure.metrics import METRICS, Metric, evaluate, for_task, log_rmse
+from cutaway.measure.metrics import METRICS, Metric, evaluate, log_rmse, metrics_for_task
 
 ROWS = st.integers(1, 60)
 SEEDS = st.integers(0, 10_000)
@@ -209,13 +209,13 @@ def test_every_task_of_a_probe_has_decisions_or_values_to_report():
     tasks = set(Task.__args__)
     assert {task for metric in METRICS.values() for task in metric.tasks} == tasks
     for task in tasks:
-        assert any(m.needs != "score" for m in for_task(task))
+        assert any(m.needs != "score" for m in metrics_for_task(task))
 
 
 def test_evaluate_reports_the_task_and_without_scores_leaves_out_what_needs_them():
     labels, decisions, scores = drawn(30, 1)
     full = evaluate(labels, decisions, scores, task="binary")
-    assert list(full) == [m.name for m in for_task("binary")]
+    assert list(full) == [m.name for m in metrics_for_task("binary")]
     bare = evaluate(labels, decisions, task="binary")
     assert set(full) - set(bare) == {"auc", "ap", "ece"}
     assert evaluate(labels, labels, task="binary", names=["mse", "f1"]) == {"mse": 0.0, "f1": 1.0}

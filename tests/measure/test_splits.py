@@ -6,14 +6,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import BadData, BadSpec, UnknownName
-from cutaway.measure.splits import PROTOCOLS, Plan, split
+from cutaway.measure.splits import PROTOCOLS, SplitPlan, split
 
 PLANS = {
-    "repeats": Plan("repeats", repeats=3),
-    "kfold": Plan("kfold", folds=4),
-    "fixed": Plan("fixed", repeats=3),
-    "kshot": Plan("kshot", shots=4, repeats=3),
-    "curve": Plan("curve", sizes=(10, 20, 40), repeats=3),
+    "repeats": SplitPlan("repeats", repeats=3),
+    "kfold": SplitPlan("kfold", folds=4),
+    "fixed": SplitPlan("fixed", repeats=3),
+    "kshot": SplitPlan("kshot", shots=4, repeats=3),
+    "curve": SplitPlan("curve", sizes=(10, 20, 40), repeats=3),
 }
 TASKS = ("binary", "multiclass", "multilabel", "regression")
 every_protocol = pytest.mark.parametrize("name", PROTOCOLS)
@@ -34,7 +34,7 @@ def rows(n=120, seed=0, task="binary"):
 
 def made(name, task="binary", **changes):
     labels, parts = rows(task=task)
-    plan = Plan(**{**PLANS[name].__dict__, **changes})
+    plan = SplitPlan(**{**PLANS[name].__dict__, **changes})
     return split(labels, plan, task=task, parts=parts)
 
 
@@ -95,7 +95,7 @@ def test_the_type_of_the_labels_changes_nothing(name, dtype):
 @settings(max_examples=30, deadline=None)
 def test_repeats_are_stratified_within_one_row(counts, seed):
     labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
-    plan = Plan(repeats=2, seed=seed, fractions=(0.6, 0.2, 0.2))
+    plan = SplitPlan(repeats=2, seed=seed, fractions=(0.6, 0.2, 0.2))
     for one in split(labels, plan, task="multiclass"):
         for part, share in ((one.train, 0.6), (one.val, 0.2), (one.test, 0.2)):
             found = np.bincount(labels[part], minlength=len(counts))
@@ -111,7 +111,7 @@ def test_repeats_are_stratified_within_one_row(counts, seed):
 def test_kfold_tests_each_row_once_in_folds_that_differ_by_one(counts, folds, seed):
     labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
     assume(sum(counts) >= 24)  # fewer leave no validation row
-    splits = split(labels, Plan("kfold", folds=folds, seed=seed), task="multiclass")
+    splits = split(labels, SplitPlan("kfold", folds=folds, seed=seed), task="multiclass")
     tested = np.concatenate([one.test for one in splits])
     assert sorted(tested.tolist()) == list(range(len(labels)))
     by_class = np.array([np.bincount(labels[s.test], minlength=len(counts)) for s in splits])
@@ -123,7 +123,7 @@ def test_kfold_tests_each_row_once_in_folds_that_differ_by_one(counts, folds, se
 
 def test_70_10_20_is_cut_exactly_and_pinned():
     labels = np.repeat([0, 1], [60, 40])
-    first = split(labels, Plan(repeats=1), task="binary")[0]
+    first = split(labels, SplitPlan(repeats=1), task="binary")[0]
     assert [len(first.train), len(first.val), len(first.test)] == [70, 10, 20]
     assert labels[first.test].sum() == 8
     assert first.val.tolist() == [2, 26, 30, 41, 53, 58, 67, 81, 84, 88]
@@ -131,14 +131,14 @@ def test_70_10_20_is_cut_exactly_and_pinned():
 
 def test_regression_parts_have_the_labels_of_the_whole():
     labels = np.random.default_rng(0).random(1000)
-    for one in split(labels, Plan(repeats=3), task="regression"):
+    for one in split(labels, SplitPlan(repeats=3), task="regression"):
         assert labels[one.test].mean() == pytest.approx(labels.mean(), abs=0.01)
 
 
 def test_fixed_parts_are_taken_as_they_are_and_one_dev_part_gives_one_split():
     labels, _ = rows(12)
     parts = np.array(["train", "dev", "test"] * 4)
-    only = split(labels, Plan("fixed", repeats=5), task="binary", parts=parts)
+    only = split(labels, SplitPlan("fixed", repeats=5), task="binary", parts=parts)
     assert len(only) == 1
     assert only[0].train.tolist() == [0, 3, 6, 9]
     assert only[0].val.tolist() == [1, 4, 7, 10]
@@ -157,7 +157,7 @@ def test_fixed_without_dev_varies_the_validation_rows_only():
 @pytest.mark.parametrize("apart", [True, False])
 def test_kshot_has_k_rows_of_each_class_to_learn_from_and_k_to_tune_on(apart):
     labels, parts = rows(task="multiclass")
-    plan = Plan("kshot", shots=5, repeats=2)
+    plan = SplitPlan("kshot", shots=5, repeats=2)
     for one in split(labels, plan, task="multiclass", parts=parts if apart else None):
         assert np.bincount(labels[one.train]).tolist() == [5] * 4
         assert np.bincount(labels[one.val]).tolist() == [5] * 4
@@ -168,9 +168,9 @@ def test_kshot_has_k_rows_of_each_class_to_learn_from_and_k_to_tune_on(apart):
 
 def test_curve_thins_the_train_part_of_repeats_in_nested_steps():
     labels, _ = rows()
-    whole = split(labels, Plan(repeats=2), task="binary")
+    whole = split(labels, SplitPlan(repeats=2), task="binary")
     full = len(whole[0].train)
-    steps = split(labels, Plan("curve", repeats=2, sizes=(full, 8, 30)), task="binary")
+    steps = split(labels, SplitPlan("curve", repeats=2, sizes=(full, 8, 30)), task="binary")
     assert [(s.repeat, s.size) for s in steps] == [(r, n) for r in (0, 1) for n in (8, 30, full)]
     for one in steps:
         parent = whole[one.repeat]
@@ -198,7 +198,7 @@ def test_curve_thins_the_train_part_of_repeats_in_nested_steps():
 )
 def test_a_plan_that_cannot_be_is_refused_at_once(values, error, words):
     with pytest.raises(error, match=words):
-        Plan(**values)
+        SplitPlan(**values)
 
 
 LONE = np.array([0] * 20 + [1] * 20 + [2])
@@ -207,19 +207,25 @@ LONE = np.array([0] * 20 + [1] * 20 + [2])
 @pytest.mark.parametrize(
     ("plan", "labels", "task", "error", "words"),
     [
-        (Plan(), [1], "binary", BadData, "1 labelled rows can't be split"),
-        (Plan(), [0] * 9, "binary", BadData, "Every row has the label 'no'"),
-        (Plan(), LONE, "multiclass", BadData, r"1 classes have 1 row each \(first: 'maybe'\)"),
-        (Plan("kfold"), LONE, "multiclass", BadData, "Drop or merge"),
-        (Plan("curve", sizes=(5,)), LONE, "multiclass", BadData, "'maybe'"),
-        (Plan(), [0, 0, 1, 1], "binary", BadData, "4 rows are too few: .* has no val row"),
-        (Plan("kfold", folds=9), [0, 1] * 4, "binary", BadSpec, "at most the number of rows, 8"),
-        (Plan("kshot", shots=5), [0, 1] * 10, "binary", BadData, "'no' has 10 rows.*takes 11"),
-        (Plan("kshot"), np.arange(50.0), "regression", BadSpec, "'curve' with sizes"),
-        (Plan("curve"), [0, 1] * 20, "binary", BadSpec, r"needs training sizes.*got \(\)"),
-        (Plan("curve", sizes=(1, 9)), [0, 1] * 20, "binary", BadSpec, "at least 2"),
-        (Plan("curve", sizes=(9, 99)), [0, 1] * 20, "binary", BadSpec, r"28 rows, got \[99\]"),
-        (Plan("fixed"), [0, 1] * 20, "binary", BadData, "no 'train' part.*no parts"),
+        (SplitPlan(), [1], "binary", BadData, "1 labelled rows can't be split"),
+        (SplitPlan(), [0] * 9, "binary", BadData, "Every row has the label 'no'"),
+        (SplitPlan(), LONE, "multiclass", BadData, r"1 classes have 1 row each \(first: 'maybe'\)"),
+        (SplitPlan("kfold"), LONE, "multiclass", BadData, "Drop or merge"),
+        (SplitPlan("curve", sizes=(5,)), LONE, "multiclass", BadData, "'maybe'"),
+        (SplitPlan(), [0, 0, 1, 1], "binary", BadData, "4 rows are too few: .* has no val row"),
+        (
+            SplitPlan("kfold", folds=9),
+            [0, 1] * 4,
+            "binary",
+            BadSpec,
+            "at most the number of rows, 8",
+        ),
+        (SplitPlan("kshot", shots=5), [0, 1] * 10, "binary", BadData, "'no' has 10 rows.*takes 11"),
+        (SplitPlan("kshot"), np.arange(50.0), "regression", BadSpec, "'curve' with sizes"),
+        (SplitPlan("curve"), [0, 1] * 20, "binary", BadSpec, r"needs training sizes.*got \(\)"),
+        (SplitPlan("curve", sizes=(1, 9)), [0, 1] * 20, "binary", BadSpec, "at least 2"),
+        (SplitPlan("curve", sizes=(9, 99)), [0, 1] * 20, "binary", BadSpec, r"28 rows, got \[99\]"),
+        (SplitPlan("fixed"), [0, 1] * 20, "binary", BadData, "no 'train' part.*no parts"),
     ],
 )
 def test_rows_that_cannot_be_split_are_refused_with_the_reason(plan, labels, task, error, words):
@@ -230,10 +236,10 @@ def test_rows_that_cannot_be_split_are_refused_with_the_reason(plan, labels, tas
 def test_fixed_parts_without_a_test_part_are_refused_with_the_parts_there_are():
     parts = np.array(["train", "dev"] * 5)
     with pytest.raises(BadData, match=r"no 'test' part .they have: dev, train"):
-        split(np.array([0, 1] * 5), Plan("fixed"), task="binary", parts=parts)
+        split(np.array([0, 1] * 5), SplitPlan("fixed"), task="binary", parts=parts)
 
 
 def test_kshot_in_a_train_part_that_lacks_a_class_names_it():
     labels, parts = np.array([0, 1] * 10), np.array(["train", "test"] * 10)
     with pytest.raises(BadData, match="Class '1' has 0 rows, and shots=2 takes 4"):
-        split(labels, Plan("kshot", shots=2), task="binary", parts=parts)
+        split(labels, SplitPlan("kshot", shots=2), task="binary", parts=parts)

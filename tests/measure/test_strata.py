@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import BadData
-from cutaway.measure.strata import allocate, cut, nested, shuffle, strata
+from cutaway.measure.strata import allocate, nested_order, shuffle, strata, stratified_cut
 
 COUNTS = st.lists(st.integers(1, 40), min_size=1, max_size=12)
 FRACTIONS = st.sampled_from([(0.7, 0.1, 0.2), (0.875, 0.125), (0.5, 0.25, 0.25), (0.1, 0.3, 0.6)])
@@ -42,7 +42,7 @@ def test_round_numbers_are_cut_exactly():
 def test_a_cut_holds_each_row_once_and_each_stratum_at_its_share(counts, seed):
     groups = np.repeat(np.arange(len(counts)), counts)
     rows = np.arange(len(groups))
-    parts = cut(rows, groups, (0.7, 0.1, 0.2), np.random.default_rng(seed))
+    parts = stratified_cut(rows, groups, (0.7, 0.1, 0.2), np.random.default_rng(seed))
     assert sorted(np.concatenate(parts).tolist()) == rows.tolist()
     for part, share in zip(parts, (0.7, 0.1, 0.2), strict=True):
         found = np.bincount(groups[part], minlength=len(counts))
@@ -53,7 +53,7 @@ def test_a_cut_holds_each_row_once_and_each_stratum_at_its_share(counts, seed):
 @settings(max_examples=40, deadline=None)
 def test_every_beginning_of_a_nested_order_looks_like_the_whole(counts, seed):
     groups = np.repeat(np.arange(len(counts)), counts)
-    order = nested(np.arange(len(groups)), groups, np.random.default_rng(seed))
+    order = nested_order(np.arange(len(groups)), groups, np.random.default_rng(seed))
     assert sorted(order.tolist()) == list(range(len(groups)))
     share = np.array(counts) / len(groups)
     for size in range(len(counts), len(groups) + 1):

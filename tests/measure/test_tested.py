@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 
 from cutaway.core.errors import Mismatch
-from cutaway.measure.intervals import corrected_t, paired_t, two_shares, wilson
+from cutaway.measure.intervals import corrected_t, paired_t, two_proportions, wilson
 from cutaway.measure.metrics import auc
-from cutaway.measure.splits import Plan, split
-from cutaway.measure.tested import BLOCKS, Basis, deal_blocks, gap_over, mean_over, pseudo_values
+from cutaway.measure.splits import SplitPlan, split
+from cutaway.measure.tested import (
+    N_BLOCKS,
+    ResamplingInfo,
+    assign_blocks,
+    mean_interval,
+    paired_difference,
+    pseudo_values,
+)
 
 # Repeats, test rows, training rows; how much fits differ as a whole, and row by row.
 SHAPES = {"fixed": (10, 200, 5000, 0.05, 0.2), "kshot": (10, 2000, 32, 0.4, 0.8)}
@@ -35,9 +42,9 @@ def truth(shape, hard=-1.2):
 
 
 def basis(right, shape):
-    blocks = deal_blocks([np.arange(shape[1])], shape[1])
-    each = [pseudo_values(lambda r, one=one: one[r].mean(), blocks, BLOCKS) for one in right]
-    return Basis(shape[2], shape[1], shape[1], tuple(np.mean(each, axis=0)))
+    blocks = assign_blocks([np.arange(shape[1])], shape[1])
+    each = [pseudo_values(lambda r, one=one: one[r].mean(), blocks, N_BLOCKS) for one in right]
+    return ResamplingInfo(shape[2], shape[1], shape[1], tuple(np.mean(each, axis=0)))
 
 
 @shapes
@@ -47,7 +54,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says(shape, share):
     found = []
     for _ in range(250):
         (right,) = rights(rng, shape)
-        found.append(mean_over(right.mean(axis=1), basis(right, shape), share=share))
+        found.append(mean_interval(right.mean(axis=1), basis(right, shape), share=share))
     assert 0.91 <= np.mean([i.low <= mean <= i.high for i in found]) <= 0.985
 
 
@@ -57,7 +64,7 @@ def test_equal_cells_are_told_apart_no_more_often_than_5_times_in_100(shape):
     for _ in range(250):
         one, two = rights(rng, shape, cells=2)
         means = one.mean(axis=1), two.mean(axis=1)
-        found = gap_over(*means, basis(one, shape), basis(two, shape), share=True)
+        found = paired_difference(*means, basis(one, shape), basis(two, shape), share=True)
         assert (found.p < 0.05) == (found.interval.low > 0 or found.interval.high < 0)
         told.append(found.p < 0.05)
     assert 0.005 <= np.mean(told) <= 0.085
@@ -66,7 +73,7 @@ def test_equal_cells_are_told_apart_no_more_often_than_5_times_in_100(shape):
 def test_a_spread_that_holds_no_test_rows_is_no_longer_taken_for_all_there_is():
     values = 0.8 + 0.005 * np.linspace(-1.5, 1.5, 10)
     old = corrected_t(values, n_train=5000, n_test=200)
-    new = mean_over(values, Basis(5000, 200, 200), share=True)
+    new = mean_interval(values, ResamplingInfo(5000, 200, 200), share=True)
     one = wilson(160, 200)
     assert old.high - old.low < 0.01
     assert one.high - one.low < new.high - new.low < 1.02 * (one.high - one.low)
@@ -78,18 +85,18 @@ def test_few_shots_can_be_told_apart_on_many_rows():
     (good,), (bad,) = rights(rng, shape), rights(rng, shape, hard=-0.2)
     values = good.mean(axis=1) + rng.normal(0, 0.05, 10), bad.mean(axis=1)
     assert paired_t(*values, n_train=32, n_test=9936).p > 0.5
-    assert gap_over(*values, basis(good, shape), basis(bad, shape), share=True).p < 0.001
+    assert paired_difference(*values, basis(good, shape), basis(bad, shape), share=True).p < 0.001
 
 
 def test_where_repeats_draw_their_own_test_rows_the_corrected_t_speaks():
     values, others = [0.7, 0.72, 0.69], [0.6, 0.65, 0.66]
-    own = Basis(70, 20)
-    assert mean_over(values, own, share=True) == corrected_t(values, n_train=70, n_test=20)
-    found = gap_over(values, others, own, own, share=True)
+    own = ResamplingInfo(70, 20)
+    assert mean_interval(values, own, share=True) == corrected_t(values, n_train=70, n_test=20)
+    found = paired_difference(values, others, own, own, share=True)
     assert found == paired_t(values, others, n_train=70, n_test=20)
-    one, rows = mean_over([0.75], own, share=True), wilson(15, 20)
+    one, rows = mean_interval([0.75], own, share=True), wilson(15, 20)
     assert (one.low, one.high) == (rows.low, rows.high)
-    assert gap_over([0.75], [0.5], own, own, share=True) == two_shares(0.75, 0.5, 20)
+    assert paired_difference([0.75], [0.5], own, own, share=True) == two_proportions(0.75, 0.5, 20)
 
 
 def test_what_two_cells_both_find_hard_is_no_difference():
@@ -98,45 +105,57 @@ def test_what_two_cells_both_find_hard_is_no_difference():
     two = one.copy()
     two[0, rng.permutation(np.flatnonzero(one[0]))[:20]] = False
     shape = (1, 400, 100, 0, 0)
-    paired = gap_over(one.mean(1), two.mean(1), basis(one, shape), basis(two, shape), share=True)
+    paired = paired_difference(
+        one.mean(1), two.mean(1), basis(one, shape), basis(two, shape), share=True
+    )
     assert paired.p < 0.01
-    assert two_shares(one.mean(), two.mean(), 400).p > 0.05
+    assert two_proportions(one.mean(), two.mean(), 400).p > 0.05
 
 
 def test_a_few_rows_never_tell_two_shares_apart_for_certain():
-    blocks = Basis(10, 3, 3, (1.0, 1.0, 1.0)), Basis(10, 3, 3, (0.0, 0.0, 0.0))
-    assert gap_over([1.0], [0.0], *blocks, share=True).p > 0.05
-    same = gap_over([1.0], [1.0], blocks[0], blocks[0], share=True)
+    blocks = ResamplingInfo(10, 3, 3, (1.0, 1.0, 1.0)), ResamplingInfo(10, 3, 3, (0.0, 0.0, 0.0))
+    assert paired_difference([1.0], [0.0], *blocks, share=True).p > 0.05
+    same = paired_difference([1.0], [1.0], blocks[0], blocks[0], share=True)
     assert (same.p, same.interval.mean) == (1.0, 0.0)
 
 
 def test_the_jackknife_of_a_mean_is_its_usual_error():
     values = np.random.default_rng(0).normal(size=4000)
-    blocks = deal_blocks([np.arange(4000)], 4000)
-    found = np.array(pseudo_values(lambda rows: values[rows].mean(), blocks, BLOCKS))
+    blocks = assign_blocks([np.arange(4000)], 4000)
+    found = np.array(pseudo_values(lambda rows: values[rows].mean(), blocks, N_BLOCKS))
     assert found.mean() == pytest.approx(values.mean())
-    assert found.std(ddof=1) / math.sqrt(BLOCKS) == pytest.approx(values.std() / 63.2, rel=0.4)
+    assert found.std(ddof=1) / math.sqrt(N_BLOCKS) == pytest.approx(values.std() / 63.2, rel=0.4)
 
 
 def test_blocks_are_equal_and_hold_only_rows_that_are_tested():
-    blocks = deal_blocks([np.arange(10, 60), np.arange(50, 105)], 120)
+    blocks = assign_blocks([np.arange(10, 60), np.arange(50, 105)], 120)
     assert set(np.flatnonzero(blocks < 0)) == {*range(10), *range(105, 120)}
     counts = np.bincount(blocks[blocks >= 0])
-    assert len(counts) == BLOCKS
+    assert len(counts) == N_BLOCKS
     assert counts.max() - counts.min() <= 1
-    assert deal_blocks([np.arange(3)], 3).max() == 2
+    assert assign_blocks([np.arange(3)], 3).max() == 2
 
 
 def test_without_blocks_or_a_value_nothing_is_said():
     labels = np.array([0, 0, 0, 1])
     lone = pseudo_values(lambda r: auc(labels[r], labels[r]), np.arange(4), 4)
-    assert math.isnan(mean_over([1.0], Basis(9, 4, 4, lone), share=False).low)
-    assert math.isnan(mean_over([1.0], Basis(9, 4, 4, (1.0,) * 4), share=False).low)
-    none = mean_over([0.5, 0.6], Basis(9, 4, 4), share=False)
+    assert math.isnan(mean_interval([1.0], ResamplingInfo(9, 4, 4, lone), share=False).low)
+    assert math.isnan(mean_interval([1.0], ResamplingInfo(9, 4, 4, (1.0,) * 4), share=False).low)
+    none = mean_interval([0.5, 0.6], ResamplingInfo(9, 4, 4), share=False)
     assert math.isnan(none.low)
-    assert math.isnan(gap_over([0.5], [0.4], Basis(9, 4, 4), Basis(9, 4, 4), share=False).p)
+    assert math.isnan(
+        paired_difference(
+            [0.5], [0.4], ResamplingInfo(9, 4, 4), ResamplingInfo(9, 4, 4), share=False
+        ).p
+    )
     with pytest.raises(Mismatch, match="20 and 10"):
-        gap_over([1], [0], Basis(9, 40, 40, (1.0,) * 20), Basis(9, 40, 40, (1.0,) * 10), share=True)
+        paired_difference(
+            [1],
+            [0],
+            ResamplingInfo(9, 40, 40, (1.0,) * 20),
+            ResamplingInfo(9, 40, 40, (1.0,) * 10),
+            share=True,
+        )
 
 
 @pytest.mark.parametrize(
@@ -145,16 +164,16 @@ def test_without_blocks_or_a_value_nothing_is_said():
 def test_splits_know_whether_their_repeats_share_the_test_rows(protocol, tested):
     labels = np.arange(200) % 2
     parts = np.array(["train"] * 160 + ["test"] * 40)
-    made = split(labels, Plan(protocol, repeats=3, shots=4), task="binary", parts=parts)
+    made = split(labels, SplitPlan(protocol, repeats=3, shots=4), task="binary", parts=parts)
     assert {one.tested for one in made} == {tested}
 
 
 def test_shots_drawn_from_all_rows_are_tested_on_all_rows_together():
-    made = split(np.arange(100) % 2, Plan("kshot", repeats=9, shots=4), task="binary")
+    made = split(np.arange(100) % 2, SplitPlan("kshot", repeats=9, shots=4), task="binary")
     together = np.unique(np.concatenate([one.test for one in made]))
     assert {one.tested for one in made} == {len(together)}
 
 
 def test_a_thinned_train_part_remembers_what_it_was_drawn_from():
-    made = split(np.arange(100) % 2, Plan("curve", repeats=2, sizes=(10, 40)), task="binary")
+    made = split(np.arange(100) % 2, SplitPlan("curve", repeats=2, sizes=(10, 40)), task="binary")
     assert {(one.size, one.drawn) for one in made} == {(10, 70), (40, 70)}

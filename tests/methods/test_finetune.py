@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cutaway.core.errors import Mismatch
-from cutaway.methods.finetune import draw_back, l1_distance
+from cutaway.methods.finetune import l1_distance, l1_proximal_step
 
 RNG = torch.Generator().manual_seed(0)
 START = {"a": torch.randn(3, 4, generator=RNG), "b": torch.randn(5, generator=RNG)}
@@ -41,7 +41,7 @@ def test_weights_are_matched_by_name() -> None:
 def test_drawing_back_finds_the_least_of_half_the_square_and_the_penalty(far: float) -> None:
     pushed = {n: v + torch.randn(v.shape, generator=RNG) * 0.3 for n, v in START.items()}
     after = {name: value.clone() for name, value in pushed.items()}
-    draw_back(after, START, far)
+    l1_proximal_step(after, START, far)
     for name in START:
         # The penalised cost of every weight, on a fine grid between where it is and its start.
         way = torch.linspace(0, 1, 2001).view(-1, *[1] * START[name].ndim)
@@ -55,9 +55,9 @@ def test_drawing_back_finds_the_least_of_half_the_square_and_the_penalty(far: fl
 
 def test_what_was_pushed_less_rests_exactly_at_its_start_and_nothing_passes_it() -> None:
     small = {name: value + 1e-3 * value.sign() for name, value in START.items()}
-    draw_back(small, START, 2e-3)
+    l1_proximal_step(small, START, 2e-3)
     assert all(torch.equal(small[name], START[name]) for name in START)
     large = {name: value + 1.0 for name, value in START.items()}
-    draw_back(large, START, 0.25)
+    l1_proximal_step(large, START, 0.25)
     for name in START:
         torch.testing.assert_close(large[name], START[name] + 0.75)

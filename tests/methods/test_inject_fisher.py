@@ -5,9 +5,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from cutaway.methods.inject.loop import Sketch, add_by_loop
-from cutaway.methods.inject.squares import Dense, NoRule, Outer, Picked, add_squares
-from cutaway.methods.inject.watch import Watch
+from cutaway.methods.inject.loop import FisherSample, add_by_autograd
+from cutaway.methods.inject.squares import (
+    DenseUse,
+    EmbeddingUse,
+    NoGradientRule,
+    OuterProductUse,
+    add_squared_gradients,
+)
+from cutaway.methods.inject.watch import PerExampleHooks
 
 
 def zeros(module: nn.Module) -> dict[str, torch.Tensor]:
@@ -46,13 +52,13 @@ def net() -> nn.Module:
 def by_loop(net: nn.Module, ids: torch.Tensor) -> dict[str, torch.Tensor]:
     total = zeros(net)
     for row in ids:
-        add_by_loop(net, total, lambda row=row: loss(net, row[None]))
+        add_by_autograd(net, total, lambda row=row: loss(net, row[None]))
     return total
 
 
 def batched(net: nn.Module, ids: torch.Tensor) -> dict[str, torch.Tensor]:
     total = zeros(net)
-    with Watch(net, total) as watch:
+    with PerExampleHooks(net, total) as watch:
         watch.backward(watch.forward(len(ids), lambda: loss(net, ids)))
     return total
 
@@ -67,7 +73,7 @@ def test_the_batched_way_equals_one_example_after_the_other(net) -> None:
 def test_the_square_of_the_batch_gradient_is_something_else(net) -> None:
     ids = torch.randint(11, (5, 7), generator=torch.Generator().manual_seed(1))
     wrong = zeros(net)
-    add_by_loop(net, wrong, lambda: loss(net, ids).mean() * len(ids))
+    add_by_autograd(net, wrong, lambda: loss(net, ids).mean() * len(ids))
     assert not torch.allclose(wrong["out.bias"], batched(net, ids)["out.bias"], rtol=0.1)
 
 
@@ -96,7 +102,7 @@ def test_the_fisher_of_a_one_parameter_logistic_is_its_closed_form() -> None:
     y = torch.tensor([0.0, 1.0, 1.0, 0.0, 1.0])
     total = {"weight": torch.zeros(1, 1)}
     for one, label in zip(x, y, strict=True):
-        add_by_loop(
+        add_by_autograd(
             weight,
             total,
             lambda one=one, label=label: F.binary_cross_entropy_with_logits(
@@ -117,7 +123,7 @@ def test_the_expected_fisher_of_a_logistic_needs_no_labels() -> None:
 def test_a_weight_used_twice_is_added_before_it_is_squared() -> None:
     total = torch.zeros(3)
     one = torch.tensor([[1.0, 2.0, 3.0]])
-    add_squares(total, [Dense(one), Dense(-one)])
+    add_squared_gradients(total, [DenseUse(one), DenseUse(-one)])
     assert total.eq(0).all()
 
 
@@ -126,7 +132,7 @@ def test_rows_that_were_read_and_rows_that_were_said_meet_in_one_gradient() -> N
     left, right = torch.randn(2, 4, 9, generator=rng), torch.randn(2, 4, 3, generator=rng)
     ids, grad = torch.tensor([[1, 1, 8], [0, 4, 1]]), torch.randn(2, 3, 3, generator=rng)
     total = torch.zeros(9, 3)
-    add_squares(total, [Outer(left, right), Picked(ids, grad)])
+    add_squared_gradients(total, [OuterProductUse(left, right), EmbeddingUse(ids, grad)])
     expected = torch.zeros(9, 3)
     for i in range(2):
         whole = left[i].T @ right[i]
@@ -136,10 +142,10 @@ def test_rows_that_were_read_and_rows_that_were_said_meet_in_one_gradient() -> N
 
 @pytest.mark.parametrize("tokens", [1, 2, 5])
 def test_blocks_of_rows_give_the_same_sums_as_whole_products(tokens, monkeypatch) -> None:
-    monkeypatch.setattr("cutaway.methods.inject.squares.BUFFER", 8)
+    monkeypatch.setattr("cutaway.methods.inject.squares.BUFFER_SIZE", 8)
     left, right = torch.randn(3, tokens, 10), torch.randn(3, tokens, 4)
     total = torch.ones(10, 4)
-    add_squares(total, [Outer(left, right)])
+    add_squared_gradients(total, [OuterProductUse(left, right)])
     products = torch.einsum("bto,bti->boi", left, right)
     torch.testing.assert_close(total, 1 + products.square().sum(0))
 
@@ -161,22 +167,25 @@ def test_a_weight_without_a_rule_is_told_and_not_guessed() -> None:
     def run() -> torch.Tensor:
         return odd(odd.table(torch.tensor([[0, 1], [2, 3]])), 1).sum(dim=(1, 2))
 
-    with pytest.raises(NoRule), Watch(odd, total) as watch:
+    with pytest.raises(NoGradientRule), PerExampleHooks(odd, total) as watch:
         watch.backward(watch.forward(2, run))
 
 
 def test_a_weight_used_as_a_matrix_and_elementwise_is_told_and_leaves_the_sum_alone() -> None:
     total = torch.ones(2, 3)
-    uses = [Outer(torch.ones(1, 4, 2), torch.ones(1, 4, 3)), Dense(torch.ones(1, 2, 3))]
-    with pytest.raises(NoRule, match="matrix and elementwise"):
-        add_squares(total, uses)
+    uses = [
+        OuterProductUse(torch.ones(1, 4, 2), torch.ones(1, 4, 3)),
+        DenseUse(torch.ones(1, 2, 3)),
+    ]
+    with pytest.raises(NoGradientRule, match="matrix and elementwise"):
+        add_squared_gradients(total, uses)
     assert torch.equal(total, torch.ones(2, 3))
 
 
 def test_a_sketch_tells_fishers_apart(net) -> None:
     ids = torch.randint(11, (2, 7), generator=torch.Generator().manual_seed(3))
     total = by_loop(net, ids)
-    sketch = Sketch(total)
+    sketch = FisherSample(total)
     for name, value in total.items():
         sketch.add(name, value.sqrt())
     assert sketch.difference(total)[0] < 1e-5

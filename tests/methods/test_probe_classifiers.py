@@ -14,10 +14,10 @@ from torch import nn
 
 from cutaway.core.errors import BadData, BadSpec, UnknownName
 from cutaway.measure.splits import Split
-from cutaway.methods.probe import CLASSIFIERS, Ragged, cell, classifier
-from cutaway.methods.probe_fitted import Aim
+from cutaway.methods.probe import CLASSIFIERS, RaggedTokens, classifier, probe_split
+from cutaway.methods.probe_fitted import FitSettings
 from cutaway.methods.probe_linear import logistic
-from cutaway.methods.probe_train import Training
+from cutaway.methods.probe_train import ProbeTraining
 
 VECTORS = {name: row for name, row in CLASSIFIERS.items() if row.kind != "tokens"}
 SERVED = [(name, task) for name, row in VECTORS.items() for task in row.tasks]
@@ -49,7 +49,7 @@ def thirds(n: int) -> Split:
 @pytest.mark.parametrize(("name", "task"), SERVED)
 def test_what_is_plain_to_see_is_read_without_a_fault(name: str, task: str) -> None:
     x, y = separable(task)
-    found = cell(x, y, thirds(len(x)), name, task=task)
+    found = probe_split(x, y, thirds(len(x)), name, task=task)
     if task == "regression":
         assert found.metrics["r2"] > 0.9
     else:
@@ -62,7 +62,7 @@ def test_a_task_that_is_not_served_is_refused_with_those_that_serve_it(name: str
     row = CLASSIFIERS[name]
     for task in set(CLASSES) - set(row.tasks):
         with pytest.raises(BadSpec, match="ridge") as error:
-            row.check(Aim(task, 1))
+            row.check(FitSettings(task, 1))
         assert name in str(error.value)
 
 
@@ -72,8 +72,8 @@ def test_balanced_classes_change_nothing_where_classes_are_equal_in_number(name:
     split = thirds(len(x))
     for part in (split.train, split.val):
         y[part] = np.arange(len(part)) % 2
-    plain = cell(x, y, split, name, task="binary")
-    even = cell(x, y, split, name, task="binary", balanced=True)
+    plain = probe_split(x, y, split, name, task="binary")
+    even = probe_split(x, y, split, name, task="binary", balanced=True)
     np.testing.assert_allclose(plain.scores, even.scores, rtol=1e-4, atol=1e-4)
 
 
@@ -94,7 +94,7 @@ def test_scikit_learns_estimator_and_the_built_in_one_give_the_same_answer(name,
     x, y = noisy(binary=binary)
     task = "binary" if binary else "multiclass"
     split = thirds(len(x))
-    built, brought = (cell(x, y, split, c, task=task) for c in (name, theirs))
+    built, brought = (probe_split(x, y, split, c, task=task) for c in (name, theirs))
     np.testing.assert_array_equal(built.decisions, brought.decisions)
     for metric in ("accuracy", "f1_macro", "mcc", "accuracy_train"):
         assert built.metrics[metric] == pytest.approx(brought.metrics[metric])
@@ -106,7 +106,7 @@ def test_the_nearest_mean_is_scikit_learns():
     x, y = noisy(binary=False)
     split = thirds(len(x))
     theirs = NearestCentroid().fit(x[split.train].numpy(), y[split.train])
-    ours = cell(x, y, split, "centroid", task="multiclass")
+    ours = probe_split(x, y, split, "centroid", task="multiclass")
     np.testing.assert_array_equal(ours.decisions, theirs.predict(x[split.test].numpy()))
 
 
@@ -114,7 +114,7 @@ def test_the_nearest_mean_is_scikit_learns():
 def test_scikit_learns_logistic_and_ours_at_the_same_strength_give_the_same_answer(binary):
     x, y = noisy(binary=binary)
     split = thirds(len(x))
-    aim = Aim("binary" if binary else "multiclass", 2 if binary else 3)
+    aim = FitSettings("binary" if binary else "multiclass", 2 if binary else 3)
     ours = logistic(x, torch.tensor(y), [split], aim, strengths=(0.1,), tol=1e-9)[0]
     chain = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, tol=1e-10, max_iter=10_000))
     theirs = classifier(chain).fit(
@@ -129,12 +129,12 @@ def test_scikit_learns_logistic_and_ours_at_the_same_strength_give_the_same_answ
 
 def test_the_strength_is_chosen_by_validation_loss_and_reported():
     x, y = noisy(binary=True)
-    notes = cell(x, y, thirds(len(x)), "logistic", task="binary").notes
+    notes = probe_split(x, y, thirds(len(x)), "logistic", task="binary").notes
     assert notes["converged"]
     assert notes["gradient"] <= 1e-4
     with pytest.raises(BadData, match="validation"):
         rows = np.arange(len(x))
-        logistic(x, torch.tensor(y), [Split(0, rows, rows[:0], rows)], Aim("binary", 2))
+        logistic(x, torch.tensor(y), [Split(0, rows, rows[:0], rows)], FitSettings("binary", 2))
 
 
 class Bare:
@@ -161,7 +161,7 @@ class OnlyTransform:
 def test_anything_with_fit_and_an_answer_is_a_classifier_and_stays_as_it_was(given):
     before = dict(vars(given))
     x, y = separable("binary")
-    assert cell(x, y, thirds(len(x)), given, task="binary").metrics["accuracy"] == 1.0
+    assert probe_split(x, y, thirds(len(x)), given, task="binary").metrics["accuracy"] == 1.0
     assert dict(vars(given)) == before
 
 
@@ -169,14 +169,16 @@ def test_anything_with_fit_and_an_answer_is_a_classifier_and_stays_as_it_was(giv
 @pytest.mark.parametrize("task", ["multiclass", "multilabel"])
 def test_estimators_serve_several_classes_and_labels(given, task):
     x, y = separable(task)
-    assert cell(x, y, thirds(len(x)), given, task=task).metrics["accuracy"] == 1.0
+    assert probe_split(x, y, thirds(len(x)), given, task=task).metrics["accuracy"] == 1.0
 
 
 def test_a_class_that_was_never_seen_scores_lowest():
     x, y = separable("multiclass")
     split = thirds(len(x))
     train = split.train[y[split.train] != 2]
-    found = cell(x, y, Split(0, train, split.val, split.test), LinearSVC(), task="multiclass")
+    found = probe_split(
+        x, y, Split(0, train, split.val, split.test), LinearSVC(), task="multiclass"
+    )
     assert 2 not in found.decisions
     assert np.isfinite(found.scores).all()
 
@@ -186,7 +188,8 @@ def test_an_estimator_that_leaves_its_seed_open_is_seeded():
 
     x, y = noisy(binary=True)
     first, second = (
-        cell(x, y, thirds(len(x)), RandomForestClassifier(10), task="binary") for _ in range(2)
+        probe_split(x, y, thirds(len(x)), RandomForestClassifier(10), task="binary")
+        for _ in range(2)
     )
     np.testing.assert_array_equal(first.scores, second.scores)
 
@@ -194,7 +197,7 @@ def test_an_estimator_that_leaves_its_seed_open_is_seeded():
 def test_a_classifier_for_numbers_is_refused():
     x, y = separable("regression")
     with pytest.raises(BadSpec, match="regressor"):
-        cell(x, y, thirds(len(x)), GaussianNB(), task="regression")
+        probe_split(x, y, thirds(len(x)), GaussianNB(), task="regression")
 
 
 def test_an_estimator_that_raises_is_heard():
@@ -204,7 +207,7 @@ def test_an_estimator_that_raises_is_heard():
 
     x, y = separable("binary")
     with pytest.raises(ZeroDivisionError, match="my own fault"):
-        cell(x, y, thirds(len(x)), Broken(), task="binary")
+        probe_split(x, y, thirds(len(x)), Broken(), task="binary")
 
 
 class OneLayer(nn.Module):
@@ -240,14 +243,14 @@ def seeded(make):
 def test_any_torch_module_is_trained(given):
     # 129 rows to learn from: batches of 128 would leave one alone.
     x, y = separable("binary", n=129 * 2)
-    assert cell(x, y, thirds(len(x)), given, task="binary").metrics["accuracy"] == 1.0
+    assert probe_split(x, y, thirds(len(x)), given, task="binary").metrics["accuracy"] == 1.0
 
 
 def test_a_module_instance_keeps_its_weights():
     given = OneLayer(6)
     before = {k: v.clone() for k, v in given.state_dict().items()}
     x, y = separable("binary")
-    cell(x, y, thirds(len(x)), given, task="binary")
+    probe_split(x, y, thirds(len(x)), given, task="binary")
     for name, value in given.state_dict().items():
         torch.testing.assert_close(value, before[name])
 
@@ -255,7 +258,7 @@ def test_a_module_instance_keeps_its_weights():
 def test_bad_modules_are_refused():
     x, y = separable("multiclass")
     with pytest.raises(BadSpec, match=r"must give \(2, 3\)"):
-        cell(x, y, thirds(len(x)), OneLayer, task="multiclass")
+        probe_split(x, y, thirds(len(x)), OneLayer, task="multiclass")
     with pytest.raises(BadSpec, match="needs 3 arguments"):
         classifier(lambda a, b, c: nn.Linear(a, b))
     with pytest.raises(BadSpec, match="fit and predict"):
@@ -269,17 +272,17 @@ def test_training_is_seeded_and_leaves_the_process_random_numbers_alone():
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
-    first = cell(x, y, thirds(len(x)), "glu", task="binary", seed=1)
+    first = probe_split(x, y, thirds(len(x)), "glu", task="binary", seed=1)
     assert torch.equal(torch.rand(1), expected)
-    again = cell(x, y, thirds(len(x)), "glu", task="binary", seed=1)
-    other = cell(x, y, thirds(len(x)), "glu", task="binary", seed=2)
+    again = probe_split(x, y, thirds(len(x)), "glu", task="binary", seed=1)
+    other = probe_split(x, y, thirds(len(x)), "glu", task="binary", seed=2)
     np.testing.assert_array_equal(first.scores, again.scores)
     assert not np.array_equal(first.scores, other.scores)
 
 
 def test_losses_are_logged_and_the_best_epoch_is_kept():
     x, y = noisy(binary=True)
-    notes = cell(x, y, thirds(len(x)), "linear", task="binary").notes
+    notes = probe_split(x, y, thirds(len(x)), "linear", task="binary").notes
     assert len(notes["train_loss"]) == len(notes["val_loss"]) >= 30
     assert notes["val_loss"][notes["best_epoch"] - 1] == min(notes["val_loss"])
     assert notes["train_loss"][-1] < notes["train_loss"][0]
@@ -287,10 +290,10 @@ def test_losses_are_logged_and_the_best_epoch_is_kept():
 
 @pytest.mark.parametrize(("n", "epochs"), [(5, 300), (256, 150), (1400, 30), (10_000, 30)])
 def test_few_rows_get_more_epochs_and_many_the_thirty(n, epochs):
-    assert Training().rounds(n) == epochs
+    assert ProbeTraining().rounds(n) == epochs
 
 
-def marked(n: int = 240, d: int = 8) -> tuple[Ragged, np.ndarray]:
+def marked(n: int = 240, d: int = 8) -> tuple[RaggedTokens, np.ndarray]:
     """Texts of 1 to 12 tokens; the label is written in the one token whose first entry is 6."""
     rng = np.random.default_rng(0)
     count = rng.integers(1, 13, n)
@@ -300,14 +303,14 @@ def marked(n: int = 240, d: int = 8) -> tuple[Ragged, np.ndarray]:
     place = offsets[:-1] + rng.integers(0, count)
     values[place, 0] = 6
     values[place, 1] = 2 * y - 1
-    return Ragged(torch.tensor(values, dtype=torch.float32), torch.tensor(offsets)), y
+    return RaggedTokens(torch.tensor(values, dtype=torch.float32), torch.tensor(offsets)), y
 
 
 def test_the_attention_probe_finds_the_token_that_mean_pooling_drowns():
     texts, y = marked()
     mean = torch.stack([part.mean(0) for part in texts.values.split(texts.offsets.diff().tolist())])
-    attended = cell(texts, y, thirds(len(texts)), "attention", task="binary")
-    pooled = cell(mean, y, thirds(len(texts)), "linear", task="binary")
+    attended = probe_split(texts, y, thirds(len(texts)), "attention", task="binary")
+    pooled = probe_split(mean, y, thirds(len(texts)), "linear", task="binary")
     assert attended.metrics["auc"] > pooled.metrics["auc"]
 
 
@@ -341,4 +344,4 @@ def test_offsets_that_do_not_fit_are_refused():
     from cutaway.core.errors import Mismatch
 
     with pytest.raises(Mismatch, match="number of token vectors"):
-        Ragged(torch.ones(5, 2), torch.tensor([0, 3]))
+        RaggedTokens(torch.ones(5, 2), torch.tensor([0, 3]))

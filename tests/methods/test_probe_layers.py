@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutaway.core.errors import BadSpec, Missing, UnknownName
-from cutaway.methods.probe_layers import MIXES, LayerMix, mix, parse_layers
+from cutaway.methods.probe_layers import MIXES, LayerMix, mix_layers, parse_layers
 
 
 @pytest.mark.parametrize(
@@ -46,17 +46,17 @@ def states() -> dict[int, torch.Tensor]:
 
 @pytest.mark.parametrize("how", MIXES)
 def test_a_mix_of_one_layer_is_that_layer(how):
-    torch.testing.assert_close(mix(states(), LayerMix("2", (2,), how)), states()[2])
+    torch.testing.assert_close(mix_layers(states(), LayerMix("2", (2,), how)), states()[2])
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True))
 def test_concat_keeps_every_feature_in_order_and_the_others_stay_between(chosen):
     whole = states()
     layers = [whole[k] for k in chosen]
-    joined = mix(whole, LayerMix("x", tuple(chosen), "concat"))
+    joined = mix_layers(whole, LayerMix("x", tuple(chosen), "concat"))
     torch.testing.assert_close(joined, torch.cat(layers, 1))
     low, middle, high = (
-        mix(whole, LayerMix("x", tuple(chosen), h)) for h in ("min", "mean", "max")
+        mix_layers(whole, LayerMix("x", tuple(chosen), h)) for h in ("min", "mean", "max")
     )
     assert bool((low <= middle + 1e-6).all()) and bool((middle <= high + 1e-6).all())
 
@@ -64,9 +64,9 @@ def test_concat_keeps_every_feature_in_order_and_the_others_stay_between(chosen)
 def test_half_precision_layers_are_mixed_in_full():
     whole = {layer: value.half() for layer, value in states().items()}
     exact = torch.stack([whole[k].float() for k in range(4)]).mean(0)
-    torch.testing.assert_close(mix(whole, parse_layers("mean:all", 3)[0]), exact)
+    torch.testing.assert_close(mix_layers(whole, parse_layers("mean:all", 3)[0]), exact)
 
 
 def test_a_layer_that_was_not_read_is_missed():
     with pytest.raises(Missing, match=r"layers \[7\]"):
-        mix(states(), LayerMix("mean:0,7", (0, 7), "mean"))
+        mix_layers(states(), LayerMix("mean:0,7", (0, 7), "mean"))

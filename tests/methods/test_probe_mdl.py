@@ -6,7 +6,7 @@ import torch
 
 from cutaway.core.errors import BadData
 from cutaway.methods.probe_mdl import code_length
-from cutaway.methods.solvers import Rows
+from cutaway.methods.solvers import RowBlocks
 
 
 def made(n: int = 600, d: int = 10, classes: int = 2) -> tuple[torch.Tensor, np.ndarray]:
@@ -59,7 +59,7 @@ def test_labels_that_go_together_cost_the_sum_of_one_bit_codes():
 
 def test_streaming_equals_in_memory():
     x, y = made(200)
-    rows = Rows(lambda: x.split(37), *x.shape)
+    rows = RowBlocks(lambda: x.split(37), *x.shape)
     whole, parts = (code_length(v, y, classes=2, seed=0) for v in (x, rows))
     assert parts.bits == pytest.approx(whole.bits, rel=1e-6)
 

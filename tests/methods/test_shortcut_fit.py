@@ -6,14 +6,20 @@ import torch
 from sklearn.metrics import r2_score
 
 from cutaway.core.errors import BadData, BadSpec, Missing
-from cutaway.methods.shortcut.fidelity import Fidelity
-from cutaway.methods.shortcut.fit import IDENTITY, RIDGES, Source, fit, ridge_path
+from cutaway.methods.shortcut.fidelity import StreamingR2
+from cutaway.methods.shortcut.fit import (
+    IDENTITY,
+    RIDGES,
+    SourceGram,
+    fit_shortcuts,
+    shortcut_ridge_path,
+)
 from cutaway.methods.shortcut.moments import layer_pairs
 from tests.methods.test_shortcut_moments import gather, some_layers
 
 
 def measure(states, maps) -> dict:
-    fidelity = Fidelity()
+    fidelity = StreamingR2()
     for start in range(0, len(states[0]), 37):
         fidelity.add({i: v[start : start + 37] for i, v in states.items()}, maps)
     return fidelity.all()
@@ -22,7 +28,7 @@ def measure(states, maps) -> dict:
 @pytest.mark.parametrize("target", [1, 3])
 def test_predictions_agree_with_float64_lstsq_despite_outlier_coordinates(target: int) -> None:
     states = some_layers(3000, 96, 3)
-    jump = fit(gather(states, layer_pairs(3), chunk=512), 0, [target])[target]
+    jump = fit_shortcuts(gather(states, layer_pairs(3), chunk=512), 0, [target])[target]
     x, y = states[0].double(), states[target].double()
     exact = x @ torch.linalg.lstsq(x, y).solution
     error = (jump(x) - exact).norm(dim=0) / exact.norm(dim=0)
@@ -35,7 +41,7 @@ def test_predictions_agree_with_float64_lstsq_despite_outlier_coordinates(target
 def test_a_penalty_gives_the_textbook_solution(intercept, ridge, prior) -> None:
     states = some_layers(200, 6, 1)
     moments = gather(states, [(0, 1)], cross=torch.float64)
-    jump = fit(moments, 0, [1], ridge=ridge, intercept=intercept, prior=prior)[1]
+    jump = fit_shortcuts(moments, 0, [1], ridge=ridge, intercept=intercept, prior=prior)[1]
     x, y = states[0].double(), states[1].double()
     if intercept:
         x, y = x - x.mean(0), y - y.mean(0)
@@ -48,7 +54,7 @@ def test_a_penalty_gives_the_textbook_solution(intercept, ridge, prior) -> None:
 
 def test_with_an_intercept_the_mean_goes_to_the_mean() -> None:
     states = some_layers(200, 6, 1)
-    jump = fit(gather(states, [(0, 1)]), 0, [1], intercept=True)[1]
+    jump = fit_shortcuts(gather(states, [(0, 1)]), 0, [1], intercept=True)[1]
     torch.testing.assert_close(jump(states[0].mean(0)), states[1].mean(0), rtol=1e-4, atol=1e-2)
 
 
@@ -56,14 +62,14 @@ def test_with_an_intercept_the_mean_goes_to_the_mean() -> None:
 def test_exactly_linear_layers_give_r2_of_one(width_out: int) -> None:
     x, mix = torch.randn(300, 6), torch.randn(6, width_out)
     states = {0: x, 1: x @ mix}
-    jump = fit(gather(states, [(0, 1)]), 0, [1])[1]
+    jump = fit_shortcuts(gather(states, [(0, 1)]), 0, [1])[1]
     torch.testing.assert_close(jump.matrix, mix, rtol=1e-4, atol=1e-4)
     assert measure(states, {"mat": {(0, 1): jump}})["mat", (0, 1)] == pytest.approx(1, abs=1e-6)
 
 
 def test_the_way_from_a_layer_to_itself_is_the_identity() -> None:
     states = some_layers(300, 8, 0)
-    jump = fit(gather(states, [(0, 0)]), 0, [0])[0]
+    jump = fit_shortcuts(gather(states, [(0, 0)]), 0, [0])[0]
     torch.testing.assert_close(jump.matrix, torch.eye(8), rtol=0, atol=1e-6)
     assert measure(states, {"id": {(0, 0): IDENTITY}})["id", (0, 0)] == 1.0
 
@@ -72,7 +78,7 @@ def test_the_way_from_a_layer_to_itself_is_the_identity() -> None:
 def test_on_its_own_rows_the_map_beats_the_identity(ridge) -> None:
     states, pairs = some_layers(400, 8, 3), layer_pairs(3)
     moments = gather(states, pairs)
-    mat = {pair: fit(moments, pair[0], [pair[1]], ridge=ridge)[pair[1]] for pair in pairs}
+    mat = {pair: fit_shortcuts(moments, pair[0], [pair[1]], ridge=ridge)[pair[1]] for pair in pairs}
     r2 = measure(states, {"mat": mat, "id": dict.fromkeys(pairs, IDENTITY)})
     assert all(r2["mat", pair] >= r2["id", pair] for pair in pairs)
 
@@ -89,8 +95,8 @@ def test_r2_is_scikit_learns_mean_over_coordinates_still_ones_included() -> None
 
 def test_every_penalty_of_the_path_equals_its_own_fit() -> None:
     moments = gather(some_layers(100, 8, 1), [(0, 1)])
-    for ridge, jump in ridge_path(moments, 0, 1).items():
-        alone = fit(moments, 0, [1], ridge=ridge)[1]
+    for ridge, jump in shortcut_ridge_path(moments, 0, 1).items():
+        alone = fit_shortcuts(moments, 0, [1], ridge=ridge)[1]
         torch.testing.assert_close(jump.matrix, alone.matrix)
         assert jump.ridge == ridge
 
@@ -98,7 +104,7 @@ def test_every_penalty_of_the_path_equals_its_own_fit() -> None:
 def test_fewer_rows_than_coordinates_bring_a_penalty_and_a_note() -> None:
     states = some_layers(60, 24, 1)
     few = {i: v[:20] for i, v in states.items()}
-    jump = fit(gather(few, [(0, 1)]), 0, [1])[1]
+    jump = fit_shortcuts(gather(few, [(0, 1)]), 0, [1])[1]
     assert jump.ridge in RIDGES
     assert "20 rows for 24 coordinates" in jump.note
     rest = {i: v[20:] for i, v in states.items()}
@@ -108,24 +114,24 @@ def test_fewer_rows_than_coordinates_bring_a_penalty_and_a_note() -> None:
 
 def test_hardly_more_rows_than_coordinates_are_warned_of_but_fitted_as_asked() -> None:
     moments = gather(some_layers(30, 24, 1), [(0, 1)])
-    jump = fit(moments, 0, [1])[1]
+    jump = fit_shortcuts(moments, 0, [1])[1]
     assert "30 rows for 24 coordinates" in jump.note
     assert "--ridge auto" in jump.note
     assert jump.ridge == 0
-    assert fit(moments, 0, [1], ridge=0.1)[1].note == ""
+    assert fit_shortcuts(moments, 0, [1], ridge=0.1)[1].note == ""
 
 
 def test_plenty_of_rows_bring_no_note() -> None:
-    assert fit(gather(some_layers(60, 6, 1), [(0, 1)]), 0, [1])[1].note == ""
+    assert fit_shortcuts(gather(some_layers(60, 6, 1), [(0, 1)]), 0, [1])[1].note == ""
 
 
 def test_coordinates_that_copy_each_other_or_never_move_do_no_harm() -> None:
     x = torch.randn(200, 5)
     x[:, 1], x[:, 2] = x[:, 0], 0.0
     y = x @ torch.randn(5, 5)
-    ready = Source(gather({0: x, 1: y}, [(0, 1)]), 0)
+    ready = SourceGram(gather({0: x, 1: y}, [(0, 1)]), 0)
     assert ready.cholesky is None
-    jump = fit(ready.moments, 0, [1])[1]
+    jump = fit_shortcuts(ready.moments, 0, [1])[1]
     torch.testing.assert_close(jump(x), y, rtol=1e-3, atol=1e-3)
     assert torch.equal(jump.matrix[2], torch.zeros(5))
 
@@ -135,7 +141,7 @@ def test_a_low_rank_map_has_its_rank_and_no_other_of_that_rank_fits_better(rank:
     x = torch.randn(500, 8)
     y = x @ torch.randn(8, 8) + torch.randn(500, 8)
     moments = gather({0: x, 1: y}, [(0, 1)])
-    full, low = fit(moments, 0, [1])[1], fit(moments, 0, [1], rank=rank)[1]
+    full, low = fit_shortcuts(moments, 0, [1])[1], fit_shortcuts(moments, 0, [1], rank=rank)[1]
     assert [tuple(f.shape) for f in low.factors] == [(8, rank), (rank, 8)]
     u, s, v = torch.linalg.svd(full(x), full_matrices=False)
     best = (u[:, :rank] * s[:rank]) @ v[:rank]
@@ -152,13 +158,13 @@ def test_a_low_rank_map_has_its_rank_and_no_other_of_that_rank_fits_better(rank:
 )
 def test_a_request_that_cannot_be_is_refused(options, message) -> None:
     with pytest.raises(BadSpec, match=message):
-        fit(gather(some_layers(20, 4, 1), [(0, 1)]), 0, [1], **options)
+        fit_shortcuts(gather(some_layers(20, 4, 1), [(0, 1)]), 0, [1], **options)
 
 
 def test_what_was_not_gathered_is_missing() -> None:
     with pytest.raises(Missing, match="from 0 to 2"):
-        fit(gather(some_layers(20, 4, 1), [(0, 1)]), 0, [2])
+        fit_shortcuts(gather(some_layers(20, 4, 1), [(0, 1)]), 0, [2])
     with pytest.raises(Missing, match="identity"):
         _ = IDENTITY.matrix
     with pytest.raises(BadData, match="No rows"):
-        Fidelity().r2("mat", (0, 1))
+        StreamingR2().r2("mat", (0, 1))

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from cutaway.core.errors import BadData, Corrupt, Mismatch
 from cutaway.methods.shortcut.moments import (
-    Gatherer,
+    MomentAccumulator,
     Moments,
-    from_state,
     layer_pairs,
     moments_bytes,
+    moments_from_state_dict,
 )
 
 
@@ -29,7 +29,7 @@ def some_layers(rows: int, width: int, layers: int, *, seed: int = 0) -> dict[in
 
 
 def gather(states, pairs, *, batch: int = 7, **options) -> Moments:
-    gatherer = Gatherer(pairs, **options)
+    gatherer = MomentAccumulator(pairs, **options)
     for start in range(0, len(states[0]), batch):
         gatherer.add({layer: rows[start : start + batch] for layer, rows in states.items()})
     return gatherer.moments()
@@ -58,13 +58,13 @@ def test_going_on_after_an_interruption_equals_not_stopping() -> None:
     first = gather({i: v[:32] for i, v in states.items()}, pairs, chunk=16, batch=8)
     kept = {name: tensor.clone() for name, tensor in first.state().items()}
     rest = {i: v[32:] for i, v in states.items()}
-    resumed = gather(rest, pairs, chunk=16, batch=8, start=from_state(kept))
+    resumed = gather(rest, pairs, chunk=16, batch=8, start=moments_from_state_dict(kept))
     same(resumed, gather(states, pairs, chunk=16, batch=8), 0.0)
 
 
 def test_asking_between_batches_changes_nothing() -> None:
     states, pairs = some_layers(30, 4, 1), layer_pairs(1)
-    gatherer = Gatherer(pairs, cross=torch.float64)
+    gatherer = MomentAccumulator(pairs, cross=torch.float64)
     for start in range(0, 30, 10):
         gatherer.add({i: v[start : start + 10] for i, v in states.items()})
         assert gatherer.moments().rows == start + 10
@@ -107,11 +107,11 @@ def test_the_memory_told_in_advance_covers_what_is_held() -> None:
 
 def test_named_points_survive_a_round_trip_beside_layers() -> None:
     states = {"0.attn.in": torch.randn(9, 3), "0.attn.out": torch.randn(9, 2), 4: torch.randn(9, 3)}
-    gatherer = Gatherer([("0.attn.in", "0.attn.out"), (4, "0.attn.out")])
+    gatherer = MomentAccumulator([("0.attn.in", "0.attn.out"), (4, "0.attn.out")])
     gatherer.add(states)
     moments = gatherer.moments()
-    same(from_state(moments.state()), moments, 0.0)
-    assert from_state(moments.state()).pairs == moments.pairs
+    same(moments_from_state_dict(moments.state()), moments, 0.0)
+    assert moments_from_state_dict(moments.state()).pairs == moments.pairs
 
 
 def test_what_does_not_belong_together_is_refused() -> None:
@@ -119,10 +119,10 @@ def test_what_does_not_belong_together_is_refused() -> None:
     with pytest.raises(Mismatch, match="don't add up"):
         gather(states, layer_pairs(2)) + gather(states, [(0, 2)])
     with pytest.raises(Mismatch, match="lacks the layers"):
-        Gatherer([(0, 9)]).add(states)
+        MomentAccumulator([(0, 9)]).add(states)
     with pytest.raises(Mismatch, match="same rows"):
-        Gatherer([(0, 1)]).add({0: torch.zeros(2, 3), 1: torch.zeros(3, 3)})
+        MomentAccumulator([(0, 1)]).add({0: torch.zeros(2, 3), 1: torch.zeros(3, 3)})
     with pytest.raises(BadData, match="No rows"):
-        Gatherer([(0, 1)]).moments()
+        MomentAccumulator([(0, 1)]).moments()
     with pytest.raises(Corrupt, match="row count"):
-        from_state({"sum/0": torch.zeros(3)})
+        moments_from_state_dict({"sum/0": torch.zeros(3)})

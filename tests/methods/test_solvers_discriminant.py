@@ -7,7 +7,7 @@ from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from cutaway.core.errors import BadData, BadSpec
-from cutaway.methods.solvers import Rows, discriminant
+from cutaway.methods.solvers import RowBlocks, discriminant
 
 
 def made(n: int, d: int, classes: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -90,9 +90,9 @@ def test_streaming_equals_in_memory(monkeypatch):
     for shrinkage in (None, "auto"):
         whole = discriminant(x, y, classes=3, folds=folds(150), shrinkage=shrinkage)
         with monkeypatch.context() as patch:
-            patch.setattr("cutaway.methods.solvers.rows.KEEP", 0)
-            patch.setattr("cutaway.methods.solvers.scatter.AT_ONCE", 1)
-            rows = Rows(lambda: x.split(31), 150, 9)
+            patch.setattr("cutaway.methods.solvers.rows.MAX_CAST_BYTES", 0)
+            patch.setattr("cutaway.methods.solvers.scatter.MAX_MATRIX_ELEMENTS", 1)
+            rows = RowBlocks(lambda: x.split(31), 150, 9)
             parts = discriminant(rows, y, classes=3, folds=folds(150), shrinkage=shrinkage)
         torch.testing.assert_close(parts.weights, whole.weights)
         torch.testing.assert_close(parts.shrinkage, whole.shrinkage)

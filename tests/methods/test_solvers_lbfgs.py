@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from cutaway.methods.solvers.lbfgs import Value, minimise
-from cutaway.methods.solvers.rows import as_rows, sums
+from cutaway.methods.solvers.lbfgs import ObjectiveValue, minimise
+from cutaway.methods.solvers.rows import as_row_blocks, group_moments
 from cutaway.methods.solvers.spectrum import spectrum
 
 
@@ -16,10 +16,10 @@ def quadratics(count: int = 4, size: int = 6) -> tuple[Tensor, Tensor]:
 
 
 def evaluate_of(matrix: Tensor, aim: Tensor):
-    def evaluate(points: Tensor, which: Tensor) -> Value:
+    def evaluate(points: Tensor, which: Tensor) -> ObjectiveValue:
         gap = points - aim[which]
         slope = (matrix[which] @ gap[:, :, None])[:, :, 0]
-        return Value(0.5 * (gap * slope).sum(1), slope, torch.ones(len(which), 1).double())
+        return ObjectiveValue(0.5 * (gap * slope).sum(1), slope, torch.ones(len(which), 1).double())
 
     return evaluate
 
@@ -57,13 +57,13 @@ def test_problems_do_not_feel_each_other():
         torch.testing.assert_close(alone.point[0], together.point[k])
 
 
-def rosenbrock(points: Tensor, which: Tensor) -> Value:
+def rosenbrock(points: Tensor, which: Tensor) -> ObjectiveValue:
     tracked = points.detach().requires_grad_()
     with torch.enable_grad():
         x, y = tracked[:, 0], tracked[:, 1]
         value = (1 - x) ** 2 + 100 * (y - x**2) ** 2
         (slope,) = torch.autograd.grad(value.sum(), tracked)
-    return Value(value.detach(), slope, torch.ones(len(points), 1).double())
+    return ObjectiveValue(value.detach(), slope, torch.ones(len(points), 1).double())
 
 
 def test_a_bent_valley_is_followed_to_its_end():
@@ -75,8 +75,8 @@ def test_a_bent_valley_is_followed_to_its_end():
 
 
 def test_a_step_into_overflow_is_shortened():
-    def steep(points: Tensor, which: Tensor) -> Value:
-        return Value(
+    def steep(points: Tensor, which: Tensor) -> ObjectiveValue:
+        return ObjectiveValue(
             torch.cosh(points).sum(1), torch.sinh(points), torch.ones(len(points), 1).double()
         )
 
@@ -86,9 +86,9 @@ def test_a_step_into_overflow_is_shortened():
 
 
 def test_a_slope_that_lies_ends_the_search_unconverged():
-    def lying(points: Tensor, which: Tensor) -> Value:
+    def lying(points: Tensor, which: Tensor) -> ObjectiveValue:
         value = points.square().sum(1)
-        return Value(value, -2 * points, torch.ones(len(points), 1).double())
+        return ObjectiveValue(value, -2 * points, torch.ones(len(points), 1).double())
 
     found = minimise(lying, plain, torch.ones(1, 2).double(), tol=1e-8, most=500)
     assert not bool(found.converged.any())
@@ -98,8 +98,8 @@ def test_a_slope_that_lies_ends_the_search_unconverged():
 @pytest.mark.parametrize(("n", "d"), [(50, 7), (7, 20)])
 def test_directions_invert_the_round_hessian(n, d):
     x = torch.randn(n, d, generator=torch.Generator().manual_seed(0)).double()
-    rows = as_rows(x - x.mean(0))
-    seen = sums(rows, torch.ones(1, n), scatter=d <= n)
+    rows = as_row_blocks(x - x.mean(0))
+    seen = group_moments(rows, torch.ones(1, n), scatter=d <= n)
     found = spectrum(rows, seen, torch.ones(d).double())
     gradient = torch.randn(3, 2, d, generator=torch.Generator().manual_seed(1)).double()
     bend, penalty = torch.rand(3, 2).double() + 0.1, torch.tensor([0.01, 1.0, 30.0]).double()

@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
-from cutaway.methods.solvers import Rows, logistic_path
+from cutaway.methods.solvers import RowBlocks, logistic_path
 
 STRENGTHS = (1e-4, 1e-2, 1.0, 100.0)
 TIGHT = {"tol": 1e-10, "most": 5000}
@@ -135,8 +135,8 @@ def test_more_features_than_rows_have_scikit_learns_weights_too(standardise):
         )
 
 
-def blocks_of(x: torch.Tensor, size: int) -> Rows:
-    return Rows(lambda: x.float().split(size), x.shape[0], x.shape[1])
+def blocks_of(x: torch.Tensor, size: int) -> RowBlocks:
+    return RowBlocks(lambda: x.float().split(size), x.shape[0], x.shape[1])
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -144,7 +144,7 @@ def test_streaming_equals_in_memory(classes, monkeypatch):
     x = features()
     y = noisy(x, classes)
     whole = logistic_path(x.float(), y, strengths=STRENGTHS, classes=classes, **TIGHT)
-    monkeypatch.setattr("cutaway.methods.solvers.rows.KEEP", 0)
+    monkeypatch.setattr("cutaway.methods.solvers.rows.MAX_CAST_BYTES", 0)
     parts = logistic_path(blocks_of(x, 37), y, strengths=STRENGTHS, classes=classes, **TIGHT)
     torch.testing.assert_close(parts.weights, whole.weights, rtol=1e-5, atol=1e-9)
 
@@ -165,7 +165,7 @@ def test_float32_finds_the_same_decisions_as_float64():
     x = features(600)
     y = noisy(x)
     double = logistic_path(x, y, strengths=STRENGTHS)
-    blocks = Rows(lambda: x.split(128), *x.shape, dtype=torch.float32)
+    blocks = RowBlocks(lambda: x.split(128), *x.shape, dtype=torch.float32)
     single = logistic_path(blocks, y, strengths=STRENGTHS)
     same = (double.logits(x) > 0) == (single.logits(x) > 0)
     assert float(same.double().mean()) > 0.995
@@ -217,7 +217,7 @@ def test_many_problems_in_small_groups_are_the_same(monkeypatch):
     x = features()
     y = noisy(x, 3)
     at_once = logistic_path(x, y, strengths=STRENGTHS, classes=3, **TIGHT)
-    monkeypatch.setattr("cutaway.methods.solvers.logistic.AT_ONCE", 50)
+    monkeypatch.setattr("cutaway.methods.solvers.logistic.MAX_SEARCH_ELEMENTS", 50)
     few = logistic_path(x, y, strengths=STRENGTHS, classes=3, **TIGHT)
     torch.testing.assert_close(few.weights, at_once.weights, rtol=1e-5, atol=1e-9)
 

@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
-from cutaway.methods.solvers import Rows, ridge_path
+from cutaway.methods.solvers import RowBlocks, ridge_path
 
 ALPHAS = (1e-2, 1.0, 1e3)
 
@@ -65,9 +65,9 @@ def test_the_best_alpha_is_small_without_noise_and_large_without_signal():
 def test_streaming_equals_in_memory(monkeypatch):
     x, y = made(90, 7)
     whole = ridge_path(x, y, alphas=ALPHAS, folds=halves(90))
-    monkeypatch.setattr("cutaway.methods.solvers.rows.KEEP", 0)
-    monkeypatch.setattr("cutaway.methods.solvers.scatter.AT_ONCE", 1)
-    parts = ridge_path(Rows(lambda: x.split(13), 90, 7), y, alphas=ALPHAS, folds=halves(90))
+    monkeypatch.setattr("cutaway.methods.solvers.rows.MAX_CAST_BYTES", 0)
+    monkeypatch.setattr("cutaway.methods.solvers.scatter.MAX_MATRIX_ELEMENTS", 1)
+    parts = ridge_path(RowBlocks(lambda: x.split(13), 90, 7), y, alphas=ALPHAS, folds=halves(90))
     torch.testing.assert_close(parts.weights, whole.weights)
     torch.testing.assert_close(parts.loo, whole.loo)
 
@@ -79,4 +79,4 @@ def test_bad_requests_are_refused():
     with pytest.raises(BadData, match="two rows"):
         ridge_path(x, y, alphas=(1.0,), folds=torch.zeros(1, 20, dtype=torch.bool))
     with pytest.raises(Mismatch, match="19 targets"):
-        ridge_path(Rows(lambda: x.split(5), 20, 3), y[:-1], alphas=(1.0,))
+        ridge_path(RowBlocks(lambda: x.split(5), 20, 3), y[:-1], alphas=(1.0,))

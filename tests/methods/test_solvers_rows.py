@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutaway.core.errors import BadData, Mismatch
-from cutaway.methods.solvers import Rows, as_rows, finite_rows, sums
-from cutaway.methods.solvers.scatter import scatters
+from cutaway.methods.solvers import RowBlocks, as_row_blocks, check_finite, group_moments
+from cutaway.methods.solvers.scatter import fold_scatters
 
 
 def matrix(n: int = 23, d: int = 4) -> torch.Tensor:
@@ -20,8 +20,8 @@ def matrix(n: int = 23, d: int = 4) -> torch.Tensor:
 def test_sums_do_not_depend_on_the_blocks(size, marks):
     x, group = matrix(), torch.tensor([marks, [True] * 23])
     group[0, 0] = True
-    rows = Rows(lambda: x.split(size), 23, 4)
-    seen = sums(rows, group, scatter=True)
+    rows = RowBlocks(lambda: x.split(size), 23, 4)
+    seen = group_moments(rows, group, scatter=True)
     for g in range(2):
         some = x[group[g]]
         torch.testing.assert_close(seen.group_mean[g], some.mean(0))
@@ -35,7 +35,7 @@ def test_sums_do_not_depend_on_the_blocks(size, marks):
 @given(marks=st.lists(st.booleans(), min_size=46, max_size=46))
 def test_scatters_of_folds_are_those_of_their_rows(marks):
     x, folds = matrix() - matrix().mean(0), torch.tensor(marks).view(2, 23)
-    found = scatters(Rows(lambda: x.split(5), 23, 4), folds)
+    found = fold_scatters(RowBlocks(lambda: x.split(5), 23, 4), folds)
     for gram, mine in zip(found, folds, strict=True):
         torch.testing.assert_close(gram, x[mine].T @ x[mine], rtol=1e-6, atol=1e-9)
 
@@ -43,29 +43,29 @@ def test_scatters_of_folds_are_those_of_their_rows(marks):
 def test_taken_rows_come_in_the_order_asked_for():
     x = matrix()
     index = torch.tensor([22, 0, 7, 7, 3])
-    torch.testing.assert_close(Rows(lambda: x.split(6), 23, 4).take(index), x[index])
+    torch.testing.assert_close(RowBlocks(lambda: x.split(6), 23, 4).take(index), x[index])
 
 
 @pytest.mark.parametrize("keep", [0, 1 << 30])
 def test_standard_rows_are_less_the_shift_and_over_the_scale(keep, monkeypatch):
-    monkeypatch.setattr("cutaway.methods.solvers.rows.KEEP", keep)
+    monkeypatch.setattr("cutaway.methods.solvers.rows.MAX_CAST_BYTES", keep)
     x = matrix()
     shift, scale = x.mean(0), x.std(0)
-    standard = as_rows(x).standard(shift, scale)
+    standard = as_row_blocks(x).standard(shift, scale)
     torch.testing.assert_close(standard.whole(), (x - shift) / scale)
 
 
 def test_a_constant_column_has_deviation_one():
     x = matrix()
     x[:, 2] = 0.1
-    seen = sums(as_rows(x), torch.ones(1, 23), scatter=False)
+    seen = group_moments(as_row_blocks(x), torch.ones(1, 23), scatter=False)
     assert float(seen.deviation[2]) == 1.0
     assert seen.scatter is None
 
 
 @pytest.mark.parametrize("blocks", [[20], [23, 1], []])
 def test_blocks_that_do_not_add_up_are_refused(blocks):
-    rows = Rows(lambda: [torch.ones(size, 4) for size in blocks], 23, 4)
+    rows = RowBlocks(lambda: [torch.ones(size, 4) for size in blocks], 23, 4)
     with pytest.raises(Mismatch, match="23 rows of 4 columns"):
         rows.whole()
 
@@ -73,13 +73,13 @@ def test_blocks_that_do_not_add_up_are_refused(blocks):
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_features_that_are_not_finite_are_counted(value):
     x = matrix()
-    finite_rows(x)
+    check_finite(x)
     x[3, 1] = x[3, 2] = x[9, 2] = value
-    for given_as in (x, Rows(lambda: x.split(4), 23, 4)):
+    for given_as in (x, RowBlocks(lambda: x.split(4), 23, 4)):
         with pytest.raises(BadData, match=r"2 of 23 rows .* 2 of 4 columns"):
-            finite_rows(given_as)
+            check_finite(given_as)
 
 
 def test_a_matrix_without_rows_has_no_sums():
     with pytest.raises(BadData, match="without rows"):
-        sums(as_rows(torch.ones(0, 3)), torch.ones(1, 0), scatter=False)
+        group_moments(as_row_blocks(torch.ones(0, 3)), torch.ones(1, 0), scatter=False)

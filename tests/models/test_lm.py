@@ -8,7 +8,7 @@ import torch
 from cutaway.core.errors import Missing
 from cutaway.models.anatomy import ANATOMIES
 from cutaway.models.lm import optional_module
-from cutaway.models.read import states
+from cutaway.models.read import collect_states
 from cutaway.models.tokens import pad, tokenize
 from tests.tiny import SENTENCES
 
@@ -16,7 +16,7 @@ from tests.tiny import SENTENCES
 def last_layer(lm):
     ids, mask = pad(tokenize(lm, SENTENCES[:2], limit=20).rows, lm.pad_id)
     with torch.no_grad():
-        got = states(lm, ids, mask, [lm.layers], logits=True)
+        got = collect_states(lm, ids, mask, [lm.layers], logits=True)
     return got.layers[lm.layers][mask], got.logits[mask]
 
 

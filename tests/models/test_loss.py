@@ -8,8 +8,8 @@ from torch.func import grad
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.models.anatomy import ANATOMIES
 from cutaway.models.loss import (
-    Head,
-    answer_place,
+    LinearHead,
+    answer_positions,
     head_loss,
     label_word_logits,
     label_word_loss,
@@ -141,7 +141,7 @@ def test_label_words_are_read_at_the_last_or_at_the_mask_token(side, lm_of) -> N
 def test_a_template_without_a_mask_token_is_refused(lm_of) -> None:
     lm = lm_of("bert")
     with pytest.raises(BadData, match="Row 0"):
-        answer_place(lm, *batch(lm, ["the fox"]))
+        answer_positions(lm, *batch(lm, ["the fox"]))
 
 
 @pytest.mark.parametrize(("family", "at"), [("gpt2", -1), ("bert", 0)])
@@ -150,7 +150,7 @@ def test_a_head_reads_the_last_token_of_causal_and_the_first_of_masked_models(
 ) -> None:
     lm = lm_of(family)
     rng = torch.Generator().manual_seed(0)
-    head = Head(torch.randn(4, lm.width, generator=rng), torch.randn(4, generator=rng))
+    head = LinearHead(torch.randn(4, lm.width, generator=rng), torch.randn(4, generator=rng))
     ids, mask = batch(lm)
     labels = torch.tensor([0, 3, 1])
     ours = head_loss(lm, None, head, ids, mask, labels)
@@ -163,7 +163,7 @@ def test_a_head_reads_the_last_token_of_causal_and_the_first_of_masked_models(
 def test_a_head_has_gradients_of_its_own_and_a_known_place(lm_of) -> None:
     lm = lm_of("bert")
     weight = torch.zeros(2, lm.width, requires_grad=True)
-    head = Head(weight, torch.zeros(2))
+    head = LinearHead(weight, torch.zeros(2))
     ids, mask = batch(lm, ["a [MASK] fox"])
     head_loss(lm, None, head, ids, mask, torch.tensor([1]), at="mask").sum().backward()
     assert float(weight.grad.abs().sum()) > 0

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from cutaway.core.errors import BadSpec
 from cutaway.models.anatomy import ANATOMIES
-from cutaway.models.gather import attention_paid
-from cutaway.models.read import run_from, states, watch
+from cutaway.models.gather import attention_per_token
+from cutaway.models.read import collect_states, run_from, visit_layers
 from cutaway.models.tokens import pad, tokenize
 from cutaway.pool import POOLERS, pooler
 from tests.tiny import SENTENCES
@@ -29,7 +29,9 @@ def hook_count(module: torch.nn.Module) -> int:
 
 def seen(lm, ids, mask, layers, **options) -> dict[int, torch.Tensor]:
     found: dict[int, torch.Tensor] = {}
-    watch(lm, ids, mask, layers, lambda layer, h, _: found.update({layer: h.clone()}), **options)
+    visit_layers(
+        lm, ids, mask, layers, lambda layer, h, _: found.update({layer: h.clone()}), **options
+    )
     return found
 
 
@@ -40,12 +42,16 @@ def pooled(lm, texts, side="right"):
     found: list[torch.Tensor] = []
 
     def visit(layer, hidden, weights):
-        extra = {None: None, "marks": marks, "attention": attention_paid(lm, mask, weights, None)}
+        extra = {
+            None: None,
+            "marks": marks,
+            "attention": attention_per_token(lm, mask, weights, None),
+        }
         chosen = [pooler(name) for name in [*POOLERS, "q0.4"]]
         found.append(torch.stack([p(hidden, mask, extra[p.needs]) for p in chosen]))
 
     with torch.no_grad():
-        watch(lm, ids, mask, range(lm.layers + 1), visit, attention=True)
+        visit_layers(lm, ids, mask, range(lm.layers + 1), visit, attention=True)
     return torch.stack(found, dim=1)
 
 
@@ -63,7 +69,7 @@ def test_padding_batch_and_order_change_no_pooler_of_any_family(family, lm_of) -
 
 def test_layers_come_in_order_and_only_those_asked_for(lm) -> None:
     order: list[int] = []
-    watch(lm, *batch(lm), [3, 0, 2], lambda layer, _, __: order.append(layer))
+    visit_layers(lm, *batch(lm), [3, 0, 2], lambda layer, _, __: order.append(layer))
     assert order == [0, 2, 3]
 
 
@@ -75,7 +81,7 @@ def test_no_block_runs_behind_the_last_wanted_layer(lm_of) -> None:
         for n, block in enumerate(lm.blocks)
     ]
     try:
-        watch(lm, *batch(lm), [1], lambda *_: None)
+        visit_layers(lm, *batch(lm), [1], lambda *_: None)
     finally:
         for handle in handles:
             handle.remove()
@@ -91,13 +97,13 @@ def test_a_visit_that_fails_leaves_no_hook_behind(family, lm_of) -> None:
         raise KeyError("visit")
 
     with pytest.raises(KeyError, match="visit"):
-        watch(lm, *batch(lm), [0, 1], fail, attention=True)
+        visit_layers(lm, *batch(lm), [0, 1], fail, attention=True)
     assert hook_count(lm.module) == before
 
 
 def test_asking_for_attention_gives_the_kernel_back(lm_of) -> None:
     lm = lm_of("llama", attention="sdpa")
-    states(lm, *batch(lm), attention=True)
+    collect_states(lm, *batch(lm), attention=True)
     assert lm.module.config._attn_implementation == "sdpa"
 
 
@@ -108,7 +114,7 @@ def test_asking_for_attention_gives_the_kernel_back(lm_of) -> None:
 def test_any_set_of_layers_shows_what_all_layers_show(wanted, lm_of) -> None:
     lm = lm_of("gpt2")
     ids, mask = batch(lm)
-    whole = states(lm, ids, mask).layers
+    whole = collect_states(lm, ids, mask).layers
     some = seen(lm, ids, mask, wanted)
     assert set(some) == wanted
     for layer, hidden in some.items():
@@ -118,7 +124,7 @@ def test_any_set_of_layers_shows_what_all_layers_show(wanted, lm_of) -> None:
 @pytest.mark.parametrize("layer", [-1, 4, 99])
 def test_a_layer_out_of_range_is_refused(layer, lm) -> None:
     with pytest.raises(BadSpec, match=r"0\.\.3"):
-        watch(lm, *batch(lm), [layer], lambda *_: None)
+        visit_layers(lm, *batch(lm), [layer], lambda *_: None)
 
 
 @pytest.mark.parametrize("family", ANATOMIES)
@@ -127,7 +133,7 @@ def test_running_on_from_any_layer_reaches_the_last(family, side, lm_of) -> None
     lm = lm_of(family)
     ids, mask = batch(lm, side=side)
     with torch.no_grad():
-        whole = states(lm, ids, mask).layers
+        whole = collect_states(lm, ids, mask).layers
         for layer in range(lm.layers + 1):
             ended = run_from(lm, whole[layer], layer, mask)
             torch.testing.assert_close(ended[mask], whole[lm.layers][mask])
@@ -135,7 +141,7 @@ def test_running_on_from_any_layer_reaches_the_last(family, side, lm_of) -> None
 
 def test_running_on_can_stop_on_the_way(lm) -> None:
     ids, mask = batch(lm)
-    whole = states(lm, ids, mask).layers
+    whole = collect_states(lm, ids, mask).layers
     torch.testing.assert_close(run_from(lm, whole[1], 1, mask, to=2)[mask], whole[2][mask])
     assert run_from(lm, whole[2], 2, mask, to=2) is whole[2]
     with pytest.raises(BadSpec, match="forward"):
@@ -145,7 +151,7 @@ def test_running_on_can_stop_on_the_way(lm) -> None:
 def test_running_on_is_differentiable_and_leaves_the_blocks_alone(lm) -> None:
     ids, mask = batch(lm)
     forwards = [block.forward for block in lm.blocks]
-    hidden = states(lm, ids, mask).layers[1].requires_grad_(True)
+    hidden = collect_states(lm, ids, mask).layers[1].requires_grad_(True)
     run_from(lm, hidden, 1, mask)[mask].sum().backward()
     assert float(hidden.grad.abs().sum()) > 0
     assert [block.forward for block in lm.blocks] == forwards
@@ -154,19 +160,21 @@ def test_running_on_is_differentiable_and_leaves_the_blocks_alone(lm) -> None:
 
 def test_logits_come_from_the_same_forward(lm) -> None:
     ids, mask = batch(lm)
-    got = states(lm, ids, mask, logits=True)
+    got = collect_states(lm, ids, mask, logits=True)
     ours = lm.unembed(lm.final_norm(got.layers[lm.layers]))
     torch.testing.assert_close(ours[mask], got.logits[mask])
-    assert states(lm, ids, mask).logits is None
+    assert collect_states(lm, ids, mask).logits is None
 
 
 def test_nothing_is_kept_of_a_forward(lm) -> None:
     alive: list[weakref.ref] = []
-    watch(lm, *batch(lm), range(4), lambda _, h, __: alive.append(weakref.ref(h)))
+    visit_layers(lm, *batch(lm), range(4), lambda _, h, __: alive.append(weakref.ref(h)))
     gc.collect()
     assert [ref() for ref in alive] == [None] * 4
 
 
 def test_no_layers_means_no_forward(lm_of) -> None:
     lm = lm_of("gpt2")
-    watch(lm, torch.full((1, 1), 10**6), torch.ones(1, 1, dtype=torch.bool), [], lambda *_: None)
+    visit_layers(
+        lm, torch.full((1, 1), 10**6), torch.ones(1, 1, dtype=torch.bool), [], lambda *_: None
+    )

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from cutaway.methods.graft import remake
-from cutaway.methods.graft.remake import REMADE, remaking
+from cutaway.methods.graft.remake import RECOMPUTABLE_OPS, recompute_cheap_ops
 from cutaway.models.anatomy import ANATOMIES
 from cutaway.models.tokens import pad, tokenize
 from tests.tiny import SENTENCES
@@ -48,13 +48,13 @@ def gradients(lm, context) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("family", ANATOMIES)
 def test_every_gradient_keeps_every_bit(family, open_lm) -> None:
     lm = open_lm(family)
-    plain, lean = gradients(lm, torch.enable_grad()), gradients(lm, remaking())
+    plain, lean = gradients(lm, torch.enable_grad()), gradients(lm, recompute_cheap_ops())
     assert any(value is not None for value in plain.values())
     for name, value in plain.items():
         assert value is lean[name] is None or torch.equal(value, lean[name]), name
 
 
-@pytest.mark.parametrize("name", REMADE)
+@pytest.mark.parametrize("name", RECOMPUTABLE_OPS)
 def test_an_activation_is_made_again_through_views(name) -> None:
     x = torch.randn(3, 4, 64, requires_grad=True)
     weight = torch.randn(64, 8, requires_grad=True)
@@ -67,7 +67,7 @@ def test_an_activation_is_made_again_through_views(name) -> None:
         assert middle.grad_fn.name() == name
         return torch.autograd.grad(out.square().sum(), [x, weight])
 
-    for mine, theirs in zip(found(remaking()), found(torch.enable_grad()), strict=True):
+    for mine, theirs in zip(found(recompute_cheap_ops()), found(torch.enable_grad()), strict=True):
         assert torch.equal(mine, theirs)
 
 
@@ -80,23 +80,23 @@ def test_a_model_keeps_a_fifth_less_at_least(open_lm, monkeypatch) -> None:
 
         def noting(tensor):
             packed = pack(tensor)
-            if isinstance(packed, remake.Held):
+            if isinstance(packed, remake.SavedTensor):
                 storage = packed.kept.untyped_storage()
                 held[storage.data_ptr()] = storage
             return packed
 
         monkeypatch.setattr(remake, "_pack", noting)
-        with remaking():
+        with recompute_cheap_ops():
             assert lm.module(input_ids=torch.ones(4, 16, dtype=torch.long)).logits.requires_grad
         return sum(storage.nbytes() for place, storage in held.items() if place not in own)
 
     lean = kept(remake._pack)
-    assert 0 < lean < 0.8 * kept(lambda tensor: remake.Held(tensor.detach(), 0))
+    assert 0 < lean < 0.8 * kept(lambda tensor: remake.SavedTensor(tensor.detach(), 0))
 
 
 def test_what_was_changed_in_place_is_refused_as_autograd_does() -> None:
     a, b = (torch.randn(4, 4, requires_grad=True) for _ in range(2))
-    with remaking():
+    with recompute_cheap_ops():
         middle = a.exp() * 1.0
         out = middle @ b
         middle.add_(100)
@@ -114,12 +114,12 @@ def test_a_product_that_was_changed_before_its_use_is_kept_as_it_is() -> None:
                 product.add_(1)
             return torch.autograd.grad((product @ b).sum(), b)[0]
 
-    assert torch.equal(gradient(remaking()), gradient(torch.enable_grad()))
+    assert torch.equal(gradient(recompute_cheap_ops()), gradient(torch.enable_grad()))
 
 
 def test_what_no_backward_pass_reaches_is_freed() -> None:
     x = torch.randn(3, requires_grad=True)
-    with remaking():
+    with recompute_cheap_ops():
         y = x.tanh()
     alive = weakref.ref(y)
     del y

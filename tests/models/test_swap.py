@@ -5,7 +5,7 @@ import torch
 
 from cutaway.core.errors import BadSpec, Mismatch
 from cutaway.models.anatomy import ANATOMIES
-from cutaway.models.read import states
+from cutaway.models.read import collect_states
 from cutaway.models.sites import Site
 from cutaway.models.swap import swapped_params, swapped_part, swapped_parts, with_params
 from cutaway.models.tokens import pad, tokenize
@@ -15,7 +15,7 @@ from tests.tiny import SENTENCES
 def logits(lm, side="right"):
     ids, mask = pad(tokenize(lm, SENTENCES[:2], limit=20).rows, lm.pad_id, side)
     with torch.no_grad():
-        return states(lm, ids, mask, [], logits=True).logits[mask]
+        return collect_states(lm, ids, mask, [], logits=True).logits[mask]
 
 
 def moved(lm, by: float = 0.1) -> dict[str, torch.Tensor]:
@@ -86,7 +86,7 @@ def test_a_part_replaced_by_what_it_does_changes_nothing(family, lm_of) -> None:
              if part == "block" or getattr(lm.anatomy, part)]  # fmt: skip
     ids, mask = pad(tokenize(lm, SENTENCES[:2], limit=20).rows, lm.pad_id)
     with torch.no_grad():
-        plain = states(lm, ids, mask, [], sites, logits=True)
+        plain = collect_states(lm, ids, mask, [], sites, logits=True)
     recorded = {site: lambda _, out=plain.sites[site]: out for site in sites}
     with swapped_parts(lm, recorded):
         torch.testing.assert_close(logits(lm), plain.logits[mask])
@@ -115,9 +115,9 @@ def test_a_replaced_part_matters_and_comes_back(family, part, lm_of) -> None:
 def test_only_the_named_block_is_changed_even_when_blocks_share_weights(lm_of) -> None:
     lm = lm_of("albert")
     ids, mask = pad(tokenize(lm, SENTENCES[:1]).rows, lm.pad_id)
-    plain = states(lm, ids, mask).layers
+    plain = collect_states(lm, ids, mask).layers
     with swapped_part(lm, Site(2, "mlp"), torch.zeros_like):
-        other = states(lm, ids, mask).layers
+        other = collect_states(lm, ids, mask).layers
     assert torch.equal(other[1], plain[1])
     assert not torch.allclose(other[2], plain[2])
 

@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerFast
 
 from cutaway.core.errors import BadData, BadModel
 from cutaway.models.load import open_model
-from cutaway.models.tokenizer import load_tokenizer, reads_segments
+from cutaway.models.tokenizer import load_tokenizer, uses_token_types
 from tests.models.breaking import refusal
 
 
@@ -61,9 +61,9 @@ def test_a_broken_file_is_refused_in_one_line(tmp_path) -> None:
 
 
 def test_segments_are_read_where_the_model_has_types_for_them(lm_of) -> None:
-    assert reads_segments(lm_of("bert").tokenizer, lm_of("bert").module)
-    assert not reads_segments(lm_of("bert").tokenizer, lm_of("distilbert").module)
-    assert not reads_segments(lm_of("roberta").tokenizer, lm_of("bert").module)
+    assert uses_token_types(lm_of("bert").tokenizer, lm_of("bert").module)
+    assert not uses_token_types(lm_of("bert").tokenizer, lm_of("distilbert").module)
+    assert not uses_token_types(lm_of("roberta").tokenizer, lm_of("bert").module)
 
 
 def test_a_tokenizer_of_another_model_is_refused_with_both_numbers(copy, lm_of) -> None:

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import BadData, BadSpec
-from cutaway.models.tokens import pad, segments, tokenize
+from cutaway.models.tokens import make_token_type_ids, pad, tokenize
 from tests.tiny import SENTENCES
 
 NO_FIXTURE_CHECK = [HealthCheck.function_scoped_fixture]
@@ -146,7 +146,7 @@ def test_token_types_are_the_tokenizers_for_pairs_and_single_texts(family, lm_of
     for pair in ("the lazy dog", None):
         want = lm.tokenizer("a quick fox", pair, return_tensors="pt", return_token_type_ids=True)
         ids, mask = want["input_ids"], want["attention_mask"].bool()
-        assert torch.equal(segments(lm, ids, mask), want["token_type_ids"])
+        assert torch.equal(make_token_type_ids(lm, ids, mask), want["token_type_ids"])
 
 
 @pytest.mark.parametrize("family", ["roberta", "distilbert", "gpt2"])

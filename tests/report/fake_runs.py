@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from cutaway.report import details
-from cutaway.report.cells import best, cells
-from cutaway.store.results import Record, save
+from cutaway.report.cells import aggregate_cells, best_cell
+from cutaway.store.results import Record, save_record
 
 SIZES = {"tiny-lm": 15_000_000, "small-lm": 135_000_000, "large-lm": 1_240_000_000}
 
@@ -116,15 +116,15 @@ def _cell_details(cell: dict, classes: Sequence[str], points: int, rng: Any) -> 
     bins = {c: np.histogram(score[truth == i], edges)[0].tolist() for i, c in enumerate(classes)}
     epochs = np.arange(1, 31)
     return [
-        details.Confusion(**cell, classes=classes, counts=counts.tolist()),
-        details.Roc(
+        details.ConfusionMatrix(**cell, classes=classes, counts=counts.tolist()),
+        details.RocCurve(
             **cell,
             label=classes[-1],
             false_positive=[0.0, *(np.cumsum(~hit) / max(1, (~hit).sum())).tolist()],
             true_positive=[0.0, *(np.cumsum(hit) / max(1, hit.sum())).tolist()],
             auc=0.87,
         ),
-        details.Scores(**cell, edges=edges.tolist(), counts=bins, threshold=0.1),
+        details.ScoreHistogram(**cell, edges=edges.tolist(), counts=bins, threshold=0.1),
         details.Projection(
             **cell,
             x=(truth * 1.5 + rng.normal(size=points)).tolist(),
@@ -134,7 +134,7 @@ def _cell_details(cell: dict, classes: Sequence[str], points: int, rng: Any) -> 
                 f"The film was number {i} and <b>{classes[t]}</b>." for i, t in enumerate(truth)
             ],
         ),
-        details.Losses(
+        details.LossCurves(
             **cell,
             train=(0.69 * np.exp(-epochs / 9)).tolist(),
             validation=(0.69 * np.exp(-epochs / 7) + 0.006 * epochs + 0.1).tolist(),
@@ -188,7 +188,7 @@ def save_run(
     told = [_model(name) for name in models]
     texts = [{"name": name, "rows": 2000, "digest": "d1" * 32} for name in sets]
     said = command or f"cutaway probe --model {' '.join(models)} --data {' '.join(sets)}"
-    return save(
+    return save_record(
         folder,
         method="probe",
         address=address,
@@ -203,13 +203,13 @@ def save_run(
         peak_memory_mb=1234.5,
         command=said,
         rows=rows,
-        files={details.FILE: details.dumps(entries)} if entries else None,
+        files={details.DETAILS_FILE: details.dump_details(entries)} if entries else None,
     )
 
 
 def summary_of(rows: pl.DataFrame) -> dict:
     """A summary with a verdict and the best cell, as a recipe would write it."""
-    top = best(cells(rows, "accuracy"), "accuracy")
+    top = best_cell(aggregate_cells(rows, "accuracy"), "accuracy")
     if top is None:
         return {"metric": "accuracy", "verdict": []}
     cell = {k: top[k] for k in ("model", "data", "layers", "pool", "classifier", "low", "high")}

@@ -26,7 +26,7 @@ def test_the_csv_of_a_line_figure_holds_every_point_with_its_interval() -> None:
 
 
 def test_every_figure_gives_a_csv_with_a_line_per_point(tmp_path) -> None:
-    (tmp_path / details.FILE).write_bytes(details.dumps(probe_details(points=50)))
+    (tmp_path / details.DETAILS_FILE).write_bytes(details.dump_details(probe_details(points=50)))
     rows = probe_rows(pools=("last", "mean"))
     drawn = figures(rows, FakeRecord(rows, path=tmp_path))
     assert {"layers", "heatmap", "classifiers", "confusion", "roc", "projection"} <= set(drawn)
@@ -61,7 +61,7 @@ def test_a_run_becomes_pictures_of_every_kind(tmp_path, monkeypatch) -> None:
         pytest.skip("no chromium on this machine")
     monkeypatch.setenv("BROWSER_PATH", chromium)
     record = save_run(tmp_path / "runs")
-    made = export.write_run_pictures(record, tmp_path / "out", formats=export.FORMATS)
+    made = export.write_run_pictures(record, tmp_path / "out", formats=export.PICTURE_FORMATS)
     starts = {".png": b"\x89PNG", ".svg": b"<svg", ".pdf": b"%PDF", ".csv": b"series"}
     assert {p.suffix for p in made} == set(starts)
     assert all(p.read_bytes().startswith(starts[p.suffix]) for p in made)

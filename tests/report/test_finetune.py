@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from cutaway.core.errors import Missing
-from cutaway.report.figures import METHODS
+from cutaway.report.figures import FIGURES_BY_METHOD
 from cutaway.report.finetune import FIGURES
 from cutaway.report.finetune_table import finetune_table
 
@@ -50,7 +50,7 @@ def test_every_figure_has_data_a_title_and_a_caption(name: str, rows: pl.DataFra
     assert figure.layout.title.text
     assert len(figure.layout.meta["caption"]) > 60
     json.loads(figure.to_json())
-    assert METHODS["finetune"][name] is FIGURES[name]
+    assert FIGURES_BY_METHOD["finetune"][name] is FIGURES[name]
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -72,13 +72,13 @@ def test_an_interval_without_ends_is_only_its_mean() -> None:
 
 @given(st.text(max_size=200))
 def test_text_from_data_never_keeps_a_tag_or_a_line_break(text: str) -> None:
-    shown = formats.plain(text)
+    shown = formats.figure_label(text)
     assert "<" not in shown and "\n" not in shown
 
 
 @given(st.text(max_size=200), st.integers(min_value=4, max_value=80))
 def test_cut_text_is_never_longer_than_asked(text: str, limit: int) -> None:
-    assert len(formats.cut(text, limit)) <= limit
+    assert len(formats.shorten(text, limit)) <= limit
 
 
 def test_layers_sort_by_number_then_mixes_then_no_layer() -> None:
@@ -90,5 +90,5 @@ def test_layers_sort_by_number_then_mixes_then_no_layer() -> None:
     ("value", "text"), [(12, "12 B"), (12_400, "12.4 kB"), (538e6, "538 MB"), (2.1e9, "2.1 GB")]
 )
 def test_sizes_have_units(value, text) -> None:
-    assert formats.size(value) == text
+    assert formats.file_size(value) == text
     assert formats.megabytes(2048.0) == "2.00 GB"

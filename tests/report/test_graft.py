@@ -7,11 +7,11 @@ import pytest
 
 from cutaway.core.errors import Missing
 from cutaway.report.graft import FIGURES
-from cutaway.report.graft_table import WORDS, kinds_table
-from cutaway.run.graft.rows import SCHEMA, Where, frame, over_seeds
+from cutaway.report.graft_table import KIND_LABELS, graft_results_table
+from cutaway.run.graft.rows import GRAFT_SCHEMA, GraftCoordinates, graft_frame, with_seed_intervals
 from cutaway.run.specs.graft import BASELINES
 
-HERE = Where("base", "tuned", "task")
+HERE = GraftCoordinates("base", "tuned", "task")
 KINDS = ("learned", *BASELINES)
 PLAIN = ("accuracy", "relative_gain", "agreement", "lm_loss", "ece", "size")
 
@@ -38,17 +38,19 @@ def measured() -> list[dict]:
 
 def matrix(metric: str) -> list[dict]:
     return [
-        Where("base", None, one).row("learned", metric, float(one == two), data=two, sparsity=1e-4)
+        GraftCoordinates("base", None, one).row(
+            "learned", metric, float(one == two), data=two, sparsity=1e-4
+        )
         for one in ("a", "b")
         for two in ("a", "b")
     ]
 
 
 TABLES = {
-    "ood": frame(matrix("accuracy")),
-    "overlap": frame(matrix("overlap")),
+    "ood": graft_frame(matrix("accuracy")),
+    "overlap": graft_frame(matrix("overlap")),
 }
-ALL = frame(measured())
+ALL = graft_frame(measured())
 # The figures of a course of tasks have tests of their own.
 OWN = [name for name, draw in FIGURES.items() if not draw.__module__.endswith("continual")]
 
@@ -70,7 +72,7 @@ def test_a_run_without_such_rows_says_how_to_get_them(name: str) -> None:
 
 def test_a_line_of_the_curve_per_kind_of_mask_and_a_level_for_each_end() -> None:
     names = {trace.name for trace in FIGURES["sparsity"](ALL, None).data}
-    assert names == {WORDS[kind] for kind in ("base", "tuned", *KINDS)}
+    assert names == {KIND_LABELS[kind] for kind in ("base", "tuned", *KINDS)}
 
 
 def test_reliability_keeps_sizes_apart_and_weighs_seeds_by_their_answers() -> None:
@@ -80,7 +82,7 @@ def test_reliability_keeps_sizes_apart_and_weighs_seeds_by_their_answers() -> No
         for (size, seed), values in said.items()
         for name, value in zip(("confidence", "accuracy", "count"), values, strict=True)
     ]
-    lines = {line.name: line for line in FIGURES["reliability"](frame(rows), None).data}
+    lines = {line.name: line for line in FIGURES["reliability"](graft_frame(rows), None).data}
     assert list(lines) == ["calibrated", "learned mask, 1.0e-03", "learned mask, 1.0e-04"]
     assert list(lines["learned mask, 1.0e-03"].y) == pytest.approx([0.9])
     assert list(lines["learned mask, 1.0e-04"].y) == pytest.approx([0.2])
@@ -95,14 +97,14 @@ def test_the_atlas_draws_counts_and_tells_what_lies_outside_the_blocks() -> None
 
 
 def test_the_table_has_the_ends_first_and_every_mask_at_every_size() -> None:
-    table = kinds_table(ALL)
-    assert table["mask"].to_list()[:2] == [WORDS["base"], WORDS["tuned"]]
+    table = graft_results_table(ALL)
+    assert table["mask"].to_list()[:2] == [KIND_LABELS["base"], KIND_LABELS["tuned"]]
     assert table.height == 2 + 2 * len(KINDS)
     assert set(PLAIN) <= set(table.columns)
 
 
 def test_the_overlap_table_is_a_matrix_by_name() -> None:
-    table = kinds_table(TABLES["overlap"])
+    table = graft_results_table(TABLES["overlap"])
     assert table.columns == ["skill", "a", "b"]
     assert table.row(0) == ("a", "1.000", "0")
 
@@ -112,11 +114,11 @@ def test_intervals_over_seeds_hold_the_mean_and_stay_shares() -> None:
         HERE.row("learned", "accuracy", v, sparsity=0.1, seed=s)
         for s, v in enumerate((0.9, 0.99, 1.0))
     ]
-    found = over_seeds([*rows, HERE.row("base", "accuracy", 0.5, sparsity=0.0)])
+    found = with_seed_intervals([*rows, HERE.row("base", "accuracy", 0.5, sparsity=0.0)])
     assert {(r["low"], r["high"]) for r in found[:3]} == {(found[0]["low"], 1.0)}
     assert 0.7 < found[0]["low"] < 0.963
     assert "low" not in found[3]
-    assert frame(found).columns == list(SCHEMA)
+    assert graft_frame(found).columns == list(GRAFT_SCHEMA)
 
 
 SINGLE = ["sparsity", "gain", "agreement", "learning", "atlas", "heads", "reliability"]
@@ -127,6 +129,8 @@ def test_masks_of_several_pairs_are_never_taken_as_one(name: str) -> None:
     both = pl.concat([ALL, ALL.with_columns(base=pl.lit("other"))])
     with pytest.raises(Missing, match=r"have 2: base, other.*side by side"):
         FIGURES[name](both, None)
-    table = kinds_table(both)
-    assert table.height == 2 * kinds_table(ALL).height
-    assert set(table["base"]) == {"base", "other"} and "base" not in kinds_table(ALL).columns
+    table = graft_results_table(both)
+    assert table.height == 2 * graft_results_table(ALL).height
+    assert (
+        set(table["base"]) == {"base", "other"} and "base" not in graft_results_table(ALL).columns
+    )

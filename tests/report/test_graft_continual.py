@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from cutaway.core.errors import Missing
-from cutaway.report.figures import METHODS
-from cutaway.report.graft_continual import forgetting, forgetting_table
-from cutaway.report.graft_table import kinds_table
+from cutaway.report.figures import FIGURES_BY_METHOD
+from cutaway.report.graft_continual import forgetting_figure, forgetting_table
+from cutaway.report.graft_table import graft_results_table
 
 SCORES = {
     ("base", 0): (0.5, 0.5),
@@ -31,18 +31,18 @@ ROWS = pl.DataFrame(
 
 
 def test_the_figure_has_a_line_per_task_and_way_from_the_base_on() -> None:
-    figure = forgetting(ROWS, None)
+    figure = forgetting_figure(ROWS, None)
     assert len(figure.data) == 4
     assert list(figure.data[1].y) == [0.5, 0.95, 0.6]
     assert figure.layout.title.text
     assert len(figure.layout.meta["caption"]) > 60
     json.loads(figure.to_json())
-    assert METHODS["graft"]["forgetting"] is forgetting
+    assert FIGURES_BY_METHOD["graft"]["forgetting"] is forgetting_figure
 
 
 def test_other_runs_say_how_to_get_one() -> None:
     with pytest.raises(Missing, match="cutaway graft continual"):
-        forgetting(ROWS.filter(pl.col("kind") == "graft"), None)
+        forgetting_figure(ROWS.filter(pl.col("kind") == "graft"), None)
 
 
 def test_the_table_says_what_was_lost() -> None:
@@ -51,4 +51,4 @@ def test_the_table_says_what_was_lost() -> None:
     assert lost["first", "with grafts"] == pytest.approx(0.02)
     assert lost["first", "plain training"] == pytest.approx(0.35)
     assert lost["second", "plain training"] == 0
-    assert kinds_table(ROWS).equals(table)
+    assert graft_results_table(ROWS).equals(table)

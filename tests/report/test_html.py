@@ -20,7 +20,7 @@ def page(tmp_path_factory) -> str:
     nasty = probe_rows(models=(NASTY,), sets=(NASTY,), pools=(NASTY,), repeats=2)
     told = {"verdict": [NASTY], "metric": "accuracy"}
     save_run(folder, nasty, address="a3", summary=told)
-    return html.page(list(results(folder)), title=f"T {NASTY}")
+    return html.html_page(list(results(folder)), title=f"T {NASTY}")
 
 
 def without_scripts(page: str) -> str:
@@ -78,14 +78,14 @@ def test_a_run_with_unreadable_rows_says_so_and_the_others_stand(tmp_path) -> No
     save_run(tmp_path, address="a1")
     broken = save_run(tmp_path, address="a2")
     (broken.path / "rows.parquet").write_bytes(b"junk")
-    page = html.page(list(results(tmp_path)))
+    page = html.html_page(list(results(tmp_path)))
     assert page.count('class="note"') == 1 and "checksum" in page
     assert page.count("<figure") > 0
 
 
 def test_a_full_page_leaves_figures_out_and_says_how_many(tmp_path) -> None:
     save_run(tmp_path)
-    page = html.page(list(results(tmp_path)), room=0)
+    page = html.html_page(list(results(tmp_path)), room=0)
     assert "2 figures left out" in page and "<figure" not in page
 
 
@@ -99,10 +99,10 @@ def test_the_page_is_written_whole_and_is_the_same_twice(tmp_path) -> None:
 
 def test_no_runs_are_no_page(tmp_path) -> None:
     with pytest.raises(Missing, match="cutaway tour"):
-        html.page([])
+        html.html_page([])
 
 
 def test_a_story_reads_as_questions_with_their_answers() -> None:
-    told = sections.story("Which layers?\n  - Layer 7 <b>.\n\nHow far?\n  - Far.")
+    told = sections.story_section("Which layers?\n  - Layer 7 <b>.\n\nHow far?\n  - Far.")
     assert "<h4>Which layers?</h4><p>Layer 7 &lt;b&gt;.</p><h4>How far?</h4><p>Far.</p>" in told
-    assert sections.story("") == ""
+    assert sections.story_section("") == ""

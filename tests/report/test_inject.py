@@ -8,11 +8,11 @@ import pytest
 
 from cutaway.core.errors import Missing
 from cutaway.report.inject import FIGURES
-from cutaway.report.inject_ledger import entries_of, points_of
-from cutaway.report.inject_looks import looks
-from cutaway.report.inject_maps import FILE
+from cutaway.report.inject_ledger import ledger_table, pareto_table
+from cutaway.report.inject_looks import training_styles
+from cutaway.report.inject_maps import DETAILS_FILE
 from cutaway.report.inject_table import inject_table
-from cutaway.run.inject.rows import Where, frame
+from cutaway.run.inject.rows import InjectCoordinates, inject_frame
 
 NAMES = ("skill", "docs", "cola")
 CELLS = [("none", 0.0), ("ewc", 0.1), ("ewc", 1.0), ("ewc+lora4", 1.0)]
@@ -22,7 +22,7 @@ def rows_of() -> pl.DataFrame:
     rows = []
     for number, (name, strength) in enumerate(CELLS):
         for seed in (0, 1):
-            where = Where("m", "arithmetic", name, strength, seed)
+            where = InjectCoordinates("m", "arithmetic", name, strength, seed)
             exact = 0.9 - 0.1 * number + 0.02 * seed
             rows += [
                 where.row("after", "arithmetic test", "exact_match", exact, low=0.1, high=0.95),
@@ -41,9 +41,9 @@ def rows_of() -> pl.DataFrame:
                     where.row("training", "curve", metric, 0.1 * step, step=step)
                     for metric in ("exact_match", "retained_loss", "skill")
                 ]
-    where = Where("m", "arithmetic", "fisher")
+    where = InjectCoordinates("m", "arithmetic", "fisher")
     rows += [where.row("fisher", f"{i}/attn", "mass of skill", 0.5) for i in (1, 2)]
-    return frame(rows)
+    return inject_frame(rows)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def record(tmp_path):
         ],
         "maps": [{"layer": i, "way": w, "points": points} for i in (1, 2) for w in ("pca", "tsne")],
     }
-    (tmp_path / FILE).write_text(json.dumps(found))
+    (tmp_path / DETAILS_FILE).write_text(json.dumps(found))
     return SimpleNamespace(path=str(tmp_path))
 
 
@@ -77,7 +77,7 @@ def test_a_run_without_such_rows_says_how_to_get_them(name: str, tmp_path) -> No
 
 
 def test_points_are_means_over_seeds_with_their_interval() -> None:
-    first = points_of(rows_of()).row(0, named=True)
+    first = pareto_table(rows_of()).row(0, named=True)
     assert first["regulariser"] == "none"
     assert first["exact"] == pytest.approx(0.91)
     # 12.7062 is Student's t of two seeds; no share is above 1.
@@ -89,7 +89,7 @@ def test_the_point_of_one_seed_has_the_interval_of_its_rows() -> None:
     rows = rows_of().filter(pl.col("seed").is_null() | (pl.col("seed") == 0))
     ends = pl.when(pl.col("metric") == "forgetting").then
     rows = rows.with_columns(low=ends(0.1).otherwise("low"), high=ends(1.7).otherwise("high"))
-    first = points_of(rows).row(0, named=True)
+    first = pareto_table(rows).row(0, named=True)
     assert (first["exact"], first["exact_low"], first["exact_high"]) == (0.9, 0.1, 0.95)
     assert (first["lost"], first["lost_low"], first["lost_high"]) == (1.0, 0.1, 1.7)
     assert inject_table(rows)["forgetting_high"][0] == 1.7
@@ -118,13 +118,13 @@ def test_adapters_are_hollow_points_and_hatched_bars() -> None:
 
 def test_the_table_has_a_line_per_training_and_a_fisher_its_mass() -> None:
     assert inject_table(rows_of()).height == len(CELLS)
-    where = Where("m", "docs", "fisher")
-    masses = frame([where.row("fisher", f"{i}/mlp", "mass", 0.1 * i) for i in (1, 2)])
+    where = InjectCoordinates("m", "docs", "fisher")
+    masses = inject_frame([where.row("fisher", f"{i}/mlp", "mass", 0.1 * i) for i in (1, 2)])
     assert inject_table(masses)["probe"].to_list() == ["2/mlp", "1/mlp"]
 
 
 def test_every_training_looks_different() -> None:
-    found = looks(rows_of())
+    found = training_styles(rows_of())
     assert set(found) == set(CELLS)
     assert len({(look.colour, look.dash, look.symbol) for look in found.values()}) == len(CELLS)
     assert len({look.name for look in found.values()}) == len(CELLS)
@@ -145,7 +145,7 @@ def test_the_ledger_draws_losses_and_scores_apart() -> None:
 def test_a_bar_has_the_interval_over_seeds_or_that_of_the_one_there_is(seeds, low, high) -> None:
     cola = (pl.col("probe") == "cola") & pl.col("seed").is_in(seeds)
     shift = pl.when(pl.col("seed") == 1).then(0.02).otherwise(-0.02 if len(seeds) > 1 else 0.0)
-    first = entries_of(rows_of().filter(cola).with_columns(value=pl.col("value") + shift))
+    first = ledger_table(rows_of().filter(cola).with_columns(value=pl.col("value") + shift))
     line = first.row(0, named=True)
     assert line["seeds"] == len(seeds) and line["value"] == pytest.approx(0.05)
     assert (line["low"], line["high"]) == pytest.approx((low, high), abs=1e-5)
@@ -153,7 +153,7 @@ def test_a_bar_has_the_interval_over_seeds_or_that_of_the_one_there_is(seeds, lo
 
 def test_the_front_of_the_pareto_figure_is_what_no_point_beats() -> None:
     front = FIGURES["pareto"](rows_of(), None).data[0]
-    points = points_of(rows_of())
+    points = pareto_table(rows_of())
     assert front.name == "best trade"
     assert front.y[-1] == points["exact"].max()
     assert list(front.x) == sorted(front.x)

@@ -28,11 +28,11 @@ PROBE = {
     "n_train": 70, "n_val": 10, "n_test": 20, "data": "d", "pool": "last",
 }  # fmt: skip
 FIGURES = {
-    "lens": lambda: live.lens(LENS, "id"),
-    "exits": lambda: live.exits(EXIT, "id", 0.5),
-    "share": lambda: live.class_words(WORDS),
-    "words": lambda: live.class_words(WORDS, share=False),
-    "probe": lambda: live.probe(PROBE),
+    "lens": lambda: live.lens_figure(LENS, "id"),
+    "exits": lambda: live.exit_figure(EXIT, "id", 0.5),
+    "share": lambda: live.class_words_figure(WORDS),
+    "words": lambda: live.class_words_figure(WORDS, share=False),
+    "probe": lambda: live.probe_figure(PROBE),
 }
 
 
@@ -49,13 +49,13 @@ def test_words_from_a_model_are_never_markup(name: str) -> None:
 
 
 def test_each_cell_has_its_word_and_the_table_tells_token_and_agreement() -> None:
-    rows = list(csv.DictReader(io.StringIO(figure_csv(live.lens(LENS, "id")))))
+    rows = list(csv.DictReader(io.StringIO(figure_csv(live.lens_figure(LENS, "id")))))
     assert len(rows) == 4 and rows[1]["token"] == "·film" and rows[1]["agrees"] == "True"
     assert rows[1]["word"] == NASTY and rows[2]["word"] == "·c"
 
 
 def test_an_exit_tells_layers_run_and_answers_kept() -> None:
-    figure = live.exits(EXIT, "id", 0.5)
+    figure = live.exit_figure(EXIT, "id", 0.5)
     assert "1.5 of 2 layers" in figure.layout.meta["caption"]
     assert "50% of the tokens" in figure.layout.meta["caption"]
     assert {trace.name for trace in figure.data[1:]} == {
@@ -64,10 +64,10 @@ def test_an_exit_tells_layers_run_and_answers_kept() -> None:
 
 
 def test_shares_add_up_and_nothing_is_divided_by_nothing() -> None:
-    good, bad = live.class_words(WORDS).data[:2]
+    good, bad = live.class_words_figure(WORDS).data[:2]
     assert good.y[0] + bad.y[0] == pytest.approx(1) and good.y[1] == 0
 
 
 def test_scores_that_are_no_probabilities_are_not_called_so() -> None:
     value = {**PROBE, "task": "regression", "classes": ["value"], "said": [[3.0], [4.0]]}
-    assert live.probe(value).layout.yaxis.title.text == "the probe's score"
+    assert live.probe_figure(value).layout.yaxis.title.text == "the probe's score"

@@ -7,10 +7,10 @@ import pytest
 
 from cutaway.core.errors import Corrupt, Missing
 from cutaway.report.nextword import FIGURES
-from cutaway.report.nextword_details import FILE, read
-from cutaway.report.nextword_table import kinds_table, paper_table
-from cutaway.report.records import Together
-from cutaway.report.tables import TABLES, highlights
+from cutaway.report.nextword_details import DETAILS_FILE, read_details
+from cutaway.report.nextword_table import feature_table, paper_table
+from cutaway.report.records import CombinedRuns
+from cutaway.report.tables import TABLE_FORMATS, highlights
 from cutaway.report.write import write_report
 from tests.report.fake_runs import FakeRecord
 
@@ -61,7 +61,7 @@ DETAILS = [
 
 @pytest.fixture
 def record(tmp_path) -> FakeRecord:
-    (tmp_path / FILE).write_text(json.dumps(DETAILS))
+    (tmp_path / DETAILS_FILE).write_text(json.dumps(DETAILS))
     return FakeRecord(ALL, method="nextword", path=tmp_path)
 
 
@@ -111,8 +111,8 @@ def test_the_papers_table_has_a_line_per_task_and_prompt(record) -> None:
     assert table["Phi p"].to_list() == ["0.800 [0.780, 0.820]", "0.840 [0.820, 0.860]"]
     numbers = paper_table(ALL, numbers=True)
     assert numbers["p low"].to_list() == pytest.approx([0.77, 0.81])
-    for kind in TABLES:
-        assert "sst2" in TABLES[kind](numbers if kind == "csv" else table)
+    for kind in TABLE_FORMATS:
+        assert "sst2" in TABLE_FORMATS[kind](numbers if kind == "csv" else table)
 
 
 def test_a_fine_tuned_column_comes_from_runs_of_finetune(record) -> None:
@@ -147,16 +147,16 @@ def test_reports_lay_all_nextword_runs_out_in_one_table(record) -> None:
 def test_for_reading_there_is_a_line_per_kind(record) -> None:
     table = highlights(ALL, record)
     assert table.columns == ["features", "no prompt", "with prompt", "words alone"]
-    assert kinds_table(ALL).row(0)[:1] == ("f",)
+    assert feature_table(ALL).row(0)[:1] == ("f",)
 
 
 def test_details_of_several_runs_keep_their_models_apart(record, tmp_path) -> None:
     other = FakeRecord(ALL, method="nextword", path=tmp_path, address="f" * 16)
-    models = {d["model"] for d in read(Together((record, other)), "tokens")}
+    models = {d["model"] for d in read_details(CombinedRuns((record, other)), "tokens")}
     assert models == {"m [0123]", "m [ffff]"}
 
 
 def test_damaged_details_are_told(record, tmp_path) -> None:
-    (tmp_path / FILE).write_text('[{"figure": "tokens"}]')
+    (tmp_path / DETAILS_FILE).write_text('[{"figure": "tokens"}]')
     with pytest.raises(Corrupt, match="can't be read"):
-        read(record, "tokens")
+        read_details(record, "tokens")

@@ -8,9 +8,9 @@ import pytest
 
 from cutaway.core.errors import Corrupt, Missing
 from cutaway.report import details, theme
-from cutaway.report.figures import attempts, figure, figures
+from cutaway.report.figures import figure, figures, try_figures
 from cutaway.report.probe import FIGURES
-from cutaway.report.records import Together
+from cutaway.report.records import CombinedRuns
 from tests.report.fake_runs import SIZES, FakeRecord, failed_rows, probe_details, probe_rows
 
 NASTY = "<img src=x onerror=alert(1)>"
@@ -21,7 +21,7 @@ def folder(tmp_path_factory):
     """A run folder with details for a few cells."""
     path = tmp_path_factory.mktemp("run")
     entries = probe_details(layers=("7", "9"), classifiers=("logistic", "lda"))
-    (path / details.FILE).write_bytes(details.dumps(entries))
+    (path / details.DETAILS_FILE).write_bytes(details.dump_details(entries))
     return path
 
 
@@ -74,7 +74,7 @@ def test_names_from_data_are_never_markup_in_a_figure(tmp_path, name: str) -> No
         repeats=2,
     )
     entries = probe_details(NASTY, NASTY, ("7",), NASTY, (NASTY,), classes=("a", NASTY))
-    (tmp_path / details.FILE).write_bytes(details.dumps(entries))
+    (tmp_path / details.DETAILS_FILE).write_bytes(details.dump_details(entries))
     models = [{"name": "a", "parameters": 10**6}, {"name": NASTY, "parameters": 10**7}]
     one = FIGURES[name](rows, FakeRecord(rows, path=tmp_path, model=models))
     content = one.to_plotly_json()
@@ -114,7 +114,9 @@ def test_lines_left_out_are_counted_in_the_caption() -> None:
 def test_baselines_stand_in_the_layer_figure_under_their_names() -> None:
     rows = probe_rows()
     names = {t.name for t in FIGURES["layers"](rows, FakeRecord(rows)).data}
-    assert {theme.BASELINES[k][0] for k in ("majority", "bow", "tfidf", "twin", "control")} <= names
+    assert {
+        theme.BASELINE_STYLES[k][0] for k in ("majority", "bow", "tfidf", "twin", "control")
+    } <= names
 
 
 def test_imported_logs_without_baselines_or_intervals_are_drawn() -> None:
@@ -140,8 +142,8 @@ def test_the_heat_map_frames_the_best_square(everything) -> None:
 def test_confusion_adds_up_the_repeats(tmp_path) -> None:
     cell = {"model": "small-lm", "data": "gen:sentiment", "layers": "7", "pool": "last"}
     cell |= {"classifier": "logistic", "classes": ("a", "b")}
-    entries = [details.Confusion(**cell, repeat=i, counts=((3, 1), (0, 4))) for i in range(2)]
-    (tmp_path / details.FILE).write_bytes(details.dumps(entries))
+    entries = [details.ConfusionMatrix(**cell, repeat=i, counts=((3, 1), (0, 4))) for i in range(2)]
+    (tmp_path / details.DETAILS_FILE).write_bytes(details.dump_details(entries))
     rows = probe_rows()
     one = FIGURES["confusion"](rows, FakeRecord(rows, path=tmp_path))
     assert [list(r) for r in one.data[0].text] == [[6, 2], [0, 8]]
@@ -155,7 +157,7 @@ def test_detail_figures_follow_the_filter_on_rows(everything) -> None:
 
 def test_many_points_are_thinned_and_the_caption_says_so(tmp_path) -> None:
     entries = probe_details(points=3000)
-    (tmp_path / details.FILE).write_bytes(details.dumps(entries))
+    (tmp_path / details.DETAILS_FILE).write_bytes(details.dump_details(entries))
     rows = probe_rows()
     one = FIGURES["projection"](rows, FakeRecord(rows, path=tmp_path))
     assert sum(len(t.x) for t in one.data) == 2000
@@ -165,16 +167,16 @@ def test_many_points_are_thinned_and_the_caption_says_so(tmp_path) -> None:
 def test_several_runs_are_drawn_as_one() -> None:
     records = [FakeRecord(probe_rows(models=(name,)), model={"name": name, "parameters": size})
                for name, size in SIZES.items()]  # fmt: skip
-    both = Together(tuple(records))
+    both = CombinedRuns(tuple(records))
     one = FIGURES["sizes"](both.rows, both)
     line = next(t for t in one.data if t.mode == "lines+markers")
     assert list(line.x) == sorted(SIZES.values())
 
 
 def test_damaged_details_spoil_only_the_figures_that_need_them(tmp_path) -> None:
-    (tmp_path / details.FILE).write_text("[{")
+    (tmp_path / details.DETAILS_FILE).write_text("[{")
     rows = probe_rows()
-    tried = dict(attempts(rows, FakeRecord(rows, path=tmp_path)))
+    tried = dict(try_figures(rows, FakeRecord(rows, path=tmp_path)))
     assert isinstance(tried["layers"], go.Figure)
     assert isinstance(tried["roc"], Corrupt)
 

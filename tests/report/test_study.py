@@ -1,6 +1,6 @@
 """A study's table: every finding with what was expected and measured."""
 
-from cutaway.report.study import HEAD, markdown, terminal, verdict
+from cutaway.report.study import FINDING_COLUMNS, findings_verdict, study_markdown, study_text
 
 STUDY = {
     "title": "Does it hold?", "paper": "Somebody 2020", "places": {"model": "tiny", "task": ""},
@@ -19,17 +19,20 @@ STUDY = {
 
 
 def test_the_table_has_a_row_per_finding_with_intervals_where_known():
-    rows = [line for line in markdown(STUDY).splitlines() if line.startswith("|")]
+    rows = [line for line in study_markdown(STUDY).splitlines() if line.startswith("|")]
     assert len(rows) == 2 + len(STUDY["judged"])
-    assert all(row.count("|") == len(HEAD) + 1 for row in rows)
+    assert all(row.count("|") == len(FINDING_COLUMNS) + 1 for row in rows)
     assert "0.900 [0.800, 1.000]" in rows[2]
     assert "| 0.500 |" in rows[2]
     assert rows[3].endswith("| no |")
 
 
 def test_the_terminal_says_which_finding_fails_and_how_many_hold():
-    said = terminal(STUDY)
+    said = study_text(STUDY)
     assert "holds  a beats b" in said
     assert "FAILS  c beats d" in said
-    assert said.endswith(verdict(STUDY)) and verdict(STUDY) == "1 of 2 findings hold."
+    assert (
+        said.endswith(findings_verdict(STUDY))
+        and findings_verdict(STUDY) == "1 of 2 findings hold."
+    )
     assert "model 'tiny'." in said

@@ -20,26 +20,26 @@ def frame() -> pl.DataFrame:
 
 def test_a_summary_has_one_line_per_cell_and_metric() -> None:
     rows = probe_rows(layers=("1", "2"), metrics=("accuracy", "f1"), baselines=False)
-    found = tables.summary(rows)
+    found = tables.summarize_cells(rows)
     assert found.height == 4
-    assert found.columns == list(tables.SUMMARY)
+    assert found.columns == list(tables.SUMMARY_COLUMNS)
     assert (found["low"] <= found["mean"]).all() and (found["mean"] <= found["high"]).all()
 
 
 def test_the_interval_of_a_mean_over_seeds_is_that_of_the_seeds() -> None:
     seeds = {"regulariser": "ewc", "metric": "exact_match", "seed": [0, 1, 2]}
     rows = pl.DataFrame(seeds | {"value": [0.9, 0.7, 0.8], "low": [0.88, 0.6, 0.7], "high": 0.95})
-    found = tables.summary(rows).row(0, named=True)
+    found = tables.summarize_cells(rows).row(0, named=True)
     # 0.1 / sqrt(3) times 4.303, the t of two degrees of freedom; a share ends at 1.
     assert (found["mean"], found["repeats"]) == (pytest.approx(0.8), 3)
     assert (found["low"], found["high"]) == (pytest.approx(0.8 - 0.2484, abs=1e-3), 1.0)
-    one = tables.summary(rows.head(1)).row(0, named=True)
+    one = tables.summarize_cells(rows.head(1)).row(0, named=True)
     assert (one["low"], one["high"]) == (0.88, 0.95)
 
 
 def test_a_ranking_is_best_first_and_lists_each_text_baseline_once() -> None:
     rows = probe_rows(models=("tiny-lm", "small-lm"), sizes=(140, 1400))
-    found = tables.ranking(rows, FakeRecord(rows), most=5)
+    found = tables.ranking_table(rows, FakeRecord(rows), most=5)
     assert found["mean"].is_sorted(descending=True)
     assert sorted(found.filter(pl.col("kind") == "baseline")["classifier"]) == [
         "bow",
@@ -50,9 +50,9 @@ def test_a_ranking_is_best_first_and_lists_each_text_baseline_once() -> None:
     assert "model" in found.columns and "data" not in found.columns
 
 
-@pytest.mark.parametrize("kind", tables.TABLES)
+@pytest.mark.parametrize("kind", tables.TABLE_FORMATS)
 def test_every_format_shows_every_row_on_one_line(frame, kind: str) -> None:
-    text = tables.TABLES[kind](frame)
+    text = tables.TABLE_FORMATS[kind](frame)
     if kind == "csv":
         parsed = list(csv.DictReader(io.StringIO(text)))
         assert parsed[0]["name"] == NASTY and float(parsed[0]["mean"]) == 0.78123
@@ -79,7 +79,7 @@ def test_latex_never_holds_a_bare_special_character(text: str) -> None:
 
 @given(st.text(max_size=40))
 def test_terminal_text_has_no_control_characters(text: str) -> None:
-    assert all(ord(c) >= 32 and ord(c) != 127 for c in tables.clean(text))
+    assert all(ord(c) >= 32 and ord(c) != 127 for c in tables.strip_control_characters(text))
 
 
 def test_rich_tables_take_markup_as_text() -> None:

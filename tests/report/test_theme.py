@@ -20,16 +20,20 @@ def _luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@pytest.mark.parametrize("mode", theme.GROUNDS)
-def test_every_line_colour_can_be_seen_on_both_grounds(mode: theme.Mode) -> None:
-    ground = theme.GROUNDS[mode]["ground"]
-    for colour in (*theme.PALETTE, theme.NEUTRAL, *(row[1] for row in theme.BASELINES.values())):
+@pytest.mark.parametrize("mode", theme.MODE_COLOURS)
+def test_every_line_colour_can_be_seen_on_both_grounds(mode: theme.ColourMode) -> None:
+    ground = theme.MODE_COLOURS[mode]["ground"]
+    for colour in (
+        *theme.PALETTE,
+        theme.NEUTRAL,
+        *(row[1] for row in theme.BASELINE_STYLES.values()),
+    ):
         assert contrast(colour, ground) > 2.2, colour
 
 
-@pytest.mark.parametrize("mode", theme.GROUNDS)
-def test_text_has_the_contrast_that_guidelines_ask_for(mode: theme.Mode) -> None:
-    c = theme.GROUNDS[mode]
+@pytest.mark.parametrize("mode", theme.MODE_COLOURS)
+def test_text_has_the_contrast_that_guidelines_ask_for(mode: theme.ColourMode) -> None:
+    c = theme.MODE_COLOURS[mode]
     assert contrast(c["ink"], c["ground"]) > 7
     assert contrast(c["soft"], c["ground"]) > 4.5
 
@@ -44,27 +48,27 @@ def test_neighbours_in_the_palette_differ_in_hue_or_lightness() -> None:
 
 
 def test_a_finished_figure_keeps_its_caption_in_both_modes_and_on_paper() -> None:
-    figure = theme.finish(go.Figure(go.Scatter(y=[1])), title="T", caption="Read <it> so.")
-    assert theme.caption(theme.in_mode(figure, "dark")) == "Read <it> so."
-    picture = theme.on_paper(figure, "dark")
+    figure = theme.finish_figure(go.Figure(go.Scatter(y=[1])), title="T", caption="Read <it> so.")
+    assert theme.caption(theme.with_colour_mode(figure, "dark")) == "Read <it> so."
+    picture = theme.as_picture(figure, "dark")
     assert picture.layout.title.subtitle.text == "Read &lt;it&gt; so."
-    assert picture.layout.paper_bgcolor == theme.GROUNDS["dark"]["ground"]
+    assert picture.layout.paper_bgcolor == theme.MODE_COLOURS["dark"]["ground"]
     assert figure.layout.title.subtitle.text is None, "the figure itself is left as it was"
 
 
 def test_a_faint_colour_is_the_same_colour_seen_through() -> None:
-    assert theme.faint("#ff8000", 0.5) == "rgba(255,128,0,0.5)"
+    assert theme.translucent("#ff8000", 0.5) == "rgba(255,128,0,0.5)"
 
 
 def test_colours_of_shares_run_from_0_to_1_in_every_figure() -> None:
     figure = go.Figure(go.Heatmap(z=[[0.2, 0.4]], coloraxis="coloraxis"))
-    axis = figure.update_layout(coloraxis=theme.shares("share of rows")).layout.coloraxis
+    axis = figure.update_layout(coloraxis=theme.unit_coloraxis("share of rows")).layout.coloraxis
     assert (axis.cmin, axis.cmax, axis.colorbar.title.text) == (0, 1, "share of rows")
 
 
 def test_more_names_than_colours_start_over() -> None:
     names = [str(i) for i in range(len(theme.PALETTE) + 1)]
-    given = theme.colours(names)
+    given = theme.assign_colours(names)
     assert given[names[0]] == given[names[-1]] and len(given) == len(names)
 
 
@@ -84,6 +88,6 @@ def test_few_whole_numbers_have_no_ticks_between_them(values, kind, step) -> Non
     figure = make_subplots(rows=1, cols=2)
     figure.add_trace(go.Scatter(x=values, y=[0.5] * len(values)), row=1, col=2)
     figure.update_xaxes(type=kind, col=2)
-    theme.finish(figure, title="t", caption="c")
+    theme.finish_figure(figure, title="t", caption="c")
     assert figure.layout.xaxis2.dtick == step
     assert figure.layout.yaxis2.dtick is None

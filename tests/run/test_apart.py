@@ -9,8 +9,8 @@ import pytest
 from cutaway.core.errors import BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.models.load import open_model
-from cutaway.run.apart import apart
-from cutaway.run.inject.retain import read_retained
+from cutaway.run.apart import with_unique_names
+from cutaway.run.inject.retain import read_retained_sets
 from cutaway.run.nextword import nextword
 from cutaway.run.probe import probe
 from cutaway.run.specs.inject import InjectSpec
@@ -25,7 +25,7 @@ class Thing:
 
 def told(*names):
     many = [Thing(name, str(i)) for i, name in enumerate(names)]
-    return [one.name for one in apart(many, lambda one: one.who, option="--things")]
+    return [one.name for one in with_unique_names(many, lambda one: one.who, option="--things")]
 
 
 def test_names_are_numbered_in_the_order_they_are_given():
@@ -36,7 +36,11 @@ def test_names_are_numbered_in_the_order_they_are_given():
 
 def test_the_same_one_twice_is_refused_by_both_its_names():
     with pytest.raises(BadSpec, match=r"--things has 'b' twice, first as 'a'\. Give each once"):
-        list(apart([Thing("a", "x"), Thing("b", "x")], lambda one: one.who, option="--things"))
+        list(
+            with_unique_names(
+                [Thing("a", "x"), Thing("b", "x")], lambda one: one.who, option="--things"
+            )
+        )
 
 
 @pytest.fixture(scope="module")
@@ -103,11 +107,11 @@ def test_nextword_asks_about_sets_of_one_name_apart(folder, model):
 def test_retained_sets_of_one_name_are_kept_apart(folder, model):
     lm = open_model(model)
     spec = InjectSpec(model=model, retain=reviews(folder, 1.0, 0.2))
-    kept = read_retained(lm, spec)
+    kept = read_retained_sets(lm, spec)
     assert [one.name for one in kept] == ["reviews", "reviews (2)"]
     assert kept[0].digest != kept[1].digest
     with pytest.raises(BadSpec, match="--retain has 'reviews' twice"):
-        read_retained(lm, InjectSpec(model=model, retain=reviews(folder, 1.0) * 2))
+        read_retained_sets(lm, InjectSpec(model=model, retain=reviews(folder, 1.0) * 2))
 
 
 def test_a_sets_number_is_no_part_of_what_it_is():

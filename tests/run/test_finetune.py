@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 from cutaway.core.errors import BadData, BadSpec
-from cutaway.core.spec import build
+from cutaway.core.spec import build_spec
 from cutaway.core.textset import TextSet
 from cutaway.models.load import open_model
 from cutaway.run import training
@@ -105,21 +105,23 @@ def test_a_killed_run_ends_in_the_same_weights(toy, tmp_path, monkeypatch, more)
     again = given | {"out": str(tmp_path / "killed"), "runs": str(tmp_path / "b")}
     child = os.fork()
     if child == 0:
-        take = training.take_step
+        take = training.training_step
 
         def die(*args):
             if args[-1] == 17:
                 os.kill(os.getpid(), signal.SIGKILL)
             return take(*args)
 
-        training.take_step = die
+        training.training_step = die
         finetune(**again)
         os._exit(0)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     assert not (tmp_path / "killed").exists()
     steps = []
-    take = training.take_step
-    monkeypatch.setattr(training, "take_step", lambda *args: steps.append(args[-1]) or take(*args))
+    take = training.training_step
+    monkeypatch.setattr(
+        training, "training_step", lambda *args: steps.append(args[-1]) or take(*args)
+    )
     finetune(**again)
     assert steps == list(range(10, 30))
     one, other = tensors(tmp_path / "whole"), tensors(tmp_path / "killed")
@@ -133,7 +135,7 @@ def test_a_finished_run_is_found_and_not_done_again(toy, tmp_path, monkeypatch) 
     checkpoint = Path(first.summary["checkpoint"])
     assert checkpoint == first.path / "checkpoint"
     assert open_model(checkpoint).kind == "masked"
-    monkeypatch.setattr(training, "take_step", None)
+    monkeypatch.setattr(training, "training_step", None)
     assert finetune(**given).record.created == first.record.created
     elsewhere = finetune(**given, out=str(tmp_path / "copy"))
     assert elsewhere.summary["checkpoint"] == str(tmp_path / "copy")
@@ -235,7 +237,7 @@ def test_long_texts_are_cut_and_counted_but_never_the_question(toy, tmp_path) ->
 def test_a_dry_run_costs_little_and_changes_nothing(toy, tmp_path) -> None:
     given = {k: v for k, v in options(toy, "bert").items() if k != "quiet"}
     (cost,) = estimate(
-        build(FinetuneSpec, {**given, "steps": 5000, "runs": str(tmp_path / "runs")})
+        build_spec(FinetuneSpec, {**given, "steps": 5000, "runs": str(tmp_path / "runs")})
     )
     assert cost.steps == 5000
     assert cost.seconds > 1

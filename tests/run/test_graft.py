@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from cutaway.core.errors import BadData, BadSpec, Corrupt, Mismatch
-from cutaway.core.spec import build
-from cutaway.methods.graft.select import common
+from cutaway.core.spec import build_spec
+from cutaway.methods.graft.select import intersection_size
 from cutaway.models.load import open_model
 from cutaway.models.prints import checksum
 from cutaway.run import graft_verbs as graft
 from cutaway.run.graft import learn as recipe
-from cutaway.run.graft.atlas import by_head, place_of, reader_of
-from cutaway.run.graft.skill import load_skill, params_of
+from cutaway.run.graft.atlas import head_layout, module_location, weights_by_head
+from cutaway.run.graft.skill import load_skill, model_weights
 from cutaway.run.specs.graft import BASELINES, LearnSpec
 from tests.tiny import FAMILIES, tiny, toy_model, toy_sentiment
 
@@ -159,15 +159,15 @@ def test_attached_it_answers_as_the_run_measured_and_detached_it_is_the_base(lea
     family, result, out = learned
     base, tuned = room.pair(family)
     lm, skill = open_model(base), graft.load(out)
-    before = {n: p.clone() for n, p in params_of(lm).items()}
-    goal = params_of(open_model(tuned))
+    before = {n: p.clone() for n, p in model_weights(lm).items()}
+    goal = model_weights(open_model(tuned))
     skill.attach(lm)
     for name, places in skill.patch.mask.places.items():
-        assert torch.equal(params_of(lm)[name].take(places), goal[name].take(places))
-    changed = sum(int((params_of(lm)[n] != before[n]).sum()) for n in before)
+        assert torch.equal(model_weights(lm)[name].take(places), goal[name].take(places))
+    changed = sum(int((model_weights(lm)[n] != before[n]).sum()) for n in before)
     assert 0 < changed <= skill.size
     skill.detach(lm)
-    assert all(torch.equal(params_of(lm)[n], before[n]) for n in before)
+    assert all(torch.equal(model_weights(lm)[n], before[n]) for n in before)
     metrics = skill.meta["metrics"]["learned"]["accuracy"]["value"]
     share = result.summary["sparsity"][0]
     means = np.mean(value(result.rows, "learned", "accuracy", sparsity=share))
@@ -214,11 +214,11 @@ def test_the_wrong_base_is_refused_with_both_checksums(learned, room, tmp_path) 
     family, _, out = learned
     base, tuned = room.pair(family)
     skill, other = load_skill(out), open_model(tuned)
-    mine, found = skill.meta["base"]["checksum"][:12], checksum(params_of(other))[:12]
-    before = {n: p.clone() for n, p in params_of(other).items()}
+    mine, found = skill.meta["base"]["checksum"][:12], checksum(model_weights(other))[:12]
+    before = {n: p.clone() for n, p in model_weights(other).items()}
     with pytest.raises(Mismatch, match=rf"{mine}.*{found}"):
         skill.attach(other)
-    assert all(torch.equal(p, before[n]) for n, p in params_of(other).items())
+    assert all(torch.equal(p, before[n]) for n, p in model_weights(other).items())
     with pytest.raises(Mismatch, match="isn't attached"):
         skill.detach(open_model(base))
     with pytest.raises(Mismatch, match="not as"):
@@ -233,8 +233,8 @@ def test_attaching_twice_is_refused_and_places_alone_can_be_checked(learned, roo
         skill.attach(lm)
     with pytest.raises(Mismatch, match="attached already"):
         skill.attach(lm, check="places")
-    name = next(n for n in params_of(lm) if n not in skill.patch.mask.places)
-    params_of(lm)[name].data.add_(1.0)
+    name = next(n for n in model_weights(lm) if n not in skill.patch.mask.places)
+    model_weights(lm)[name].data.add_(1.0)
     with pytest.raises(Mismatch, match="belongs to"):
         skill.detach(lm)
     assert skill.detach(lm, check="places") is lm
@@ -252,7 +252,7 @@ def test_a_model_of_another_precision_is_refused(learned, room) -> None:
 def test_a_second_run_is_found_and_a_killed_one_goes_on(room, monkeypatch) -> None:
     options = {"sparsity": 0.05, "seeds": (3, 4), "baselines": ("random",), "text": "none"}
     calls = []
-    real = recipe.Search.learned
+    real = recipe.MaskSearch.learned
 
     def once(self, size, seed, start=None):
         if calls:
@@ -260,7 +260,7 @@ def test_a_second_run_is_found_and_a_killed_one_goes_on(room, monkeypatch) -> No
         calls.append(seed)
         return real(self, size, seed, start)
 
-    monkeypatch.setattr(recipe.Search, "learned", once)
+    monkeypatch.setattr(recipe.MaskSearch, "learned", once)
     with pytest.raises(KeyboardInterrupt):
         room.learn(**options)
     calls.clear()
@@ -292,7 +292,7 @@ def test_the_default_rate_leads_away_from_a_start_drawn_by_chance(room) -> None:
     result = room.learn(**given, steps=6, every=2)
     begun = room.learn(**given, steps=0)
     skills = [load_skill(r.path / "skill.safetensors").patch.mask for r in (result, begun)]
-    assert common(*skills) < 0.6 * skills[1].size
+    assert intersection_size(*skills) < 0.6 * skills[1].size
     judged = [value(r.rows, "learned", "judge")[0] for r in (result, begun)]
     assert judged[0] > judged[1]
 
@@ -463,7 +463,7 @@ def test_files_that_are_no_skill_are_refused(room, learned, tmp_path) -> None:
 
 
 def test_a_spec_reads_lists_from_flags() -> None:
-    spec = build(LearnSpec, {"base": "b", "tuned": "t", "task": "k", "sparsity": "1e-4,1e-3",
+    spec = build_spec(LearnSpec, {"base": "b", "tuned": "t", "task": "k", "sparsity": "1e-4,1e-3",
                              "seeds": "1,2", "baselines": "none"})  # fmt: skip
     assert (spec.sparsity, spec.seeds, spec.baselines) == ((1e-4, 1e-3), (1, 2), ())
 
@@ -474,7 +474,7 @@ HEADED = [name for name in FAMILIES if name not in ("albert", "mixtral", "qwen3_
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_every_weight_of_every_family_has_its_place_in_the_atlas(tiny_lm, family) -> None:
     lm = tiny_lm(family)
-    places = {name: place_of(lm, name) for name in lm.params()}
+    places = {name: module_location(lm, name) for name in lm.params()}
     blocks = {place.layer for place in places.values() if place.layer is not None}
     assert blocks == set(range(1, len(lm.blocks) + 1))
     assert all(place.module for place in places.values())
@@ -488,7 +488,7 @@ class _All:
         from cutaway.methods.graft.select import Mask
 
         chosen = {n: p for n, p in lm.params().items()
-                  if reader_of(place_of(lm, n).module) and n.endswith(words)}  # fmt: skip
+                  if head_layout(module_location(lm, n).module) and n.endswith(words)}  # fmt: skip
         self.patch = Patch(Mask({n: torch.arange(p.numel()) for n, p in chosen.items()}), {}, {})
         self.shapes = {n: tuple(p.shape) for n, p in chosen.items()}
 
@@ -496,7 +496,7 @@ class _All:
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neox", "bert", "roberta", "modernbert"])
 def test_a_skill_of_all_attention_weights_is_spread_evenly_over_the_heads(tiny_lm, family) -> None:
     lm = tiny_lm(family)
-    found = by_head(lm, _All(lm))
+    found = weights_by_head(lm, _All(lm))
     assert set(found) == {(layer, head) for layer in (1, 2, 3) for head in range(4)}
     assert len(set(found.values())) == 1
 
@@ -512,7 +512,7 @@ def test_a_skill_of_all_attention_weights_is_spread_evenly_over_the_heads(tiny_l
 )
 def test_the_map_out_of_attention_belongs_to_the_heads_it_reads(tiny_lm, family, name) -> None:
     lm = tiny_lm(family)
-    found = by_head(lm, _All(lm, (name,)))
+    found = weights_by_head(lm, _All(lm, (name,)))
     held = sum(p.numel() for n, p in lm.params().items() if n.endswith(name))
     assert held > 0
     assert sum(found.values()) == held
@@ -521,7 +521,7 @@ def test_the_map_out_of_attention_belongs_to_the_heads_it_reads(tiny_lm, family,
 
 def test_a_dry_run_tells_sizes_time_and_memory_and_changes_nothing(room) -> None:
     base, tuned = room.pair("bert")
-    spec = build(LearnSpec, {"base": base, "tuned": tuned, "task": room.task, "data": room.data,
+    spec = build_spec(LearnSpec, {"base": base, "tuned": tuned, "task": room.task, "data": room.data,
                              "sparsity": "0.01,0.1", "runs": str(room.folder / "dry")})  # fmt: skip
     (cost,) = recipe.estimate(spec)
     assert cost.sizes == (round(0.01 * cost.weights), round(0.1 * cost.weights))
@@ -535,9 +535,9 @@ def test_bfloat16_models_have_skills_too(room) -> None:
     result = room.learn(dtype="bfloat16", steps=2, baselines="none", text="none")
     skill = load_skill(result.path / "skill.safetensors")
     lm = open_model(room.pair("bert")[0], dtype="bfloat16")
-    before = checksum(params_of(lm))
+    before = checksum(model_weights(lm))
     skill.detach(skill.attach(lm))
-    assert checksum(params_of(lm)) == before
+    assert checksum(model_weights(lm)) == before
 
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -548,7 +548,7 @@ def test_the_example_file_is_a_valid_request() -> None:
 
     values = parse_toml((EXAMPLES / "graft.toml").read_text())
     assert values.pop("verb") == "graft learn"
-    assert build(LearnSpec, values).base == "smollm2-135m"
+    assert build_spec(LearnSpec, values).base == "smollm2-135m"
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ def planted(lm, name: str, row: int) -> set[int]:
     skill = SimpleNamespace(
         patch=Patch(Mask({name: places}), {}, {}), shapes={name: tuple(value.shape)}
     )
-    found = atlas.by_head(lm, skill)
+    found = atlas.weights_by_head(lm, skill)
     assert {layer for layer, _ in found} == {LAYER}
     assert sum(found.values()) == pytest.approx(len(places))
     return {head for _, head in found}
@@ -51,7 +51,7 @@ def into_the_map_out(lm, ids: torch.Tensor, out: str) -> torch.Tensor:
 def most_changed(lm, name: str, row: int, out: str, count: int) -> set[int]:
     """The heads that change most when a row of a weight does."""
     ids = torch.tensor([lm.tokenizer("The quick brown fox jumps over the dog")["input_ids"]])
-    value, width = lm.params()[name], atlas.shape_of(lm).width
+    value, width = lm.params()[name], atlas.attention_shape(lm).width
     module = lm.module.get_submodule(name.rpartition(".")[0])
     line = value.data[:, row] if type(module).__name__ == "Conv1D" else value.data[row]
     before, kept = into_the_map_out(lm, ids, out), line.clone()
@@ -67,10 +67,10 @@ def maps_of(lm) -> tuple[list[str], str]:
     """The weights in front of a block's heads, and the map behind them."""
     into, out = [], []
     for name in lm.params():
-        place = atlas.place_of(lm, name)
-        reader = atlas.reader_of(place.module, lm.family)
+        place = atlas.module_location(lm, name)
+        reader = atlas.head_layout(place.module, lm.family)
         if place.layer == LAYER and reader is not None and name.endswith(".weight"):
-            (out if reader is atlas._out else into).append(name)
+            (out if reader is atlas._output_layout else into).append(name)
     assert len(out) == 1
     return into, out[0].rpartition(".")[0]
 
@@ -80,7 +80,7 @@ def test_a_weight_belongs_to_the_heads_that_it_changes_most(case, tmp_path) -> N
     family, options = OTHERS.get(case, (case, {}))
     lm = open_model(str(tiny(family, tmp_path / "m", **options)), check=False, dtype="float32")
     into, out = maps_of(lm)
-    width = atlas.shape_of(lm).width
+    width = atlas.attention_shape(lm).width
     assert into
     for name in into:
         sides = lm.params()[name].shape

@@ -9,13 +9,13 @@ from torch import nn
 
 import cutaway
 from cutaway.core.errors import BadSpec
-from cutaway.core.spec import build
-from cutaway.methods.graft.select import Mask, common
+from cutaway.core.spec import build_spec
+from cutaway.methods.graft.select import Mask, intersection_size
 from cutaway.models.load import open_model
 from cutaway.run import training
-from cutaway.run.graft.continual import estimate, held_still
+from cutaway.run.graft.continual import estimate, frozen_entries
 from cutaway.run.graft.skill import load_skill
-from cutaway.run.plan import Plan
+from cutaway.run.plan import TrainingPlan
 from cutaway.run.specs.continual import ContinualSpec
 from tests.tiny import BAD, DEEDS, GOOD, PEOPLE, THINGS, toy_model
 
@@ -101,7 +101,7 @@ def test_every_task_is_tested_after_every_task_both_ways(done) -> None:
 def test_skills_share_no_weight_and_have_the_exact_size(done) -> None:
     skills = [load_skill(path) for path in sorted(done.path.glob("*.safetensors"))]
     assert [skill.task for skill in skills] == ["feel", "many"]
-    assert common(skills[0].patch.mask, skills[1].patch.mask) == 0
+    assert intersection_size(skills[0].patch.mask, skills[1].patch.mask) == 0
     assert {float(skill.size) for skill in skills} == set(done.summary["sizes"])
 
 
@@ -141,7 +141,7 @@ def test_an_interrupted_course_goes_on_and_ends_the_same(
     done, course, tmp_path, monkeypatch
 ) -> None:
     given = options(course, runs=str(tmp_path), quiet=True)
-    take, steps = training.take_step, []
+    take, steps = training.training_step, []
 
     def tired(*args):
         steps.append(args[-1])
@@ -149,7 +149,7 @@ def test_an_interrupted_course_goes_on_and_ends_the_same(
             raise KeyboardInterrupt
         return take(*args)
 
-    monkeypatch.setattr(training, "take_step", tired)
+    monkeypatch.setattr(training, "training_step", tired)
     with pytest.raises(KeyboardInterrupt):
         cutaway.graft.continual(**given)
     again = cutaway.graft.continual(**given)
@@ -160,8 +160,8 @@ def test_an_interrupted_course_goes_on_and_ends_the_same(
 def test_weights_held_still_neither_move_nor_pull(tmp_path) -> None:
     weight = nn.Parameter(torch.ones(2, 3))
     mask = Mask({"w": torch.tensor([1, 4])})
-    plan = Plan(steps=3, lr=0.1, optimizer="sgd", weight_decay=0.1, clip=None)
-    with held_still({"w": weight}, mask) as project:
+    plan = TrainingPlan(steps=3, lr=0.1, optimizer="sgd", weight_decay=0.1, clip=None)
+    with frozen_entries({"w": weight}, mask) as project:
         training.train(
             {"w": weight},
             lambda step: {"loss": weight.square().sum()},
@@ -196,5 +196,5 @@ def test_tasks_of_one_name_are_refused(course, tmp_path) -> None:
 
 
 def test_a_dry_run_counts_every_training(course) -> None:
-    costs = estimate(build(ContinualSpec, options(course)))
+    costs = estimate(build_spec(ContinualSpec, options(course)))
     assert [cost.steps for cost in costs] == [40] * 4

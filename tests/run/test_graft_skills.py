@@ -13,9 +13,9 @@ from cutaway.core.textset import TextSet
 from cutaway.models.load import open_model
 from cutaway.run import graft_verbs as graft
 from cutaway.run.graft import heads
-from cutaway.run.graft.learn import prepare
+from cutaway.run.graft.learn import open_learning
 from cutaway.run.graft.skill import load_skill
-from cutaway.run.lesson import by_name
+from cutaway.run.lesson import align_classes_by_name
 from cutaway.run.pupil import HEAD_FILE
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import LearnSpec
@@ -70,10 +70,10 @@ def test_classes_of_other_names_are_refused_with_both_lists(room, skill, names) 
 
 def test_rows_follow_their_class_into_another_order() -> None:
     texts = TextSet("x", ("a", "b", "c"), np.array([0, 1, 1]), "binary", ("Yes", "no"))
-    found = by_name(texts, ("no", "yes"))
+    found = align_classes_by_name(texts, ("no", "yes"))
     assert (found.labels.tolist(), found.classes) == ([1, 0, 0], ("no", "yes"))
-    assert by_name(texts, ("yes", "maybe")) is None
-    assert by_name(texts, ("no", "yes", "NO")) is None
+    assert align_classes_by_name(texts, ("yes", "maybe")) is None
+    assert align_classes_by_name(texts, ("no", "yes", "NO")) is None
 
 
 @pytest.mark.parametrize(("family", "at"), [("bert", "auto"), ("llama", "auto"), ("bert", "first")])
@@ -88,7 +88,7 @@ def test_a_skill_with_a_head_attached_answers_as_it_was_measured(
     path = room.learn(family, **learn, steps=2, sparsity=0.2).path / "skill.safetensors"
     skill = load_skill(path)
     spec = LearnSpec(base=base, **shared, **{k: learn[k] for k in ("tuned", "text", "baselines")})
-    work = prepare(spec, Screen(quiet=True))
+    work = open_learning(spec, Screen(quiet=True))
     pupil, rows = work.pair.pupil, range(12)
     assert set(skill.head) == set(heads.head_names(pupil))
     skill.attach(pupil.lm)
@@ -99,7 +99,7 @@ def test_a_skill_with_a_head_attached_answers_as_it_was_measured(
     if at != "auto":
         kept = load_artefact(Path(out) / HEAD_FILE)
         assert kept.meta["at"] == at
-        again, _ = heads.tuned_with_head(pupil, out, at, check=False, offline=True)
+        again, _ = heads.load_tuned_with_head(pupil, out, at, check=False, offline=True)
         pupil.lm.module.load_state_dict(open_model(out).module.state_dict())
         assert all(torch.equal(pupil.params()[n], again[n]) for n in pupil.params())
     else:

@@ -9,9 +9,9 @@ from cutaway.core.errors import BadData
 from cutaway.core.textset import TextSet
 from cutaway.run import graft_verbs as graft
 from cutaway.run.graft.skill import load_skill
-from cutaway.run.graft.unseen import held_out, lessons_of, taught_by
-from cutaway.run.lesson import deal
-from cutaway.run.specs.finetune import Training
+from cutaway.run.graft.unseen import held_out_texts, skill_training_data, training_data_of
+from cutaway.run.lesson import split_task_rows
+from cutaway.run.specs.finetune import TrainingSpec
 from tests.run.test_graft import Room, value
 
 ALL = 240
@@ -86,18 +86,18 @@ def test_a_checkpoint_and_a_stacked_skill_say_what_they_were_taught_on(
 ) -> None:
     own = load_skill(skill).meta["task"]["data"]
     assert (own["rows"], own["shots"], own["data_seed"]) == (ALL, None, 13)
-    assert taught_by([], room.pair("bert")[1]) == [own]
+    assert training_data_of([], room.pair("bert")[1]) == [own]
     both = str(tmp_path / "both.safetensors")
     graft.stack(skill=[skill, skill], rule="mean", out=both)
-    assert lessons_of(load_skill(both)) == [own, own]
+    assert skill_training_data(load_skill(both)) == [own, own]
 
 
 @pytest.mark.parametrize("shots", [None, 8])
 def test_no_row_that_any_of_them_learned_from_or_tuned_on_is_measured(shots) -> None:
     texts = a_set()
-    found, _ = held_out(texts, (), [note(texts, 13, shots), note(texts, 21, shots)])
+    found, _ = held_out_texts(texts, (), [note(texts, 13, shots), note(texts, 21, shots)])
     for seed in (13, 21):
-        train, dev, _ = deal(texts, Training(shots=shots, data_seed=seed))
+        train, dev, _ = split_task_rows(texts, TrainingSpec(shots=shots, data_seed=seed))
         used = {texts.texts[i] for i in (*train, *dev)}
         assert found.texts and not used & set(found.texts)
 
@@ -105,8 +105,8 @@ def test_no_row_that_any_of_them_learned_from_or_tuned_on_is_measured(shots) -> 
 def test_a_set_is_known_by_its_rows_whatever_order_its_classes_come_in() -> None:
     texts = a_set()
     turned = replace(texts, labels=1 - texts.labels, classes=("b", "a"))
-    plain, _ = held_out(texts, (), [note(texts)])
-    again, _ = held_out(turned, [texts], [note(texts)])
+    plain, _ = held_out_texts(texts, (), [note(texts)])
+    again, _ = held_out_texts(turned, [texts], [note(texts)])
     assert len(plain) == 20
     assert again.texts == plain.texts
 
@@ -114,12 +114,12 @@ def test_a_set_is_known_by_its_rows_whatever_order_its_classes_come_in() -> None
 def test_deals_that_leave_no_row_are_refused() -> None:
     texts = a_set(10)
     with pytest.raises(BadData, match="one by one"):
-        held_out(texts, (), [note(texts, seed) for seed in range(30)])
+        held_out_texts(texts, (), [note(texts, seed) for seed in range(30)])
 
 
 @pytest.mark.parametrize("part", ["test", "dev"])
 def test_parts_of_its_own_are_kept(part) -> None:
     texts = a_set(parts=np.array(["train"] * 60 + [part] * 40))
     for taught in ([], [{}], [note(texts)], [{"digest": texts.digest}]):
-        found, said = held_out(texts, (), taught)
+        found, said = held_out_texts(texts, (), taught)
         assert (found.texts, said) == (texts.texts[60:], "")

@@ -119,8 +119,10 @@ def test_a_print_is_made_once_and_only_where_a_user_gets_the_model(
 ) -> None:
     monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path / "home"))
     made: list[str] = []
-    real = prints.print_of
-    monkeypatch.setattr(prints, "print_of", lambda module: made.append("one") or real(module))
+    real = prints.module_checksum
+    monkeypatch.setattr(
+        prints, "module_checksum", lambda module: made.append("one") or real(module)
+    )
     open_model(str(folder), watch=False)
     assert not made
     for _ in range(3):
@@ -139,7 +141,7 @@ def test_a_model_whose_beginning_nobody_saw_is_known_by_its_bits(folder) -> None
 
 
 def test_a_run_by_name_never_sums_up_weights(folder, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(prints, "print_of", lambda _: pytest.fail("summed up"))
+    monkeypatch.setattr(prints, "module_checksum", lambda _: pytest.fail("summed up"))
     monkeypatch.setattr(lm_room.LM, "recognise", lambda _: pytest.fail("looked at"))
     probed(str(folder), tmp_path)
 

@@ -10,23 +10,23 @@ from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 import cutaway
 from cutaway.core.errors import BadData, BadSpec, Mismatch, UnknownName
 from cutaway.core.textset import TextSet
-from cutaway.data.load import load
-from cutaway.methods.inject.score import exact
+from cutaway.data.load import load_text_set
+from cutaway.methods.inject.score import exact_matches
 from cutaway.models.load import open_model
 from cutaway.run.inject.arithmetic import (
     answer_examples,
     answer_ids,
-    number_in,
-    numbers,
-    say,
-    spelling_of,
+    generate_answers,
+    make_answer_format,
+    parse_number,
+    parse_numbers,
 )
-from cutaway.run.inject.cells import Cell, cells_of
+from cutaway.run.inject.cells import InjectCell, sweep_cells
 from cutaway.run.inject.fisher import fisher
-from cutaway.run.inject.front import on_front, points_of
+from cutaway.run.inject.front import mark_pareto_front, pareto_points
 from cutaway.run.inject.inject import estimate
-from cutaway.run.inject.skill import keys, parts_of, without
-from cutaway.run.inject.weights import low_rank, merged
+from cutaway.run.inject.skill import drop_known_problems, problem_keys, split_problems
+from cutaway.run.inject.weights import lora_weights, merged_adapters
 from cutaway.run.specs.inject import REGULARISERS, InjectSpec
 from tests import tiny
 
@@ -115,7 +115,7 @@ def test_a_killed_sweep_ends_in_the_same_weights(toys, tmp_path, monkeypatch) ->
     whole = teach(toys, tmp_path / "whole", **given)
     import cutaway.run.training as loop
 
-    real, calls = loop.take_step, []
+    real, calls = loop.training_step, []
 
     def killed(*args, **kwargs):
         calls.append(1)
@@ -141,13 +141,13 @@ def test_the_same_spec_gives_the_same_run(toys, tmp_path) -> None:
 def test_adapters_are_merged_into_plain_weights(toys, tmp_path) -> None:
     lm = open_model(toys["causal"], check=False)
     ids, chance = torch.tensor([[1, 5, 9, 7]]), torch.Generator().manual_seed(0)
-    with low_rank(lm, 2, seed=0) as trainable:
+    with lora_weights(lm, 2, seed=0) as trainable:
         with torch.no_grad():
             for name, value in trainable.params.items():
                 drawn = torch.randn(value.shape, generator=chance)
                 value.copy_(drawn if "lora_B" in name else value)
         adapted = lm.module(input_ids=ids).logits
-        with merged(lm, trainable):
+        with merged_adapters(lm, trainable):
             # (W + BA) x and W x + B (A x) round differently.
             gap = (lm.module(input_ids=ids).logits - adapted).abs().max()
             assert gap <= 1e-4 * adapted.abs().max()
@@ -243,20 +243,20 @@ def test_a_file_of_lines_is_taught(toys, tmp_path) -> None:
 @pytest.mark.parametrize("kind", ["causal", "masked"])
 def test_right_answers_are_read_as_the_right_numbers(kind, toys, monkeypatch) -> None:
     lm = open_model(toys[kind], check=False)
-    texts = load("gen:arithmetic?n=30,digits=1-2")
-    spelling = spelling_of(lm, [texts])
+    texts = load_text_set("gen:arithmetic?n=30,digits=1-2")
+    spelling = make_answer_format(lm, [texts])
     examples = answer_examples(lm, texts, spelling)
     said = []
     for target in examples.targets:
         tokens = target[: target.index(spelling.end)] if spelling.end in target else target
         said.append(lm.tokenizer.decode(tokens))
-    np.testing.assert_array_equal(numbers(said, texts), texts.meta["result"])
+    np.testing.assert_array_equal(parse_numbers(said, texts), texts.meta["result"])
 
 
 def test_the_length_of_an_answer_is_not_given_away(toys) -> None:
     lm = open_model(toys["masked"], check=False)
-    texts = load("gen:arithmetic?n=30,digits=1-3")
-    spelling = spelling_of(lm, [texts])
+    texts = load_text_set("gen:arithmetic?n=30,digits=1-3")
+    spelling = make_answer_format(lm, [texts])
     rows = answer_examples(lm, texts, spelling).rows
     masks = {row.count(lm.tokenizer.mask_token_id) for row in rows}
     assert masks == {spelling.masks}
@@ -266,10 +266,10 @@ def test_the_length_of_an_answer_is_not_given_away(toys) -> None:
 @pytest.mark.parametrize("kind", ["causal", "masked"])
 def test_what_is_said_does_not_depend_on_company(kind, toys) -> None:
     lm = open_model(toys[kind], check=False)
-    texts = load("gen:arithmetic?n=12,digits=1-2")
-    spelling = spelling_of(lm, [texts])
-    alone = [say(lm, texts.take([i]), spelling)[0] for i in range(len(texts))]
-    assert say(lm, texts, spelling) == alone
+    texts = load_text_set("gen:arithmetic?n=12,digits=1-2")
+    spelling = make_answer_format(lm, [texts])
+    alone = [generate_answers(lm, texts.take([i]), spelling)[0] for i in range(len(texts))]
+    assert generate_answers(lm, texts, spelling) == alone
 
 
 @pytest.mark.parametrize(
@@ -282,49 +282,49 @@ def test_what_is_said_does_not_depend_on_company(kind, toys) -> None:
     ],
 )
 def test_numbers_are_read(text, form, number) -> None:
-    assert number_in(text, form) == number
+    assert parse_number(text, form) == number
 
 
 def test_an_answer_of_18_digits_that_is_off_by_one_is_wrong() -> None:
-    texts = load("gen:arithmetic?n=12,ops=x,digits=9,dev=1,test=1")
+    texts = load_text_set("gen:arithmetic?n=12,ops=x,digits=9,dev=1,test=1")
     right = texts.meta["result"]
-    assert exact(right, numbers([str(n) for n in right.tolist()], texts)).all()
+    assert exact_matches(right, parse_numbers([str(n) for n in right.tolist()], texts)).all()
     for step in (-1, 1):
         said = [str(n + step) for n in right.tolist()]
-        assert not exact(right, numbers(said, texts)).any()
+        assert not exact_matches(right, parse_numbers(said, texts)).any()
 
 
 @pytest.mark.parametrize("text", [None, "", "the", "4.5", "12a", "1 + 2 = 3"])
 def test_what_is_no_number_is_counted_as_none(text) -> None:
-    assert np.isnan(number_in(text, "plain"))
+    assert np.isnan(parse_number(text, "plain"))
 
 
 def test_train_and_test_share_no_question() -> None:
     for source in (SUMS, "gen:arithmetic?n=500,ops=+-x/,digits=1-3"):
-        train, dev, test = parts_of(load(source), 0)
-        assert not set(keys(train)) & set(keys(test))
-        assert not set(keys(train)) & set(keys(dev))
-    train = load(SUMS).part("train")
+        train, dev, test = split_problems(load_text_set(source), 0)
+        assert not set(problem_keys(train)) & set(problem_keys(test))
+        assert not set(problem_keys(train)) & set(problem_keys(dev))
+    train = load_text_set(SUMS).part("train")
     with pytest.raises(BadData, match="is in train"):
-        without(train, set(keys(train)))
+        drop_known_problems(train, set(problem_keys(train)))
 
 
 def test_plain_training_comes_once_for_all_strengths() -> None:
     spec = InjectSpec(model="m", regulariser="none,ewc", strength="0.1,1", repeats=2)
-    assert cells_of(spec) == [
-        Cell("none", 0.0, 0),
-        Cell("none", 0.0, 1),
-        Cell("ewc", 0.1, 0),
-        Cell("ewc", 0.1, 1),
-        Cell("ewc", 1.0, 0),
-        Cell("ewc", 1.0, 1),
+    assert sweep_cells(spec) == [
+        InjectCell("none", 0.0, 0),
+        InjectCell("none", 0.0, 1),
+        InjectCell("ewc", 0.1, 0),
+        InjectCell("ewc", 0.1, 1),
+        InjectCell("ewc", 1.0, 0),
+        InjectCell("ewc", 1.0, 1),
     ]
 
 
 def test_a_regulariser_may_have_strengths_of_its_own() -> None:
     spec = InjectSpec(model="m", regulariser="none,ewc=0.1:1,kl,ewc=1:5", strength="2,3")
     assert spec.held == {"none": (0.0,), "ewc": (0.1, 1.0, 5.0), "kl": (2.0, 3.0)}
-    assert [cell.name for cell in cells_of(spec)][:2] == ["none-0-seed0", "ewc-0.1-seed0"]
+    assert [cell.name for cell in sweep_cells(spec)][:2] == ["none-0-seed0", "ewc-0.1-seed0"]
 
 
 @pytest.mark.parametrize(
@@ -349,12 +349,12 @@ def test_low_and_high_of_a_point_are_a_95_percent_interval(toys, tmp_path) -> No
 
     said = [row(seed, "exact_match", 0.4 + 0.02 * seed, "arithmetic test") for seed in (0, 1)]
     lost = [row(0, "forgetting", 1.0, "docs"), row(1, "forgetting", 1.0, "docs")]
-    (two,) = points_of(said + lost, "arithmetic")
+    (two,) = pareto_points(said + lost, "arithmetic")
     # 12.7062 is Student's t of two seeds.
     reach = 12.7062 * 0.01
     assert two["exact_match_low"] == pytest.approx(0.41 - reach, abs=1e-5)
     assert two["exact_match_high"] == pytest.approx(0.41 + reach, abs=1e-5)
-    (bare,) = points_of(said[:1] + lost[:1], "arithmetic")
+    (bare,) = pareto_points(said[:1] + lost[:1], "arithmetic")
     assert bare["forgetting_low"] is None
 
 
@@ -366,7 +366,7 @@ def test_an_estimate_counts_the_adapters_where_they_are_trained(toys, tmp_path) 
         for ranks in ("0", "2", "0,2")
     }
     lm = open_model(toys["causal"], check=False)
-    with low_rank(lm, 2, seed=0) as trainable:
+    with lora_weights(lm, 2, seed=0) as trainable:
         adapters = sum(p.numel() for p in trainable.params.values())
     assert costs["2"].weights == adapters
     assert costs["0"].weights == costs["0,2"].weights == lm.parameters
@@ -381,7 +381,7 @@ def test_a_point_is_on_the_front_unless_another_beats_it() -> None:
         {"exact_match": 0.2, "forgetting": 0.1},
         {"exact_match": 0.1, "forgetting": 0.2},
     ]
-    assert [point["front"] for point in on_front(points)] == [False, True, True, False]
+    assert [point["front"] for point in mark_pareto_front(points)] == [False, True, True, False]
 
 
 class Rows(torch.utils.data.Dataset):
@@ -456,7 +456,7 @@ def test_a_killed_sweep_makes_its_fishers_only_once(toys, tmp_path, monkeypatch)
     import cutaway.run.inject.clash as clashes
     import cutaway.run.training as loop
 
-    real, made = clashes.fisher_on, []
+    real, made = clashes.mean_squared_gradients, []
     monkeypatch.setattr(clashes, "fisher_on", lambda *a, **k: made.append(1) or real(*a, **k))
     given = {"regulariser": "ewc", "clash": True, "fisher_examples": 8}
     with monkeypatch.context() as killed:

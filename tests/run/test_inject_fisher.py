@@ -12,10 +12,10 @@ import cutaway
 from cutaway.core.errors import BadSpec, Mismatch
 from cutaway.core.textset import TextSet
 from cutaway.models.load import open_model
-from cutaway.run.inject.examples import Examples, drawn, lm_examples, losses
+from cutaway.run.inject.examples import Examples, example_losses, lm_examples, sample_targets
 from cutaway.run.inject.files import load_fisher
-from cutaway.run.inject.places import place_of
-from cutaway.run.inject.sums import add_up
+from cutaway.run.inject.places import weight_locator
+from cutaway.run.inject.sums import sum_squared_gradients
 from cutaway.run.screen import Screen
 from tests.tiny import FAMILIES, tiny, toy_model
 
@@ -28,8 +28,8 @@ NOTHING = ("k_proj.bias", "key.bias", "k_lin.bias")
 def test_batches_change_nothing_in_any_family(family, tiny_lm, texts) -> None:
     lm = tiny_lm(family)
     examples = lm_examples(lm, texts)
-    found = add_up(lm, examples, screen=QUIET)
-    expected = add_up(lm, examples, screen=QUIET, batched=False)
+    found = sum_squared_gradients(lm, examples, screen=QUIET)
+    expected = sum_squared_gradients(lm, examples, screen=QUIET, batched=False)
     for name, value in expected.total.items():
         if not name.endswith(NOTHING):
             assert (found.total[name] - value).norm() <= 1e-5 * value.norm() + 1e-12, name
@@ -37,10 +37,12 @@ def test_batches_change_nothing_in_any_family(family, tiny_lm, texts) -> None:
 
 def test_most_families_go_batched_and_the_others_say_why(tiny_lm, texts) -> None:
     for family in ("gpt2", "llama", "gemma2", "bert", "albert", "opt", "falcon", "bloom"):
-        assert add_up(tiny_lm(family), lm_examples(tiny_lm(family), texts), screen=QUIET).way == (
-            "batched"
-        )
-    found = add_up(tiny_lm("mixtral"), lm_examples(tiny_lm("mixtral"), texts), screen=QUIET)
+        assert sum_squared_gradients(
+            tiny_lm(family), lm_examples(tiny_lm(family), texts), screen=QUIET
+        ).way == ("batched")
+    found = sum_squared_gradients(
+        tiny_lm("mixtral"), lm_examples(tiny_lm("mixtral"), texts), screen=QUIET
+    )
     assert found.way == "loop"
     assert "Router" in found.why
 
@@ -92,7 +94,7 @@ def test_hidden_words_depend_on_the_text_and_the_seed_alone(tiny_lm, texts) -> N
 def test_drawn_answers_follow_the_models_distribution() -> None:
     said = torch.log(torch.tensor([0.1, 0.6, 0.3]))[None, None].expand(1, 3000, 3)
     draws = [np.random.default_rng(0).random(3000)]
-    counts = torch.bincount(drawn(said, draws)[0], minlength=3) / 3000
+    counts = torch.bincount(sample_targets(said, draws)[0], minlength=3) / 3000
     torch.testing.assert_close(counts, torch.tensor([0.1, 0.6, 0.3]), atol=0.03, rtol=0)
 
 
@@ -101,34 +103,40 @@ def test_a_sampled_fisher_is_seeded_and_not_the_empirical_one(toy, tmp_path) -> 
     texts = TextSet("t", ("the film is good , so i love it .", "the dogs see the cat ."))
     examples = lm_examples(lm, texts)
     one, two, other = (examples.with_draws(seed) for seed in (0, 0, 1))
-    first = add_up(lm, one, screen=QUIET).total["model.norm.weight"]
-    assert torch.equal(first, add_up(lm, two, screen=QUIET).total["model.norm.weight"])
-    assert not torch.equal(first, add_up(lm, other, screen=QUIET).total["model.norm.weight"])
-    assert not torch.equal(first, add_up(lm, examples, screen=QUIET).total["model.norm.weight"])
+    first = sum_squared_gradients(lm, one, screen=QUIET).total["model.norm.weight"]
+    assert torch.equal(
+        first, sum_squared_gradients(lm, two, screen=QUIET).total["model.norm.weight"]
+    )
+    assert not torch.equal(
+        first, sum_squared_gradients(lm, other, screen=QUIET).total["model.norm.weight"]
+    )
+    assert not torch.equal(
+        first, sum_squared_gradients(lm, examples, screen=QUIET).total["model.norm.weight"]
+    )
 
 
 def test_sums_that_were_kept_are_gone_on_from(toy, tmp_path, monkeypatch) -> None:
     lm = open_model(str(toy))
     texts = TextSet("t", tuple(f"the film is {w} , so i love it ." for w in ("good", "bad") * 40))
     examples = lm_examples(lm, texts)
-    whole = add_up(lm, examples, screen=QUIET)
-    monkeypatch.setattr("cutaway.run.inject.sums.EVERY", 0.0)
-    monkeypatch.setattr("cutaway.run.inject.sums.TOKENS", 64)
-    straight = add_up(lm, examples, screen=QUIET)
+    whole = sum_squared_gradients(lm, examples, screen=QUIET)
+    monkeypatch.setattr("cutaway.run.inject.sums.SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("cutaway.run.inject.sums.MAX_TOKENS", 64)
+    straight = sum_squared_gradients(lm, examples, screen=QUIET)
     keep, calls = tmp_path / "sums.safetensors", []
 
     def killed(*given):
         calls.append(1)
         if len(calls) > 4:
             raise KeyboardInterrupt
-        return losses(*given)
+        return example_losses(*given)
 
-    monkeypatch.setattr("cutaway.run.inject.sums.losses", killed)
+    monkeypatch.setattr("cutaway.run.inject.sums.example_losses", killed)
     with pytest.raises(KeyboardInterrupt):
-        add_up(lm, examples, screen=QUIET, keep=keep)
+        sum_squared_gradients(lm, examples, screen=QUIET, keep=keep)
     assert keep.is_file()
-    monkeypatch.setattr("cutaway.run.inject.sums.losses", losses)
-    resumed = add_up(lm, examples, screen=QUIET, keep=keep)
+    monkeypatch.setattr("cutaway.run.inject.sums.example_losses", example_losses)
+    resumed = sum_squared_gradients(lm, examples, screen=QUIET, keep=keep)
     for name, value in straight.total.items():
         assert torch.equal(resumed.total[name], value)
         torch.testing.assert_close(value, whole.total[name], rtol=1e-4, atol=1e-8)
@@ -198,7 +206,7 @@ def test_a_file_of_another_kind_is_no_fisher_name(toy) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_weight_has_a_place(family, tiny_lm) -> None:
     lm = tiny_lm(family)
-    place = place_of(lm)
+    place = weight_locator(lm)
     layers = {place(name)[0] for name in lm.params()}
     assert layers <= set(range(lm.layers + 2))
     blocks = [place(n) for n in lm.params() if n.startswith(lm.anatomy.blocks)]

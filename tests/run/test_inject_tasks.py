@@ -9,11 +9,11 @@ from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.models.load import open_model
 from cutaway.report.inject import FIGURES
-from cutaway.report.inject_ledger import entries_of
+from cutaway.report.inject_ledger import ledger_table
 from cutaway.report.inject_table import inject_table
 from cutaway.run.inject import relearn
-from cutaway.run.inject.cells import Cell, cells_of
-from cutaway.run.inject.relearn import learn, read_courses
+from cutaway.run.inject.cells import InjectCell, sweep_cells
+from cutaway.run.inject.relearn import finetune_on_tasks, read_retained_tasks
 from cutaway.run.screen import Screen
 from cutaway.run.specs.inject import InjectSpec
 from tests import tiny
@@ -64,7 +64,7 @@ def test_the_ledger_holds_scores_before_and_after_with_intervals(kind, toys, tmp
 
 def test_the_ledger_is_drawn_and_tabled(toys, tmp_path) -> None:
     result = teach(toys, tmp_path)
-    assert "fine-tune" in set(entries_of(result.rows)["kind"])
+    assert "fine-tune" in set(ledger_table(result.rows)["kind"])
     shown = " ".join(str(trace.x) for trace in FIGURES["ledger"](result.rows, result.record).data)
     assert "feelings<br>fine-tune" in shown
     assert "finetune_forgetting" in inject_table(result.rows).columns
@@ -77,13 +77,13 @@ def test_the_ledger_is_drawn_and_tabled(toys, tmp_path) -> None:
 def course_of(toys, kind="causal", **options):
     lm = open_model(toys[kind], check=False)
     given = {"model": "m", "retain_tasks": ["t"], **TASK, **options}
-    return lm, read_courses(lm, InjectSpec(**given), {"t": feelings()})
+    return lm, read_retained_tasks(lm, InjectSpec(**given), {"t": feelings()})
 
 
 def test_an_unchanged_model_forgets_nothing_and_stays_as_it_is(toys, tmp_path) -> None:
     lm, courses = course_of(toys)
     start = {name: value.clone() for name, value in lm.params().items()}
-    one, two = (learn(lm, courses, who, 0, tmp_path, QUIET) for who in ("one", "two"))
+    one, two = (finetune_on_tasks(lm, courses, who, 0, tmp_path, QUIET) for who in ("one", "two"))
     np.testing.assert_array_equal(one["feelings"], two["feelings"])
     lost = courses[0].forgotten(one["feelings"], two["feelings"], seed=0)
     assert (lost.mean, lost.low, lost.high) == (0, 0, 0)
@@ -92,22 +92,24 @@ def test_an_unchanged_model_forgets_nothing_and_stays_as_it_is(toys, tmp_path) -
 
 def test_a_fine_tune_learns(toys, tmp_path) -> None:
     lm, courses = course_of(toys, task_steps=60, task_lr=3e-3)
-    found = learn(lm, courses, "base", 0, tmp_path, QUIET)["feelings"]
+    found = finetune_on_tasks(lm, courses, "base", 0, tmp_path, QUIET)["feelings"]
     assert courses[0].score(found) > courses[0].one_answer()
 
 
 def test_a_fine_tune_that_is_done_is_read_back(toys, tmp_path, monkeypatch) -> None:
     lm, courses = course_of(toys)
-    first = learn(lm, courses, "base", 0, tmp_path, QUIET)["feelings"]
-    monkeypatch.setattr(relearn, "teach", lambda *_, **__: pytest.fail("taught again"))
-    np.testing.assert_array_equal(learn(lm, courses, "base", 0, tmp_path, QUIET)["feelings"], first)
+    first = finetune_on_tasks(lm, courses, "base", 0, tmp_path, QUIET)["feelings"]
+    monkeypatch.setattr(relearn, "run_finetuning", lambda *_, **__: pytest.fail("taught again"))
+    np.testing.assert_array_equal(
+        finetune_on_tasks(lm, courses, "base", 0, tmp_path, QUIET)["feelings"], first
+    )
 
 
 @pytest.mark.parametrize("after", [5, 13, 21])
 def test_a_run_killed_in_a_fine_tune_ends_the_same(after, toys, tmp_path, monkeypatch) -> None:
     import cutaway.run.training as loop
 
-    real, calls = loop.take_step, []
+    real, calls = loop.training_step, []
 
     def killed(*args, **kwargs):
         calls.append(1)
@@ -128,7 +130,7 @@ def test_a_known_tasks_metric_is_taken_with_rows_from_a_file(toys, tmp_path) -> 
     (tmp_path / "rows.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
     lm = open_model(toys["causal"], check=False)
     spec = InjectSpec(model="m", retain_tasks=[f"cola={tmp_path / 'rows.tsv'}"])
-    (course,) = read_courses(lm, spec)
+    (course,) = read_retained_tasks(lm, spec)
     assert (course.name, course.metric) == ("cola", "mcc")
 
 
@@ -144,7 +146,7 @@ def test_sets_that_teach_nothing_are_refused(toys, tmp_path) -> None:
 
 def test_weights_and_adapters_are_compared_in_one_sweep(toys, tmp_path) -> None:
     spec = InjectSpec(model="m", regulariser="none", lora="0,2")
-    assert cells_of(spec) == [Cell("none", 0.0, 0), Cell("none", 0.0, 0, 2)]
+    assert sweep_cells(spec) == [InjectCell("none", 0.0, 0), InjectCell("none", 0.0, 0, 2)]
     result = teach(toys, tmp_path, lora=[0, 2])
     assert [p["regulariser"] for p in result.summary["pareto"]] == ["none", "none+lora2"]
     assert len(of(result.rows, "finetune_forgetting")) == 2

@@ -11,7 +11,7 @@ import pytest
 
 from cutaway.core.textset import TextSet
 from cutaway.models.load import open_model
-from cutaway.run.ask import Ask
+from cutaway.run.ask import ExtractionRequest
 from cutaway.run.extract import extract
 from tests.tiny import SENTENCES, tiny
 
@@ -39,7 +39,7 @@ def home(tmp_path, monkeypatch) -> Iterator[Path]:
 def test_a_thousand_extractions_in_one_process_stay_flat(home, tmp_path) -> None:
     """Each of other texts, so that each reads the model, writes a shelf and maps its columns."""
     lm = open_model(str(tiny("gpt2", tmp_path / "gpt2")), check=False)
-    ask, seen = Ask(layers=(2,), pools=("mean",)), 0.0
+    ask, seen = ExtractionRequest(layers=(2,), pools=("mean",)), 0.0
     for number in range(MANY):
         texts = TextSet("few", tuple(f"{number} {text}" for text in SENTENCES[:2]))
         found = extract(lm, texts, ask)

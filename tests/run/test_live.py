@@ -8,20 +8,20 @@ import pytest
 import torch
 
 from cutaway.core.errors import BadSpec, CutawayError
-from cutaway.core.spec import build
-from cutaway.methods.shortcut.exit import threshold
+from cutaway.core.spec import build_spec
+from cutaway.methods.shortcut.exit import exit_threshold
 from cutaway.models.load import open_model
-from cutaway.models.read import states
+from cutaway.models.read import collect_states
 from cutaway.models.tokens import tokenize
 from cutaway.run import probe as probing
-from cutaway.run.live.layers import LAMBDAS, MOST_TOKENS, look
-from cutaway.run.live.probes import Benches
+from cutaway.run.live.layers import LAMBDAS, MAX_GRID_TOKENS, read_sentence
+from cutaway.run.live.probes import ProbeCache
 from cutaway.run.live.request import LiveSpec
-from cutaway.run.live.serve import Desk, _newest, reply
-from cutaway.run.live.words import class_words
+from cutaway.run.live.serve import LiveSession, _newest_requests, answer_request
+from cutaway.run.live.words import class_word_probabilities
 from cutaway.run.shortcut import fit as fitting
-from cutaway.run.shortcut.fit import head_of
-from cutaway.run.shortcut.lens import look as plain_look
+from cutaway.run.shortcut.fit import logits_fn
+from cutaway.run.shortcut.lens import compute_lens as plain_look
 from cutaway.run.shortcut.maps import load_maps
 from cutaway.run.specs.probe import ProbeSpec
 from cutaway.run.specs.shortcut import FitSpec, LensSpec
@@ -81,10 +81,10 @@ def run(place, toy) -> Path:
     return probing.run(spec).path
 
 
-def ask(desk: Desk, **fields) -> dict[str, dict]:
+def ask(desk: LiveSession, **fields) -> dict[str, dict]:
     """The answer to a request: part -> its last message."""
     said: list[dict] = []
-    reply(desk, {"id": 1, "client": "c", **fields}, said.append)
+    answer_request(desk, {"id": 1, "client": "c", **fields}, said.append)
     assert said[-1]["over"] and all(message["id"] == 1 for message in said)
     json.dumps(said)
     return {message.get("part", "over"): message for message in said}
@@ -92,7 +92,7 @@ def ask(desk: Desk, **fields) -> dict[str, dict]:
 
 def test_the_grid_is_that_of_the_lens_command(toy, maps_file) -> None:
     maps = load_maps(maps_file, toy)
-    mine = look(toy, maps, TEXT, 4).lens
+    mine = read_sentence(toy, maps, TEXT, 4).lens
     other = plain_look(toy, maps, LensSpec(text=TEXT, top=4))
     assert mine.layers == other.layers and mine.kinds == other.kinds == ("id", "mat")
     assert mine.agree == other.agree
@@ -102,17 +102,17 @@ def test_the_grid_is_that_of_the_lens_command(toy, maps_file) -> None:
 
 @pytest.mark.parametrize("kind", ["toy", "masked"])
 def test_the_last_layer_always_agrees_with_the_model(kind, request) -> None:
-    found = look(request.getfixturevalue(kind), None, TEXT, 3)
+    found = read_sentence(request.getfixturevalue(kind), None, TEXT, 3)
     assert all(found.lens.agree["id"][-1])
     told = found.plain_exit()["kinds"]["id"]
     assert all(all(kept) for lam, kept in told["kept"].items() if lam == "1.00")
 
 
 def test_an_exit_stops_at_the_first_layer_above_the_threshold(toy) -> None:
-    told = look(toy, None, TEXT, 1).plain_exit()
+    told = read_sentence(toy, None, TEXT, 1).plain_exit()
     gaps = np.array(told["kinds"]["id"]["gap"])
     for lam in LAMBDAS:
-        enough = gaps > threshold(lam, np.arange(gaps.shape[1]), float(gaps.shape[1]))
+        enough = gaps > exit_threshold(lam, np.arange(gaps.shape[1]), float(gaps.shape[1]))
         enough[-1] = True
         # Gaps are rounded for the page: where one lies on the threshold either is right.
         same = enough.argmax(axis=0) + 1 == told["kinds"]["id"]["stops"][f"{lam:.2f}"]
@@ -120,20 +120,22 @@ def test_an_exit_stops_at_the_first_layer_above_the_threshold(toy) -> None:
 
 
 def test_a_stricter_lambda_never_stops_earlier(toy) -> None:
-    stops = look(toy, None, TEXT, 1).plain_exit()["kinds"]["id"]["stops"]
+    stops = read_sentence(toy, None, TEXT, 1).plain_exit()["kinds"]["id"]["stops"]
     rows = np.array([stops[f"{lam:.2f}"] for lam in LAMBDAS])
     assert (np.diff(rows, axis=0) >= 0).all()
 
 
 def test_a_long_text_is_cut_and_its_true_length_told(toy) -> None:
-    found = look(toy, None, "word " * 5000, 1).plain_lens()
-    assert found["shown"] == MOST_TOKENS and found["total"] >= 5000
+    found = read_sentence(toy, None, "word " * 5000, 1).plain_lens()
+    assert found["shown"] == MAX_GRID_TOKENS and found["total"] >= 5000
 
 
 def test_words_at_the_last_layer_are_the_models_own_probabilities(toy) -> None:
-    told = class_words(toy, None, ("id",), build(LiveSpec, {"text": " the film is fine ,", **ASK}))
+    told = class_word_probabilities(
+        toy, None, ("id",), build_spec(LiveSpec, {"text": " the film is fine ,", **ASK})
+    )
     row = torch.tensor(tokenize(toy, [" the film is fine , so i"]).rows)
-    logits = states(toy, row, torch.ones_like(row, dtype=torch.bool), logits=True).logits
+    logits = collect_states(toy, row, torch.ones_like(row, dtype=torch.bool), logits=True).logits
     chance = logits[0, -1].double().softmax(-1)
     for place, word in enumerate(ASK["words"]):
         ids = toy.tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
@@ -143,12 +145,12 @@ def test_words_at_the_last_layer_are_the_models_own_probabilities(toy) -> None:
 
 
 def test_masked_models_answer_at_the_mask(masked) -> None:
-    spec = build(LiveSpec, {"text": "the film is dull , so i", "words": ("love", "hate")})
-    told = class_words(masked, None, ("id",), spec)
+    spec = build_spec(LiveSpec, {"text": "the film is dull , so i", "words": ("love", "hate")})
+    told = class_word_probabilities(masked, None, ("id",), spec)
     assert "[MASK]" in told["asked"]
-    head = head_of(masked)
+    head = logits_fn(masked)
     ids = torch.tensor([masked.tokenizer(told["asked"], add_special_tokens=False)["input_ids"]])
-    seen = states(masked, ids, torch.ones_like(ids, dtype=torch.bool)).layers[masked.layers]
+    seen = collect_states(masked, ids, torch.ones_like(ids, dtype=torch.bool)).layers[masked.layers]
     place = ids[0].tolist().index(masked.tokenizer.mask_token_id)
     chance = head(seen[0, place][None]).double().softmax(-1)[0]
     word = masked.tokenizer("love", add_special_tokens=False)["input_ids"][0]
@@ -158,18 +160,22 @@ def test_masked_models_answer_at_the_mask(masked) -> None:
 @pytest.mark.parametrize("words", [(), ("love",), ("love", "love"), ("love", "qqqqzzzz")])
 def test_words_that_can_not_be_told_apart_are_refused(toy, words) -> None:
     with pytest.raises(CutawayError):
-        class_words(toy, None, ("id",), build(LiveSpec, {"text": TEXT, "words": words}))
+        class_word_probabilities(
+            toy, None, ("id",), build_spec(LiveSpec, {"text": TEXT, "words": words})
+        )
 
 
 def test_tasks_about_pairs_are_refused_with_the_reason(toy) -> None:
     with pytest.raises(BadSpec, match="two texts"):
-        class_words(toy, None, ("id",), build(LiveSpec, {"text": TEXT, "task": "mnli"}))
+        class_word_probabilities(
+            toy, None, ("id",), build_spec(LiveSpec, {"text": TEXT, "task": "mnli"})
+        )
 
 
 @pytest.mark.parametrize("pool", ["last", "mean"])
 def test_a_probe_tells_happy_from_sad_and_says_what_it_was_fitted_on(toy, run, pool) -> None:
-    benches, seen = Benches(toy), []
-    happy = build(LiveSpec, {"text": TEXT, "run": str(run), "pool": pool})
+    benches, seen = ProbeCache(toy), []
+    happy = build_spec(LiveSpec, {"text": TEXT, "run": str(run), "pool": pool})
     sad = happy.model_copy(update={"text": " the film is dull , so i hate it ."})
     told = benches.score(happy, lambda done, of: seen.append((done, of)))
     assert told["layers"] == list(range(toy.layers + 1)) and told["pool"] == pool
@@ -181,7 +187,7 @@ def test_a_probe_tells_happy_from_sad_and_says_what_it_was_fitted_on(toy, run, p
 
 def test_a_probe_of_another_model_is_refused(place, run) -> None:
     other = open_model(tiny("gpt2", place / "other"))
-    told = ask(Desk(other, Benches(other)), text=TEXT, run=str(run))
+    told = ask(LiveSession(other, ProbeCache(other)), text=TEXT, run=str(run))
     assert "other weights" in told["probe"]["error"] and "value" in told["lens"]
 
 
@@ -189,7 +195,7 @@ def test_dropped_activations_are_missing_with_the_way_to_get_them(
     toy, run, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path))
-    told = ask(Desk(toy, Benches(toy)), text=TEXT, run=str(run))
+    told = ask(LiveSession(toy, ProbeCache(toy)), text=TEXT, run=str(run))
     assert "no longer in the cache" in told["probe"]["error"]
     assert "cutaway probe" in told["probe"]["error"]
 
@@ -198,7 +204,7 @@ def test_a_broken_shortcut_is_said_and_the_layers_are_read_as_they_are(toy, maps
     broken = tmp_path / "shortcut.safetensors"
     broken.write_bytes(maps_file.read_bytes()[:-8])
     broken.with_suffix(".json").write_bytes(maps_file.with_suffix(".json").read_bytes())
-    told = ask(Desk(toy, Benches(toy)), text=TEXT, shortcut=str(broken), **ASK)
+    told = ask(LiveSession(toy, ProbeCache(toy)), text=TEXT, shortcut=str(broken), **ASK)
     assert "bytes" in told["maps"]["error"]
     assert told["lens"]["value"]["kinds"] == ("id",) and list(told["words"]["value"]["probs"]) == [
         "id"
@@ -207,13 +213,13 @@ def test_a_broken_shortcut_is_said_and_the_layers_are_read_as_they_are(toy, maps
 
 def test_a_shortcut_of_another_model_is_said(place, maps_file) -> None:
     other = open_model(tiny("gpt2", place / "another"))
-    told = ask(Desk(other, Benches(other)), text=TEXT, shortcut=str(maps_file))
+    told = ask(LiveSession(other, ProbeCache(other)), text=TEXT, shortcut=str(maps_file))
     assert "was fitted on" in told["maps"]["error"] and "value" in told["lens"]
 
 
 @pytest.mark.parametrize("fields", [{"text": " "}, {"text": "a", "tpo": 1}, {}, {"text": 3}])
 def test_a_request_that_can_not_be_is_answered_with_what_is_wrong(toy, fields) -> None:
-    assert ask(Desk(toy, Benches(toy)), **fields)["lens"]["error"]
+    assert ask(LiveSession(toy, ProbeCache(toy)), **fields)["lens"]["error"]
 
 
 def test_of_one_clients_requests_only_the_newest_is_answered() -> None:
@@ -223,7 +229,7 @@ def test_of_one_clients_requests_only_the_newest_is_answered() -> None:
     for number, client in ((1, "a"), (2, "b"), (3, "a")):
         inbox.put({"id": number, "client": client})
     said: list[dict] = []
-    taken = [request["id"] for request in _newest(inbox, said.append, idle=0.01)]
+    taken = [request["id"] for request in _newest_requests(inbox, said.append, idle=0.01)]
     assert taken == [2, 3] and said == [{"id": 1, "over": True, "replaced": True}]
 
 

@@ -39,7 +39,7 @@ def test_states_that_cannot_be_read_end_the_run_and_the_next_one_measures_them(
         raise error
 
     with monkeypatch.context() as broken:
-        broken.setattr(extract_room, "read_rows", fails)
+        broken.setattr(extract_room, "extract_rows", fails)
         with pytest.raises((CutawayError, OSError), match=str(error)):
             run()
     assert list(store.results(tmp_path / "runs")) == []
@@ -61,7 +61,7 @@ def test_of_two_processes_with_one_run_the_slower_gets_the_quickers(
 ) -> None:
     verb, options = VERBS[name]
     asked = {"model": model, "runs": str(tmp_path / "runs"), "quiet": True, **options}
-    first, find, looks = verb(**asked), store.find, []
+    first, find, looks = verb(**asked), store.find_record, []
 
     def late(*args: object) -> object:
         """The first look finds nothing: the other ends while this one works."""
@@ -71,7 +71,7 @@ def test_of_two_processes_with_one_run_the_slower_gets_the_quickers(
     def gone(*_: object) -> None:
         raise Missing("pieces are not done")
 
-    monkeypatch.setattr(store, "find", late)
+    monkeypatch.setattr(store, "find_record", late)
     # As the other leaves it: the pieces are put away.
     monkeypatch.setattr(store.Progress, "rows", gone)
     again = verb(**asked)

@@ -10,14 +10,14 @@ import torch
 from cutaway.core.errors import BadData, BadSpec, Mismatch, UnknownName
 from cutaway.core.textset import TextSet
 from cutaway.models.load import open_model
-from cutaway.models.read import states
+from cutaway.models.read import collect_states
 from cutaway.models.tokens import pad, tokenize
-from cutaway.run.feed import feed
+from cutaway.run.feed import build_token_rows
 from cutaway.run.nextword import nextword
-from cutaway.run.nextword_head import as_template, output_of, token_text
-from cutaway.run.nextword_rows import SCHEMA
-from cutaway.run.nextword_sheet import sheet
-from cutaway.run.nextword_task import questions
+from cutaway.run.nextword_head import fill_task_template, make_output_head, token_text
+from cutaway.run.nextword_rows import NEXTWORD_SCHEMA
+from cutaway.run.nextword_sheet import features_for
+from cutaway.run.nextword_task import nextword_tasks
 from cutaway.run.screen import Screen
 from cutaway.run.specs.nextword import NextwordSpec
 from tests.tiny import FAMILIES, toy_model, toy_sentiment
@@ -65,7 +65,7 @@ def score(rows: pl.DataFrame, features: str, prompt: str, metric: str = "accurac
 
 
 def test_the_rows_have_the_promised_columns_and_every_kind(result) -> None:
-    assert result.rows.columns == list(SCHEMA)
+    assert result.rows.columns == list(NEXTWORD_SCHEMA)
     assert result.rows.columns[:5] == ["model", "task", "prompt", "features", "repeat"]
     kinds = set(result.rows["features"])
     assert {"f", "phi_p", "subset", "classwords", "p", "projection", "zeroshot"} <= kinds
@@ -102,7 +102,7 @@ def test_a_second_run_is_found_and_one_more_character_in_the_prompt_is_another(
 ) -> None:
     same = {"model": toy, "data": TEXTS, "features": "all", "repeats": 2, "quiet": True}
     same |= {"runs": str(folder / "runs"), **WORDS}
-    monkeypatch.setattr("cutaway.run.nextword_work.Work.carry_out", None)
+    monkeypatch.setattr("cutaway.run.nextword_work.NextwordGrid.carry_out", None)
     assert nextword(prompt_text=PROMPT, **same).record.address == result.record.address
     with pytest.raises(TypeError):
         nextword(prompt_text=PROMPT + " ", **same)
@@ -113,7 +113,7 @@ def test_features_come_from_the_cache_and_a_killed_run_goes_on(folder, toy, monk
     options |= {"quiet": True, "repeats": 3, "prompt": True, "runs": str(folder / "killed")}
     from cutaway.run import nextword_work
 
-    real, seen = nextword_work.tidy, []
+    real, seen = nextword_work.score_rows, []
 
     def killed(cell, measured):
         seen.append(cell.features)
@@ -124,7 +124,7 @@ def test_features_come_from_the_cache_and_a_killed_run_goes_on(folder, toy, monk
     monkeypatch.setattr(nextword_work, "tidy", killed)
     with pytest.raises(KeyboardInterrupt):
         nextword(**options)
-    monkeypatch.setattr("cutaway.run.sweep._forward", None)
+    monkeypatch.setattr("cutaway.run.sweep._forward_batch", None)
     assert nextword(**options).rows["value"].is_not_null().any()
     assert seen.count("f") == 1, "finished pieces are not done again"
 
@@ -137,11 +137,11 @@ def test_f_meets_the_output_embedding_as_in_the_model_itself(family: str, tiny_l
         "t", ("A small town.", "It rained all day"), np.array([0, 1]), "binary", ("a", "b")
     )
     spec = NextwordSpec(model=["m"], data=["d"])
-    question = questions(spec.model_copy(update={"prompt": False}), {"d": _many(texts)})[0]
-    page = sheet(spec, lm, question, "", QUIET)
+    question = nextword_tasks(spec.model_copy(update={"prompt": False}), {"d": _many(texts)})[0]
+    page = features_for(spec, lm, question, "", QUIET)
     ids, mask = pad(tokenize(lm, page.read.texts.texts).rows, lm.pad_id)
     with torch.inference_mode():
-        last = states(lm, ids, mask, {lm.layers}).layers[lm.layers]
+        last = collect_states(lm, ids, mask, {lm.layers}).layers[lm.layers]
         own = lm.unembed(lm.final_norm(last)).float()
     at = mask.sum(1) - 1 if lm.kind == "causal" else torch.zeros(len(ids), dtype=torch.long)
     expected = own[torch.arange(len(ids)), at]
@@ -159,9 +159,9 @@ def test_the_prompt_is_the_last_thing_a_long_text_shows(toy) -> None:
         "binary", ("a", "b"),
     )  # fmt: skip
     spec = NextwordSpec(model=["m"], data=["d"], prompt_text=" , so i")
-    question = questions(spec, {"d": rows})[0]
-    read = sheet(spec, toy, question, PROMPT, QUIET).read
-    fed = feed(toy, read.texts, read.ask)
+    question = nextword_tasks(spec, {"d": rows})[0]
+    read = features_for(spec, toy, question, PROMPT, QUIET).read
+    fed = build_token_rows(toy, read.texts, read.ask)
     tail = toy.tokenizer(PROMPT, add_special_tokens=False)["input_ids"]
     assert all(row[-len(tail) :] == tail and len(row) <= toy.context for row in fed.rows)
     assert (fed.cut > 0).all()
@@ -191,9 +191,9 @@ def test_a_masked_model_is_read_at_cls_by_default(folder, toy_bert) -> None:
 
 
 def test_a_template_keeps_its_mask_behind_a_text_of_any_length() -> None:
-    texts, tail = as_template(TEXTS.take([0]), "{text} It was {mask}.", "[MASK]", {})
+    texts, tail = fill_task_template(TEXTS.take([0]), "{text} It was {mask}.", "[MASK]", {})
     assert tail == " It was [MASK]." and texts.texts[0] == TEXTS.texts[0]
-    front, nothing = as_template(TEXTS.take([0]), "{mask}: {text}", "[MASK]", {})
+    front, nothing = fill_task_template(TEXTS.take([0]), "{mask}: {text}", "[MASK]", {})
     assert nothing == "" and front.texts[0].startswith("[MASK]: ")
 
 
@@ -206,7 +206,7 @@ def test_the_whole_p_can_be_written_as_shards(folder, toy) -> None:
     )  # fmt: skip
     shards = sorted((result.path / "p").glob("*.safetensors"))
     p = torch.cat([load_file(shard)["p"] for shard in shards])
-    assert p.dtype == torch.float16 and p.shape == (len(TEXTS), output_of(toy).vocab)
+    assert p.dtype == torch.float16 and p.shape == (len(TEXTS), make_output_head(toy).vocab)
     torch.testing.assert_close(p.float().sum(1), torch.ones(len(TEXTS)), atol=2e-3, rtol=0)
 
 

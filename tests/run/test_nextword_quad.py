@@ -79,7 +79,7 @@ def test_an_interrupted_training_ends_in_the_same_weights(toy, folder, monkeypat
 
     options = {"model": toy, "quiet": True, **SHORT}
     whole = quad(runs=str(folder / "whole"), **options)
-    real, steps = training.take_step, []
+    real, steps = training.training_step, []
 
     def killed(*given):
         steps.append(given[-1])

@@ -5,9 +5,9 @@ import pytest
 
 from cutaway.core.errors import Mismatch
 from cutaway.core.textset import TextSet
-from cutaway.run.feed import feed
-from cutaway.run.nextword_sheet import reading
-from cutaway.run.nextword_task import Question, questions
+from cutaway.run.feed import build_token_rows
+from cutaway.run.nextword_sheet import prompt_texts
+from cutaway.run.nextword_task import NextwordTask, nextword_tasks
 from cutaway.run.specs.nextword import NextwordSpec
 
 PROMPT = " It rained all day"
@@ -15,9 +15,9 @@ LONG = " ".join(f"town {i}" for i in range(60))
 MOST = 24
 
 
-def asked(task: str, data, **options) -> Question:
+def asked(task: str, data, **options) -> NextwordTask:
     spec = NextwordSpec(model=["m"], task=[task], data=["d"], **options)
-    return questions(spec, {"d": data})[0]
+    return nextword_tasks(spec, {"d": data})[0]
 
 
 def rows(classes: tuple[str, ...], n: int = 20) -> TextSet:
@@ -29,8 +29,8 @@ def rows(classes: tuple[str, ...], n: int = 20) -> TextSet:
 
 def fed(lm, texts: TextSet, prompt: str, **options) -> list[list[int]]:
     spec = NextwordSpec(model=["m"], data=["d"], max_tokens=MOST, prompt_text=PROMPT, **options)
-    read = reading(spec, lm, questions(spec, {"d": texts})[0], prompt, texts)
-    return feed(lm, read.texts, read.ask).rows
+    read = prompt_texts(spec, lm, nextword_tasks(spec, {"d": texts})[0], prompt, texts)
+    return build_token_rows(lm, read.texts, read.ask).rows
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bert"])
@@ -86,7 +86,7 @@ def test_columns_given_with_a_task_are_read_as_the_task_reads_a_file() -> None:
 def test_other_classes_are_refused_with_both_lists_however_many_they_are() -> None:
     both = "business, cooking, science, sport, task 'ag_news' has World, Sports, Business, Sci/Tech"
     with pytest.raises(Mismatch, match=both):
-        questions(NextwordSpec(model=["m"], task=["ag_news"], data=["gen:topic?n=80"]), {})
+        nextword_tasks(NextwordSpec(model=["m"], task=["ag_news"], data=["gen:topic?n=80"]), {})
     with pytest.raises(Mismatch, match="classes no, yes, task 'sst2' has negative, positive"):
         asked("sst2", rows(("no", "yes")))
 

@@ -13,7 +13,7 @@ from cutaway.run.inject import fisher as fisher_room
 from cutaway.run.inject import inject as inject_room
 from cutaway.run.owned import maker_of_folder
 from cutaway.store import files
-from cutaway.store.artefacts import description_of, load_artefact, maker_of
+from cutaway.store.artefacts import description_path, load_artefact, run_of_artefact
 from tests.run.test_inject import SHORT, SUMS, spelling_toy
 from tests.tiny import SENTENCES, tiny, toy_language
 
@@ -70,13 +70,13 @@ def verb(request, model, tmp_path):
 def test_anothers_file_at_out_is_not_taken_for_ones_own(verb, tmp_path) -> None:
     out = str(tmp_path / "f.safetensors")
     first = verb(0, out)
-    told = json.loads(description_of(Path(out)).read_text())["sha256"]
+    told = json.loads(description_path(Path(out)).read_text())["sha256"]
     other = verb(1, out)
-    assert maker_of(Path(out)) == other.record.address != first.record.address
+    assert run_of_artefact(Path(out)) == other.record.address != first.record.address
     again = verb(0, out)
-    assert again.record.address == maker_of(Path(out)) == first.record.address
+    assert again.record.address == run_of_artefact(Path(out)) == first.record.address
     assert load_artefact(Path(out)).meta["run"] == first.record.address
-    assert json.loads(description_of(Path(out)).read_text())["sha256"] == told
+    assert json.loads(description_path(Path(out)).read_text())["sha256"] == told
     assert again.summary["out"] == out
 
 
@@ -91,7 +91,7 @@ def test_a_kept_artefact_is_copied_to_out_and_nothing_is_made_anew(
     own = next(kept.path.glob("*.safetensors"))
     assert found.summary["out"] == str(out)
     assert files.sha256_file(out) == files.sha256_file(own)
-    assert maker_of(out) == kept.record.address
+    assert run_of_artefact(out) == kept.record.address
     # Also the other way: the run's folder has none, and its file elsewhere is still its own.
     assert verb(0, str(out)).path == kept.path
 
@@ -110,13 +110,13 @@ def test_a_lost_artefact_is_made_again_where_it_was_asked_for(verb, tmp_path) ->
 def test_a_file_that_says_nothing_of_its_maker_is_nobodys(model, tmp_path) -> None:
     out = tmp_path / "f.safetensors"
     run = measure(model, str(tmp_path / "runs"), ONE, str(out))
-    said = files.read_sealed(description_of(out))
+    said = files.read_sealed(description_path(out))
     said["meta"].pop("run")
-    files.write_sealed(description_of(out), {k: said[k] for k in ("meta", "sha256", "bytes")})
-    assert maker_of(out) is None
+    files.write_sealed(description_path(out), {k: said[k] for k in ("meta", "sha256", "bytes")})
+    assert run_of_artefact(out) is None
     measure(model, str(tmp_path / "runs"), ONE, str(out))
-    assert maker_of(out) == run.record.address
-    assert maker_of(tmp_path / "none.safetensors") is None
+    assert run_of_artefact(out) == run.record.address
+    assert run_of_artefact(tmp_path / "none.safetensors") is None
 
 
 def test_quad_counts_only_its_own_checkpoint_as_done(model, tmp_path) -> None:
@@ -157,7 +157,7 @@ def test_inject_counts_only_its_own_checkpoints_as_done(tmp_path, monkeypatch) -
     again = teach(1, out)
     assert maker_of_folder(cell, "inject") == first.record.address == again.record.address
     kept = teach(3, None)
-    monkeypatch.setattr(inject_room, "sweep", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(inject_room, "run_sweep", lambda *_: pytest.fail("trained again"))
     assert teach(3, tmp_path / "copy").summary["checkpoints"] == str(tmp_path / "copy")
     copied = tmp_path / "copy" / kept.summary["cells"][0]
     assert maker_of_folder(copied, "inject") == kept.record.address
@@ -170,8 +170,8 @@ def test_a_note_that_names_no_run_of_the_verb_makes_nobody_its_owner(said, tmp_p
 
 
 def test_the_files_of_runs_are_named_as_before() -> None:
-    assert fisher_room.FILE == "fisher.safetensors"
-    assert inject_room.CHECKPOINTS == "checkpoints"
+    assert fisher_room.FISHER_FILE == "fisher.safetensors"
+    assert inject_room.CHECKPOINT_FOLDER == "checkpoints"
 
 
 def test_an_out_beside_a_users_json_is_refused_before_the_work(
@@ -181,7 +181,7 @@ def test_an_out_beside_a_users_json_is_refused_before_the_work(
         raise AssertionError("the work had begun")
 
     monkeypatch.setattr("cutaway.run.inject.fisher.model_of", too_late)
-    monkeypatch.setattr("cutaway.run.graft.learn.prepare", too_late)
+    monkeypatch.setattr("cutaway.run.graft.learn.open_learning", too_late)
     (tmp_path / "mine.json").write_text("{}")
     out = {"out": str(tmp_path / "mine.safetensors"), "runs": str(tmp_path / "runs")}
     with pytest.raises(BadSpec, match=r"mine\.json"):

@@ -66,7 +66,7 @@ def test_every_score_has_its_baselines_beside_it(model, tmp_path):
 
 def test_the_same_request_is_not_computed_twice(model, tmp_path, monkeypatch):
     first = quick(model, tmp_path)
-    monkeypatch.setattr(probe_work.Work, "carry_out", None)
+    monkeypatch.setattr(probe_work.ProbeGrid, "carry_out", None)
     assert quick(model, tmp_path).rows.equals(first.rows)
 
 
@@ -202,8 +202,8 @@ def test_features_too_large_for_memory_are_read_in_blocks_with_the_same_result(
     model, tmp_path, monkeypatch
 ):
     plain = quick(model, tmp_path / "a", classifier=["logistic", "ridge", "lda"])
-    monkeypatch.setattr(probe_work, "AT_ONCE", 0)
-    monkeypatch.setattr(probe_work, "BLOCK", 7)
+    monkeypatch.setattr(probe_work, "MAX_MATRIX_BYTES", 0)
+    monkeypatch.setattr(probe_work, "BLOCK_ROWS", 7)
     blocks = quick(model, tmp_path / "b", classifier=["logistic", "ridge", "lda"])
     key = ["kind", "layers", "pool", "classifier", "repeat", "metric"]
     joined = plain.rows.join(blocks.rows, on=key, suffix="_blocks")

@@ -7,10 +7,18 @@ import pytest
 
 from cutaway.core.errors import BadSpec, Missing, UnknownName
 from cutaway.core.spec import Spec
-from cutaway.run.reproduce import Reading, _places, _spec, apart, judge, read, reproduce
+from cutaway.run.reproduce import (
+    MeasuredValue,
+    _placeholder_values,
+    _step_spec,
+    judge_finding,
+    read_value,
+    reproduce,
+    value_difference,
+)
 from cutaway.run.screen import Screen
 from cutaway.run.specs import SPECS
-from cutaway.run.studies import Finding, Side, find_study, known_studies
+from cutaway.run.studies import Finding, FindingSide, find_study, known_studies
 
 QUIET = Screen(quiet=True)
 ROWS = [
@@ -31,8 +39,8 @@ TABLES = {
 }
 
 
-def side(**said) -> Side:
-    return Side(step="eval", metric="precision@1", **said)
+def side(**said) -> FindingSide:
+    return FindingSide(step="eval", metric="precision@1", **said)
 
 
 @pytest.mark.parametrize(
@@ -40,39 +48,39 @@ def side(**said) -> Side:
     [("mean", (0.3, 0.2, 0.4)), ("max", (0.4, 0.3, 0.5)), ("min", (0.2, 0.1, 0.3))],
 )
 def test_a_side_takes_its_cells_together(take, expected):
-    got = read(side(where={"kind": "id"}, take=take), TABLES)
+    got = read_value(side(where={"kind": "id"}, take=take), TABLES)
     assert (got.value, got.low, got.high) == pytest.approx(expected)
 
 
 def test_what_must_not_stand_in_a_column_is_left_out():
-    got = read(side(where={"kind": {"not": "id"}}), TABLES)
+    got = read_value(side(where={"kind": {"not": "id"}}), TABLES)
     assert got.value == pytest.approx(0.7)
 
 
 def test_given_looks_at_another_metric_of_the_same_cell():
-    wanted = Side(
+    wanted = FindingSide(
         step="eval", metric="layers", where={"kind": "mat"}, given={"precision@1": 0.7}, take="min"
     )
-    assert read(wanted, TABLES).value == 5.0
+    assert read_value(wanted, TABLES).value == 5.0
 
 
 def test_a_plain_value_is_itself():
-    assert read(Side(value=0.95), TABLES) == Reading(0.95, 0.95, 0.95)
+    assert read_value(FindingSide(value=0.95), TABLES) == MeasuredValue(0.95, 0.95, 0.95)
 
 
 def test_a_side_that_fits_no_cell_says_what_it_sought():
     with pytest.raises(Missing, match="measured no 'precision@1' where"):
-        read(side(where={"kind": "tuned"}), TABLES)
+        read_value(side(where={"kind": "tuned"}), TABLES)
     with pytest.raises(BadSpec, match=r"No column 'kinds'\. There are: kind"):
-        read(side(where={"kinds": "id"}), TABLES)
+        read_value(side(where={"kinds": "id"}), TABLES)
 
 
 def test_a_difference_is_as_unsure_as_both_sides_together():
-    gap = apart(Reading(0.7, 0.6, 0.8), Reading(0.3, 0.3, 0.3))
+    gap = value_difference(MeasuredValue(0.7, 0.6, 0.8), MeasuredValue(0.3, 0.3, 0.3))
     assert (gap.value, gap.low, gap.high) == pytest.approx((0.4, 0.3, 0.5))
-    both = apart(Reading(0.7, 0.6, 0.8), Reading(0.3, 0.2, 0.4))
+    both = value_difference(MeasuredValue(0.7, 0.6, 0.8), MeasuredValue(0.3, 0.2, 0.4))
     assert both.high - both.low == pytest.approx(0.2 * math.sqrt(2))
-    assert apart(Reading(0.7), Reading(0.3, 0.2, 0.4)).low is None
+    assert value_difference(MeasuredValue(0.7), MeasuredValue(0.3, 0.2, 0.4)).low is None
 
 
 @pytest.mark.parametrize(
@@ -84,15 +92,15 @@ def test_a_finding_holds_when_the_difference_is_large_enough(by, tolerance, hold
         says="mat beats id", more=side(where={"kind": "mat"}), less=side(where={"kind": "id"}),
         by=by, tolerance=tolerance,
     )  # fmt: skip
-    assert judge(finding, TABLES).passed is holds
+    assert judge_finding(finding, TABLES).passed is holds
 
 
 @pytest.mark.parametrize("name", known_studies())
 def test_every_step_of_every_study_is_a_spec_as_it_stands(name, tmp_path):
     study = find_study(name)
-    places = {**_places(study, {}), "out": str(tmp_path)}
+    places = {**_placeholder_values(study, {}), "out": str(tmp_path)}
     for step in study.steps:
-        spec = _spec(step, places, {"runs": str(tmp_path), "seed": 3})
+        spec = _step_spec(step, places, {"runs": str(tmp_path), "seed": 3})
         assert isinstance(spec, SPECS[step.verb])
         assert "<" not in str(spec.model_dump())
 
@@ -101,8 +109,8 @@ def test_every_step_of_every_study_is_a_spec_as_it_stands(name, tmp_path):
 def test_a_placeholder_that_is_given_reaches_its_steps(name, tmp_path):
     study = find_study(name)
     for place in study.defaults:
-        places = {**_places(study, {place: "given-here"}), "out": "o"}
-        specs = [_spec(step, places, {"runs": "runs", "seed": 0}) for step in study.steps]
+        places = {**_placeholder_values(study, {place: "given-here"}), "out": "o"}
+        specs = [_step_spec(step, places, {"runs": "runs", "seed": 0}) for step in study.steps]
         assert any("given-here" in str(spec.model_dump()) for spec in specs)
 
 

@@ -9,19 +9,19 @@ import torch
 
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
-from cutaway.methods.shortcut.exit import Track
-from cutaway.methods.shortcut.schedule import schedules
+from cutaway.methods.shortcut.exit import LayerConfidences
+from cutaway.methods.shortcut.schedule import best_schedules
 from cutaway.models.load import open_model
-from cutaway.models.read import states
+from cutaway.models.read import collect_states
 from cutaway.run import shortcut_verbs as shortcut
-from cutaway.run.ask import Ask
-from cutaway.run.feed import feed
+from cutaway.run.ask import ExtractionRequest
+from cutaway.run.feed import build_token_rows
 from cutaway.run.shortcut.exit import calibrations
-from cutaway.run.shortcut.generate import following
+from cutaway.run.shortcut.generate import decode_continuation
 from cutaway.run.shortcut.maps import load_maps
-from cutaway.run.shortcut.parts import GROUPS
-from cutaway.run.shortcut.sample import split
-from cutaway.run.shortcut.schedules import follow
+from cutaway.run.shortcut.parts import PART_GROUPS
+from cutaway.run.shortcut.sample import hold_out_split
+from cutaway.run.shortcut.schedules import run_schedule
 from cutaway.run.specs.shortcut import ExitSpec
 from tests.tiny import toy_language, toy_model
 
@@ -78,7 +78,7 @@ def test_a_fit_has_every_pair_and_explains_more_than_the_identity(fitted) -> Non
 
 def test_the_fit_of_python_is_least_squares_on_the_training_texts(fitted, toy) -> None:
     _, maps = fitted
-    _, train = split(len(TEXTS), 0.25, 0)
+    _, train = hold_out_split(len(TEXTS), 0.25, 0)
     assert maps.meta["text"]["fitted_rows"] == len(train) == 180
     assert maps.jump(1, 3).matrix.shape == (32, 32)
     assert maps.jump(2, 2)(torch.ones(4)).tolist() == [1.0] * 4
@@ -108,7 +108,7 @@ def test_intervals_hold_their_value(measured) -> None:
 
 def test_replaced_parts_are_measured_from_several_layers(measured) -> None:
     kinds = set(measured.rows["kind"].to_list())
-    assert {f"part:{group}" for group in GROUPS} <= kinds
+    assert {f"part:{group}" for group in PART_GROUPS} <= kinds
     assert len(values(measured.rows, "precision@1", "part:mlp")) == 3
 
 
@@ -123,12 +123,12 @@ def test_schedules_are_measured_with_the_blocks_they_run(measured, toy, fitted) 
 
 def test_a_way_through_every_block_is_the_model_itself(toy, fitted) -> None:
     lm, (_, maps) = toy, fitted
-    fed = feed(lm, OTHER, Ask(layers=(0,), feed="cut"))
-    whole = schedules({}, lm.layers)[0]
-    found = follow(lm, fed, [3, 1], maps, whole)
+    fed = build_token_rows(lm, OTHER, ExtractionRequest(layers=(0,), feed="cut"))
+    whole = best_schedules({}, lm.layers)[0]
+    found = run_schedule(lm, fed, [3, 1], maps, whole)
     for place, row in enumerate([3, 1]):
         ids = torch.tensor([fed.rows[row]])
-        plain = states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers[lm.layers]
+        plain = collect_states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers[lm.layers]
         torch.testing.assert_close(found[place], plain[0, fed.marks[row][0]], rtol=1e-4, atol=1e-5)
 
 
@@ -139,7 +139,7 @@ def test_other_text_is_measured_whole_the_fits_own_text_only_where_held_out(
         model=toy, text=OTHER, kinds="id,mat", quiet=True, parts=False,
         shortcut=str(folder / "maps.safetensors"), runs=str(folder / "runs"),
     )  # fmt: skip
-    held, train = split(len(TEXTS), 0.25, 0)
+    held, train = hold_out_split(len(TEXTS), 0.25, 0)
     known = {TEXTS.texts[i] for i in train}
     assert measured.summary["texts"] == sum(TEXTS.texts[i] not in known for i in held)
     assert other.summary["texts"] == len(OTHER) == 40
@@ -151,7 +151,7 @@ def test_other_text_is_measured_whole_the_fits_own_text_only_where_held_out(
 def test_no_text_that_was_fitted_on_is_measured_on_however_it_comes(folder, toy, fitted) -> None:
     asked = {"model": toy, "kinds": "mat", "quiet": True, "runs": str(folder / "runs")}
     asked |= {"shortcut": str(folder / "maps.safetensors"), "parts": False}
-    _, train = split(len(TEXTS), 0.25, 0)
+    _, train = hold_out_split(len(TEXTS), 0.25, 0)
     known = {TEXTS.texts[i] for i in train}
     some = TextSet("some", (*TEXTS.texts[:50], *OTHER.texts[:5]))
     expected = sum(text not in known for text in some.texts)
@@ -164,8 +164,10 @@ def test_no_text_that_was_fitted_on_is_measured_on_however_it_comes(folder, toy,
 def test_perplexity_is_that_of_the_token_that_really_comes(folder, toy, fitted) -> None:
     asked = {"text": OTHER, "shortcut": str(folder / "maps.safetensors"), "quiet": True}
     result = shortcut.eval(model=toy, runs=str(folder / "runs"), **asked)
-    rows = feed(toy, OTHER, Ask(layers=(0,), pools=("last",))).rows
-    marks = feed(toy, OTHER, Ask(layers=(0,), pools=("marks",), feed="cut", positions=1)).marks
+    rows = build_token_rows(toy, OTHER, ExtractionRequest(layers=(0,), pools=("last",))).rows
+    marks = build_token_rows(
+        toy, OTHER, ExtractionRequest(layers=(0,), pools=("marks",), feed="cut", positions=1)
+    ).marks
     losses = []
     with torch.inference_mode():
         for row, [place] in zip(rows, marks, strict=True):
@@ -177,7 +179,9 @@ def test_perplexity_is_that_of_the_token_that_really_comes(folder, toy, fitted) 
 
 
 def test_a_second_fit_finds_the_first(fitted, folder, toy, monkeypatch) -> None:
-    monkeypatch.setattr("cutaway.run.shortcut.fit.fit_all", lambda *_: pytest.fail("fitted again"))
+    monkeypatch.setattr(
+        "cutaway.run.shortcut.fit.fit_all_maps", lambda *_: pytest.fail("fitted again")
+    )
     again = shortcut.fit(
         model=toy, text=TEXTS, out=str(folder / "maps.safetensors"), runs=str(folder / "runs"),
         positions_per_text=3, quiet=True, **EVERYTHING,
@@ -266,7 +270,7 @@ def test_new_tokens_read_as_they_stand_behind_the_prompt(toy) -> None:
     whole = toy.tokenizer.decode(row)
     for cut in range(1, len(row)):
         first = toy.tokenizer.decode(row[:cut])
-        assert first + following(toy, row[:cut], row[cut:]) == whole
+        assert first + decode_continuation(toy, row[:cut], row[cut:]) == whole
 
 
 def test_whichever_calibrated_threshold_is_taken_its_promise_holds() -> None:
@@ -278,7 +282,7 @@ def test_whichever_calibrated_threshold_is_taken_its_promise_holds() -> None:
         for kind in range(20):
             right = np.stack([rng.random(300) < 0.89, np.ones(300, bool)])
             sure = np.stack([np.full(300, 0.9), np.ones(300)])
-            tracks[str(kind), "gap"] = Track(sure, right, np.zeros(300, np.int64), 10.0)
+            tracks[str(kind), "gap"] = LayerConfidences(sure, right, np.zeros(300, np.int64), 10.0)
         # A loosened threshold lets all tokens leave at layer 1, where the truth is 89 %.
         broken += calibrations(tracks, spec)[0][2].layers < 2
     # At most a tenth may break; a hundred trials see 19 or more with a chance below 1 %.

@@ -9,11 +9,17 @@ from scipy.stats import chisquare
 from cutaway.core.errors import BadSpec
 from cutaway.methods.shortcut.fit import IDENTITY, Shortcut
 from cutaway.models.load import open_model
-from cutaway.models.read import states
-from cutaway.run.shortcut.decode import Chance, Drafter, exit_early, speculate, write_plainly
-from cutaway.run.shortcut.fit import head_of
-from cutaway.run.shortcut.plain import plain_text
-from cutaway.run.shortcut.segments import segments
+from cutaway.models.read import collect_states
+from cutaway.run.shortcut.decode import (
+    Drafter,
+    TokenPicker,
+    early_exit_decode,
+    plain_decode,
+    speculative_decode,
+)
+from cutaway.run.shortcut.fit import logits_fn
+from cutaway.run.shortcut.plain import plain_generate
+from cutaway.run.shortcut.segments import segmented
 from tests.tiny import FAMILIES, toy_model
 
 CAUSAL = [name for name, row in FAMILIES.items() if row.kind == "causal"]
@@ -45,8 +51,8 @@ def test_tokens_that_wait_between_stretches_get_the_plain_models_states(
 ) -> None:
     lm = tiny_lm(family)
     ids = ids_of(lm, 9)
-    plain = states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers
-    with segments(lm, [border]) as cut:
+    plain = collect_states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers
+    with segmented(lm, [border]) as cut:
         front = torch.cat(
             [cut.run(0, ids[:, :4]), *(cut.run(0, ids[:, i : i + 1]) for i in range(4, 9))], 1
         )
@@ -55,7 +61,7 @@ def test_tokens_that_wait_between_stretches_get_the_plain_models_states(
         )
     torch.testing.assert_close(front, plain[border], rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(rear, plain[lm.layers], rtol=1e-4, atol=1e-4)
-    again = states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers
+    again = collect_states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers
     assert torch.equal(again[lm.layers], plain[lm.layers])
 
 
@@ -66,9 +72,11 @@ def test_verified_drafts_write_what_generate_writes(family, tiny_lm) -> None:
     lm = tiny_lm(family)
     for seed in range(3):
         prompt = ids_of(lm, 5, seed=seed)
-        expected, _ = plain_text(lm, prompt, 12, NEVER)
-        with segments(lm, [lm.layers - 1]) as cut:
-            found = speculate(cut, prompt, drafter(lm), head_of(lm), limit=12, stops=NEVER)
+        expected, _ = plain_generate(lm, prompt, 12, NEVER)
+        with segmented(lm, [lm.layers - 1]) as cut:
+            found = speculative_decode(
+                cut, prompt, drafter(lm), logits_fn(lm), limit=12, stops=NEVER
+            )
         assert found.tokens == expected
 
 
@@ -76,13 +84,13 @@ def test_verified_drafts_write_what_generate_writes(family, tiny_lm) -> None:
 def test_a_hundred_prompts_come_out_as_generate_writes_them(toy) -> None:
     stops = frozenset({int(toy.tokenizer.eos_token_id)})
     prompts = [ids_of(toy, 1 + seed % 7, seed=seed) for seed in range(100)]
-    plain = [plain_text(toy, prompt, 16, stops)[0] for prompt in prompts]
+    plain = [plain_generate(toy, prompt, 16, stops)[0] for prompt in prompts]
     kept = 0
-    with segments(toy, [2]) as cut:
+    with segmented(toy, [2]) as cut:
         for prompt, expected in zip(prompts, plain, strict=True):
             cut.reset()
             draft = drafter(toy, floor=0.2)
-            found = speculate(cut, prompt, draft, head_of(toy), limit=16, stops=stops)
+            found = speculative_decode(cut, prompt, draft, logits_fn(toy), limit=16, stops=stops)
             kept += found.accepted
             assert found.tokens == expected
     assert kept > 50
@@ -91,10 +99,12 @@ def test_a_hundred_prompts_come_out_as_generate_writes_them(toy) -> None:
 @torch.inference_mode()
 def test_an_exit_that_is_never_sure_writes_what_generate_writes(toy) -> None:
     prompt = ids_of(toy, 4)
-    expected, _ = plain_text(toy, prompt, 14, NEVER)
+    expected, _ = plain_generate(toy, prompt, 14, NEVER)
     jumps = dict.fromkeys((1, 2, 3), IDENTITY)
-    with segments(toy, [1, 2]) as cut:
-        found = exit_early(cut, prompt, jumps, head_of(toy), lambda_=1.112, limit=14, stops=NEVER)
+    with segmented(toy, [1, 2]) as cut:
+        found = early_exit_decode(
+            cut, prompt, jumps, logits_fn(toy), lambda_=1.112, limit=14, stops=NEVER
+        )
     assert found.tokens == expected
     assert set(found.layers) == {3}
 
@@ -102,16 +112,16 @@ def test_an_exit_that_is_never_sure_writes_what_generate_writes(toy) -> None:
 @pytest.mark.parametrize("lambda_", [-1.112, 0.2, 0.5, 0.8])
 @torch.inference_mode()
 def test_early_exit_with_a_cache_equals_a_literal_run_without_one(toy, lambda_: float) -> None:
-    prompt, head = ids_of(toy, 4, seed=2), head_of(toy)
+    prompt, head = ids_of(toy, 4, seed=2), logits_fn(toy)
     jumps = dict.fromkeys((1, 2, 3), IDENTITY)
-    with segments(toy, [1, 2]) as cut:
-        found = exit_early(cut, prompt, jumps, head, lambda_=lambda_, limit=12, stops=NEVER)
+    with segmented(toy, [1, 2]) as cut:
+        found = early_exit_decode(cut, prompt, jumps, head, lambda_=lambda_, limit=12, stops=NEVER)
     row, layers = prompt[0].tolist(), [3]
     row.append(found.tokens[0])
     while len(row) < 4 + 12:
         need = 0.9 * lambda_ + 0.1 * torch.exp(torch.tensor(-4.0 * (len(row) - 1) / 16))
         ids = torch.tensor([row])
-        seen = states(toy, ids, torch.ones_like(ids, dtype=torch.bool)).layers
+        seen = collect_states(toy, ids, torch.ones_like(ids, dtype=torch.bool)).layers
         for layer in (1, 2, 3):
             logits = head(seen[layer][0, -1:])[0]
             top = logits.softmax(-1).topk(2).values
@@ -133,10 +143,10 @@ def test_drafts_that_look_back_write_what_generate_writes(family, layer: int, ti
     rng = torch.Generator().manual_seed(layer)
     jump = Shortcut((torch.randn(2 * lm.width, lm.width, generator=rng) / lm.width**0.5,))
     prompt = ids_of(lm, 5)
-    expected, _ = plain_text(lm, prompt, 14, NEVER)
-    with segments(lm, [layer]) as cut:
-        found = speculate(
-            cut, prompt, replace(drafter(lm, jump=jump), back=True), head_of(lm), limit=14,
+    expected, _ = plain_generate(lm, prompt, 14, NEVER)
+    with segmented(lm, [layer]) as cut:
+        found = speculative_decode(
+            cut, prompt, replace(drafter(lm, jump=jump), back=True), logits_fn(lm), limit=14,
             stops=NEVER,
         )  # fmt: skip
         cut.reset()
@@ -147,9 +157,9 @@ def test_drafts_that_look_back_write_what_generate_writes(family, layer: int, ti
 @torch.inference_mode()
 def test_the_plain_loop_writes_what_generate_writes(toy) -> None:
     prompt = ids_of(toy, 4)
-    expected, _ = plain_text(toy, prompt, 14, NEVER)
-    with segments(toy, []) as cut:
-        assert write_plainly(cut, prompt, head_of(toy), limit=14, stops=NEVER).tokens == expected
+    expected, _ = plain_generate(toy, prompt, 14, NEVER)
+    with segmented(toy, []) as cut:
+        assert plain_decode(cut, prompt, logits_fn(toy), limit=14, stops=NEVER).tokens == expected
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.5, 0.9])
@@ -158,15 +168,15 @@ def test_sampled_drafts_follow_the_models_distribution_whatever_the_floor(
     toy, floor: float
 ) -> None:
     """The third token, the first that can have been drafted after a drafted one."""
-    prompt, head = ids_of(toy, 3), head_of(toy)
+    prompt, head = ids_of(toy, 3), logits_fn(toy)
     rng, counts = torch.Generator().manual_seed(0), torch.zeros(toy.vocab)
     tries = drafted = 0
-    with segments(toy, [1]) as cut:
+    with segmented(toy, [1]) as cut:
         for _ in range(250):
             cut.reset()
-            found = speculate(
+            found = speculative_decode(
                 cut, prompt, drafter(toy, length=2, floor=floor), head, limit=4, stops=NEVER,
-                chance=Chance(rng),
+                chance=TokenPicker(rng),
             )  # fmt: skip
             counts[found.tokens[2]] += 1
             tries, drafted = tries + 2 * found.rounds, drafted + found.drafted
@@ -194,8 +204,8 @@ def last_probs(lm, rows: torch.Tensor) -> torch.Tensor:
 
 
 def test_what_cannot_be_cut_is_refused(toy, tiny_lm) -> None:
-    with pytest.raises(BadSpec, match=r"out of range.*0\.\.2"), segments(toy, [3]):
+    with pytest.raises(BadSpec, match=r"out of range.*0\.\.2"), segmented(toy, [3]):
         pass
     masked = tiny_lm("bert")
-    with pytest.raises(BadSpec, match="only causal models"), segments(masked, [1]):
+    with pytest.raises(BadSpec, match="only causal models"), segmented(masked, [1]):
         pass

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from cutaway.models.read import states
+from cutaway.models.read import collect_states
 from cutaway.models.sites import Site
-from cutaway.run.feed import Fed
+from cutaway.run.feed import TokenRows
 from cutaway.run.screen import Screen
-from cutaway.run.shortcut.parts import fit_parts, parts_of, replaced
+from cutaway.run.shortcut.parts import available_parts, fit_parts, parts_replaced
 from tests.tiny import FAMILIES
 
 
@@ -17,13 +17,13 @@ def test_a_part_is_replaced_behind_the_start_and_only_there(family, tiny_lm) -> 
     lm = tiny_lm(family)
     ids = torch.randint(5, 50, (2, 7), generator=torch.Generator().manual_seed(0))
     mask = torch.ones_like(ids, dtype=torch.bool)
-    plain = states(lm, ids, mask).layers[lm.layers]
-    for part in parts_of(lm):
-        with replaced(lm, {(1, part): torch.zeros_like}, start=0):
-            changed = states(lm, ids, mask).layers
-        with replaced(lm, {(1, part): torch.zeros_like}, start=1):
-            kept = states(lm, ids, mask).layers[lm.layers]
-        assert not torch.allclose(changed[1], states(lm, ids, mask).layers[1]), part
+    plain = collect_states(lm, ids, mask).layers[lm.layers]
+    for part in available_parts(lm):
+        with parts_replaced(lm, {(1, part): torch.zeros_like}, start=0):
+            changed = collect_states(lm, ids, mask).layers
+        with parts_replaced(lm, {(1, part): torch.zeros_like}, start=1):
+            kept = collect_states(lm, ids, mask).layers[lm.layers]
+        assert not torch.allclose(changed[1], collect_states(lm, ids, mask).layers[1]), part
         assert torch.equal(kept, plain)
 
 
@@ -34,14 +34,18 @@ def test_every_part_of_every_family_gets_its_map(family, tiny_lm) -> None:
     rng = np.random.default_rng(0)
     rows = [rng.integers(5, lm.vocab, 8).tolist() for _ in range(90)]
     marks, none = [np.array([3, 7])] * len(rows), np.zeros(len(rows), np.int64)
-    fed = Fed(rows, np.arange(len(rows)), none, marks, none)
+    fed = TokenRows(rows, np.arange(len(rows)), none, marks, none)
     found = fit_parts(lm, fed, range(len(rows)), Screen(quiet=True))
-    assert set(found) == {f"{b}.{part}" for b in range(1, lm.layers + 1) for part in parts_of(lm)}
-    assert len(parts_of(lm)) >= 3
+    assert set(found) == {
+        f"{b}.{part}" for b in range(1, lm.layers + 1) for part in available_parts(lm)
+    }
+    assert len(available_parts(lm)) >= 3
     ids = torch.tensor(rows[:20])
-    sites = [Site(1, part, side) for part in parts_of(lm) for side in ("in", "out")]
-    seen = states(lm, ids, torch.ones_like(ids, dtype=torch.bool), layers=(), sites=sites).sites
-    for part in parts_of(lm):
+    sites = [Site(1, part, side) for part in available_parts(lm) for side in ("in", "out")]
+    seen = collect_states(
+        lm, ids, torch.ones_like(ids, dtype=torch.bool), layers=(), sites=sites
+    ).sites
+    for part in available_parts(lm):
         one, other = (seen[Site(1, part, side)][:, [3, 7]].flatten(0, 1) for side in ("in", "out"))
         missed = (found[f"1.{part}"](one) - other).square().sum()
         assert missed < other.square().sum(), part

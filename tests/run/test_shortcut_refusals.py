@@ -80,7 +80,7 @@ def test_a_fit_that_cannot_be_is_refused_before_any_work(
 def test_what_cannot_be_written_is_refused_before_anything_is(
     folder, toy, fitted, message, options, monkeypatch
 ) -> None:
-    monkeypatch.setattr("cutaway.run.shortcut.generate.plain_text", None)
+    monkeypatch.setattr("cutaway.run.shortcut.generate.plain_generate", None)
     with pytest.raises((BadData, BadSpec, UnknownName), match=message):
         shortcut.generate(
             model=toy, shortcut=str(folder / "maps.safetensors"), prompt="so i", quiet=True,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cutaway.core.errors import BadSpec, RequestError
-from cutaway.core.spec import build
+from cutaway.core.spec import build_spec
 from cutaway.run.specs import SPECS
 from cutaway.run.specs.common import MOST_SEED
 
@@ -42,7 +42,7 @@ def test_a_value_of_any_kind_is_taken_or_refused_in_every_field(verb) -> None:
     for name in SPECS[verb].model_fields:
         for value in ODD:
             with suppress(RequestError):
-                build(SPECS[verb], {**needed(verb), name: value})
+                build_spec(SPECS[verb], {**needed(verb), name: value})
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ def test_a_value_of_any_kind_is_taken_or_refused_in_every_field(verb) -> None:
 )
 def test_a_wrong_value_is_named(verb, field, value, said) -> None:
     with pytest.raises(BadSpec, match=said):
-        build(SPECS[verb], {**needed(verb), field: value})
+        build_spec(SPECS[verb], {**needed(verb), field: value})
 
 
 @pytest.mark.parametrize("verb", SPECS)
 def test_every_verb_takes_the_largest_seed_and_none_above(verb) -> None:
-    assert build(SPECS[verb], {**needed(verb), "seed": MOST_SEED}).seed == MOST_SEED
+    assert build_spec(SPECS[verb], {**needed(verb), "seed": MOST_SEED}).seed == MOST_SEED
     with pytest.raises(BadSpec, match="less than or equal to 2147483647"):
-        build(SPECS[verb], {**needed(verb), "seed": MOST_SEED + 1})
+        build_spec(SPECS[verb], {**needed(verb), "seed": MOST_SEED + 1})
 
 
 def test_the_largest_seed_and_a_million_repeats_of_it_suit_every_library() -> None:

@@ -6,10 +6,10 @@ import polars as pl
 import pytest
 
 from cutaway.measure.intervals import Interval
-from cutaway.run.finetune_rows import SCHEMA as FINETUNE
-from cutaway.run.graft.rows import SCHEMA as GRAFT
+from cutaway.run.finetune_rows import FINETUNE_SCHEMA as FINETUNE
+from cutaway.run.graft.rows import GRAFT_SCHEMA as GRAFT
 from cutaway.run.inject.rows import SCHEMA as INJECT
-from cutaway.run.nextword_rows import SCHEMA as NEXTWORD
+from cutaway.run.nextword_rows import NEXTWORD_SCHEMA as NEXTWORD
 from cutaway.run.shortcut.rows import SCHEMA as SHORTCUT
 from cutaway.run.table import bounds, table
 

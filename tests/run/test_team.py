@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from cutaway.core.errors import BadSpec
-from cutaway.run.team import TRAINING, Team, need_alone, team
+from cutaway.run.team import DISTRIBUTED_VERBS, ProcessGroup, need_single_process, process_group
 from cutaway.store.results import results
 from tests.run.test_finetune import TASK
 from tests.tiny import BAD, GOOD, THINGS, tiny, toy_model
@@ -68,7 +68,7 @@ def near(one: Path, other: Path) -> None:
 def test_shares_are_the_batch_and_their_weighted_means_its_mean(count, size):
     rows = np.arange(count)
     values = np.random.default_rng(0).random(count)
-    team = [Team(size, rank) for rank in range(size)]
+    team = [ProcessGroup(size, rank) for rank in range(size)]
     means = [values[one.share(rows)].mean() * one.weight(rows) for one in team]
     assert np.mean(means) == pytest.approx(values.mean(), abs=1e-15)
     if count >= size:
@@ -83,14 +83,14 @@ def test_tokens_weigh_as_many_as_there_are():
     means = [
         np.concatenate([of[i] for i in one.share(rows)]).mean()
         * one.weight(rows, lambda some: lengths[some].sum())
-        for one in (Team(2, 0), Team(2, 1))
+        for one in (ProcessGroup(2, 0), ProcessGroup(2, 1))
     ]
     assert np.mean(means) == pytest.approx(tokens.mean(), abs=1e-15)
 
 
 def test_alone_nothing_is_launched_and_everything_is_as_it_was(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    alone = team()
+    alone = process_group()
     assert (alone.size, alone.first, alone.weight(np.arange(5))) == (1, True, 1.0)
     assert alone.told(lambda: "x") == "x"
     assert alone.mean({"a": 1.5}) == {"a": 1.5}
@@ -100,11 +100,11 @@ def test_alone_nothing_is_launched_and_everything_is_as_it_was(monkeypatch):
 def test_a_verb_that_would_write_twice_is_refused_with_those_that_train(monkeypatch, verb):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(BadSpec, match=f"'cutaway {verb}' runs in one process.*finetune, inject"):
-        need_alone(verb)
-    for other in TRAINING:
-        need_alone(other)
+        need_single_process(verb)
+    for other in DISTRIBUTED_VERBS:
+        need_single_process(other)
         with pytest.raises(BadSpec, match="choose one of the two"):
-            need_alone(other, "local:2")
+            need_single_process(other, "local:2")
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from html import escape
 from cutaway.run import tour as tour_room
 from cutaway.run.screen import Screen
 from cutaway.run.specs.shortcut import GenerateSpec
-from cutaway.run.tour import STOPS, tour
+from cutaway.run.tour import TOUR_STOPS, tour
 from cutaway.store.results import results
 from tests.tiny import SENTENCES, tiny
 
@@ -18,15 +18,15 @@ def test_the_tour_takes_every_stop_writes_its_report_and_is_cached(tmp_path, mon
     out, quiet = tmp_path / "tour", Screen(quiet=True)
     found = tour(out, model=model, quick=True, shared={"seed": 3}, screen=quiet)
     story = found.story
-    assert all(stop.question in story for stop in STOPS)
+    assert all(stop.question in story for stop in TOUR_STOPS)
     # A text that was written is told and leaves no run.
-    measured = sum(stop.spec is not GenerateSpec for stop in STOPS)
-    assert measured == len(STOPS) - 1 and len(results(out / "runs")) == measured
+    measured = sum(stop.spec is not GenerateSpec for stop in TOUR_STOPS)
+    assert measured == len(TOUR_STOPS) - 1 and len(results(out / "runs")) == measured
     page = (out / "report.html").read_text()
     assert page.count("<section") >= measured
-    assert all(escape(stop.question) in page for stop in STOPS), "the story heads the report"
+    assert all(escape(stop.question) in page for stop in TOUR_STOPS), "the story heads the report"
     assert not re.search(r'<(script|link|img)[^>]+(src|href)="https?:', page)
-    monkeypatch.setattr("cutaway.run.sweep._forward", None)
+    monkeypatch.setattr("cutaway.run.sweep._forward_batch", None)
     again = tour(out, model=model, quick=True, shared={"seed": 3}, screen=quiet)
     assert again.addresses == found.addresses and len(found.addresses) == measured
     assert {record.seed for record in results(out / "runs")} == {3}

@@ -11,11 +11,11 @@ from torch import nn
 from transformers import get_scheduler
 
 from cutaway.core.errors import BadSpec, Mismatch, RunError, UnknownName
-from cutaway.run.plan import OPTIMIZERS, SCHEDULES, Plan, decays, optimizer_of
+from cutaway.run.plan import OPTIMIZERS, SCHEDULES, TrainingPlan, make_optimizer, uses_weight_decay
 from cutaway.run.screen import Screen
-from cutaway.run.training import others_at_rest, train
+from cutaway.run.training import frozen_others, train
 
-PLAN = Plan(steps=12, lr=0.05, every=4, seed=3)
+PLAN = TrainingPlan(steps=12, lr=0.05, every=4, seed=3)
 TEXT = torch.randn(40, 5, generator=torch.Generator().manual_seed(1))
 TRUTH = TEXT @ torch.randn(5, 1, generator=torch.Generator().manual_seed(2))
 
@@ -51,7 +51,9 @@ def held_out(module: nn.Module):
     return look
 
 
-def run(module: nn.Module, folder, plan: Plan = PLAN, *, die_at: int | None = None, **options):
+def run(
+    module: nn.Module, folder, plan: TrainingPlan = PLAN, *, die_at: int | None = None, **options
+):
     params = dict(module.named_parameters())
     options = {
         "identity": {"base": "net"},
@@ -194,7 +196,7 @@ def test_weight_decay_spares_biases_and_norms(tmp_path, optimizer) -> None:
         "q_norm.weight": (2, 2),
     }
     params = {name: nn.Parameter(torch.ones(shape)) for name, shape in names.items()}
-    plan = Plan(steps=1, lr=0.1, optimizer=optimizer, weight_decay=0.5)
+    plan = TrainingPlan(steps=1, lr=0.1, optimizer=optimizer, weight_decay=0.5)
     train(
         params,
         lambda step: {"loss": 0.0 * sum(p.sum() for p in params.values())},
@@ -204,7 +206,7 @@ def test_weight_decay_spares_biases_and_norms(tmp_path, optimizer) -> None:
     )
     moved = {name for name, p in params.items() if not torch.equal(p, torch.ones_like(p))}
     assert moved == {"weight"}
-    assert {name for name, p in params.items() if decays(name, p)} == {"weight"}
+    assert {name for name, p in params.items() if uses_weight_decay(name, p)} == {"weight"}
 
 
 def test_the_gradient_is_clipped_over_all_parameters(tmp_path) -> None:
@@ -213,7 +215,7 @@ def test_the_gradient_is_clipped_over_all_parameters(tmp_path) -> None:
     def loss(step: int) -> dict[str, torch.Tensor]:
         return {"loss": 30 * params["a"].sum() + 40 * params["b"].sum()}
 
-    plan = Plan(steps=1, lr=1.0, optimizer="sgd", clip=2.0)
+    plan = TrainingPlan(steps=1, lr=1.0, optimizer="sgd", clip=2.0)
     train(params, loss, plan, folder=tmp_path / "clipped", identity={})
     assert [p.item() for p in params.values()] == pytest.approx([-1.2, -1.6])
     for parameter in params.values():
@@ -234,7 +236,7 @@ def test_project_holds_entries_still(tmp_path) -> None:
 def test_only_the_given_parameters_move_or_gather_gradients(tmp_path) -> None:
     module = net()
     params = {"0.weight": module[0].weight}
-    with others_at_rest(module, params):
+    with frozen_others(module, params):
         assert [p.requires_grad for p in module.parameters()] == [True, *[False] * 5]
         train(params, loss_of(module), PLAN, folder=tmp_path, identity={})
     assert all(p.grad is None and p.requires_grad for p in module.parameters())
@@ -280,7 +282,7 @@ def test_wrong_plans_are_refused_by_name(tmp_path) -> None:
         with pytest.raises(BadSpec, match=f"{field} must be"):
             replace(PLAN, **{field: value})
     with pytest.raises(BadSpec, match="no parameter"):
-        optimizer_of({}, PLAN)
+        make_optimizer({}, PLAN)
     with pytest.raises(UnknownName, match=r"score.*acuracy"):
         run(net(), tmp_path, score="acuracy")
 

@@ -1,13 +1,13 @@
 import torch
 
-from cutaway.run.ask import Ask
+from cutaway.run.ask import ExtractionRequest
 from cutaway.run.extract import extract
-from cutaway.run.twin import twin
+from cutaway.run.twin import random_twin
 
 
 def test_a_twin_has_the_shape_but_not_the_weights(tiny_lm, texts):
     lm = tiny_lm("gpt2")
-    other = twin(lm, seed=0)
+    other = random_twin(lm, seed=0)
     assert other.digest != lm.digest
     mine, its = dict(lm.module.named_parameters()), dict(other.module.named_parameters())
     assert {n: p.shape for n, p in mine.items()} == {n: p.shape for n, p in its.items()}
@@ -19,7 +19,7 @@ def test_a_twin_is_seeded_and_leaves_the_process_its_own_chance(tiny_lm):
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
-    first, again, third = twin(lm, seed=1), twin(lm, seed=1), twin(lm, seed=2)
+    first, again, third = random_twin(lm, seed=1), random_twin(lm, seed=1), random_twin(lm, seed=2)
     assert torch.equal(torch.rand(1), expected)
     weights = [next(t.module.parameters()) for t in (first, again, third)]
     assert torch.equal(weights[0], weights[1])
@@ -27,7 +27,7 @@ def test_a_twin_is_seeded_and_leaves_the_process_its_own_chance(tiny_lm):
 
 
 def test_a_twin_has_features_of_its_own_on_the_shelf(tiny_lm, texts):
-    lm, ask = tiny_lm("bert"), Ask(layers=(1,))
-    real, random = extract(lm, texts, ask), extract(twin(lm, seed=0), texts, ask)
+    lm, ask = tiny_lm("bert"), ExtractionRequest(layers=(1,))
+    real, random = extract(lm, texts, ask), extract(random_twin(lm, seed=0), texts, ask)
     assert random.shelf.folder != real.shelf.folder
     assert not torch.allclose(real.column(1), random.column(1))

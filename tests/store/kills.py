@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from cutaway.store import cache
-from cutaway.store.activations import open_shelf
+from cutaway.store.activations import open_activations
 from cutaway.store.artefacts import save_artefact
 from cutaway.store.progress import Progress
 from tests.store.samples import ADDRESS, keep
@@ -37,7 +37,7 @@ CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir"}
 
 
 def shelf_of(folder: Path):
-    return open_shelf({"model": "tiny"}, ROWS, folder / "shelves")
+    return open_activations({"model": "tiny"}, ROWS, folder / "shelves")
 
 
 def fill(folder: Path) -> None:

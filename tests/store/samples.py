@@ -7,7 +7,7 @@ import polars as pl
 from hypothesis import settings
 
 from cutaway.store.records import Record
-from cutaway.store.results import save
+from cutaway.store.results import save_record
 
 # A shared disk has its own idea of time, so no single example is held to one.
 DISK = settings(deadline=None, max_examples=60)
@@ -41,4 +41,6 @@ def fields(**changed: Any) -> dict[str, Any]:
 
 def keep(folder: Path, table: pl.DataFrame | None = None, **changed: Any) -> Record:
     files = changed.pop("files", None)
-    return save(folder, rows=rows() if table is None else table, files=files, **fields(**changed))
+    return save_record(
+        folder, rows=rows() if table is None else table, files=files, **fields(**changed)
+    )

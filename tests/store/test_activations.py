@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutaway.core.errors import Corrupt, Mismatch, Missing, UnknownName
-from cutaway.store.activations import open_shelf, read_shelf
-from cutaway.store.home import home
+from cutaway.store.activations import load_activations, open_activations
+from cutaway.store.home import cache_folder
 from tests.store.samples import DISK
 
 KEY = {"model": "gpt2", "weights": "ab12", "rows": "cd34"}
@@ -26,7 +26,7 @@ def _values(rows: int, dtype: str = "float32", *shape: int) -> torch.Tensor:
 
 @pytest.fixture
 def shelf(tmp_path):
-    return open_shelf(KEY, 10, tmp_path)
+    return open_activations(KEY, 10, tmp_path)
 
 
 def _fill(shelf, *names, rows=None, **options):
@@ -49,7 +49,7 @@ def batches(draw):
 def test_rows_come_back_in_order_and_to_the_bit(tmp_path_factory, cut, dtype, shard_bytes, data):
     rows, parts = cut
     values = _values(rows, dtype)
-    shelf = open_shelf(KEY, rows, tmp_path_factory.mktemp("shelf"))
+    shelf = open_activations(KEY, rows, tmp_path_factory.mktemp("shelf"))
     with shelf.writer(shard_bytes) as writer:
         for part in parts:
             writer.append(part, {"7/last": values[part], "8/last": 2 * values[part]})
@@ -73,7 +73,7 @@ def test_ragged_rows_come_back_in_order_and_to_the_bit(
 ):
     rows, parts = cut
     texts = [_values(data.draw(st.integers(0, 3)), dtype) + i for i in range(rows)]
-    shelf = open_shelf(KEY, rows, tmp_path_factory.mktemp("shelf"))
+    shelf = open_activations(KEY, rows, tmp_path_factory.mktemp("shelf"))
     with shelf.writer(shard_bytes) as writer:
         for part in parts:
             if part:
@@ -120,12 +120,15 @@ def test_an_unknown_type_gets_a_suggestion(shelf):
 def test_a_shelf_is_known_by_its_key_alone(tmp_path):
     key = {"model": "gpt2", "layers": (1, 2), "n": np.int64(3)}
     same = {"n": 3, "layers": [1, 2], "model": "gpt2"}
-    assert open_shelf(key, 10, tmp_path).folder == open_shelf(same, 10, tmp_path).folder
-    assert open_shelf({**key, "n": 4}, 10, tmp_path).folder != open_shelf(key, 10, tmp_path).folder
+    assert open_activations(key, 10, tmp_path).folder == open_activations(same, 10, tmp_path).folder
+    assert (
+        open_activations({**key, "n": 4}, 10, tmp_path).folder
+        != open_activations(key, 10, tmp_path).folder
+    )
 
 
 def test_shelves_stand_in_the_home_by_default():
-    assert open_shelf(KEY, 10).folder.parent == home() / "activations"
+    assert open_activations(KEY, 10).folder.parent == cache_folder() / "activations"
 
 
 def test_opening_and_asking_write_nothing(tmp_path, shelf):
@@ -139,7 +142,7 @@ def test_the_manifest_holds_the_whole_key(shelf):
     _fill(shelf, "x")
     content = json.loads((shelf.folder / "manifest.json").read_text())
     assert content == {"format": 1, "rows": 10, "key": KEY}
-    again = read_shelf(shelf.folder)
+    again = load_activations(shelf.folder)
     assert (again.key, again.rows) == (KEY, 10)
     assert torch.equal(again.read("x"), shelf.read("x"))
 
@@ -149,20 +152,20 @@ def test_a_lost_or_damaged_manifest_is_written_again(shelf):
     for spoil in ("", '{"format": 1, "rows": 10, "key": {}}', "[]"):
         (shelf.folder / "manifest.json").write_text(spoil)
         with pytest.raises(Corrupt, match=r"manifest\.json"):
-            read_shelf(shelf.folder)
-        _fill(open_shelf(KEY, 10, shelf.folder.parent), "x", rows=[2])
-        assert read_shelf(shelf.folder).rows == 10
+            load_activations(shelf.folder)
+        _fill(open_activations(KEY, 10, shelf.folder.parent), "x", rows=[2])
+        assert load_activations(shelf.folder).rows == 10
     assert shelf.covered(["x"]).sum() == 3
 
 
 def test_another_number_of_rows_or_another_format_is_a_mismatch(shelf):
     _fill(shelf, "x")
     with pytest.raises(Mismatch, match="10 rows, asked for 11"):
-        open_shelf(KEY, 11, shelf.folder.parent)
+        open_activations(KEY, 11, shelf.folder.parent)
     path = shelf.folder / "manifest.json"
     path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
     with pytest.raises(Mismatch, match="format 2"):
-        open_shelf(KEY, 10, shelf.folder.parent)
+        open_activations(KEY, 10, shelf.folder.parent)
 
 
 def test_a_column_is_complete_when_all_its_rows_are_there(shelf):
@@ -219,7 +222,7 @@ def test_rows_written_twice_count_once(shelf):
 
 def test_a_shard_with_rows_of_a_longer_shelf_is_corrupt(tmp_path, shelf):
     _fill(shelf, "x")
-    short = open_shelf({**KEY, "short": True}, 3, tmp_path)
+    short = open_activations({**KEY, "short": True}, 3, tmp_path)
     _fill(short, "y")
     for path in shelf.folder.glob("shard-*"):
         path.rename(short.folder / path.name)

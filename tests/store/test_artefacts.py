@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from cutaway.core.errors import BadData, BadSpec, Corrupt, Missing, UnknownName
-from cutaway.store.artefacts import description_of, load_artefact, save_artefact
+from cutaway.store.artefacts import description_path, load_artefact, save_artefact
 from tests.store.samples import DISK
 
 VALUES = {"map.7.12": torch.rand(3, 4), "bias": torch.rand(4).bfloat16(), "scale": torch.tensor(2)}
@@ -36,7 +36,7 @@ def test_an_artefact_comes_back_as_it_was_saved(path, verify):
 def test_the_same_artefact_is_the_same_bytes(tmp_path, path):
     again = save_artefact(tmp_path / "again.safetensors", VALUES, META)
     assert again.read_bytes() == path.read_bytes()
-    assert description_of(again).read_bytes() == description_of(path).read_bytes()
+    assert description_path(again).read_bytes() == description_path(path).read_bytes()
 
 
 def test_any_safetensors_reader_can_read_it(path):
@@ -73,13 +73,13 @@ def test_a_flipped_bit_or_a_cut_is_corrupt_wherever_it_is(tmp_path_factory, data
 
 @pytest.mark.parametrize("fields", [{}, {"meta": {}}, {"sha256": "0", "bytes": 3}])
 def test_a_description_without_its_fields_is_corrupt(path, fields):
-    description_of(path).write_text(json.dumps(fields))
+    description_path(path).write_text(json.dumps(fields))
     with pytest.raises(Corrupt, match=r"jump\.json"):
         load_artefact(path)
 
 
 def test_tensors_without_their_description_are_missing(path):
-    description_of(path).unlink()
+    description_path(path).unlink()
     with pytest.raises(Missing, match=r"jump\.json"):
         load_artefact(path)
 

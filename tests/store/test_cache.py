@@ -9,11 +9,11 @@ import torch
 
 from cutaway.core.errors import BadSpec, Missing
 from cutaway.store import cache
-from cutaway.store.activations import open_shelf, read_shelf
+from cutaway.store.activations import load_activations, open_activations
 
 
 def _shelf(folder, model, used=None, rows=4):
-    shelf = open_shelf({"model": model}, rows, folder)
+    shelf = open_activations({"model": model}, rows, folder)
     with shelf.writer() as writer:
         writer.append(range(rows), {"7/last": torch.rand(rows, 100), "8/last": torch.rand(rows, 1)})
     shelf.read("7/last")
@@ -29,22 +29,24 @@ def three(tmp_path):
 
 
 def _models(folder):
-    return [entry.model for entry in cache.entries(folder)]
+    return [entry.model for entry in cache.list_entries(folder)]
 
 
 def test_an_empty_cache_has_nothing(tmp_path):
-    assert cache.entries(tmp_path / "x") == []
-    assert cache.size(tmp_path / "x") == 0
+    assert cache.list_entries(tmp_path / "x") == []
+    assert cache.cache_size(tmp_path / "x") == 0
     assert cache.verify(folder=tmp_path / "x") == []
-    assert cache.enforce(folder=tmp_path / "x") == []
+    assert cache.enforce_limit(folder=tmp_path / "x") == []
 
 
 def test_entries_say_what_a_shelf_holds(tmp_path):
     path = _shelf(tmp_path, {"name": "gpt2", "digest": "00"}, used=0)
-    (entry,) = cache.entries(tmp_path)
+    (entry,) = cache.list_entries(tmp_path)
     assert (entry.digest, entry.model, entry.rows) == (path.name, "gpt2", 4)
     assert entry.columns == ("7/last", "8/last")
-    assert entry.bytes == sum(p.stat().st_size for p in path.iterdir()) == cache.size(tmp_path)
+    assert (
+        entry.bytes == sum(p.stat().st_size for p in path.iterdir()) == cache.cache_size(tmp_path)
+    )
     assert entry.used.timestamp() == 0
     assert json.loads(json.dumps(entry.plain()))["model"] == "gpt2"
     assert "gpt2  4 rows, 2 columns" in entry.line()
@@ -52,22 +54,22 @@ def test_entries_say_what_a_shelf_holds(tmp_path):
 
 def test_listing_leaves_no_trace(tmp_path, three):
     before = sorted(tmp_path.rglob("*"))
-    cache.entries(tmp_path)
+    cache.list_entries(tmp_path)
     cache.verify(folder=tmp_path)
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_the_most_recently_used_comes_first(tmp_path, three):
     assert _models(tmp_path) == ["c", "b", "a"]
-    read_shelf(three[0]).read("7/last")
+    load_activations(three[0]).read("7/last")
     assert _models(tmp_path) == ["a", "c", "b"]
 
 
 def test_the_least_recently_used_goes_first(tmp_path, three):
-    gone = cache.prune(max_bytes=cache.size(tmp_path) - 1, folder=tmp_path)
+    gone = cache.prune(max_bytes=cache.cache_size(tmp_path) - 1, folder=tmp_path)
     assert [entry.model for entry in gone] == ["a"]
     assert _models(tmp_path) == ["c", "b"]
-    assert cache.prune(max_bytes=cache.size(tmp_path), folder=tmp_path) == []
+    assert cache.prune(max_bytes=cache.cache_size(tmp_path), folder=tmp_path) == []
     assert len(cache.prune(max_bytes=0, folder=tmp_path)) == 2
     assert list(tmp_path.iterdir()) == []
 
@@ -107,12 +109,12 @@ def test_what_is_no_amount_drops_nothing(tmp_path, three, rule, amount):
 
 
 def test_a_shelf_in_use_stays(tmp_path, three):
-    held = read_shelf(three[0])
+    held = load_activations(three[0])
     assert [e.model for e in cache.prune(max_bytes=0, folder=tmp_path)] == ["b", "c"]
     assert cache.prune(older_than_days=0, folder=tmp_path) == []
     with pytest.raises(BadSpec, match="in use"):
         cache.prune(digest=three[0].name, folder=tmp_path)
-    assert cache.entries(tmp_path)[0].busy
+    assert cache.list_entries(tmp_path)[0].busy
     assert held.read("7/last").shape == (4, 100)
     del held
     assert len(cache.prune(max_bytes=0, folder=tmp_path)) == 1
@@ -121,34 +123,34 @@ def test_a_shelf_in_use_stays(tmp_path, three):
 def test_a_shelf_opened_while_it_is_dropped_is_put_back(tmp_path, three, monkeypatch):
     looks = iter([False, True])
     monkeypatch.setattr(cache, "in_use", lambda _: next(looks))
-    assert not cache._drop_one(three[0])
-    assert read_shelf(three[0]).read("7/last").shape == (4, 100)
+    assert not cache._evict_one(three[0])
+    assert load_activations(three[0]).read("7/last").shape == (4, 100)
     assert sorted(tmp_path.iterdir()) == sorted(three)
 
 
 def test_a_shelf_another_process_dropped_first_is_no_error(tmp_path):
-    assert not cache._drop_one(tmp_path / "gone")
+    assert not cache._evict_one(tmp_path / "gone")
 
 
 def test_the_limit_is_kept(tmp_path, three, monkeypatch):
-    assert cache.enforce(folder=tmp_path) == []
+    assert cache.enforce_limit(folder=tmp_path) == []
     monkeypatch.setenv("CUTAWAY_CACHE_GB", "0.000003")
-    cache.enforce(folder=tmp_path)
-    assert cache.size(tmp_path) <= 3000
-    assert cache.enforce(0, tmp_path)
+    cache.enforce_limit(folder=tmp_path)
+    assert cache.cache_size(tmp_path) <= 3000
+    assert cache.enforce_limit(0, tmp_path)
 
 
 @pytest.mark.parametrize(("said", "bytes_"), [("", 20e9), ("1.5", 1.5e9), (" 0 ", 0)])
 def test_the_limit_is_the_users(monkeypatch, said, bytes_):
     monkeypatch.setenv("CUTAWAY_CACHE_GB", said)
-    assert cache.limit() == bytes_
+    assert cache.cache_limit() == bytes_
 
 
 @pytest.mark.parametrize("said", ["much", "-1", "nan", "inf", "1e400"])
 def test_a_limit_that_is_no_size_is_refused(monkeypatch, said):
     monkeypatch.setenv("CUTAWAY_CACHE_GB", said)
     with pytest.raises(BadSpec, match="CUTAWAY_CACHE_GB"):
-        cache.limit()
+        cache.cache_limit()
 
 
 def _flip(path):
@@ -176,7 +178,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_is_named_dropped_and_made_again(tmp_path, damage):
     pattern, spoil = DAMAGES[damage]
-    shelf = read_shelf(_shelf(tmp_path, "a"))
+    shelf = load_activations(_shelf(tmp_path, "a"))
     (bad,) = shelf.folder.glob(pattern)
     with shelf.writer() as writer:
         writer.append([0, 1], {"9/last": torch.ones(2, 3)})
@@ -198,7 +200,7 @@ def test_a_damaged_manifest_is_named_and_the_shelf_lives_on(tmp_path):
     assert problem.path == path / "manifest.json"
     assert _models(tmp_path) == ["?"]
     cache.verify(repair=True, folder=tmp_path)
-    assert open_shelf({"model": "a"}, 4, tmp_path).read("7/last").shape == (4, 100)
+    assert open_activations({"model": "a"}, 4, tmp_path).read("7/last").shape == (4, 100)
 
 
 def test_repair_sweeps_what_killed_processes_left(tmp_path):
@@ -219,5 +221,5 @@ def test_keeping_the_limit_sweeps_what_killed_processes_left(tmp_path):
     left = path.with_name(f"{path.name}.tmp-00000000-1-{'0' * 32}")
     left.mkdir()
     os.utime(left, (0, 0))
-    assert cache.enforce(10**12, tmp_path) == []
+    assert cache.enforce_limit(10**12, tmp_path) == []
     assert not left.exists() and _models(tmp_path) == ["a"]

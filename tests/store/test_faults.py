@@ -13,10 +13,10 @@ import torch
 
 from cutaway.core.errors import Missing, NoRoom, RequestError
 from cutaway.store import cache, files
-from cutaway.store.activations import open_shelf
+from cutaway.store.activations import open_activations
 from cutaway.store.artefacts import load_artefact, save_artefact
 from cutaway.store.progress import Progress
-from cutaway.store.results import find, results
+from cutaway.store.results import find_record, results
 from tests.store import kills
 from tests.store.samples import ADDRESS, keep, rows
 
@@ -61,7 +61,7 @@ def _after_save(folder: Path) -> None:
     assert runs.broken == []
     assert all(record.rows.equals(rows()) for record in runs)
     kills.save(folder)
-    record = find(folder / "runs", "probe", ADDRESS)
+    record = find_record(folder / "runs", "probe", ADDRESS)
     assert record is not None
     assert record.file("note.txt").read_bytes() == b"text"
     assert [path.name for path in (folder / "runs" / "probe").iterdir()] == [ADDRESS]
@@ -90,7 +90,7 @@ def _after_pieces(folder: Path) -> None:
 def _after_prune(folder: Path) -> None:
     _right_shelf(folder)
     kills.prune(folder)
-    assert cache.entries(folder / "shelves") == []
+    assert cache.list_entries(folder / "shelves") == []
 
 
 AFTER = {
@@ -159,13 +159,13 @@ WRITERS = {
 
 
 def _fill_big(folder: Path) -> None:
-    with open_shelf({"model": "big"}, 4, folder / "shelves").writer() as writer:
+    with open_activations({"model": "big"}, 4, folder / "shelves").writer() as writer:
         writer.append(range(4), {"x": torch.zeros(4, BIG // 16)})
 
 
 def _believe_in_room(monkeypatch) -> None:
     """The look at the disk beforehand is shut off, so that the write itself has to fail."""
-    monkeypatch.setattr(files, "need_room", lambda *_: None)
+    monkeypatch.setattr(files, "check_free_space", lambda *_: None)
 
 
 def _nothing_big(folder: Path) -> None:
@@ -219,7 +219,7 @@ def test_everything_on_a_read_only_disk_can_be_read(read_only):
     assert load_artefact(read_only / "x.safetensors").tensor("w").sum() == 2
     runs = results(read_only / "runs")
     assert len(runs.query("select * from rows")) == 4
-    assert len(cache.entries(read_only / "shelves")) == 1
+    assert len(cache.list_entries(read_only / "shelves")) == 1
     assert keep(read_only / "runs") == next(iter(runs))
 
 
@@ -247,7 +247,7 @@ def test_a_folder_without_permission_is_said_so(forbidden, write):
     [
         lambda folder: list(results(folder / "runs")),
         lambda folder: load_artefact(folder / "x.safetensors"),
-        lambda folder: files.need_room(folder / "x", 1),
+        lambda folder: files.check_free_space(folder / "x", 1),
     ],
     ids=["runs", "artefact", "room"],
 )
@@ -264,6 +264,6 @@ def test_a_clock_that_jumps_back_and_forth_changes_nothing(job, tmp_path, monkey
     jumps = itertools.cycle([0.0, 4e9, 1e9])
     monkeypatch.setattr("time.time", lambda: next(jumps))
     kills.JOBS[job](tmp_path)
-    cache.entries(tmp_path / "shelves")
+    cache.list_entries(tmp_path / "shelves")
     AFTER[job](tmp_path)
     _no_rubbish(tmp_path)

@@ -194,27 +194,27 @@ def test_the_checksum_is_sha256(tmp_path):
 
 def test_too_little_room_names_both_sizes(tmp_path):
     with pytest.raises(NoRoom, match=rf"needs {10**18} bytes .* only \d+ "):
-        files.need_room(tmp_path / "not" / "there", 10**18)
-    files.need_room(tmp_path / "not" / "there", 1)
+        files.check_free_space(tmp_path / "not" / "there", 10**18)
+    files.check_free_space(tmp_path / "not" / "there", 1)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_sweeping_takes_dead_siblings_and_leaves_the_rest(tmp_path):
-    keep = [tmp_path / "x.json", files.sibling(tmp_path / "x.json"), tmp_path / "a.tmp-mine"]
+    keep = [tmp_path / "x.json", files.temporary_path(tmp_path / "x.json"), tmp_path / "a.tmp-mine"]
     for path in keep:
         path.touch()
     dead = _stale(tmp_path / "x.json")
     dead.mkdir()
     (dead / "rows.parquet").touch()
     os.utime(dead, (0, 0))
-    assert files.sweep(tmp_path) == [dead]
+    assert files.remove_stale_temporaries(tmp_path) == [dead]
     assert set(tmp_path.iterdir()) == set(keep)
 
 
 def test_a_folder_is_dropped_at_once_and_twice_is_no_error(tmp_path):
     (tmp_path / "x" / "y").mkdir(parents=True)
-    files.drop_folder(tmp_path / "x")
-    files.drop_folder(tmp_path / "x")
+    files.remove_folder(tmp_path / "x")
+    files.remove_folder(tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -225,6 +225,6 @@ def test_our_own_errors_pass_untouched(tmp_path):
 
 
 def test_a_temporary_name_is_told_from_others(tmp_path):
-    assert files.is_temporary(files.sibling(tmp_path / "x"))
-    assert owners.machine() in files.sibling(tmp_path / "x").name
+    assert files.is_temporary(files.temporary_path(tmp_path / "x"))
+    assert owners.machine_id() in files.temporary_path(tmp_path / "x").name
     assert not files.is_temporary(tmp_path / "result.json")

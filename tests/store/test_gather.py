@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.store.gather import _spread, _take
+from cutaway.store.gather import _expand_ranges, _take
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4))))
@@ -13,7 +13,7 @@ def test_spreading_is_one_range_after_the_other(pairs):
     starts = np.array([start for start, _ in pairs], dtype=np.int64)
     lengths = np.array([length for _, length in pairs], dtype=np.int64)
     expected = [place for start, length in pairs for place in range(start, start + length)]
-    assert _spread(starts, lengths).tolist() == expected
+    assert _expand_ranges(starts, lengths).tolist() == expected
 
 
 def test_a_whole_block_is_taken_without_a_copy():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cutaway.store import owners
-from cutaway.store.owners import DAY, EVER, HOUR, abandoned, token
+from cutaway.store.owners import DAY, FOREVER, HOUR, is_abandoned, owner_token
 
 
 def _dead_process() -> int:
@@ -26,33 +26,33 @@ def _file(folder: Path, name: str, age: float = 0.0) -> Path:
 
 
 def test_two_tokens_differ():
-    assert token() != token()
+    assert owner_token() != owner_token()
 
 
 @pytest.mark.parametrize(
     ("age", "here", "gone"),
-    [(0.0, HOUR, False), (2 * HOUR, HOUR, True), (2 * HOUR, DAY, False), (9e9, EVER, False)],
+    [(0.0, HOUR, False), (2 * HOUR, HOUR, True), (2 * HOUR, DAY, False), (9e9, FOREVER, False)],
 )
 def test_a_living_process_keeps_its_file_as_long_as_it_is_given(tmp_path, age, here, gone):
-    path = _file(tmp_path, f"x.tmp-{token()}", age)
-    assert abandoned(path, here=here, elsewhere=HOUR) is gone
+    path = _file(tmp_path, f"x.tmp-{owner_token()}", age)
+    assert is_abandoned(path, here=here, elsewhere=HOUR) is gone
 
 
 def test_a_dead_process_keeps_nothing(tmp_path):
-    path = _file(tmp_path, f"x.tmp-{owners.machine()}-{_dead_process()}-{'0' * 32}")
-    assert abandoned(path, here=EVER, elsewhere=EVER)
+    path = _file(tmp_path, f"x.tmp-{owners.machine_id()}-{_dead_process()}-{'0' * 32}")
+    assert is_abandoned(path, here=FOREVER, elsewhere=FOREVER)
 
 
 @pytest.mark.parametrize(("age", "gone"), [(0.0, False), (2 * HOUR, True)])
 def test_another_machines_process_is_judged_by_its_silence(tmp_path, age, gone):
     path = _file(tmp_path, f"x.tmp-00000000-{_dead_process()}-{'0' * 32}", age)
-    assert abandoned(path, here=EVER, elsewhere=HOUR) is gone
+    assert is_abandoned(path, here=FOREVER, elsewhere=HOUR) is gone
 
 
 @pytest.mark.parametrize("name", ["result.json", "notes.tmp-mine", "a.tmp-1-2-3"])
 def test_a_name_of_another_kind_is_never_abandoned(tmp_path, name):
-    assert not abandoned(_file(tmp_path, name, 9e8), here=0.0, elsewhere=0.0)
+    assert not is_abandoned(_file(tmp_path, name, 9e8), here=0.0, elsewhere=0.0)
 
 
 def test_a_file_that_has_just_vanished_is_not_called_abandoned(tmp_path):
-    assert not abandoned(tmp_path / f"x.tmp-{token()}", here=HOUR, elsewhere=HOUR)
+    assert not is_abandoned(tmp_path / f"x.tmp-{owner_token()}", here=HOUR, elsewhere=HOUR)

@@ -7,7 +7,14 @@ import torch
 
 from cutaway.core.errors import BadSpec, Corrupt, Missing, UnknownName
 from cutaway.store.artefacts import save_artefact
-from cutaway.store.records import FIELDS, inner_name, intact, names_of, read_record, run_folder
+from cutaway.store.records import (
+    RESULT_FIELDS,
+    join_names,
+    read_if_intact,
+    read_record,
+    run_file_path,
+    run_folder,
+)
 from tests.store.samples import ADDRESS, fields, keep, rows
 
 ESCAPES = ["", ".", "..", "../x", "../../x", "/etc", "a/b", "a\\b", "a\0b", "x" * 200, "~", "-rf",
@@ -24,13 +31,13 @@ def test_a_name_that_could_lead_elsewhere_is_refused(tmp_path, name, part):
 @pytest.mark.parametrize("name", ["", ".", "../x", "a/../../x", "/etc/passwd", "a//../b", "a\\b"])
 def test_a_file_name_that_could_lead_elsewhere_is_refused(name):
     with pytest.raises(BadSpec, match="can't name a file"):
-        inner_name(name)
+        run_file_path(name)
 
 
 def test_a_record_says_what_was_saved(tmp_path):
     keep(tmp_path)
     record = read_record(tmp_path / "probe" / ADDRESS)
-    assert {name: getattr(record, name) for name in FIELDS} == fields()
+    assert {name: getattr(record, name) for name in RESULT_FIELDS} == fields()
     assert record.rows.equals(rows())
     assert record.plain()["path"] == str(record.path)
     assert json.dumps(record.plain())
@@ -56,7 +63,7 @@ def test_changed_rows_are_corrupt_and_named(tmp_path, spoil):
     path.write_bytes(spoil(path.read_bytes()))
     with pytest.raises(Corrupt, match=r"rows\.parquet"):
         _ = read_record(record.path).rows
-    assert intact(record.path) is None
+    assert read_if_intact(record.path) is None
 
 
 def test_lost_rows_are_corrupt(tmp_path):
@@ -96,9 +103,9 @@ def test_rows_that_are_no_parquet_are_corrupt(tmp_path):
         _ = read_record(path).rows
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("name", RESULT_FIELDS)
 def test_a_record_with_a_spoiled_field_is_corrupt(tmp_path, name):
-    wrong = 7 if FIELDS[name] is str else "text"
+    wrong = 7 if RESULT_FIELDS[name] is str else "text"
     with pytest.raises(Corrupt, match=name):
         read_record(_by_hand(tmp_path, **{name: wrong}))
 
@@ -115,7 +122,7 @@ def test_files_of_a_record_never_lead_out_of_it(tmp_path):
     path = _by_hand(tmp_path, files={"../../secret": {}})
     with pytest.raises(BadSpec):
         read_record(path).file("../../secret")
-    assert intact(path) is None
+    assert read_if_intact(path) is None
 
 
 @pytest.mark.parametrize(
@@ -123,7 +130,7 @@ def test_files_of_a_record_never_lead_out_of_it(tmp_path):
     [({"name": "a"}, "a"), ([{"name": "a"}, {"name": "b"}], "a, b"), ({}, "?"), (["a"], "a")],
 )
 def test_descriptions_are_known_by_their_names(described, said):
-    assert names_of(described) == said
+    assert join_names(described) == said
 
 
 def test_an_empty_table_keeps_its_columns(tmp_path):

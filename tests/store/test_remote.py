@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from cutaway.core.errors import BadSpec, Corrupt, Missing, RunError
-from cutaway.core.spec import build
+from cutaway.core.spec import build_spec
 from cutaway.run.specs.probe import ProbeSpec
 from cutaway.store import remote
-from cutaway.store.activations import open_shelf
-from cutaway.store.cache import entries, prune, verify
-from cutaway.store.home import home
-from cutaway.store.results import find, results
+from cutaway.store.activations import open_activations
+from cutaway.store.cache import list_entries, prune, verify
+from cutaway.store.home import cache_folder
+from cutaway.store.results import find_record, results
 from tests.store.samples import ADDRESS, keep
 
 KEY = {"model": "gpt2", "weights": "ab12"}
@@ -45,7 +45,7 @@ def machine(tmp_path, monkeypatch, url):
 
 def _fill(rows=range(10), **options):
     numbers = np.asarray(rows)
-    with open_shelf(KEY, 10).writer(**options) as writer:
+    with open_activations(KEY, 10).writer(**options) as writer:
         writer.append(numbers, {"1/last": VALUES[numbers]})
 
 
@@ -57,7 +57,7 @@ def _far(url: str, ending: str) -> list[str]:
 def test_what_one_machine_writes_another_finds(machine):
     _fill()
     machine("two")
-    shelf = open_shelf(KEY, 10)
+    shelf = open_activations(KEY, 10)
     assert shelf.covered(["1/last"]).all()
     assert set(shelf.columns()) == {"1/last"}
     assert torch.equal(shelf.read("1/last"), VALUES)
@@ -66,10 +66,10 @@ def test_what_one_machine_writes_another_finds(machine):
 def test_ragged_columns_are_found_too(machine):
     lengths = np.arange(1, 11)
     values = torch.randn(int(lengths.sum()), 2)
-    with open_shelf(KEY, 10).writer() as writer:
+    with open_activations(KEY, 10).writer() as writer:
         writer.append_ragged(range(10), lengths, {"1/all": values})
     machine("two")
-    found, offsets = open_shelf(KEY, 10).read_ragged("1/all")
+    found, offsets = open_activations(KEY, 10).read_ragged("1/all")
     assert torch.equal(found, values)
     assert offsets.tolist() == [0, *np.cumsum(lengths)]
 
@@ -77,7 +77,7 @@ def test_ragged_columns_are_found_too(machine):
 def test_knowing_which_rows_are_there_fetches_no_shard(machine):
     _fill()
     machine("two")
-    shelf = open_shelf(KEY, 10)
+    shelf = open_activations(KEY, 10)
     assert shelf.covered(["1/last"]).all()
     assert not list(shelf.folder.glob("*.safetensors"))
     shelf.read("1/last")
@@ -85,7 +85,7 @@ def test_knowing_which_rows_are_there_fetches_no_shard(machine):
 
 
 def test_machines_that_write_at_once_make_one_shelf(machine):
-    here = open_shelf(KEY, 10)
+    here = open_activations(KEY, 10)
     _fill(range(4))
     machine("two")
     _fill(range(4, 10))
@@ -106,12 +106,12 @@ def test_a_shard_without_its_description_is_never_seen(machine, monkeypatch):
     with pytest.raises(ConnectionError):
         _fill()
     monkeypatch.setattr(remote.Remote, "send", send)
-    assert not open_shelf(KEY, 10).covered(["1/last"]).any()
+    assert not open_activations(KEY, 10).covered(["1/last"]).any()
     machine("two")
-    assert not open_shelf(KEY, 10).covered(["1/last"]).any()
+    assert not open_activations(KEY, 10).covered(["1/last"]).any()
     _fill()
     machine("one")
-    assert torch.equal(open_shelf(KEY, 10).read("1/last"), VALUES)
+    assert torch.equal(open_activations(KEY, 10).read("1/last"), VALUES)
 
 
 def test_a_description_that_was_cut_short_is_never_seen(machine, url):
@@ -121,9 +121,9 @@ def test_a_description_that_was_cut_short_is_never_seen(machine, url):
     whole = system.cat_file(described)
     system.pipe_file(described, whole[: len(whole) // 2])
     machine("two")
-    assert not open_shelf(KEY, 10).covered(["1/last"]).any()
+    assert not open_activations(KEY, 10).covered(["1/last"]).any()
     system.pipe_file(described, whole)
-    assert open_shelf(KEY, 10).covered(["1/last"]).all()
+    assert open_activations(KEY, 10).covered(["1/last"]).all()
 
 
 def test_a_shard_that_changed_on_the_way_is_refused(machine, url):
@@ -134,20 +134,20 @@ def test_a_shard_that_changed_on_the_way_is_refused(machine, url):
     system.pipe_file(shard, whole[:-1] + bytes([whole[-1] ^ 1]))
     machine("two")
     with pytest.raises(Corrupt, match="fails its checksum"):
-        open_shelf(KEY, 10).read("1/last")
+        open_activations(KEY, 10).read("1/last")
 
 
 def test_a_mirror_can_be_dropped_at_any_time(machine):
     _fill()
-    assert [entry.rows for entry in entries()] == [10]
+    assert [entry.rows for entry in list_entries()] == [10]
     assert len(prune(max_bytes=0)) == 1
-    assert torch.equal(open_shelf(KEY, 10).read("1/last"), VALUES)
+    assert torch.equal(open_activations(KEY, 10).read("1/last"), VALUES)
 
 
 def test_verify_looks_at_what_is_here_and_fetches_nothing(machine):
     _fill()
     machine("two")
-    shelf = open_shelf(KEY, 10)
+    shelf = open_activations(KEY, 10)
     shelf.covered(["1/last"])
     assert verify() == []
     assert not list(shelf.folder.glob("*.safetensors"))
@@ -156,7 +156,7 @@ def test_verify_looks_at_what_is_here_and_fetches_nothing(machine):
 def test_a_shelf_travels_by_its_place_in_the_store(machine, tmp_path):
     """A worker has a mirror of its own, wherever its disk is."""
     _fill()
-    sent = pickle.dumps(open_shelf(KEY, 10))
+    sent = pickle.dumps(open_activations(KEY, 10))
     machine("two")
     there = pickle.loads(sent)
     assert (tmp_path / "two") in there.folder.parents
@@ -171,7 +171,7 @@ def test_runs_go_up_whole_and_are_found_from_elsewhere(machine, url):
     assert seen.address == record.address
     assert seen.rows.equals(record.rows)
     assert seen.file("notes/a.txt").read_bytes() == b"a"
-    again = find(url, "probe", ADDRESS)
+    again = find_record(url, "probe", ADDRESS)
     assert again is not None and again.summary == record.summary
     assert results(url).query("select count(*) as n from rows")["n"].to_list() == [4]
 
@@ -190,12 +190,12 @@ def test_a_run_without_its_result_is_not_there(machine, url, monkeypatch):
         keep(url)
     monkeypatch.setattr(remote.Remote, "send", send)
     machine("two")
-    assert find(url, "probe", ADDRESS) is None
+    assert find_record(url, "probe", ADDRESS) is None
     assert len(results(url)) == 0
     machine("one")
-    assert find(url, "probe", ADDRESS) is not None
+    assert find_record(url, "probe", ADDRESS) is not None
     machine("two")
-    assert find(url, "probe", ADDRESS) is not None
+    assert find_record(url, "probe", ADDRESS) is not None
 
 
 @pytest.mark.parametrize("place", [
@@ -203,18 +203,18 @@ def test_a_run_without_its_result_is_not_there(machine, url, monkeypatch):
 ])  # fmt: skip
 def test_a_url_with_secrets_is_refused_and_not_repeated(place, monkeypatch, tmp_path):
     with pytest.raises(BadSpec, match="in the environment") as caught:
-        build(ProbeSpec, {"model": "gpt2", "data": "sst2", "runs": place})
+        build_spec(ProbeSpec, {"model": "gpt2", "data": "sst2", "runs": place})
     assert "geheim" not in str(caught.value)
     monkeypatch.setenv("CUTAWAY_HOME", place)
     monkeypatch.setenv("CUTAWAY_MIRROR", str(tmp_path))
     with pytest.raises(BadSpec):
-        home()
+        cache_folder()
 
 
 def test_a_url_that_cannot_be_taken_apart_is_refused_and_not_repeated():
     for url in ("s3://[geheim", "s3://geheim\u2100/x"):
         with pytest.raises(BadSpec, match="scheme://place/folder") as caught:
-            remote.need_plain(url)
+            remote.check_url(url)
         assert "geheim" not in str(caught.value)
 
 
@@ -241,6 +241,6 @@ def test_a_store_that_cannot_be_reached_is_named(monkeypatch, tmp_path):
 
 
 def test_a_plain_folder_is_no_mirror(tmp_path):
-    assert remote.local(tmp_path) == tmp_path
+    assert remote.local_folder(tmp_path) == tmp_path
     assert remote.remote_of(tmp_path / "x") is None
-    assert remote.names(tmp_path) == []
+    assert remote.list_names(tmp_path) == []

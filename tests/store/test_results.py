@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cutaway.core.errors import BadData, BadSpec, Missing
 from cutaway.core.spec import Spec
 from cutaway.store import files
-from cutaway.store.results import find, parquet_bytes, progress, results, save
+from cutaway.store.results import find_record, parquet_bytes, results, run_progress, save_record
 from tests.store.samples import ADDRESS, DISK, fields, keep, rows
 
 
@@ -25,13 +25,13 @@ class _Spec(Spec):
 def test_a_saved_run_is_found(tmp_path):
     record = keep(tmp_path)
     assert record.path == tmp_path / "probe" / ADDRESS
-    assert find(tmp_path, "probe", ADDRESS) == record
+    assert find_record(tmp_path, "probe", ADDRESS) == record
     assert list(results(tmp_path)) == [record]
     assert sorted(p.name for p in record.path.iterdir()) == ["result.json", "rows.parquet"]
 
 
 def test_a_run_that_was_never_made_is_not_found(tmp_path):
-    assert find(tmp_path, "probe", ADDRESS) is None
+    assert find_record(tmp_path, "probe", ADDRESS) is None
     assert len(results(tmp_path / "nowhere")) == 0
 
 
@@ -56,10 +56,10 @@ def test_the_first_whole_run_is_kept(tmp_path):
 def test_a_run_that_is_not_whole_is_replaced(tmp_path, spoil, how):
     path = keep(tmp_path).path / spoil
     path.unlink() if how == "gone" else path.write_bytes(path.read_bytes()[:-9])
-    assert find(tmp_path, "probe", ADDRESS) is None
+    assert find_record(tmp_path, "probe", ADDRESS) is None
     record = keep(tmp_path, summary={"best": 2})
     assert record.summary == {"best": 2}
-    assert find(tmp_path, "probe", ADDRESS) == record
+    assert find_record(tmp_path, "probe", ADDRESS) == record
     assert [p.name for p in (tmp_path / "probe").iterdir()] == [ADDRESS]
 
 
@@ -73,7 +73,7 @@ def test_numbers_json_has_no_word_for_lose_nothing_else(tmp_path):
 
 
 def test_saving_ends_the_partial_run(tmp_path):
-    pieces = progress(tmp_path, "probe", ADDRESS)
+    pieces = run_progress(tmp_path, "probe", ADDRESS)
     pieces.put("cell", [{"x": 1}])
     assert list(results(tmp_path)) == []
     keep(tmp_path)
@@ -123,11 +123,11 @@ def test_a_file_that_is_not_there_is_missing_and_leaves_nothing(tmp_path):
 
 @pytest.mark.parametrize("address", ["../../x", "/etc", ""])
 def test_an_address_never_leads_out_of_the_folder(tmp_path, address):
-    for use in (find, progress):
+    for use in (find_record, run_progress):
         with pytest.raises(BadSpec):
             use(tmp_path, "probe", address)
     with pytest.raises(BadSpec):
-        save(tmp_path, rows=rows(), **fields(address=address))
+        save_record(tmp_path, rows=rows(), **fields(address=address))
 
 
 def test_the_newest_comes_first(tmp_path):

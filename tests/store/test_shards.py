@@ -10,7 +10,14 @@ from safetensors.torch import load_file
 
 from cutaway.core.errors import Corrupt
 from cutaway.store import files
-from cutaway.store.shards import Column, find_shards, orphans, read_shard, sidecar, write_shard
+from cutaway.store.shards import (
+    ColumnInfo,
+    find_shards,
+    orphan_shards,
+    read_shard,
+    sidecar_path,
+    write_shard,
+)
 
 VALUES = {"7/last": torch.arange(12.0).reshape(4, 3), "rows": torch.ones(4, 2).half()}
 ROWS = np.array([5, 3, 9, 0])
@@ -31,7 +38,7 @@ def test_a_shard_comes_back_as_it_was_written(tmp_path, path):
     shard = _only(tmp_path)
     assert shard.path == path
     assert shard.rows.tolist() == ROWS.tolist()
-    assert shard.columns["7/last"] == Column("7/last", "float32", (3,), False)
+    assert shard.columns["7/last"] == ColumnInfo("7/last", "float32", (3,), False)
     for name, value in VALUES.items():
         assert torch.equal(shard.block(name), value)
 
@@ -50,11 +57,11 @@ def test_any_safetensors_reader_can_read_it(path):
 
 
 def test_without_its_sidecar_a_shard_does_not_exist(tmp_path, path):
-    sidecar(path).unlink()
+    sidecar_path(path).unlink()
     assert find_shards(tmp_path) == []
-    assert orphans(tmp_path) == []
+    assert orphan_shards(tmp_path) == []
     os.utime(path, (0, 0))
-    assert orphans(tmp_path) == [path]
+    assert orphan_shards(tmp_path) == [path]
 
 
 def test_a_folder_that_is_not_there_has_no_shards(tmp_path):
@@ -118,20 +125,20 @@ def test_a_lost_file_is_named(tmp_path, path):
 
 @pytest.mark.parametrize("content", ["", "{}", '{"bytes": 3}', "[]"])
 def test_a_damaged_sidecar_is_named(tmp_path, path, content):
-    sidecar(path).write_text(content)
-    with pytest.raises(Corrupt, match=sidecar(path).name):
+    sidecar_path(path).write_text(content)
+    with pytest.raises(Corrupt, match=sidecar_path(path).name):
         find_shards(tmp_path)
 
 
 def test_a_sealed_sidecar_without_its_fields_is_corrupt(tmp_path, path):
-    files.write_sealed(sidecar(path), {"bytes": 3})
+    files.write_sealed(sidecar_path(path), {"bytes": 3})
     with pytest.raises(Corrupt, match="ragged"):
         find_shards(tmp_path)
 
 
 def test_a_sidecar_that_names_another_column_is_corrupt(tmp_path, path):
-    text = sidecar(path).read_text().replace("7/last", "8/last")
-    sidecar(path).write_text(text)
+    text = sidecar_path(path).read_text().replace("7/last", "8/last")
+    sidecar_path(path).write_text(text)
     with pytest.raises(Corrupt):
         find_shards(tmp_path)
     assert json.loads(text)

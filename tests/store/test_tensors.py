@@ -11,11 +11,11 @@ from safetensors.torch import load, load_file, save
 
 from cutaway.core.errors import BadData, Corrupt, Mismatch, UnknownName
 from cutaway.store import tensors
-from cutaway.store.tensors import DTYPES, Layout
+from cutaway.store.tensors import DTYPES, TensorLayout
 
 
 def _bytes(blocks) -> bytes:
-    return b"".join(bytes(chunk) for chunk in Layout(blocks).chunks())
+    return b"".join(bytes(chunk) for chunk in TensorLayout(blocks).chunks())
 
 
 def _some(dtype: str, *shape: int) -> torch.Tensor:
@@ -41,14 +41,14 @@ def test_blocks_are_joined_in_their_order(sizes, dtype):
 def test_the_file_is_the_librarys_own_for_the_same_tensors():
     values = {"b": torch.rand(3, 2), "a": torch.arange(5)}
     header = json.loads(save(values)[8 : 8 + struct.unpack("<Q", save(values)[:8])[0]])
-    assert Layout({name: [value] for name, value in values.items()}).entries() == header
+    assert TensorLayout({name: [value] for name, value in values.items()}).entries() == header
 
 
 def test_every_tensor_starts_at_a_multiple_of_its_width():
     blocks = {n: [_some(n, 3)] for n in DTYPES}
     data = _bytes(blocks)
     start = 8 + struct.unpack("<Q", data[:8])[0]
-    for name, entry in Layout(blocks).entries().items():
+    for name, entry in TensorLayout(blocks).entries().items():
         assert (start + entry["data_offsets"][0]) % blocks[name][0].itemsize == 0
 
 
@@ -59,13 +59,13 @@ def test_a_view_of_a_transposed_tensor_is_written_as_it_reads():
 
 def test_an_unknown_type_is_refused_by_name():
     with pytest.raises(UnknownName, match="complex64"):
-        Layout({"x": [torch.zeros(2, dtype=torch.complex64)]}).entries()
+        TensorLayout({"x": [torch.zeros(2, dtype=torch.complex64)]}).entries()
 
 
 @pytest.mark.parametrize("other", [torch.zeros(1, 4), torch.zeros(1, 3).half()])
 def test_blocks_of_several_forms_are_refused(other):
     with pytest.raises(Mismatch, match="'7/last'"):
-        tensors.same_form("7/last", [torch.zeros(2, 3), other])
+        tensors.check_same_form("7/last", [torch.zeros(2, 3), other])
 
 
 def test_writing_into_a_mapped_tensor_never_reaches_the_file(tmp_path):

@@ -9,12 +9,12 @@ import torch
 
 from cutaway.core.errors import Mismatch, NoRoom
 from cutaway.store import files, writer
-from cutaway.store.activations import open_shelf
+from cutaway.store.activations import open_activations
 
 
 @pytest.fixture
 def shelf(tmp_path):
-    return open_shelf({"model": "gpt2"}, 100, tmp_path)
+    return open_activations({"model": "gpt2"}, 100, tmp_path)
 
 
 def _shards(shelf):
@@ -42,7 +42,7 @@ def test_a_full_disk_on_the_way_out_does_not_hide_the_first_error(shelf, monkeyp
     def full(*_args):
         raise NoRoom("full")
 
-    monkeypatch.setattr(files, "need_room", full)
+    monkeypatch.setattr(files, "check_free_space", full)
     with pytest.raises(ValueError, match="first") as caught, shelf.writer() as kept:
         kept.append([0], {"x": torch.rand(1, 3)})
         raise ValueError("first")

@@ -15,33 +15,33 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import Spec
-from cutaway.home import home_path
+from cutaway.home import expand_path
 from cutaway.run.specs import Common
 
 # The app decides these itself, or they make no sense in a form.
-NOT_ASKED = frozenset({"runs", "engine"})
+HIDDEN_FIELDS = frozenset({"runs", "engine"})
 # What a run writes besides its result; only into the runs folder.
-WRITTEN = frozenset({"out", "html"})
-Values = dict[str, Any]
-Draw = Callable[[str, FieldInfo, str], Any]
+OUTPUT_FIELDS = frozenset({"out", "html"})
+FormValues = dict[str, Any]
+DrawWidget = Callable[[str, FieldInfo, str], Any]
 
 
 @dataclass(frozen=True)
-class Filled:
+class FilledForm:
     """What the reader filled in, and a place under each field for what is wrong with it."""
 
-    values: Values
+    values: FormValues
     places: dict[str, DeltaGenerator]
 
 
-def form(cls: type[Spec], first: Sequence[str], *, key: str) -> Filled:
+def draw_form(cls: type[Spec], first: Sequence[str], *, key: str) -> FilledForm:
     """A spec's form: the fields named `first` (and those needed) on top, the others folded away."""
-    asked = [name for name in cls.model_fields if _is_asked(cls, name)]
+    asked = [name for name in cls.model_fields if _is_shown(cls, name)]
     needed = [name for name in asked if cls.model_fields[name].is_required()]
     top = list(dict.fromkeys([*[name for name in first if name in asked], *needed]))
     shared = [name for name in asked if name in Common.model_fields and name not in top]
     own = [name for name in asked if name not in top and name not in shared]
-    filled_in = Filled({}, {})
+    filled_in = FilledForm({}, {})
     _columns(cls, top, key, filled_in)
     with st.expander("More options"):
         _columns(cls, own, key, filled_in)
@@ -50,26 +50,28 @@ def form(cls: type[Spec], first: Sequence[str], *, key: str) -> Filled:
     return filled_in
 
 
-def _is_asked(cls: type[Spec], name: str) -> bool:
+def _is_shown(cls: type[Spec], name: str) -> bool:
     """Whether a form has the field: a file to write only where the recipe needs its name."""
-    return name not in NOT_ASKED and (name not in WRITTEN or cls.model_fields[name].is_required())
+    return name not in HIDDEN_FIELDS and (
+        name not in OUTPUT_FIELDS or cls.model_fields[name].is_required()
+    )
 
 
-def _columns(cls: type[Spec], names: Sequence[str], key: str, filled_in: Filled) -> None:
+def _columns(cls: type[Spec], names: Sequence[str], key: str, filled_in: FilledForm) -> None:
     for pair in zip_longest(names[::2], names[1::2]):
         for column, name in zip(st.columns(2), pair, strict=True):
             if name is not None:
                 with column.container(gap="xsmall"):
                     info = cls.model_fields[name]
-                    filled_in.values[name] = field(name, info, f"{key}-{name}")
+                    filled_in.values[name] = draw_field(name, info, f"{key}-{name}")
                     filled_in.places[name] = st.empty()
 
 
-def field(name: str, info: FieldInfo, key: str) -> Any:
+def draw_field(name: str, info: FieldInfo, key: str) -> Any:
     """The widget of one field, chosen by its type; a field of several types is typed in."""
-    kind, optional = inner(info.annotation)
+    kind, optional = unwrap_optional(info.annotation)
     if kind is bool and optional:
-        return _yes_or_no(name, info, key)
+        return _optional_bool(name, info, key)
     if kind is None:
         return _text(name, info, key)
     origin = get_origin(kind)
@@ -77,7 +79,7 @@ def field(name: str, info: FieldInfo, key: str) -> Any:
     return draw(name, info, key)
 
 
-def inner(annotation: Any) -> tuple[Any, bool]:
+def unwrap_optional(annotation: Any) -> tuple[Any, bool]:
     """The type inside `X | None`, and whether None is allowed; None as type for `X | Y`."""
     if get_origin(annotation) in (Union, UnionType):
         kinds = [one for one in get_args(annotation) if one is not NoneType]
@@ -85,18 +87,18 @@ def inner(annotation: Any) -> tuple[Any, bool]:
     return annotation, False
 
 
-def label(name: str, info: FieldInfo) -> str:
+def field_label(name: str, info: FieldInfo) -> str:
     """A field's name on the form; a star where it must be filled in."""
     return name.replace("_", " ").capitalize() + (" *" if info.is_required() else "")
 
 
-def default(info: FieldInfo) -> Any:
+def field_default(info: FieldInfo) -> Any:
     """The field's default; None where there is none."""
     value = info.get_default(call_default_factory=True)
     return None if value is PydanticUndefined else value
 
 
-def bound(info: FieldInfo, name: str) -> Any:
+def field_bound(info: FieldInfo, name: str) -> Any:
     """A bound the field declares (`ge`, `le`); None without one."""
     return next((getattr(m, name) for m in info.metadata if hasattr(m, name)), None)
 
@@ -106,90 +108,94 @@ def _help(info: FieldInfo) -> str:
 
 
 def _choice(name: str, info: FieldInfo, key: str) -> Any:
-    kind, optional = inner(info.annotation)
+    kind, optional = unwrap_optional(info.annotation)
     options = list(get_args(kind))
-    chosen = default(info)
+    chosen = field_default(info)
     index = options.index(chosen) if chosen in options else None if optional else 0
-    return st.selectbox(label(name, info), options, index=index, help=_help(info), key=key)
+    return st.selectbox(field_label(name, info), options, index=index, help=_help(info), key=key)
 
 
-def _switch(name: str, info: FieldInfo, key: str) -> bool:
-    return st.toggle(label(name, info), value=bool(default(info)), help=_help(info), key=key)
+def _toggle(name: str, info: FieldInfo, key: str) -> bool:
+    return st.toggle(
+        field_label(name, info), value=bool(field_default(info)), help=_help(info), key=key
+    )
 
 
-def _yes_or_no(name: str, info: FieldInfo, key: str) -> bool | None:
+def _optional_bool(name: str, info: FieldInfo, key: str) -> bool | None:
     """A switch that may also be left to the recipe."""
     said = {"yes": True, "no": False}
     chosen = st.selectbox(
-        label(name, info), list(said), index=None, help=_help(info), key=key,
+        field_label(name, info), list(said), index=None, help=_help(info), key=key,
         placeholder="by default",
     )  # fmt: skip
     return None if chosen is None else said[chosen]
 
 
-def _whole(name: str, info: FieldInfo, key: str) -> Any:
+def _integer(name: str, info: FieldInfo, key: str) -> Any:
     return st.number_input(
-        label(name, info), value=default(info), min_value=bound(info, "ge"),
-        max_value=bound(info, "le"), step=1, help=_help(info), key=key, placeholder="not set",
+        field_label(name, info), value=field_default(info), min_value=field_bound(info, "ge"),
+        max_value=field_bound(info, "le"), step=1, help=_help(info), key=key, placeholder="not set",
     )  # fmt: skip
 
 
-def _number(name: str, info: FieldInfo, key: str) -> Any:
+def _float(name: str, info: FieldInfo, key: str) -> Any:
     # Bounds are often written as whole numbers; the widget wants all of one kind.
     value, low, high = (
         None if one is None else float(one)
-        for one in (default(info), bound(info, "ge"), bound(info, "le"))
+        for one in (field_default(info), field_bound(info, "ge"), field_bound(info, "le"))
     )
     return st.number_input(
-        label(name, info), value=value, min_value=low, max_value=high, format="%g",
+        field_label(name, info), value=value, min_value=low, max_value=high, format="%g",
         help=_help(info), key=key, placeholder="not set",
     )  # fmt: skip
 
 
 def _text(name: str, info: FieldInfo, key: str) -> str | None:
-    text = st.text_input(label(name, info), value=default(info) or "", help=_help(info), key=key)
+    text = st.text_input(
+        field_label(name, info), value=field_default(info) or "", help=_help(info), key=key
+    )
     return text.strip() or None
 
 
-def _several(name: str, info: FieldInfo, key: str) -> list[str] | None:
+def _list(name: str, info: FieldInfo, key: str) -> list[str] | None:
     """A list, as text: commas between names, semicolons where an entry has commas itself."""
-    shown = "; ".join(map(str, default(info) or ()))
+    shown = "; ".join(map(str, field_default(info) or ()))
     text = st.text_input(
-        label(name, info), value=shown, key=key, help=f"{_help(info)} Put ; between several."
+        field_label(name, info), value=shown, key=key, help=f"{_help(info)} Put ; between several."
     )
     return [part.strip() for part in text.split(";") if part.strip()] or None
 
 
-WIDGETS: Mapping[Any, Draw] = {
+WIDGETS: Mapping[Any, DrawWidget] = {
     Literal: _choice,
-    bool: _switch,
-    int: _whole,
-    float: _number,
-    tuple: _several,
+    bool: _toggle,
+    int: _integer,
+    float: _float,
+    tuple: _list,
     str: _text,
 }
 
 
-def given(cls: type[Spec], values: Values) -> Values:
+def provided_values(cls: type[Spec], values: FormValues) -> FormValues:
     """The values that were given: an empty box means the default, or that it is missing."""
-    return {k: v for k, v in values.items() if v is not None or _takes_none(cls, k)}
+    return {k: v for k, v in values.items() if v is not None or _is_optional(cls, k)}
 
 
-def _takes_none(cls: type[Spec], name: str) -> bool:
-    return inner(cls.model_fields[name].annotation)[1]
+def _is_optional(cls: type[Spec], name: str) -> bool:
+    return unwrap_optional(cls.model_fields[name].annotation)[1]
 
 
-def stay_inside(values: Values, places: Sequence[Path]) -> None:
+def check_readable_paths(values: FormValues, places: Sequence[Path]) -> None:
     """BadSpec when a form names a file that lies in none of the folders it may read."""
     for name, value in values.items():
-        if name in WRITTEN:
+        if name in OUTPUT_FIELDS:
             continue
         for one in value if isinstance(value, list | tuple) else [value]:
-            for piece in _pieces(one):
-                _inside(name, piece, places)
+            for piece in _possible_paths(one):
+                _check_inside(name, piece, places)
 
 
-def _pieces(value: Any) -> list[str]:
+def _possible_paths(value: Any) -> list[str]:
     """A value, and every part that could be a path: `a.csv,b.csv`, `base+adapter`, `task=a.csv`."""
     if not isinstance(value, str):
         return []
@@ -198,11 +204,11 @@ def _pieces(value: Any) -> list[str]:
     return [piece.strip() for piece in parts if piece.strip()]
 
 
-def _inside(name: str, text: str, places: Sequence[Path]) -> None:
-    path = home_path(text)
+def _check_inside(name: str, text: str, places: Sequence[Path]) -> None:
+    path = expand_path(text)
     there = path if path.is_absolute() else places[0] / path
     try:
-        outside = there.exists() and not _lies_in(there, places)
+        outside = there.exists() and not _is_inside(there, places)
     except (OSError, ValueError, RuntimeError):
         # A name no disk can hold is no path; the recipe will say what it makes of it.
         return
@@ -213,20 +219,20 @@ def _inside(name: str, text: str, places: Sequence[Path]) -> None:
         )
 
 
-def _lies_in(path: Path, places: Sequence[Path]) -> bool:
+def _is_inside(path: Path, places: Sequence[Path]) -> bool:
     real = path.resolve()
     return any(real.is_relative_to(place.resolve()) for place in places)
 
 
-def place_written(values: Values, folder: Path) -> Values:
+def resolve_output_paths(values: FormValues, folder: Path) -> FormValues:
     """The values with every file that is to be written put into the folder; BadSpec if it can't."""
     placed = dict(values)
-    for name in WRITTEN & values.keys():
+    for name in OUTPUT_FIELDS & values.keys():
         given = values[name]
         if isinstance(given, str) and given:
-            there = folder / home_path(given)
+            there = folder / expand_path(given)
             try:
-                stays = _lies_in(there, [folder]) and there.resolve() != folder.resolve()
+                stays = _is_inside(there, [folder]) and there.resolve() != folder.resolve()
             except (OSError, ValueError, RuntimeError):
                 stays = False
             if not stays:
@@ -238,7 +244,7 @@ def place_written(values: Values, folder: Path) -> Values:
     return placed
 
 
-def by_field(message: str, names: Sequence[str]) -> dict[str, str]:
+def messages_by_field(message: str, names: Sequence[str]) -> dict[str, str]:
     """What a refusal says of each field; a sentence that names several, or none, is left out."""
     found: dict[str, str] = {}
     for sentence in re.split(r"(?<=[.?])\s+(?=[A-Za-z])", message):

@@ -17,15 +17,15 @@ from typing import IO, Any
 
 import streamlit as st
 
-MOST = 2
+MAX_MODELS = 2
 """Models held open at a time; the one unused for longest makes room."""
-COMMAND = (sys.executable, "-m", "cutaway.run.live")
-KEPT = 8
+LIVE_COMMAND = (sys.executable, "-m", "cutaway.run.live")
+MAX_ANSWERS = 8
 """Answers remembered per helper."""
 
 
 @dataclass
-class Answer:
+class LiveAnswer:
     """What has come so far about one request."""
 
     parts: dict[str, Any] = field(default_factory=dict)
@@ -42,13 +42,13 @@ class Answer:
 
 
 @dataclass
-class Helper:
+class LiveProcess:
     """A running process with its model, and the answers it gave."""
 
     model: str
     process: "subprocess.Popen[str]"
     log: IO[bytes]
-    answers: dict[int, Answer] = field(default_factory=dict)
+    answers: dict[int, LiveAnswer] = field(default_factory=dict)
     facts: dict[str, Any] | None = None
     """What the model is; None until it is open."""
     fatal: str | None = None
@@ -62,8 +62,8 @@ class Helper:
         with self._lock:
             self.asked += 1
             number, self.used = self.asked, time.monotonic()
-            self.answers[number] = Answer()
-            for old in sorted(self.answers)[:-KEPT]:
+            self.answers[number] = LiveAnswer()
+            for old in sorted(self.answers)[:-MAX_ANSWERS]:
                 del self.answers[old]
             line = json.dumps({**request, "id": number, "client": client})
             try:
@@ -74,9 +74,9 @@ class Helper:
                 self.fatal = self.fatal or self._why_gone()
         return number
 
-    def answer(self, number: int) -> Answer:
+    def answer(self, number: int) -> LiveAnswer:
         """What has come so far; an empty answer for one that is long gone."""
-        return self.answers.get(number) or Answer(over=True)
+        return self.answers.get(number) or LiveAnswer(over=True)
 
     @property
     def alive(self) -> bool:
@@ -127,20 +127,20 @@ class Helper:
 
 
 @dataclass
-class Helpers:
+class LiveProcesses:
     """The helpers of this app, by model."""
 
-    running: dict[tuple[str, bool], Helper] = field(default_factory=dict)
+    running: dict[tuple[str, bool], LiveProcess] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def get(self, model: str, *, download: bool = False) -> Helper:
+    def get(self, model: str, *, download: bool = False) -> LiveProcess:
         """The helper of a model, started when there is none that can answer."""
         with self._lock:
             known = self.running.get((model, download))
             if known is not None and known.alive:
                 return known
             self._make_room()
-            self.running[model, download] = start(model, download=download)
+            self.running[model, download] = start_live_process(model, download=download)
             return self.running[model, download]
 
     def _make_room(self) -> None:
@@ -148,7 +148,9 @@ class Helpers:
         order = sorted(self.running, key=lambda key: self.running[key].used)
         for key in [key for key in order if not self.running[key].alive]:
             self.running.pop(key).close()
-        for key in [key for key in order if key in self.running][: len(self.running) + 1 - MOST]:
+        for key in [key for key in order if key in self.running][
+            : len(self.running) + 1 - MAX_MODELS
+        ]:
             self.running.pop(key).close()
 
     def close(self) -> None:
@@ -158,20 +160,20 @@ class Helpers:
         self.running.clear()
 
 
-def start(model: str, *, download: bool) -> Helper:
+def start_live_process(model: str, *, download: bool) -> LiveProcess:
     """A new process that opens the model."""
     log = tempfile.TemporaryFile()  # noqa: SIM115 (the helper keeps it open)
-    words = [*COMMAND, model, *(["download"] if download else [])]
+    words = [*LIVE_COMMAND, model, *(["download"] if download else [])]
     process = subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
         encoding="utf-8", errors="replace",
     )  # fmt: skip
-    helper = Helper(model, process, log)
+    helper = LiveProcess(model, process, log)
     threading.Thread(target=helper.listen, daemon=True).start()
     return helper
 
 
-@st.cache_resource(show_spinner=False, on_release=Helpers.close)
-def helpers() -> Helpers:
+@st.cache_resource(show_spinner=False, on_release=LiveProcesses.close)
+def live_processes() -> LiveProcesses:
     """The helpers of this app, shared by all its windows."""
-    return Helpers()
+    return LiveProcesses()

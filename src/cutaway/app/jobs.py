@@ -22,23 +22,28 @@ from typing import Literal
 
 import psutil
 
-from cutaway.app.keeper import ENDED, JOB, LOG, OUT
+from cutaway.app.keeper import ENDED_FILE, JOB_FILE, LOG_FILE, OUTPUT_FILE
 from cutaway.core.errors import CutawayError, RunError
 from cutaway.store.files import disk_errors, make_folder, read_json, write_json
 
-FOLDER = ".jobs"
+JOBS_FOLDER = ".jobs"
 # The command line, run by the same interpreter as the app.
-COMMAND = (sys.executable, "-m", "cutaway")
-State = Literal["running", "done", "refused", "failed", "cancelled", "killed"]
+CLI_COMMAND = (sys.executable, "-m", "cutaway")
+JobState = Literal["running", "done", "refused", "failed", "cancelled", "killed"]
 # The command line's exit status -> what became of the job.
-STATES: dict[int, State] = {0: "done", 2: "refused", 130: "cancelled", -2: "cancelled"}
+STATE_BY_EXIT_STATUS: dict[int, JobState] = {
+    0: "done",
+    2: "refused",
+    130: "cancelled",
+    -2: "cancelled",
+}
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{6}")
 _PERCENT = re.compile(r"^(?P<what>.*?):\s+(?P<percent>\d{1,3})%")
 _TAIL = 64_000
 
 
 @dataclass(frozen=True)
-class Job:
+class BackgroundJob:
     """One command in the background."""
 
     folder: Path
@@ -61,10 +66,10 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Status:
+class JobStatus:
     """How a job stands."""
 
-    state: State
+    state: JobState
     seconds: float
     share: float | None
     """How much of the current step is done, when the log says so."""
@@ -77,14 +82,14 @@ class Status:
         return self.state != "running"
 
 
-def start(runs: Path, method: str, words: Sequence[str]) -> Job:
+def start_job(runs: Path, method: str, words: Sequence[str]) -> BackgroundJob:
     """`cutaway WORDS` as a new process, which goes on when the app is closed."""
-    folder = runs / FOLDER / f"{int(time.time()):08x}-{secrets.token_hex(3)}"
-    told = {"method": method, "words": list(words), "argv": [*COMMAND, *words]}
+    folder = runs / JOBS_FOLDER / f"{int(time.time()):08x}-{secrets.token_hex(3)}"
+    told = {"method": method, "words": list(words), "argv": [*CLI_COMMAND, *words]}
     with disk_errors(folder):
         make_folder(folder)
-        write_json(folder / JOB, told)
-        with (folder / LOG).open("ab") as log:
+        write_json(folder / JOB_FILE, told)
+        with (folder / LOG_FILE).open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "cutaway.app.keeper", str(folder)],
                 stdin=subprocess.DEVNULL,
@@ -92,16 +97,16 @@ def start(runs: Path, method: str, words: Sequence[str]) -> Job:
                 stderr=log,
                 start_new_session=True,
             )
-    own = {"started": time.time(), "pid": process.pid, "born": _born(process.pid)}
-    write_json(folder / JOB, {**told, **own})
-    return read(folder)
+    own = {"started": time.time(), "pid": process.pid, "born": _created_at(process.pid)}
+    write_json(folder / JOB_FILE, {**told, **own})
+    return read_job(folder)
 
 
-def read(folder: Path) -> Job:
+def read_job(folder: Path) -> BackgroundJob:
     """The job in a folder."""
-    told = read_json(folder / JOB)
+    told = read_json(folder / JOB_FILE)
     try:
-        return Job(
+        return BackgroundJob(
             folder,
             str(told["method"]),
             tuple(map(str, told["words"])),
@@ -110,36 +115,36 @@ def read(folder: Path) -> Job:
             float(told["born"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{str(folder / JOB)!r} is not a job of this app: {error}.") from None
+        raise RunError(f"{str(folder / JOB_FILE)!r} is not a job of this app: {error}.") from None
 
 
-def jobs(runs: Path) -> list[Job]:
+def list_jobs(runs: Path) -> list[BackgroundJob]:
     """All jobs of a runs folder, newest first; what isn't one is passed over."""
-    place = runs / FOLDER
+    place = runs / JOBS_FOLDER
     found = []
     for folder in sorted(place.iterdir(), reverse=True) if place.is_dir() else []:
         if _ID.fullmatch(folder.name):
             try:
-                found.append(read(folder))
+                found.append(read_job(folder))
             except CutawayError:
                 continue
     return found
 
 
-def status(job: Job) -> Status:
+def job_status(job: BackgroundJob) -> JobStatus:
     """How the job stands now."""
-    line, share = _said(job.folder / LOG)
-    ended = job.folder / ENDED
+    line, share = _last_log_line(job.folder / LOG_FILE)
+    ended = job.folder / ENDED_FILE
     if ended.exists():
         told = read_json(ended)
-        state = STATES.get(int(told["status"]), "failed")
-        return Status(state, float(told["at"]) - job.started, None, line)
-    if alive(job):
-        return Status("running", time.time() - job.started, share, line)
-    return Status("killed", time.time() - job.started, None, line)
+        state = STATE_BY_EXIT_STATUS.get(int(told["status"]), "failed")
+        return JobStatus(state, float(told["at"]) - job.started, None, line)
+    if is_running(job):
+        return JobStatus("running", time.time() - job.started, share, line)
+    return JobStatus("killed", time.time() - job.started, None, line)
 
 
-def alive(job: Job) -> bool:
+def is_running(job: BackgroundJob) -> bool:
     """Whether the job's keeper still runs."""
     try:
         process = psutil.Process(job.pid)
@@ -149,41 +154,41 @@ def alive(job: Job) -> bool:
         return False
 
 
-def cancel(job: Job) -> None:
+def cancel_job(job: BackgroundJob) -> None:
     """Ask the job to stop, as Ctrl-C would: what is finished is kept."""
-    if alive(job):
+    if is_running(job):
         os.killpg(os.getpgid(job.pid), signal.SIGINT)
 
 
-def forget(job: Job) -> None:
+def remove_job(job: BackgroundJob) -> None:
     """The job's log is gone; its results stay."""
-    if not alive(job):
+    if not is_running(job):
         shutil.rmtree(job.folder, ignore_errors=True)
 
 
-def address(job: Job) -> str | None:
+def run_address(job: BackgroundJob) -> str | None:
     """The address of the run the job made, from its answer."""
     try:
-        answer = json.loads((job.folder / OUT).read_text(encoding="utf-8"))
+        answer = json.loads((job.folder / OUTPUT_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     found = answer.get("address") if isinstance(answer, dict) else None
     return found if isinstance(found, str) else None
 
 
-def answer(job: Job) -> str:
+def job_output(job: BackgroundJob) -> str:
     """What the command printed."""
-    path = job.folder / OUT
+    path = job.folder / OUTPUT_FILE
     return _tail(path) if path.exists() else ""
 
 
-def log(job: Job) -> str:
+def job_log(job: BackgroundJob) -> str:
     """The end of the job's log."""
-    path = job.folder / LOG
+    path = job.folder / LOG_FILE
     return _tail(path) if path.exists() else ""
 
 
-def _said(path: Path) -> tuple[str, float | None]:
+def _last_log_line(path: Path) -> tuple[str, float | None]:
     """The log's last line, and the share of the step it speaks of."""
     lines = [line.strip() for line in _tail(path).splitlines() if line.strip()]
     if not lines:
@@ -200,7 +205,7 @@ def _tail(path: Path) -> str:
         return handle.read().decode("utf-8", errors="replace")
 
 
-def _born(pid: int) -> float:
+def _created_at(pid: int) -> float:
     try:
         return float(psutil.Process(pid).create_time())
     except psutil.Error:

@@ -13,19 +13,19 @@ from pathlib import Path
 
 from cutaway.store.files import write_json
 
-JOB, ENDED, LOG, OUT = "job.json", "ended.json", "log.txt", "out.txt"
+JOB_FILE, ENDED_FILE, LOG_FILE, OUTPUT_FILE = "job.json", "ended.json", "log.txt", "out.txt"
 
 
-def keep(folder: Path) -> int:
+def run_job(folder: Path) -> int:
     """The exit status of the job's command, written to the folder when it ends."""
-    argv = json.loads((folder / JOB).read_text(encoding="utf-8"))["argv"]
+    argv = json.loads((folder / JOB_FILE).read_text(encoding="utf-8"))["argv"]
     # A cancel reaches the whole group; the keeper outlives it to write down what happened.
     # A handler (unlike SIG_IGN) is not inherited by the command, which must hear the signal.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    with (folder / LOG).open("ab") as log, (folder / OUT).open("wb") as out:
+    with (folder / LOG_FILE).open("ab") as log, (folder / OUTPUT_FILE).open("wb") as out:
         status = _run(argv, log.fileno(), out.fileno())
-    write_json(folder / ENDED, {"status": status, "at": time.time()})
+    write_json(folder / ENDED_FILE, {"status": status, "at": time.time()})
     return status
 
 
@@ -39,4 +39,4 @@ def _run(argv: list[str], log: int, out: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(keep(Path(sys.argv[1])))
+    sys.exit(run_job(Path(sys.argv[1])))

@@ -6,17 +6,17 @@ from threading import Timer
 from types import ModuleType
 from typing import Any
 
-MODULES = ("method", "picked", "live", "new_run")
+LAZY_MODULES = ("method", "picked", "live", "new_run")
 # The first page is on the screen by then.
-SECONDS = 2.0
+PRELOAD_DELAY = 2.0
 
 
-def show(name: str, *given: Any) -> None:
+def show_page(name: str, *given: Any) -> None:
     """Draw what one of MODULES shows."""
-    load(name).show(*given)
+    load_page(name).show(*given)
 
 
-def load(name: str) -> ModuleType:
+def load_page(name: str) -> ModuleType:
     """One of MODULES, with pandas whole before it.
 
     Streamlit loads pandas on first use, in whichever thread comes first; plotly, in another one,
@@ -27,9 +27,9 @@ def load(name: str) -> ModuleType:
 
 
 @cache
-def warm() -> Timer:
+def preload() -> Timer:
     """Load MODULES once per process, a little later, so that nobody waits for them."""
-    timer = Timer(SECONDS, lambda: [load(name) for name in MODULES])
+    timer = Timer(PRELOAD_DELAY, lambda: [load_page(name) for name in LAZY_MODULES])
     timer.daemon = True
     timer.start()
     return timer

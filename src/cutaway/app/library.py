@@ -9,11 +9,11 @@ import streamlit as st
 
 from cutaway.app.launch import RUNS_VARIABLE
 from cutaway.core.errors import CutawayError
-from cutaway.report.overview import overview
+from cutaway.report.overview import overview_table
 from cutaway.store.results import Record, Runs, results
 
 # Where `make tour` leaves its results; shown while there are no runs of one's own.
-TOUR = Path("tour") / "runs"
+TOUR_RUNS = Path("tour") / "runs"
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ def runs_folder() -> Path:
     return Path(os.environ.get(RUNS_VARIABLE, "runs")).absolute()
 
 
-def library() -> Library:
+def current_library() -> Library:
     """The user's runs; the tour's when there are none yet."""
     mine = read_library(runs_folder())
-    tour = TOUR.absolute()
+    tour = TOUR_RUNS.absolute()
     if mine.records or mine.broken or not tour.is_dir():
         return mine
     return read_library(tour, tour=True)
@@ -55,24 +55,24 @@ def library() -> Library:
 
 def read_library(folder: Path, *, tour: bool = False) -> Library:
     """The runs in a folder, from memory unless something in it changed."""
-    return _read(str(folder), stamp(folder), tour)
+    return _read(str(folder), modification_times(folder), tour)
 
 
-def stamp(folder: Path) -> tuple[tuple[str, int], ...]:
+def modification_times(folder: Path) -> tuple[tuple[str, int], ...]:
     """When each run folder changed last: equal stamps mean equal runs."""
     if not folder.is_dir():
         return ()
     methods = [entry for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != "."]
     return tuple(
         sorted(
-            (f"{method.name}/{run.name}", _changed(run))
+            (f"{method.name}/{run.name}", _modified_at(run))
             for method in methods
             for run in os.scandir(method.path)
         )
     )
 
 
-def _changed(run: "os.DirEntry[str]") -> int:
+def _modified_at(run: "os.DirEntry[str]") -> int:
     try:
         return run.stat().st_mtime_ns
     except OSError:
@@ -84,16 +84,16 @@ def _changed(run: "os.DirEntry[str]") -> int:
 def _read(folder: str, stamped: tuple[tuple[str, int], ...], tour: bool) -> Library:
     try:
         found = results(folder)
-        broken = [*found.broken, *_elsewhere(found)]
+        broken = [*found.broken, *_links_outside(found)]
         outside = {path for path, _ in broken}
         records = tuple(record for record in found if record.path not in outside)
     except CutawayError as error:
         records, broken = (), [(Path(folder), str(error))]
     told = tuple((path.name, reason) for path, reason in broken)
-    return Library(Path(folder), records, told, overview(records), tour)
+    return Library(Path(folder), records, told, overview_table(records), tour)
 
 
-def _elsewhere(found: Runs) -> list[tuple[Path, str]]:
+def _links_outside(found: Runs) -> list[tuple[Path, str]]:
     """Links among the runs that lead out of their folder: not ours to show."""
     root = found.folder.resolve()
     reason = "It is a link that leads out of the runs folder. Copy the run here to see it."

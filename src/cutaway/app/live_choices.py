@@ -10,15 +10,15 @@ from typing import Any
 from cutaway.app.library import Library
 from cutaway.data.tasks import known_tasks
 from cutaway.models.bundled import BUNDLED
-from cutaway.report.records import imported
+from cutaway.report.records import is_imported
 from cutaway.store.results import Record
 
-MOST = 50
+MAX_CHOICES = 50
 """Entries of a list; the newest first."""
 
 
 @dataclass(frozen=True)
-class Maps:
+class ShortcutChoice:
     """A shortcut file under the runs folder."""
 
     path: Path
@@ -28,7 +28,7 @@ class Maps:
 
 
 @dataclass(frozen=True)
-class Probe:
+class ProbeChoice:
     """One set and pooler of a probe run."""
 
     run: Path
@@ -43,31 +43,33 @@ class Probe:
         return f"{self.data} · {self.pool} · {', '.join(self.models)} · {self.address[:6]}"
 
 
-def models(shelf: Library) -> list[str]:
+def model_choices(shelf: Library) -> list[str]:
     """Bundled models first, then those that runs were made with."""
-    named = [name for record in shelf.records for name in models_of(record)]
-    return list(dict.fromkeys([*BUNDLED, *named]))[:MOST]
+    named = [name for record in shelf.records for name in run_models(record)]
+    return list(dict.fromkeys([*BUNDLED, *named]))[:MAX_CHOICES]
 
 
-def models_of(record: Record) -> tuple[str, ...]:
+def run_models(record: Record) -> tuple[str, ...]:
     """The names of a run's models."""
     many = record.model if isinstance(record.model, list) else [record.model]
-    found = [one.get("name") for one in many if isinstance(one, dict) and not imported(record)]
+    found = [one.get("name") for one in many if isinstance(one, dict) and not is_imported(record)]
     return tuple(name for name in found if isinstance(name, str))
 
 
-def maps(shelf: Library) -> list[Maps]:
+def shortcut_choices(shelf: Library) -> list[ShortcutChoice]:
     """Every shortcut file that lies under the runs folder, the newest first."""
     root = shelf.folder.resolve()
     found = []
     for path in _files(shelf.folder):
         # A link that leads out of the folder is not ours to read.
         if path.resolve().is_relative_to(root):
-            told = _told(path)
+            told = _read_metadata(path)
             if told.get("method", "shortcut") == "shortcut":
                 name = str((told.get("model") or {}).get("name", "?"))
-                found.append((path.stat().st_mtime, Maps(path, name, _label(path, root, name))))
-    return [one for _, one in sorted(found, key=lambda pair: -pair[0])][:MOST]
+                found.append(
+                    (path.stat().st_mtime, ShortcutChoice(path, name, _label(path, root, name)))
+                )
+    return [one for _, one in sorted(found, key=lambda pair: -pair[0])][:MAX_CHOICES]
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -80,7 +82,7 @@ def _label(path: Path, root: Path, model: str) -> str:
     return f"{model} · {inside.parent.name[:6] or path.stem} · {path.name}"
 
 
-def _told(path: Path) -> dict[str, Any]:
+def _read_metadata(path: Path) -> dict[str, Any]:
     """What the JSON beside a file says of it; nothing when it can't be read."""
     try:
         meta = json.loads(path.with_suffix(".json").read_text(encoding="utf-8")).get("meta")
@@ -89,24 +91,24 @@ def _told(path: Path) -> dict[str, Any]:
     return meta if isinstance(meta, dict) else {}
 
 
-def probes(shelf: Library) -> list[Probe]:
+def probe_choices(shelf: Library) -> list[ProbeChoice]:
     """Each set and pooler of the probe runs that were measured here."""
-    own = [record for record in shelf.of("probe") if not imported(record)]
+    own = [record for record in shelf.of("probe") if not is_imported(record)]
     return [
-        Probe(record.path, record.address, models_of(record), str(data), str(pool))
+        ProbeChoice(record.path, record.address, run_models(record), str(data), str(pool))
         for record in own
-        for data in _many(record.spec.get("data"))
-        for pool in _many(record.spec.get("pool"))
+        for data in _as_list(record.spec.get("data"))
+        for pool in _as_list(record.spec.get("pool"))
         if pool != "learned"
-    ][:MOST]
+    ][:MAX_CHOICES]
 
 
-def _many(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
 
 
 @cache
-def tasks() -> list[str]:
+def task_choices() -> list[str]:
     """Known tasks about one text that have a word for each class."""
     return [
         name

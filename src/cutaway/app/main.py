@@ -21,7 +21,7 @@ def main() -> None:
         ),
         **{
             name: st.Page(
-                partial(later.show, "method", name),
+                partial(later.show_page, "method", name),
                 title=name.capitalize(),
                 icon=page.icon,
                 url_path=name,
@@ -29,13 +29,13 @@ def main() -> None:
             for name, page in PAGES.items()
         },
         "live": st.Page(
-            partial(later.show, "live"),
+            partial(later.show_page, "live"),
             title="Live",
             icon=":material/visibility:",
             url_path="live",
         ),
         "new": st.Page(
-            partial(later.show, "new_run"),
+            partial(later.show_page, "new_run"),
             title="New run",
             icon=":material/play_circle:",
             url_path="new",
@@ -44,7 +44,7 @@ def main() -> None:
     # Pages link to each other by name; the objects only exist here.
     st.session_state["pages"] = pages
     st.navigation(list(pages.values()), position="top").run()
-    later.warm()
+    later.preload()
 
 
 main()

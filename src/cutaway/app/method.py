@@ -8,23 +8,23 @@ import polars as pl
 import streamlit as st
 
 from cutaway.app import parts
-from cutaway.app.library import Library, library
-from cutaway.app.pages import PAGES, Page
-from cutaway.app.text import quiet
+from cutaway.app.library import Library, current_library
+from cutaway.app.pages import PAGES, MethodPage
+from cutaway.app.text import escape_markdown
 from cutaway.core.errors import CutawayError, Missing
 from cutaway.report import tables
-from cutaway.report.cells import complete, failures, metric_words, metrics
-from cutaway.report.figures import METHODS
-from cutaway.report.overview import when
-from cutaway.report.records import Drawable, Together, headline, imported
+from cutaway.report.cells import failed_cells, fill_missing_columns, measured_metrics, metric_label
+from cutaway.report.figures import FIGURES_BY_METHOD
+from cutaway.report.overview import local_time
+from cutaway.report.records import CombinedRuns, RunOrRuns, is_imported, run_title
 from cutaway.store.results import Record
 
-MOST_RUNS = 6
+MAX_RUNS = 6
 
 
 def show(method: str) -> None:
     """Draw the page."""
-    page, shelf = PAGES[method], library()
+    page, shelf = PAGES[method], current_library()
     st.title(method.capitalize())
     st.caption(page.question)
     if not shelf.of(method):
@@ -32,49 +32,49 @@ def show(method: str) -> None:
             f"No {method} runs yet. Start one on the page **New run**.", icon=":material/explore:"
         )
         return
-    records = choose(shelf, method)
+    records = choose_runs(shelf, method)
     if not records:
         st.warning("Choose at least one run.")
         return
     readable = [record for record in records if _can_read(record)]
     if readable:
         parts.verdict_box(readable)
-        _views(page, readable)
+        _draw_views(page, readable)
 
 
-def choose(shelf: Library, method: str) -> list[Record]:
+def choose_runs(shelf: Library, method: str) -> list[Record]:
     """The runs picked in the box; the newest one at first."""
     known = {record.address: record for record in shelf.of(method)}
     asked = [a for a in st.session_state.get(f"{method}-runs", []) if a in known]
     linked = [a for a in st.query_params.get("run", "").split(",") if a in known]
-    st.session_state[f"{method}-runs"] = (asked or linked or list(known)[:1])[:MOST_RUNS]
+    st.session_state[f"{method}-runs"] = (asked or linked or list(known)[:1])[:MAX_RUNS]
     picked = st.multiselect(
         "Runs",
         list(known),
         key=f"{method}-runs",
-        max_selections=MOST_RUNS,
+        max_selections=MAX_RUNS,
         format_func=lambda address: _label(known[address]),
-        help=f"Up to {MOST_RUNS} runs, own or imported.",
+        help=f"Up to {MAX_RUNS} runs, own or imported.",
     )
     st.query_params["run"] = ",".join(picked)
     return [known[address] for address in picked]
 
 
 def _label(record: Record) -> str:
-    origin = "imported" if imported(record) else when(record.created)
-    return f"{headline(record)} · {origin} · {record.address[:6]}"
+    origin = "imported" if is_imported(record) else local_time(record.created)
+    return f"{run_title(record)} · {origin} · {record.address[:6]}"
 
 
 def _can_read(record: Record) -> bool:
     """Whether the run's rows are there; a message in place when not."""
-    with parts.in_place():
+    with parts.errors_as_messages():
         return record.rows is not None
     return False
 
 
-def _views(page: Page, records: Sequence[Record]) -> None:
+def _draw_views(page: MethodPage, records: Sequence[Record]) -> None:
     """Filters, then the chosen view of what is left."""
-    keep = filters(page, _rows(page, _drawable(records)))
+    keep = row_filter(page, _rows(page, _drawable(records)))
     options = [*page.views, "Table", "Provenance"]
     view = st.segmented_control("View", options, default=options[0], key="view", required=True)
     beside = len(records) > 1 and st.toggle(
@@ -87,24 +87,26 @@ def _views(page: Page, records: Sequence[Record]) -> None:
     for column, group in zip(st.columns(len(groups)), groups, strict=True):
         with column:
             if beside:
-                st.subheader(quiet(headline(group[0])))
-            _view(page, str(view), group, keep)
+                st.subheader(escape_markdown(run_title(group[0])))
+            _draw_view(page, str(view), group, keep)
 
 
-def _drawable(records: Sequence[Record]) -> Drawable:
-    return records[0] if len(records) == 1 else Together(tuple(records))
+def _drawable(records: Sequence[Record]) -> RunOrRuns:
+    return records[0] if len(records) == 1 else CombinedRuns(tuple(records))
 
 
-def _rows(page: Page, drawable: Drawable) -> pl.DataFrame:
-    return complete(drawable.rows) if page.method == "probe" else drawable.rows
+def _rows(page: MethodPage, drawable: RunOrRuns) -> pl.DataFrame:
+    return fill_missing_columns(drawable.rows) if page.method == "probe" else drawable.rows
 
 
-def filters(page: Page, rows: pl.DataFrame) -> pl.Expr:
+def row_filter(page: MethodPage, rows: pl.DataFrame) -> pl.Expr:
     """What the reader wants to see, as a condition on rows."""
     boxes = st.columns(len(page.filters) + page.one_metric)
     keep = pl.lit(True)
     if page.one_metric:
-        chosen = boxes[0].selectbox("Metric", metrics(rows), format_func=metric_words, key="metric")
+        chosen = boxes[0].selectbox(
+            "Metric", measured_metrics(rows), format_func=metric_label, key="metric"
+        )
         keep = keep & (pl.col("metric") == chosen)
     # A baseline's own names (the words' "pooler") are nothing to choose from.
     own = rows.filter(pl.col("kind") == "probe") if page.method == "probe" else rows
@@ -114,23 +116,23 @@ def filters(page: Page, rows: pl.DataFrame) -> pl.Expr:
             column.capitalize(), known, key=f"keep-{column}", placeholder="all"
         )
         if wanted:
-            keep = keep & _fits(column, wanted)
+            keep = keep & _matches(column, wanted)
     return keep
 
 
-def _fits(column: str, wanted: Sequence[Any]) -> pl.Expr:
+def _matches(column: str, wanted: Sequence[Any]) -> pl.Expr:
     """Rows with a wanted value; text baselines have no pooler or classifier to be filtered by."""
     fits = pl.col(column).is_in(list(wanted))
     return fits | (pl.col("kind") == "baseline") if column in ("pool", "classifier") else fits
 
 
-def _view(page: Page, view: str, records: Sequence[Record], keep: pl.Expr) -> None:
+def _draw_view(page: MethodPage, view: str, records: Sequence[Record], keep: pl.Expr) -> None:
     together = _drawable(records)
     rows = _rows(page, together).filter(keep)
     if view == "Provenance":
         for record in records:
             with st.container(border=True):
-                parts.facts_table(record)
+                parts.provenance_table(record)
     elif view == "Table":
         _table(page, rows, key=records[0].address)
     else:
@@ -138,10 +140,10 @@ def _view(page: Page, view: str, records: Sequence[Record], keep: pl.Expr) -> No
 
 
 def _figures(
-    page: Page,
+    page: MethodPage,
     names: Sequence[str],
     rows: pl.DataFrame,
-    together: Drawable,
+    together: RunOrRuns,
     records: Sequence[Record],
 ) -> None:
     """The figures these rows can give, and a line about those they can't."""
@@ -149,11 +151,11 @@ def _figures(
     for name in names:
         drawn = _draw(page.method, name, rows, together)
         if isinstance(drawn, go.Figure):
-            parts.figure_card(name, drawn, records, key=f"{name}-{records[0].address}")
+            parts.draw_run_figure(name, drawn, records, key=f"{name}-{records[0].address}")
         elif isinstance(drawn, Missing):
-            lacking.append(f"- {quiet(drawn)}")
+            lacking.append(f"- {escape_markdown(drawn)}")
         else:
-            st.warning(quiet(drawn), icon=":material/info:")
+            st.warning(escape_markdown(drawn), icon=":material/info:")
     if lacking:
         none = len(lacking) == len(names)
         word = "figure" if len(lacking) == 1 else "figures"
@@ -164,17 +166,17 @@ def _figures(
 
 
 def _draw(
-    method: str, name: str, rows: pl.DataFrame, together: Drawable
+    method: str, name: str, rows: pl.DataFrame, together: RunOrRuns
 ) -> go.Figure | CutawayError:
     try:
-        return METHODS[method][name](rows, together)
+        return FIGURES_BY_METHOD[method][name](rows, together)
     except CutawayError as error:
         return error
 
 
-def _table(page: Page, rows: pl.DataFrame, *, key: str) -> None:
+def _table(page: MethodPage, rows: pl.DataFrame, *, key: str) -> None:
     """All cells that are left, and what failed."""
-    table = tables.summary(rows)
+    table = tables.summarize_cells(rows)
     st.dataframe(
         table.filter(pl.col("mean").is_not_null()),
         hide_index=True,
@@ -187,13 +189,13 @@ def _table(page: Page, rows: pl.DataFrame, *, key: str) -> None:
         for kind, ending in (("csv", "csv"), ("markdown", "md"), ("latex", "tex")):
             st.download_button(
                 kind.upper() if kind == "csv" else kind.capitalize(),
-                data=tables.TABLES[kind](table),
+                data=tables.TABLE_FORMATS[kind](table),
                 file_name=f"cutaway-{page.method}.{ending}",
                 key=f"table-{kind}-{key}",
                 icon=":material/download:",
                 on_click="ignore",
             )
-    failed = failures(rows)
+    failed = failed_cells(rows)
     if failed.height:
         st.subheader("Failed cells")
         st.dataframe(failed, hide_index=True)

@@ -6,16 +6,16 @@ from pathlib import Path
 import streamlit as st
 
 from cutaway.app import forms, jobs, parts
-from cutaway.app.library import library, runs_folder
-from cutaway.app.text import quiet
+from cutaway.app.library import current_library, runs_folder
+from cutaway.app.text import escape_markdown
 from cutaway.core.errors import BadSpec, CutawayError
-from cutaway.core.spec import Spec, build
+from cutaway.core.spec import Spec, build_spec
 from cutaway.report import formats
 from cutaway.run.record import command_of
 from cutaway.run.specs import SPECS
 
 # The fields most runs set, by method; the others are folded away.
-FIRST: dict[str, tuple[str, ...]] = {
+FIRST_FIELDS: dict[str, tuple[str, ...]] = {
     "finetune": ("model", "task", "data", "shots", "steps", "optimizer", "lr", "test_limit"),
     "fisher": ("model", "text", "data", "limit"),
     "graft learn": ("base", "tuned", "task", "data", "sparsity", "steps"),
@@ -31,7 +31,7 @@ FIRST: dict[str, tuple[str, ...]] = {
     "shortcut lens": ("model", "text", "shortcut"),
 }
 # State -> icon, words.
-WORDS: dict[jobs.State, tuple[str, str]] = {
+STATE_LABELS: dict[jobs.JobState, tuple[str, str]] = {
     "running": (":material/progress_activity:", "running"),
     "done": (":material/check_circle:", "done"),
     "refused": (":material/block:", "refused: the request can't be carried out as it stands"),
@@ -42,9 +42,9 @@ WORDS: dict[jobs.State, tuple[str, str]] = {
     ),
     "killed": (":material/warning:", "was killed before it could end; starting it again goes on"),
 }
-MOST_JOBS = 8
+MAX_JOBS = 8
 # Where files go that a run writes under a name of the reader's.
-MADE = "made"
+OUTPUT_FOLDER = "made"
 
 
 def show() -> None:
@@ -54,95 +54,95 @@ def show() -> None:
         "Fill in what you want to know; the run goes on in the background, also when you leave."
     )
     method = str(st.selectbox("Method", list(SPECS), key="method"))
-    _about(method)
+    _verb_caption(method)
     with st.form(f"form-{method}", border=True):
-        filled = forms.form(SPECS[method], FIRST.get(method, ()), key=method)
+        filled = forms.draw_form(SPECS[method], FIRST_FIELDS.get(method, ()), key=method)
         with st.container(horizontal=True):
             go = st.form_submit_button("Start", type="primary", icon=":material/play_arrow:")
             guess = st.form_submit_button("Estimate only", icon=":material/timer:")
     if go or guess:
         _submit(method, filled, dry=guess)
-    running()
+    show_jobs()
 
 
-def _about(method: str) -> None:
+def _verb_caption(method: str) -> None:
     """What the recipe does, in the words of its spec."""
-    st.caption(quiet((SPECS[method].__doc__ or "").strip().splitlines()[0]))
+    st.caption(escape_markdown((SPECS[method].__doc__ or "").strip().splitlines()[0]))
 
 
-def _submit(method: str, filled: forms.Filled, *, dry: bool) -> None:
+def _submit(method: str, filled: forms.FilledForm, *, dry: bool) -> None:
     """Start the run, or say what is wrong with the request where it was made."""
     cls = SPECS[method]
     try:
-        forms.stay_inside(filled.values, [Path.cwd(), runs_folder()])
-        placed = forms.place_written(filled.values, runs_folder() / MADE)
-        spec = build(cls, {**forms.given(cls, placed), "runs": str(runs_folder())})
-        job = jobs.start(runs_folder(), method, words(method, spec, dry=dry))
+        forms.check_readable_paths(filled.values, [Path.cwd(), runs_folder()])
+        placed = forms.resolve_output_paths(filled.values, runs_folder() / OUTPUT_FOLDER)
+        spec = build_spec(cls, {**forms.provided_values(cls, placed), "runs": str(runs_folder())})
+        job = jobs.start_job(runs_folder(), method, command_words(method, spec, dry=dry))
     except BadSpec as error:
-        _refuse(filled, str(error))
+        _show_refusal(filled, str(error))
     except CutawayError as error:
-        st.error(quiet(error))
+        st.error(escape_markdown(error))
     else:
         st.session_state["watched"] = job.id
 
 
-def _refuse(filled: forms.Filled, message: str) -> None:
+def _show_refusal(filled: forms.FilledForm, message: str) -> None:
     """What is wrong, under the fields it speaks of; the whole of it under the form."""
-    for name, sentence in forms.by_field(message, list(filled.places)).items():
-        filled.places[name].markdown(f":red[{quiet(sentence)}]")
-    st.error(quiet(message), icon=":material/edit:")
+    for name, sentence in forms.messages_by_field(message, list(filled.places)).items():
+        filled.places[name].markdown(f":red[{escape_markdown(sentence)}]")
+    st.error(escape_markdown(message), icon=":material/edit:")
 
 
-def words(method: str, spec: Spec, *, dry: bool) -> list[str]:
+def command_words(method: str, spec: Spec, *, dry: bool) -> list[str]:
     """The words after `cutaway` that build this spec again, and how the answer is wanted."""
     return [*shlex.split(command_of(method, spec))[1:], "--dry-run" if dry else "--json"]
 
 
 @st.fragment(run_every=1.0)
-def running() -> None:
+def show_jobs() -> None:
     """The jobs of this folder, their progress and what can be done about them."""
-    found = jobs.jobs(runs_folder())
+    found = jobs.list_jobs(runs_folder())
     if not found:
         return
     st.subheader("Started here")
-    for job in found[:MOST_JOBS]:
-        with st.container(border=True), parts.in_place():
-            _job(job, jobs.status(job))
+    for job in found[:MAX_JOBS]:
+        with st.container(border=True), parts.errors_as_messages():
+            _show_job(job, jobs.job_status(job))
 
 
-def _job(job: jobs.Job, now: jobs.Status) -> None:
-    icon, told = WORDS[now.state]
+def _show_job(job: jobs.BackgroundJob, now: jobs.JobStatus) -> None:
+    icon, told = STATE_LABELS[now.state]
     st.markdown(f"{icon} **{job.method}** {told} · {formats.duration(round(now.seconds))}")
     if now.state == "running":
-        st.progress(now.share or 0.0, text=quiet(now.line or "starting …"))
+        st.progress(now.share or 0.0, text=escape_markdown(now.line or "starting …"))
     elif now.line and now.state != "done":
-        st.warning(quiet(now.line))
+        st.warning(escape_markdown(now.line))
     estimate = "--dry-run" in job.words
     if estimate and now.state == "done":
-        st.text(jobs.answer(job))
+        st.text(jobs.job_output(job))
     with st.expander("Command and log"):
         st.code(job.command, language="bash", wrap_lines=True)
-        st.code(jobs.log(job) or "nothing yet", language=None, wrap_lines=True)
+        st.code(jobs.job_log(job) or "nothing yet", language=None, wrap_lines=True)
     with st.container(horizontal=True):
         if not now.over:
             if st.button("Cancel", key=f"cancel-{job.id}", icon=":material/stop:"):
-                jobs.cancel(job)
+                jobs.cancel_job(job)
         else:
             if now.state == "done" and not estimate:
-                _open(job)
+                _open_result(job)
             if st.button("Remove from list", key=f"forget-{job.id}", type="tertiary"):
-                jobs.forget(job)
+                jobs.remove_job(job)
                 st.rerun(scope="fragment")
 
 
-def _open(job: jobs.Job) -> None:
+def _open_result(job: jobs.BackgroundJob) -> None:
     """A way to the result; at once when it was started in this window."""
     # A verb of several words (`shortcut fit`) makes runs of its first.
-    made, method = jobs.address(job), job.method.split()[0]
+    made, method = jobs.run_address(job), job.method.split()[0]
     if made is None:
-        st.code(jobs.answer(job) or "It gave no answer.", language=None, wrap_lines=True)
+        st.code(jobs.job_output(job) or "It gave no answer.", language=None, wrap_lines=True)
         return
-    if library().find(made, method) is None:
+    if current_library().find(made, method) is None:
         st.caption("Its result is not in the runs folder any more.")
         return
     wanted = st.button("Open result", key=f"result-{job.id}", type="primary")

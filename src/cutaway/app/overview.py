@@ -6,22 +6,22 @@ import polars as pl
 import streamlit as st
 
 from cutaway.app import later
-from cutaway.app.library import Library, library
-from cutaway.app.text import quiet
+from cutaway.app.library import Library, current_library
+from cutaway.app.text import escape_markdown
 from cutaway.report import formats
-from cutaway.report.cells import metric_words
+from cutaway.report.cells import metric_label
 
-SEARCHED = ("model", "data", "method", "address", "where", "verdict", "metric", "origin")
-FILTERS = ("method", "model", "data")
+SEARCH_COLUMNS = ("model", "data", "method", "address", "where", "verdict", "metric", "origin")
+FILTER_COLUMNS = ("method", "model", "data")
 
 
 def show() -> None:
     """Draw the page."""
-    shelf = library()
+    shelf = current_library()
     st.title("Overview")
     if not shelf.records:
-        _explain(shelf)
-        _broken(shelf)
+        _show_introduction(shelf)
+        _show_unreadable(shelf)
         return
     if shelf.tour:
         st.info(
@@ -29,29 +29,29 @@ def show() -> None:
             "**New run**, or from a terminal; it appears here when it is done.",
             icon=":material/explore:",
         )
-    chosen = filtered(shelf.listed.with_row_index("place"))
+    chosen = filter_runs(shelf.listed.with_row_index("place"))
     st.caption(f"{chosen.height:,} of {shelf.listed.height:,} runs")
     if chosen.is_empty():
         st.warning("No run fits these filters. Clear one of them to see more.")
     else:
         picked = [shelf.records[i] for i in _table(chosen)]
         if picked:
-            later.show("picked", picked)
+            later.show_page("picked", picked)
         else:
             st.caption("Select a run to read its verdict, several to compare them.")
-    _broken(shelf)
+    _show_unreadable(shelf)
 
 
-def filtered(listed: pl.DataFrame) -> pl.DataFrame:
+def filter_runs(listed: pl.DataFrame) -> pl.DataFrame:
     """The lines that pass the search box and the filters."""
     search, *boxes = st.columns([2, 1, 1, 1])
     words = search.text_input(
         "Search", placeholder="model, data, layer, words of a verdict …", key="search"
     )
     for word in words.lower().split():
-        hit = pl.concat_str(SEARCHED, separator=" ", ignore_nulls=True).str.to_lowercase()
+        hit = pl.concat_str(SEARCH_COLUMNS, separator=" ", ignore_nulls=True).str.to_lowercase()
         listed = listed.filter(hit.str.contains(word, literal=True))
-    for box, column in zip(boxes, FILTERS, strict=True):
+    for box, column in zip(boxes, FILTER_COLUMNS, strict=True):
         known = sorted(listed[column].unique().to_list())
         wanted = box.multiselect(
             column.capitalize(), known, key=f"only-{column}", placeholder="all"
@@ -65,7 +65,7 @@ def _table(chosen: pl.DataFrame) -> list[int]:
     """The table of runs; the places of the selected ones."""
     event = st.dataframe(
         # For any other kind of table Streamlit would load pandas before the first paint.
-        readable(chosen).to_arrow(),
+        display_table(chosen).to_arrow(),
         hide_index=True,
         on_select="rerun",
         selection_mode="multi-row",
@@ -82,7 +82,7 @@ def _table(chosen: pl.DataFrame) -> list[int]:
     return chosen["place"].gather(rows).to_list() if rows else []
 
 
-def readable(listed: pl.DataFrame) -> pl.DataFrame:
+def display_table(listed: pl.DataFrame) -> pl.DataFrame:
     """The lines as people read them: score with interval, time as a clock."""
     told: list[dict[str, Any]] = [
         {
@@ -104,11 +104,11 @@ def readable(listed: pl.DataFrame) -> pl.DataFrame:
 def _score(line: dict[str, Any]) -> str:
     if line["best"] is None:
         return formats.DASH
-    name = f"{metric_words(line['metric'])} " if line["metric"] else ""
+    name = f"{metric_label(line['metric'])} " if line["metric"] else ""
     return name + formats.interval(line["best"], line["low"], line["high"])
 
 
-def _explain(shelf: Library) -> None:
+def _show_introduction(shelf: Library) -> None:
     """What the app is, for someone who opens it before anything was run."""
     st.markdown(
         "Cutaway opens a language model the way a cutaway drawing opens an engine: what each "
@@ -119,10 +119,10 @@ def _explain(shelf: Library) -> None:
     st.code("make tour", language="bash")
     st.markdown("**Ask your own question** on the page *New run*, or from a terminal:")
     st.code("cutaway probe --model smollm2-135m --data gen:sentiment --layers all", language="bash")
-    st.caption(f"Runs are read from {quiet(shelf.folder)}")
+    st.caption(f"Runs are read from {escape_markdown(shelf.folder)}")
 
 
-def _broken(shelf: Library) -> None:
+def _show_unreadable(shelf: Library) -> None:
     """Runs that can't be read, with the reason."""
     if not shelf.broken:
         return

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Page:
+class MethodPage:
     """What a method's page shows."""
 
     method: str
@@ -24,8 +24,8 @@ class Page:
     """Whether several runs begin side by side: most figures show one pair of models."""
 
 
-PAGES: dict[str, Page] = {
-    "probe": Page(
+PAGES: dict[str, MethodPage] = {
+    "probe": MethodPage(
         "probe",
         "What can be read off the hidden layers, and is it more than the words give away?",
         ":material/layers:",
@@ -37,7 +37,7 @@ PAGES: dict[str, Page] = {
         ("model", "data", "pool", "classifier"),
         one_metric=True,
     ),
-    "nextword": Page(
+    "nextword": MethodPage(
         "nextword",
         "Does predicting the next word already solve the task, and through which words?",
         ":material/text_select_move_forward_word:",
@@ -49,7 +49,7 @@ PAGES: dict[str, Page] = {
         },
         ("model", "task", "features"),
     ),
-    "shortcut": Page(
+    "shortcut": MethodPage(
         "shortcut",
         "How linear is the way from one layer to another, and what if the model stopped here?",
         ":material/alt_route:",
@@ -60,14 +60,14 @@ PAGES: dict[str, Page] = {
         },
         ("model", "text", "kind"),
     ),
-    "finetune": Page(
+    "finetune": MethodPage(
         "finetune",
         "Can the model be taught the task, and what did it know before?",
         ":material/school:",
         {"Scores": ("scores",), "Training": ("curve",)},
         ("base", "task", "mode"),
     ),
-    "graft": Page(
+    "graft": MethodPage(
         "graft",
         "Which few weights hold a fine-tuned skill, and what do they share with others?",
         ":material/content_cut:",
@@ -80,7 +80,7 @@ PAGES: dict[str, Page] = {
         ("base", "task", "kind"),
         apart=True,
     ),
-    "inject": Page(
+    "inject": MethodPage(
         "inject",
         "How is a skill trained in, and what does it cost the skills that were there?",
         ":material/vaccines:",

@@ -8,34 +8,36 @@ from pathlib import Path
 import plotly.graph_objects as go
 import streamlit as st
 
-from cutaway.app.text import quiet
+from cutaway.app.text import escape_markdown
 from cutaway.core.errors import CutawayError
 from cutaway.report import theme
 from cutaway.report.export import figure_csv
 from cutaway.report.provenance import provenance
-from cutaway.report.records import RecordLike, headline, verdict
+from cutaway.report.records import RecordLike, run_title, verdict_sentences
 
 
 @contextmanager
-def in_place() -> Iterator[None]:
+def errors_as_messages() -> Iterator[None]:
     """A problem inside becomes a message where it happened; the rest of the page works."""
     try:
         yield
     except CutawayError as error:
-        st.warning(quiet(error), icon=":material/info:")
+        st.warning(escape_markdown(error), icon=":material/info:")
 
 
-def mode() -> theme.Mode:
+def colour_mode() -> theme.ColourMode:
     """The ground the reader has chosen, light or dark."""
     return "dark" if st.context.theme.type == "dark" else "light"
 
 
-def figure_card(name: str, figure: go.Figure, records: Sequence[RecordLike], *, key: str) -> None:
+def draw_run_figure(
+    name: str, figure: go.Figure, records: Sequence[RecordLike], *, key: str
+) -> None:
     """A figure of some runs with its caption, the command that repeats it, its data as CSV."""
-    card(name, figure, commands(records), key=key)
+    draw_figure(name, figure, repeat_commands(records), key=key)
 
 
-def card(name: str, figure: go.Figure, command: str, *, key: str, wide: int = 0) -> None:
+def draw_figure(name: str, figure: go.Figure, command: str, *, key: str, wide: int = 0) -> None:
     """A figure with its caption, the command that repeats it, its data as CSV, its PNG button.
 
     One that needs `wide` pixels scrolls sideways on a narrower screen.
@@ -46,12 +48,12 @@ def card(name: str, figure: go.Figure, command: str, *, key: str, wide: int = 0)
         st.html(f"<style>{frame} {{min-width: {wide}px;}}</style>")
     with st.container(border=True):
         st.plotly_chart(
-            theme.in_mode(figure, mode()),
+            theme.with_colour_mode(figure, colour_mode()),
             theme=None,
             key=f"figure-{key}",
-            config={**theme.config(f"cutaway-{name}"), "displayModeBar": True},
+            config={**theme.plotly_config(f"cutaway-{name}"), "displayModeBar": True},
         )
-        st.caption(quiet(theme.caption(figure)))
+        st.caption(escape_markdown(theme.caption(figure)))
         with st.container(horizontal=True):
             with st.popover("Command", icon=":material/terminal:"):
                 st.code(command, language="bash", wrap_lines=True)
@@ -66,7 +68,7 @@ def card(name: str, figure: go.Figure, command: str, *, key: str, wide: int = 0)
             )
 
 
-def commands(records: Sequence[RecordLike]) -> str:
+def repeat_commands(records: Sequence[RecordLike]) -> str:
     """The commands that measure these runs again and draw their figures as files."""
     again = [record.command for record in records if record.command]
     folder = Path(records[0].path).parent.parent if records else Path("runs")
@@ -78,24 +80,33 @@ def commands(records: Sequence[RecordLike]) -> str:
 def verdict_box(records: Sequence[RecordLike]) -> None:
     """What follows from the runs: all sentences of one, the first sentence of each of several."""
     if len(records) == 1:
-        first, *rest = verdict(records[0]) or ["This run has no verdict; its figures speak below."]
-        lines = [f"**{quiet(first)}**", "", *[f"- {quiet(one)}" for one in rest]]
+        first, *rest = verdict_sentences(records[0]) or [
+            "This run has no verdict; its figures speak below."
+        ]
+        lines = [
+            f"**{escape_markdown(first)}**",
+            "",
+            *[f"- {escape_markdown(one)}" for one in rest],
+        ]
     else:
-        lines = [f"- **{quiet(headline(one))}:** {quiet(_first(one))}" for one in records]
+        lines = [
+            f"- **{escape_markdown(run_title(one))}:** {escape_markdown(_first_sentence(one))}"
+            for one in records
+        ]
     st.info("\n".join(lines), icon=":material/lightbulb:")
 
 
-def _first(record: RecordLike) -> str:
-    said = verdict(record)
+def _first_sentence(record: RecordLike) -> str:
+    said = verdict_sentences(record)
     return said[0] if said else "no verdict."
 
 
-def facts_table(record: RecordLike) -> None:
+def provenance_table(record: RecordLike) -> None:
     """Where the run's numbers come from, and the command that repeats it."""
-    st.markdown(f"**{quiet(headline(record))}**")
+    st.markdown(f"**{escape_markdown(run_title(record))}**")
     for label, value in provenance(record):
         left, right = st.columns([1, 5])
-        left.caption(quiet(label))
+        left.caption(escape_markdown(label))
         right.text(value)
     if record.command:
         st.code(record.command, language="bash", wrap_lines=True)

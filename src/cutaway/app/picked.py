@@ -6,10 +6,10 @@ import streamlit as st
 
 from cutaway.app import parts
 from cutaway.app.pages import PAGES
-from cutaway.report.compare import compare
+from cutaway.report.compare import compare_runs
 from cutaway.store.results import Record
 
-MOST_FACTS = 6
+MAX_PROVENANCE = 6
 
 
 def show(records: Sequence[Record]) -> None:
@@ -22,12 +22,12 @@ def show(records: Sequence[Record]) -> None:
             ):
                 open_runs(mine)
     if len(records) > 1:
-        with parts.in_place():
-            parts.figure_card("compare", compare(records), records, key="compare")
+        with parts.errors_as_messages():
+            parts.draw_run_figure("compare", compare_runs(records), records, key="compare")
     parts.verdict_box(records)
     with st.expander("Provenance"):
-        for record in records[:MOST_FACTS]:
-            parts.facts_table(record)
+        for record in records[:MAX_PROVENANCE]:
+            parts.provenance_table(record)
 
 
 def open_runs(records: Sequence[Record]) -> None:

@@ -12,11 +12,13 @@ from streamlit import net_util
 
 # Without this a page that is opened by its address (/probe) looks for its server under that
 # address first, and the browser's console shows an error for each guess.
-ROOT = b'<script>window.__streamlit = {BACKEND_BASE_URL: window.location.origin + "/"}</script>'
-HEAD = b"<head>"
+BASE_URL_SCRIPT = (
+    b'<script>window.__streamlit = {BACKEND_BASE_URL: window.location.origin + "/"}</script>'
+)
+HEAD_TAG = b"<head>"
 
 
-class Rooted:
+class BaseUrlMiddleware:
     """Puts ROOT into every HTML page; all else passes as it is."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -27,7 +29,7 @@ class Rooted:
         if scope["type"] != "http" or scope["method"] != "GET" or not is_page(scope["path"]):
             await self.app(scope, receive, send)
             return
-        await self.app(_unpacked(scope), receive, _Rewriter(send))
+        await self.app(_uncompressed(scope), receive, _HtmlRewriter(send))
 
 
 def is_page(path: str) -> bool:
@@ -35,13 +37,13 @@ def is_page(path: str) -> bool:
     return "." not in path and not path.startswith(("/_stcore", "/static", "/media", "/component"))
 
 
-def _unpacked(scope: Scope) -> Scope:
+def _uncompressed(scope: Scope) -> Scope:
     """The request for a whole page: not gzipped, not a part, and not only if it changed."""
     drop = {b"accept-encoding", b"if-none-match", b"if-modified-since", b"range", b"if-range"}
     return {**scope, "headers": [(k, v) for k, v in scope["headers"] if k not in drop]}
 
 
-class _Rewriter:
+class _HtmlRewriter:
     """Sends a response on, its HTML with ROOT in its head."""
 
     def __init__(self, send: Send) -> None:
@@ -58,7 +60,7 @@ class _Rewriter:
             return
         headers = MutableHeaders(raw=self.start["headers"])
         if headers.get("content-type", "").startswith("text/html"):
-            self.body = self.body.replace(HEAD, HEAD + ROOT, 1)
+            self.body = self.body.replace(HEAD_TAG, HEAD_TAG + BASE_URL_SCRIPT, 1)
             headers["content-length"] = str(len(self.body))
             # The tag is that of the file without ROOT.
             del headers["etag"]
@@ -66,11 +68,11 @@ class _Rewriter:
         await self.send({"type": "http.response.body", "body": self.body})
 
 
-def _nobody() -> None:
+def _no_address() -> None:
     """An address of this machine that others could know it by: none."""
 
 
 # A request that came from another site makes Streamlit ask a server outside which address this
 # machine has, to see whether that is the site. The app is at HOST and nowhere else.
-net_util.get_external_ip = net_util.get_internal_ip = _nobody
-app = st.App(Path(__file__).with_name("main.py"), middleware=[Middleware(Rooted)])
+net_util.get_external_ip = net_util.get_internal_ip = _no_address
+app = st.App(Path(__file__).with_name("main.py"), middleware=[Middleware(BaseUrlMiddleware)])

@@ -2,12 +2,12 @@
 
 import re
 
-JOINER = "\u2060"
+WORD_JOINER = "\u2060"
 
 
-def quiet(text: object) -> str:
+def escape_markdown(text: object) -> str:
     """Text from data as Markdown that shows it letter by letter: no links, pictures or colours."""
     line = re.sub(r"\s+", " ", str(text))
     # Bare addresses become links whatever is escaped; an invisible joiner inside them prevents it.
-    line = re.sub(r"(?i)https?(?=:)|www(?=\.)|(?=@)", lambda m: f"{m[0]}{JOINER}", line)
+    line = re.sub(r"(?i)https?(?=:)|www(?=\.)|(?=@)", lambda m: f"{m[0]}{WORD_JOINER}", line)
     return re.sub(r"([\\`*_{}\[\]()#+\-.!|<>~$:&@/])", r"\\\1", line)

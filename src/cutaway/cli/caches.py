@@ -4,9 +4,9 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from cutaway.cli.talk import put, put_json
+from cutaway.cli.talk import print_json, print_result
 
-Json = Annotated[bool, Parameter(help="As JSON on stdout.")]
+JsonFlag = Annotated[bool, Parameter(help="As JSON on stdout.")]
 
 
 def register(app: App) -> None:
@@ -17,31 +17,31 @@ def register(app: App) -> None:
     app.command(group)
 
 
-def ls(*, json: Json = False) -> None:
+def ls(*, json: JsonFlag = False) -> None:
     """What is kept: model, texts, columns, size, last use."""
-    from cutaway.store.cache import entries
+    from cutaway.store.cache import list_entries
 
-    found = entries()
+    found = list_entries()
     if json:
-        put_json([entry.plain() for entry in found])
+        print_json([entry.plain() for entry in found])
     else:
-        put("\n".join(entry.line() for entry in found) or "The cache is empty.")
+        print_result("\n".join(entry.line() for entry in found) or "The cache is empty.")
 
 
-def size(*, json: Json = False) -> None:
+def size(*, json: JsonFlag = False) -> None:
     """How much disk the cache takes."""
-    from cutaway.store.cache import size as cache_size
-    from cutaway.store.home import home
+    from cutaway.store.cache import cache_size as cache_size
+    from cutaway.store.home import cache_folder
 
     total = cache_size()
-    put_json({"bytes": total, "folder": str(home())}) if json else put(
-        f"{total / 2**20:,.1f} MB in {home()}"
+    print_json({"bytes": total, "folder": str(cache_folder())}) if json else print_result(
+        f"{total / 2**20:,.1f} MB in {cache_folder()}"
     )
 
 
 def prune(
     *, max_gb: float | None = None, older_than_days: float | None = None, digest: str | None = None,
-    everything: Annotated[bool, Parameter(name="--all")] = False, json: Json = False,
+    everything: Annotated[bool, Parameter(name="--all")] = False, json: JsonFlag = False,
 ) -> None:  # fmt: skip
     """Remove what was not used for longest, until the wish is met.
 
@@ -61,9 +61,11 @@ def prune(
     limit = 0 if everything else None if max_gb is None else _bytes(max_gb)
     gone = prune_cache(max_bytes=limit, older_than_days=older_than_days, digest=digest)
     if json:
-        put_json([entry.plain() for entry in gone])
+        print_json([entry.plain() for entry in gone])
     else:
-        put(f"{len(gone)} entries removed, {sum(e.bytes for e in gone) / 2**20:,.1f} MB freed.")
+        print_result(
+            f"{len(gone)} entries removed, {sum(e.bytes for e in gone) / 2**20:,.1f} MB freed."
+        )
 
 
 def _bytes(max_gb: float) -> int:
@@ -75,7 +77,7 @@ def _bytes(max_gb: float) -> int:
     return int(max_gb * 2**30)
 
 
-def verify(*, repair: bool = False, json: Json = False) -> None:
+def verify(*, repair: bool = False, json: JsonFlag = False) -> None:
     """Read everything back against its checksums.
 
     Parameters
@@ -88,11 +90,11 @@ def verify(*, repair: bool = False, json: Json = False) -> None:
 
     problems = verify_cache(repair=repair)
     if json:
-        put_json([{"path": str(p.path), "reason": p.reason} for p in problems])
+        print_json([{"path": str(p.path), "reason": p.reason} for p in problems])
     elif not problems:
-        put("Everything is as it was written.")
+        print_result("Everything is as it was written.")
     elif repair:
-        put("\n".join(f"dropped: {p.path} ({p.reason})" for p in problems))
+        print_result("\n".join(f"dropped: {p.path} ({p.reason})" for p in problems))
     if problems and not repair:
         said = "; ".join(f"{p.path}: {p.reason}" for p in problems)
         raise Corrupt(

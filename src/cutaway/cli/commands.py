@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from cutaway.cli import recipes
-from cutaway.cli.talk import Talk
+from cutaway.cli.talk import OutputOptions
 
 
 def __getattr__(name: str) -> Callable[..., None]:
@@ -16,12 +16,12 @@ def __getattr__(name: str) -> Callable[..., None]:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def command(*, spec: Any, talk: Any = None) -> None:
-        recipes.carry_out(verb, spec, talk or Talk())
+        recipes.run_verb(verb, spec, talk or OutputOptions())
 
     command.__doc__ = verb.help
     command.__annotations__ = {
         "spec": Annotated[verb.spec, Parameter(name="*")],
-        "talk": Annotated[Talk | None, Parameter(name="*")],
+        "talk": Annotated[OutputOptions | None, Parameter(name="*")],
         "return": None,
     }
     return command

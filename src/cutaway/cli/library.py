@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from cutaway.cli.talk import complain, put, put_json
+from cutaway.cli.talk import print_json, print_message, print_result
 
-Runs = Annotated[str, Parameter(help="Folder (or URL) with the results.")]
-Json = Annotated[bool, Parameter(help="As JSON on stdout.")]
+RunsFlag = Annotated[str, Parameter(help="Folder (or URL) with the results.")]
+JsonFlag = Annotated[bool, Parameter(help="As JSON on stdout.")]
 
 
 def register(app: App) -> None:
@@ -18,7 +18,7 @@ def register(app: App) -> None:
     app.command(import_logs, name="import")
 
 
-def ls(*, runs: Runs = "runs", method: str | None = None, json: Json = False) -> None:
+def ls(*, runs: RunsFlag = "runs", method: str | None = None, json: JsonFlag = False) -> None:
     """List the runs, newest first.
 
     Parameters
@@ -32,14 +32,14 @@ def ls(*, runs: Runs = "runs", method: str | None = None, json: Json = False) ->
     found = results(runs)
     chosen = [record for record in found if method in (None, record.method)]
     for path, reason in found.broken:
-        complain(f"cutaway: {path} can't be read: {reason}")
+        print_message(f"cutaway: {path} can't be read: {reason}")
     if json:
-        put_json([record.brief() for record in chosen])
+        print_json([record.brief() for record in chosen])
     else:
         print_runs(chosen)
 
 
-def show(address: str, /, *, runs: Runs = "runs", json: Json = False) -> None:
+def show(address: str, /, *, runs: RunsFlag = "runs", json: JsonFlag = False) -> None:
     """Print one run: verdict, table, provenance, the command that repeats it.
 
     Parameters
@@ -52,13 +52,13 @@ def show(address: str, /, *, runs: Runs = "runs", json: Json = False) -> None:
 
     record = results(runs).get(address)
     if json:
-        put_json(record.plain())
+        print_json(record.plain())
     else:
         print_record(record)
 
 
 def query(
-    sql: str, /, *, runs: Runs = "runs", json: Json = False,
+    sql: str, /, *, runs: RunsFlag = "runs", json: JsonFlag = False,
     format: Literal["table", "csv", "markdown", "latex"] = "table",
 ) -> None:  # fmt: skip
     """Ask all runs with SQL: tables `runs` and `rows`.
@@ -70,21 +70,21 @@ def query(
     format
         How the answer is printed.
     """
-    from cutaway.report.tables import TABLES
+    from cutaway.report.tables import TABLE_FORMATS
     from cutaway.store.results import results
 
     frame = results(runs).query(sql)
     if json:
-        put_json(frame.to_dicts())
+        print_json(frame.to_dicts())
     else:
-        put(TABLES[format](frame))
+        print_result(TABLE_FORMATS[format](frame))
 
 
 def report(
     address: Annotated[list[str] | None, Parameter(negative=())] = None,
     /,
     *,
-    runs: Runs = "runs",
+    runs: RunsFlag = "runs",
     html: Path | None = None,
     table: Literal["markdown", "csv", "latex"] | None = None,
     figures: Literal["png", "svg", "pdf"] | None = None,
@@ -116,10 +116,10 @@ def report(
     for line in write_report(
         records, html=html, table=table, figures=figures, out=out, title=title
     ):
-        put(line)
+        print_result(line)
 
 
-def import_logs(path: Path, /, *, runs: Runs = "runs", json: Json = False) -> None:
+def import_logs(path: Path, /, *, runs: RunsFlag = "runs", json: JsonFlag = False) -> None:
     """Bring in experiment logs of the probing reference, beside own runs.
 
     Parameters
@@ -131,6 +131,8 @@ def import_logs(path: Path, /, *, runs: Runs = "runs", json: Json = False) -> No
 
     addresses = import_experiments(path, runs)
     if json:
-        put_json({"imported": addresses})
+        print_json({"imported": addresses})
     else:
-        put(f"{len(addresses)} experiment sets imported into {runs}: {', '.join(addresses)}")
+        print_result(
+            f"{len(addresses)} experiment sets imported into {runs}: {', '.join(addresses)}"
+        )

@@ -10,13 +10,13 @@ from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from cutaway import __version__
 from cutaway.cli import caches, library, recipes, sources, studies, tools
-from cutaway.cli.talk import complain
+from cutaway.cli.talk import print_message
 from cutaway.core.errors import CutawayError
 from cutaway.core.lookup import suggestion
 
-DONE, WRONG, FAILED, INTERRUPTED = 0, 2, 1, 130
+EXIT_DONE, EXIT_WRONG_REQUEST, EXIT_FAILED, EXIT_INTERRUPTED = 0, 2, 1, 130
 # What a place that can't take more says; without a file's name it is stdout.
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 app = App(
     name="cutaway",
@@ -40,9 +40,9 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def run(words: Sequence[str]) -> int:
     """The exit status of one command: 0 done, 2 wrong request, 1 failed, 130 interrupted."""
-    status = DONE
+    status = EXIT_DONE
     try:
-        status = _carried_out(words)
+        status = _run_command(words)
         # Here, and not when Python ends: a reader that is gone and a full disk show only now.
         sys.stdout.flush()
         return status
@@ -53,17 +53,17 @@ def run(words: Sequence[str]) -> int:
     except SystemExit as error:
         # The way in which rich says the same.
         if isinstance(error.__context__, BrokenPipeError):
-            return DONE
+            return EXIT_DONE
         raise
     except OSError as error:
-        if error.filename is not None or error.errno not in FULL:
+        if error.filename is not None or error.errno not in DISK_FULL_ERRORS:
             return _refuse(f"{error.strerror or error}: {error.filename or 'no file named'}.")
         _drop_stdout()
-        complain(
+        print_message(
             f"cutaway: The output can't be written: {error.strerror}. Make room, or send it "
             "elsewhere, and repeat the command; what is finished is kept."
         )
-        return FAILED
+        return EXIT_FAILED
 
 
 def _drop_stdout() -> None:
@@ -71,52 +71,52 @@ def _drop_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _carried_out(words: Sequence[str]) -> int:
+def _run_command(words: Sequence[str]) -> int:
     try:
-        app(recipes.with_flag(words), exit_on_error=False, print_error=False)
-        return DONE
+        app(recipes.add_positional_flag(words), exit_on_error=False, print_error=False)
+        return EXIT_DONE
     except CycloptsError as error:
-        return _refuse(_readable(error))
+        return _refuse(_parser_message(error))
     except CutawayError as error:
-        complain(f"cutaway: {error}")
+        print_message(f"cutaway: {error}")
         return error.exit_status
     except KeyboardInterrupt:
-        complain(
+        print_message(
             "cutaway: interrupted. What is finished is kept; the same command goes on from there."
         )
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except ValueError as error:
-        if (refused := _refused(error)) is None:
+        if (refused := _spec_message(error)) is None:
             raise
         return _refuse(refused)
 
 
 def _refuse(message: str) -> int:
-    complain(f"cutaway: {message}")
-    return WRONG
+    print_message(f"cutaway: {message}")
+    return EXIT_WRONG_REQUEST
 
 
-def _readable(error: CycloptsError) -> str:
+def _parser_message(error: CycloptsError) -> str:
     """The parser's message; a wrong value in a spec is told in our own words."""
-    if (refused := _refused(error.__cause__ or error.__context__)) is not None:
+    if (refused := _spec_message(error.__cause__ or error.__context__)) is not None:
         return refused
     unknown = [word for word in error.unused_tokens or [] if word.startswith("--")]
     if isinstance(error, MissingArgumentError) and unknown and error.app is not None:
         # A mistyped flag is the reason why the right one is missing: say that first.
         known = [n for argument in error.app.assemble_argument_collection() for n in argument.names]
-        return f"Unknown option {unknown[0]!r}. {suggestion(unknown[0], known)}{_see(error)}"
-    return f"{' '.join(str(error).split())} {_see(error)}"
+        return f"Unknown option {unknown[0]!r}. {suggestion(unknown[0], known)}{_help_hint(error)}"
+    return f"{' '.join(str(error).split())} {_help_hint(error)}"
 
 
-def _refused(error: BaseException | None) -> str | None:
+def _spec_message(error: BaseException | None) -> str | None:
     """What a spec refuses, in our own words; None for any other error."""
     # Not on top: help has no spec, and pydantic is a third of the time it would take.
     from pydantic import ValidationError
 
-    from cutaway.core.spec import explain
+    from cutaway.core.spec import explain_validation_error
 
-    return explain(error) if isinstance(error, ValidationError) else None
+    return explain_validation_error(error) if isinstance(error, ValidationError) else None
 
 
-def _see(error: CycloptsError) -> str:
+def _help_hint(error: CycloptsError) -> str:
     return f"See: {' '.join(['cutaway', *(error.command_chain or ())])} --help"

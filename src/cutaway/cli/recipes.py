@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 from cyclopts import App, Parameter
 
-from cutaway.cli.talk import Instead, Talk, put, put_json
+from cutaway.cli.talk import OutputOptions, SpecOverrides, print_json, print_result
 from cutaway.core.errors import BadSpec, CutawayError, Missing
 from cutaway.core.lookup import lookup
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cutaway.core.spec import Spec
 
 
-Tell = Callable[[Any], None]
+EmitJson = Callable[[Any], None]
 """Where the JSON of one run goes."""
 
 
@@ -114,7 +114,7 @@ GROUPS = {
     "shortcut": "Jump over layers with one matrix: how linear is the way, what if we stop?",
 }
 # Verbs whose first word may be given without its flag.
-FIRST = {
+POSITIONAL_FLAGS = {
     "shortcut lens": "--text",
     **{
         f"graft {verb}": "--skill"
@@ -134,9 +134,9 @@ def register(app: App) -> None:
     app.command(run_file, name="run")
 
 
-def with_flag(words: Sequence[str]) -> list[str]:
+def add_positional_flag(words: Sequence[str]) -> list[str]:
     """The words with the flag of a first value that was given without it."""
-    for verb, flag in FIRST.items():
+    for verb, flag in POSITIONAL_FLAGS.items():
         head = verb.split()
         rest = list(words[len(head) :])
         if list(words[: len(head)]) == head and rest and not rest[0].startswith("-"):
@@ -144,33 +144,33 @@ def with_flag(words: Sequence[str]) -> list[str]:
     return list(words)
 
 
-def carry_out(verb: Verb, spec: "Spec", talk: Talk, tell: Tell = put_json) -> None:
+def run_verb(verb: Verb, spec: "Spec", talk: OutputOptions, tell: EmitJson = print_json) -> None:
     """Run a recipe, or only show its spec or its estimate; JSON goes to `tell`."""
     if talk.print_spec:
-        from cutaway.core.spec import plain
+        from cutaway.core.spec import spec_to_dict
 
-        tell(plain(spec))
+        tell(spec_to_dict(spec))
         return
     from cutaway.run.screen import Screen
-    from cutaway.run.team import need_alone, team
+    from cutaway.run.team import need_single_process, process_group
     from cutaway.run.whole import tell_whole
 
     engine = getattr(spec, "engine", "local")
-    need_alone(verb.words, engine)
-    first = team(getattr(spec, "device", "auto")).first
+    need_single_process(verb.words, engine)
+    first = process_group(getattr(spec, "device", "auto")).first
     recipe, screen = import_module(verb.module), Screen(quiet=talk.quiet or not first)
     if talk.dry_run:
         if not hasattr(recipe, "estimate"):
             raise BadSpec(f"'cutaway {verb.words}' has no --dry-run: nothing estimates it.")
-        _show_estimates(recipe.estimate(spec, screen=screen), talk, tell)
+        _print_estimates(recipe.estimate(spec, screen=screen), talk, tell)
         return
     tell_whole(verb.words, engine, screen)
     result = recipe.run(spec, screen=screen)
     if first:
-        SHOWS[verb.show](result, talk, tell)
+        PRINTERS[verb.show](result, talk, tell)
 
 
-def _show_record(result: Any, talk: Talk, tell: Tell) -> None:
+def _print_record(result: Any, talk: OutputOptions, tell: EmitJson) -> None:
     if talk.json:
         tell({**result.summary, "address": result.record.address, "path": str(result.path)})
     else:
@@ -179,16 +179,16 @@ def _show_record(result: Any, talk: Talk, tell: Tell) -> None:
         print_record(result.record)
 
 
-def _show_texts(result: Any, talk: Talk, tell: Tell) -> None:
+def _print_texts(result: Any, talk: OutputOptions, tell: EmitJson) -> None:
     if talk.json:
         tell(result.plain())
         return
     for one in result.texts:
-        put(f"{one.prompt}{one.text}" if not one.text.startswith(one.prompt) else one.text)
-    put("\n".join(result.verdict))
+        print_result(f"{one.prompt}{one.text}" if not one.text.startswith(one.prompt) else one.text)
+    print_result("\n".join(result.verdict))
 
 
-def _show_lens(result: Any, talk: Talk, tell: Tell) -> None:
+def _print_lens(result: Any, talk: OutputOptions, tell: EmitJson) -> None:
     if talk.json:
         tell(result.plain())
     else:
@@ -197,46 +197,46 @@ def _show_lens(result: Any, talk: Talk, tell: Tell) -> None:
         print_lens(result.plain())
 
 
-def _show_told(result: Any, talk: Talk, tell: Tell) -> None:
+def _print_verdict(result: Any, talk: OutputOptions, tell: EmitJson) -> None:
     if talk.json:
         tell(result.plain())
     else:
-        put("\n".join(result.verdict))
+        print_result("\n".join(result.verdict))
 
 
-SHOWS: dict[str, Callable[[Any, Talk, Tell], None]] = {
-    "record": _show_record,
-    "told": _show_told,
-    "texts": _show_texts,
-    "lens": _show_lens,
+PRINTERS: dict[str, Callable[[Any, OutputOptions, EmitJson], None]] = {
+    "record": _print_record,
+    "told": _print_verdict,
+    "texts": _print_texts,
+    "lens": _print_lens,
 }
 
 
-def _show_estimates(estimates: list[Any], talk: Talk, tell: Tell) -> None:
+def _print_estimates(estimates: list[Any], talk: OutputOptions, tell: EmitJson) -> None:
     if talk.json:
         tell([estimate.plain() for estimate in estimates])
     else:
-        put("\n".join(estimate.sentence() for estimate in estimates))
+        print_result("\n".join(estimate.sentence() for estimate in estimates))
 
 
-def foretell(steps: "Sequence[tuple[str, Spec]]", talk: Talk) -> None:
+def print_step_estimates(steps: "Sequence[tuple[str, Spec]]", talk: OutputOptions) -> None:
     """The specs of several recipes in turn (their modules, their specs), or what each will cost."""
-    from cutaway.core.spec import plain
+    from cutaway.core.spec import spec_to_dict
     from cutaway.run.screen import Screen
 
     if talk.print_spec:
-        put_json([plain(spec) for _, spec in steps])
+        print_json([spec_to_dict(spec) for _, spec in steps])
         return
     screen = Screen(quiet=talk.quiet)
-    told = [_foretold(module, spec, screen) for module, spec in steps]
+    told = [_estimate_step(module, spec, screen) for module, spec in steps]
     if talk.json:
-        put_json(told)
+        print_json(told)
     else:
         for number, step in enumerate(told, start=1):
-            put(f"{number}. {step['step']}: {step['said']}")
+            print_result(f"{number}. {step['step']}: {step['said']}")
 
 
-def _foretold(module: str, spec: "Spec", screen: Any) -> dict[str, Any]:
+def _estimate_step(module: str, spec: "Spec", screen: Any) -> dict[str, Any]:
     """What one of several steps will cost; the reason where it can't be told yet."""
     recipe, name = import_module(module), type(spec).__name__.removesuffix("Spec").lower()
     try:
@@ -252,8 +252,8 @@ def run_file(
     spec: Path,
     /,
     *,
-    instead: Annotated[Instead | None, Parameter(name="*")] = None,
-    talk: Annotated[Talk | None, Parameter(name="*")] = None,
+    instead: Annotated[SpecOverrides | None, Parameter(name="*")] = None,
+    talk: Annotated[OutputOptions | None, Parameter(name="*")] = None,
 ) -> None:
     """Run what a TOML file says: `verb = "probe"` and its fields; a list in a field makes a grid.
 
@@ -275,23 +275,23 @@ def run_file(
             f'{str(spec)!r} needs a line such as verb = "probe". Known: {", ".join(VERBS)}.'
         )
     verb = lookup(VERBS, str(values.pop("verb")), kind="verb")
-    values |= {k: v for k, v in asdict(instead or Instead()).items() if v is not None}
-    specs, told = list(grid(verb.spec, values)), list[Any]()
-    tell = told.append if len(specs) > 1 else put_json
+    values |= {k: v for k, v in asdict(instead or SpecOverrides()).items() if v is not None}
+    specs, told = list(spec_grid(verb.spec, values)), list[Any]()
+    tell = told.append if len(specs) > 1 else print_json
     try:
         for one in specs:
-            carry_out(verb, one, talk or Talk(), tell)
+            run_verb(verb, one, talk or OutputOptions(), tell)
     finally:
         # One document also when a run fails: what was finished is told.
         if told:
-            put_json(told)
+            print_json(told)
 
 
-def grid(cls: "type[Spec]", values: Mapping[str, Any]) -> "Iterator[Spec]":
+def spec_grid(cls: "type[Spec]", values: Mapping[str, Any]) -> "Iterator[Spec]":
     """One spec per combination: a list in a field that takes one value makes a grid."""
-    from cutaway.core.spec import build
+    from cutaway.core.spec import build_spec
 
-    lists = {k: v for k, v in values.items() if isinstance(v, list) and not _takes_many(cls, k)}
+    lists = {k: v for k, v in values.items() if isinstance(v, list) and not _is_list_field(cls, k)}
     empty = next((key for key, choices in lists.items() if not choices), None)
     if empty is not None:
         raise BadSpec(
@@ -299,9 +299,9 @@ def grid(cls: "type[Spec]", values: Mapping[str, Any]) -> "Iterator[Spec]":
             "the line out."
         )
     for choice in product(*lists.values()):
-        yield build(cls, {**values, **dict(zip(lists, choice, strict=True))})
+        yield build_spec(cls, {**values, **dict(zip(lists, choice, strict=True))})
 
 
-def _takes_many(cls: "type[Spec]", name: str) -> bool:
+def _is_list_field(cls: "type[Spec]", name: str) -> bool:
     info = cls.model_fields.get(name)
     return info is not None and get_origin(info.annotation) is tuple

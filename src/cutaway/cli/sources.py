@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from cutaway.cli.talk import put, put_json
+from cutaway.cli.talk import print_json, print_result
 
 
 def register(app: App) -> None:
@@ -44,14 +44,14 @@ def get(
     json
         What was written, as JSON on stdout.
     """
-    from cutaway.data.load import load
-    from cutaway.data.write import write
+    from cutaway.data.load import load_text_set
+    from cutaway.data.write import write_text_set
 
-    texts = load(name, seed=seed, limit=limit, offline=offline)
-    _tell(write(texts, out or Path(_plain_name(name))), json)
+    texts = load_text_set(name, seed=seed, limit=limit, offline=offline)
+    _print_written(write_text_set(texts, out or Path(_folder_name(name))), json)
 
 
-def _plain_name(name: str) -> str:
+def _folder_name(name: str) -> str:
     """A name that is no path: `hf:glue/sst2` gives `glue-sst2`, a file its stem."""
     if Path(name).is_file():
         return Path(name).stem
@@ -85,13 +85,15 @@ def sentences(
         What was written, as JSON on stdout.
     """
     from cutaway.data.sentences import sample_sentences
-    from cutaway.data.write import write
+    from cutaway.data.write import write_text_set
 
-    _tell(write(sample_sentences(source, n=n, seed=seed, offline=offline), out), json)
+    _print_written(
+        write_text_set(sample_sentences(source, n=n, seed=seed, offline=offline), out), json
+    )
 
 
-def _tell(written: list[Path], json: bool) -> None:
+def _print_written(written: list[Path], json: bool) -> None:
     if json:
-        put_json({"written": [str(path) for path in written]})
+        print_json({"written": [str(path) for path in written]})
     else:
-        put("\n".join(f"written: {path}" for path in written))
+        print_result("\n".join(f"written: {path}" for path in written))

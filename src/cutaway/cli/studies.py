@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from cutaway.cli.recipes import VERBS, foretell
-from cutaway.cli.talk import Talk, Where, put, put_json
+from cutaway.cli.recipes import VERBS, print_step_estimates
+from cutaway.cli.talk import OutputOptions, RunOptions, print_json, print_result
 
 if TYPE_CHECKING:
     from cutaway.core.spec import Spec
@@ -30,8 +30,8 @@ def reproduce(
     template: str | None = None,
     runs: str = "runs",
     out: Path | None = None,
-    where: Annotated[Where | None, Parameter(name="*")] = None,
-    talk: Annotated[Talk | None, Parameter(name="*")] = None,
+    where: Annotated[RunOptions | None, Parameter(name="*")] = None,
+    talk: Annotated[OutputOptions | None, Parameter(name="*")] = None,
 ) -> None:
     """A paper's findings on a model at hand: expected against measured, with tolerances.
 
@@ -56,14 +56,14 @@ def reproduce(
     out
         Write the table as Markdown to this file.
     """
-    from cutaway.report.study import markdown, terminal
+    from cutaway.report.study import study_markdown, study_text
     from cutaway.run.reproduce import reproduce as carry_out
-    from cutaway.run.reproduce import specs
+    from cutaway.run.reproduce import study_specs
     from cutaway.run.screen import Screen
     from cutaway.run.studies import find_study
     from cutaway.store.files import write_atomic
 
-    talk, shared = talk or Talk(), (where or Where()).plain()
+    talk, shared = talk or OutputOptions(), (where or RunOptions()).plain()
     screen = Screen(quiet=talk.quiet)
 
     def carry(verb: str, spec: "Spec") -> Any:
@@ -75,13 +75,13 @@ def reproduce(
     }  # fmt: skip
     study = find_study(name)
     if talk.print_spec or talk.dry_run:
-        steps = specs(study, given, runs=runs, shared=shared).values()
-        foretell([(VERBS[step.verb].module, spec) for step, spec in steps], talk)
+        steps = study_specs(study, given, runs=runs, shared=shared).values()
+        print_step_estimates([(VERBS[step.verb].module, spec) for step, spec in steps], talk)
         return
     found = carry_out(study, given, carry, runs=runs, screen=screen, shared=shared).plain()
     if out is not None:
-        write_atomic(out, [markdown(found).encode()])
+        write_atomic(out, [study_markdown(found).encode()])
     if talk.json:
-        put_json(found)
+        print_json(found)
     else:
-        put(terminal(found))
+        print_result(study_text(found))

@@ -10,7 +10,7 @@ Dtype = Literal["float32", "float16", "bfloat16"]
 
 
 @dataclass(frozen=True)
-class Talk:
+class OutputOptions:
     """How a command talks."""
 
     dry_run: bool = False
@@ -24,7 +24,7 @@ class Talk:
 
 
 @dataclass(frozen=True)
-class Instead:
+class SpecOverrides:
     """What holds in place of what a spec file says, by the specs' own names."""
 
     runs: str | None = None
@@ -42,7 +42,7 @@ class Instead:
 
 
 @dataclass(frozen=True)
-class Where:
+class RunOptions:
     """Where and how the runs behind a command are made: the specs' own options, by their names."""
 
     engine: str = "local"
@@ -61,16 +61,16 @@ class Where:
         return asdict(self)
 
 
-def put(text: str) -> None:
+def print_result(text: str) -> None:
     """One piece of result, on stdout."""
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
-def put_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     """A value as JSON, on stdout."""
-    put(json.dumps(value, indent=2, default=str, ensure_ascii=False))
+    print_result(json.dumps(value, indent=2, default=str, ensure_ascii=False))
 
 
-def complain(text: str) -> None:
+def print_message(text: str) -> None:
     """One message for the user, on stderr."""
     sys.stderr.write(text if text.endswith("\n") else text + "\n")

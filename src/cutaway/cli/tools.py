@@ -5,17 +5,17 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from cutaway.cli.recipes import foretell
-from cutaway.cli.talk import Device, Dtype, Talk, Where, put, put_json
+from cutaway.cli.recipes import print_step_estimates
+from cutaway.cli.talk import Device, Dtype, OutputOptions, RunOptions, print_json, print_result
 
 
 def register(app: App) -> None:
     """Add these commands."""
     for command in (check, models, tasks, launch_app, tour):
-        app.command(command, name=NAMES[command.__name__])
+        app.command(command, name=COMMAND_NAMES[command.__name__])
 
 
-NAMES = {
+COMMAND_NAMES = {
     "check": "check",
     "models": "models",
     "tasks": "tasks",
@@ -69,7 +69,7 @@ def check(
     )  # fmt: skip
     report = check_model(lm)
     if json:
-        put_json(report.plain())
+        print_json(report.plain())
     elif not quiet:
         from cutaway.report.terminal import print_check
 
@@ -91,12 +91,12 @@ def models(*, json: bool = False) -> None:
     bundled = {name: row.description for name, row in BUNDLED.items()}
     families = {name: row.kind for name, row in ANATOMIES.items()}
     if json:
-        put_json({"bundled": bundled, "families": families})
+        print_json({"bundled": bundled, "families": families})
         return
-    put("Bundled:\n" + "\n".join(f"  {name:16} {text}" for name, text in bundled.items()))
+    print_result("Bundled:\n" + "\n".join(f"  {name:16} {text}" for name, text in bundled.items()))
     for kind in ("causal", "masked"):
-        put(f"{kind} families: " + ", ".join(n for n, k in families.items() if k == kind))
-    put("Any other hub id or folder: cutaway check MODEL")
+        print_result(f"{kind} families: " + ", ".join(n for n, k in families.items() if k == kind))
+    print_result("Any other hub id or folder: cutaway check MODEL")
 
 
 def tasks(*, json: bool = False) -> None:
@@ -113,11 +113,15 @@ def tasks(*, json: bool = False) -> None:
     known = {name: task.description for name, task in sorted(known_tasks().items())}
     made = {f"gen:{name}": row.description for name, row in GENERATORS.items()}
     if json:
-        put_json({"tasks": known, "generated": made, "text": ["docs"]})
+        print_json({"tasks": known, "generated": made, "text": ["docs"]})
         return
     for title, rows in (("Tasks", known), ("Generated", made)):
-        put(f"{title}:\n" + "\n".join(f"  {name:30} {text}" for name, text in rows.items()))
-    put("Text:\n  docs                           English prose from Python's own documentation")
+        print_result(
+            f"{title}:\n" + "\n".join(f"  {name:30} {text}" for name, text in rows.items())
+        )
+    print_result(
+        "Text:\n  docs                           English prose from Python's own documentation"
+    )
 
 
 def launch_app(
@@ -147,8 +151,8 @@ def tour(
     out: Path = Path("tour"),
     model: str = "smollm2-135m",
     quick: bool = False,
-    where: Annotated[Where | None, Parameter(name="*")] = None,
-    talk: Annotated[Talk | None, Parameter(name="*")] = None,
+    where: Annotated[RunOptions | None, Parameter(name="*")] = None,
+    talk: Annotated[OutputOptions | None, Parameter(name="*")] = None,
 ) -> None:
     """The main job on the bundled model and data; writes OUT/report.html.
 
@@ -164,10 +168,10 @@ def tour(
     from cutaway.run import tour as room
     from cutaway.run.screen import Screen
 
-    talk, shared = talk or Talk(), (where or Where()).plain()
+    talk, shared = talk or OutputOptions(), (where or RunOptions()).plain()
     if talk.print_spec or talk.dry_run:
-        stops = room.plan(room.opened(model, shared), out, model, quick, shared)
-        foretell([(stop.run.__module__, spec) for stop, spec in stops], talk)
+        stops = room.tour_specs(room.open_tour_model(model, shared), out, model, quick, shared)
+        print_step_estimates([(stop.run.__module__, spec) for stop, spec in stops], talk)
         return
     found = room.tour(out, model=model, quick=quick, shared=shared, screen=Screen(quiet=talk.quiet))
-    put_json(found.plain()) if talk.json else put(found.story)
+    print_json(found.plain()) if talk.json else print_result(found.story)

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     Params = Mapping[str, Tensor]
 
 
-def same_names(anchor: "Params", **others: "Params") -> None:
+def check_same_parameters(anchor: "Params", **others: "Params") -> None:
     """Mismatch unless every mapping has the anchor's names with the anchor's shapes."""
     for label, other in others.items():
-        _same_keys(anchor, other, label)
+        _check_same_names(anchor, other, label)
         for name, tensor in anchor.items():
             if tensor.shape != other[name].shape:
                 raise Mismatch(
@@ -23,7 +23,7 @@ def same_names(anchor: "Params", **others: "Params") -> None:
                 )
 
 
-def _same_keys(anchor: "Params", other: "Params", label: str) -> None:
+def _check_same_names(anchor: "Params", other: "Params", label: str) -> None:
     missing, extra = sorted(set(anchor) - set(other)), sorted(set(other) - set(anchor))
     if missing or extra:
         said = [f"{label} lacks {missing[:3]!r}"] if missing else []

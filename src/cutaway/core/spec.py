@@ -18,7 +18,7 @@ from cutaway.core.lookup import suggestion
 SpecT = TypeVar("SpecT", bound="Spec")
 
 # How the run goes, never what comes out: these fields stay out of the address.
-HOW_NOT_WHAT = frozenset(
+FIELDS_OUTSIDE_ADDRESS = frozenset(
     {"runs", "engine", "device", "offline", "quiet", "json_out", "dry_run", "print_spec", "out"}
 )
 
@@ -31,7 +31,7 @@ class Spec(BaseModel):
     )
 
 
-def build(cls: type[SpecT], values: Mapping[str, Any]) -> SpecT:
+def build_spec(cls: type[SpecT], values: Mapping[str, Any]) -> SpecT:
     """A spec from plain values; BadSpec says which field is wrong and what is allowed."""
     known = list(cls.model_fields)
     for key in values:
@@ -41,12 +41,12 @@ def build(cls: type[SpecT], values: Mapping[str, Any]) -> SpecT:
     try:
         return cls(**values)
     except ValidationError as error:
-        raise BadSpec(explain(error)) from None
+        raise BadSpec(explain_validation_error(error)) from None
 
 
-def from_toml(cls: type[SpecT], text: str) -> SpecT:
+def spec_from_toml(cls: type[SpecT], text: str) -> SpecT:
     """A spec from TOML text."""
-    return build(cls, parse_toml(text))
+    return build_spec(cls, parse_toml(text))
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise BadSpec(f"This TOML has a value that can't be read: {str(error)[:60]}.") from None
 
 
-def plain(spec: Spec) -> dict[str, Any]:
+def spec_to_dict(spec: Spec) -> dict[str, Any]:
     """The spec as JSON-ready values."""
     return spec.model_dump(mode="json")
 
@@ -72,12 +72,12 @@ def address(spec: Spec, **identity: Any) -> str:
 
     `identity` holds the digests that the spec only names: model weights, data rows.
     """
-    decisive = {k: v for k, v in plain(spec).items() if k not in HOW_NOT_WHAT}
+    decisive = {k: v for k, v in spec_to_dict(spec).items() if k not in FIELDS_OUTSIDE_ADDRESS}
     key = {"kind": type(spec).__name__, "spec": decisive, "identity": identity}
     return digest_json(key)[:16]
 
 
-def explain(error: ValidationError) -> str:
+def explain_validation_error(error: ValidationError) -> str:
     """One readable line per wrong field."""
     lines = []
     for item in error.errors():

@@ -11,39 +11,39 @@ from numpy.typing import NDArray
 from cutaway.core.errors import BadData
 from cutaway.core.lookup import suggestion
 from cutaway.core.textset import TextSet
-from cutaway.data.assemble import assemble
-from cutaway.data.columns import Columns
-from cutaway.data.delimited import headerless
-from cutaway.data.labels import missing, number
-from cutaway.data.table import Table, point_at, short
+from cutaway.data.assemble import make_text_set
+from cutaway.data.columns import ColumnChoice
+from cutaway.data.delimited import without_header
+from cutaway.data.labels import is_missing, number_or_none
+from cutaway.data.table import Table, describe_rows, truncate
 from cutaway.data.tasks import TaskFile
 
-_MARKED = re.compile(r"<[^<>]*/>")
+_MARKED_WORD = re.compile(r"<[^<>]*/>")
 
-Parts = NDArray[np.str_] | None
+PartLabels = NDArray[np.str_] | None
 
 
-def apply(
+def apply_task(
     task: TaskFile,
     table: Table,
-    parts: Parts,
+    parts: PartLabels,
     *,
     as_task: str | None = None,
     drop_empty: bool = False,
 ) -> TextSet:
     """The rows of a table as this task reads them; what was left out is told in the notes."""
-    columns = choose(task, table)
+    columns = find_task_columns(task, table)
     if columns is None:
         raise BadData(
             f"{table.origin} lacks columns of the task {task.name!r}: it needs "
-            f"{needed(task)}. {table.listing()}"
+            f"{required_columns(task)}. {table.listing()}"
         )
-    table, parts = _filtered(task, table, parts, columns)
-    table = _edited(task, table, columns)
-    if columns.label is not None and as_task != "text" and task.kind in MEANINGS:
-        table = _labelled(task, table, columns.label)
+    table, parts = _filter_rows(task, table, parts, columns)
+    table = _replace_marked_words(task, table, columns)
+    if columns.label is not None and as_task != "text" and task.kind in LABEL_READERS:
+        table = _read_labels(task, table, columns.label)
     kind = as_task or ("regression" if task.kind == "regression" else None)
-    made = assemble(
+    made = make_text_set(
         table,
         columns,
         name=task.name,
@@ -57,15 +57,15 @@ def apply(
 def with_header(task: TaskFile, table: Table) -> Table:
     """The table, with the task's column names where its first line turns out to be no header."""
     names = task.columns.headerless
-    lacks = choose(task, table) is None and len(names) == len(table.columns)
-    return headerless(table, names) if lacks else table
+    lacks = find_task_columns(task, table) is None and len(names) == len(table.columns)
+    return without_header(table, names) if lacks else table
 
 
-def choose(task: TaskFile, table: Table) -> Columns | None:
+def find_task_columns(task: TaskFile, table: Table) -> ColumnChoice | None:
     """The task's columns by the names this table has; None where one that is needed lacks."""
-    text = _first(task.columns.text, table)
-    pair = _first(task.columns.pair, table)
-    label = _first(task.columns.label, table)
+    text = _first_present(task.columns.text, table)
+    pair = _first_present(task.columns.pair, table)
+    label = _first_present(task.columns.label, table)
     if (
         text is None
         or (pair is None and task.columns.pair)
@@ -73,24 +73,30 @@ def choose(task: TaskFile, table: Table) -> Columns | None:
     ):
         return None
     names = (text,) if text in table.columns else tuple(text.split("+"))
-    return Columns(names, pair, label, guessed=False)
+    return ColumnChoice(names, pair, label, guessed=False)
 
 
-def _first(names: Sequence[str], table: Table) -> str | None:
+def _first_present(names: Sequence[str], table: Table) -> str | None:
     have = table.columns
     return next((n for n in names if n in have or all(p in have for p in n.split("+"))), None)
 
 
-def needed(task: TaskFile) -> str:
+def required_columns(task: TaskFile) -> str:
     """`'sentence' or 'text'; 'label'`: the columns that a task's rows must have."""
     wanted = (task.columns.text, task.columns.pair, task.columns.label)
     return "; ".join(" or ".join(map(repr, names)) for names in wanted if names)
 
 
-def _filtered(task: TaskFile, table: Table, parts: Parts, columns: Columns) -> tuple[Table, Parts]:
+def _filter_rows(
+    task: TaskFile, table: Table, parts: PartLabels, columns: ColumnChoice
+) -> tuple[Table, PartLabels]:
     """The rows that the task's `where`, `keep` and `drop` leave."""
     tests: list[tuple[str, Callable[[str], bool], str]] = [
-        (column, lambda said, v=value: said == _raw(v), f"{column} other than {value!r}")  # type: ignore[misc]
+        (
+            column,
+            lambda said, v=value: said == _canonical_value(v),  # type: ignore[misc]
+            f"{column} other than {value!r}",
+        )
         for column, value in task.where.items()
     ]
     rule = task.labels
@@ -100,7 +106,11 @@ def _filtered(task: TaskFile, table: Table, parts: Parts, columns: Columns) -> t
         tests.append((columns.label, lambda said: said not in rule.drop, "no usable label"))
     for column, passes, why in tests:
         values = table.column(column)
-        rows = [i for i, value in enumerate(values) if passes(_raw(value, table.names.get(column)))]
+        rows = [
+            i
+            for i, value in enumerate(values)
+            if passes(_canonical_value(value, table.names.get(column)))
+        ]
         if len(rows) < len(values):
             if not rows:
                 raise BadData(f"{table.origin}: all {len(values)} rows have {why}; none is left.")
@@ -109,47 +119,47 @@ def _filtered(task: TaskFile, table: Table, parts: Parts, columns: Columns) -> t
     return table, parts
 
 
-def _raw(value: Any, names: Sequence[str] | None = None) -> str:
+def _canonical_value(value: Any, names: Sequence[str] | None = None) -> str:
     """A value as task files spell it: whole numbers without a point, true and false small."""
     if names and isinstance(value, int) and 0 <= value < len(names):
         return names[value]
-    as_number = number(value)
+    as_number = number_or_none(value)
     if as_number is not None and as_number.is_integer():
         return str(int(as_number))
     said = str(value).strip()
     return said.lower() if said in ("True", "False") else said
 
 
-def _edited(task: TaskFile, table: Table, columns: Columns) -> Table:
+def _replace_marked_words(task: TaskFile, table: Table, columns: ColumnChoice) -> Table:
     """The table with the marked words of its texts replaced, where the task says so."""
     if task.replace_marked is None:
         return table
     words, name = table.column(task.replace_marked), columns.text[0]
     texts = [
-        _MARKED.sub(lambda _, w=word: str(w), text) if isinstance(text, str) else text  # type: ignore[misc]
+        _MARKED_WORD.sub(lambda _, w=word: str(w), text) if isinstance(text, str) else text  # type: ignore[misc]
         for text, word in zip(table.column(name), words, strict=True)
     ]
     return replace(table, columns={**table.columns, name: texts})
 
 
-def _labelled(task: TaskFile, table: Table, column: str) -> Table:
+def _read_labels(task: TaskFile, table: Table, column: str) -> Table:
     """The table with the label column as the task means it: class numbers or scaled numbers."""
     names, values = table.names.get(column), table.column(column)
-    known, meaning = _meanings(task), MEANINGS[task.kind]
-    found = [None if missing(v) else meaning(task, v, names, known) for v in values]
-    odd = [i for i, label in enumerate(found) if label is None and not missing(values[i])]
+    known, meaning = _label_spellings(task), LABEL_READERS[task.kind]
+    found = [None if is_missing(v) else meaning(task, v, names, known) for v in values]
+    odd = [i for i, label in enumerate(found) if label is None and not is_missing(values[i])]
     if odd:
         raise BadData(
             f"{table.origin}: {len(odd)} labels in {column!r} are unknown to the task "
-            f"{task.name!r}: {short(values[odd[0]])!r} in {point_at(table, odd)}. "
+            f"{task.name!r}: {truncate(values[odd[0]])!r} in {describe_rows(table, odd)}. "
             f"{suggestion(str(values[odd[0]]), known)}Known: {', '.join(known) or 'numbers'}."
         )
-    _within(task, table, column, found)
+    _check_bounds(task, table, column, found)
     legend = {**table.names, column: tuple(task.classes)}
     return replace(table, columns={**table.columns, column: found}, names=legend)
 
 
-def _within(task: TaskFile, table: Table, column: str, found: Sequence[float | None]) -> None:
+def _check_bounds(task: TaskFile, table: Table, column: str, found: Sequence[float | None]) -> None:
     """BadData for numbers outside the task's bounds: most often they are scaled already."""
     if task.labels.bounds is None:
         return
@@ -159,18 +169,18 @@ def _within(task: TaskFile, table: Table, column: str, found: Sequence[float | N
         raise BadData(
             f"{table.origin}: {len(out)} labels in {column!r} lie outside {low:g} to {high:g} "
             f"after the scaling of {task.name!r}: {table.columns[column][out[0]]!r} becomes "
-            f"{found[out[0]]:g} ({point_at(table, out)}). Are they scaled already? Then read the "
+            f"{found[out[0]]:g} ({describe_rows(table, out)}). Are they scaled already? Then read the "
             "file itself instead of the task."
         )
 
 
-def classes_of(task: TaskFile, names: Sequence[str]) -> list[int | None]:
+def class_indices(task: TaskFile, names: Sequence[str]) -> list[int | None]:
     """The number of the task's class that each name means, spelled as its files may spell it."""
-    known = _meanings(task)
-    return [_class_of(task, name, None, known) for name in names]
+    known = _label_spellings(task)
+    return [_class_index(task, name, None, known) for name in names]
 
 
-def _meanings(task: TaskFile) -> dict[str, int]:
+def _label_spellings(task: TaskFile) -> dict[str, int]:
     """Every spelling of a label in small letters, with its number."""
     ordered = task.labels.order or task.classes
     by_name = {name: i for i, name in enumerate(ordered)}
@@ -179,19 +189,23 @@ def _meanings(task: TaskFile) -> dict[str, int]:
     return {name.lower(): i for name, i in {**plain, **by_name, **named}.items()}
 
 
-def _class_of(
+def _class_index(
     task: TaskFile, value: Any, names: Sequence[str] | None, known: dict[str, int]
 ) -> int | None:
-    return known.get(_raw(value, names).lower())
+    return known.get(_canonical_value(value, names).lower())
 
 
-def _number_of(
+def _scaled_number(
     task: TaskFile, value: Any, names: Sequence[str] | None, known: dict[str, int]
 ) -> float | None:
-    plain = known.get(_raw(value, names).lower()) if task.labels.order else number(value)
+    plain = (
+        known.get(_canonical_value(value, names).lower())
+        if task.labels.order
+        else number_or_none(value)
+    )
     return None if plain is None else task.labels.scale(float(plain))
 
 
-MEANINGS: dict[
+LABEL_READERS: dict[
     str, Callable[[TaskFile, Any, Sequence[str] | None, dict[str, int]], int | float | None]
-] = {"binary": _class_of, "multiclass": _class_of, "regression": _number_of}
+] = {"binary": _class_index, "multiclass": _class_index, "regression": _scaled_number}

@@ -12,7 +12,7 @@ from cutaway.core.textset import TextSet
 
 
 @dataclass(frozen=True)
-class Problem:
+class ArithmeticProblem:
     """Two whole numbers and what to do with them; division is exact."""
 
     a: int
@@ -50,7 +50,7 @@ OPERATORS: dict[str, Callable[[int, int], int]] = {
 }
 
 
-def _columns(a: int, b: int) -> list[tuple[int, int]]:
+def _digit_columns(a: int, b: int) -> list[tuple[int, int]]:
     """The digits of both numbers by column, the last one first."""
     width = max(len(str(a)), len(str(b)))
     pairs = zip(reversed(str(a).zfill(width)), reversed(str(b).zfill(width)), strict=True)
@@ -59,7 +59,7 @@ def _columns(a: int, b: int) -> list[tuple[int, int]]:
 
 def _sum_carries(a: int, b: int) -> int:
     carry = count = 0
-    for x, y in _columns(a, b):
+    for x, y in _digit_columns(a, b):
         carry = int(x + y + carry > 9)
         count += carry
     return count
@@ -67,7 +67,7 @@ def _sum_carries(a: int, b: int) -> int:
 
 def _borrows(a: int, b: int) -> int:
     borrow = count = 0
-    for x, y in _columns(max(a, b), min(a, b)):
+    for x, y in _digit_columns(max(a, b), min(a, b)):
         borrow = int(x - y - borrow < 0)
         count += borrow
     return count
@@ -92,30 +92,30 @@ CARRIES: dict[str, Callable[[int, int], int]] = {
 }
 
 
-def _sum_steps(problem: Problem) -> list[str]:
+def _sum_steps(problem: ArithmeticProblem) -> list[str]:
     carry, steps = 0, []
-    for x, y in _columns(problem.a, problem.b):
+    for x, y in _digit_columns(problem.a, problem.b):
         total = x + y + carry
         steps.append(f"{x} + {y} + {carry} = {total}")
         carry = total // 10
     return steps
 
 
-def _difference_steps(problem: Problem) -> list[str]:
+def _difference_steps(problem: ArithmeticProblem) -> list[str]:
     borrow, steps = 0, []
-    for x, y in _columns(problem.a, problem.b):
+    for x, y in _digit_columns(problem.a, problem.b):
         rest = (x - y - borrow) % 10
         top, borrow = (x + 10, 1) if x - y - borrow < 0 else (x, 0)
         steps.append(f"{top} - {y} - {top - y - rest} = {rest}")
     return steps
 
 
-def _product_steps(problem: Problem) -> list[str]:
+def _product_steps(problem: ArithmeticProblem) -> list[str]:
     by_digit = enumerate(reversed(str(problem.b)))
     return [f"{problem.a} x {int(d) * 10**i} = {problem.a * int(d) * 10**i}" for i, d in by_digit]
 
 
-def _quotient_steps(problem: Problem) -> list[str]:
+def _quotient_steps(problem: ArithmeticProblem) -> list[str]:
     rest, steps = 0, []
     for digit in str(problem.a):
         rest = rest * 10 + int(digit)
@@ -127,7 +127,7 @@ def _quotient_steps(problem: Problem) -> list[str]:
     return steps
 
 
-STEPS: dict[str, Callable[[Problem], list[str]]] = {
+SCRATCH_STEPS: dict[str, Callable[[ArithmeticProblem], list[str]]] = {
     "+": _sum_steps,
     "-": _difference_steps,
     "x": _product_steps,
@@ -135,30 +135,30 @@ STEPS: dict[str, Callable[[Problem], list[str]]] = {
 }
 
 
-def _plain(problem: Problem) -> tuple[str, str]:
+def _plain(problem: ArithmeticProblem) -> tuple[str, str]:
     return f"{problem.a} {problem.op} {problem.b} =", str(problem.result)
 
 
-def _spaced(problem: Problem) -> tuple[str, str]:
+def _spaced(problem: ArithmeticProblem) -> tuple[str, str]:
     question = f"{' '.join(str(problem.a))} {problem.op} {' '.join(str(problem.b))} ="
     return question, " ".join(str(problem.result))
 
 
-def _scratch(problem: Problem) -> tuple[str, str]:
-    steps = STEPS[problem.op](problem)
+def _scratch(problem: ArithmeticProblem) -> tuple[str, str]:
+    steps = SCRATCH_STEPS[problem.op](problem)
     return _plain(problem)[0], "; ".join([*steps, str(problem.result)])
 
 
-FORMATS: dict[str, Callable[[Problem], tuple[str, str]]] = {
+NUMBER_FORMATS: dict[str, Callable[[ArithmeticProblem], tuple[str, str]]] = {
     "plain": _plain,
     "digit-spaced": _spaced,
     "scratch": _scratch,
 }
 
 
-def text_set(
+def arithmetic_text_set(
     name: str,
-    problems: Sequence[Problem],
+    problems: Sequence[ArithmeticProblem],
     *,
     parts: NDArray[np.str_] | None = None,
     spelling: str = "plain",
@@ -166,7 +166,7 @@ def text_set(
     meta: dict[str, Any] | None = None,
 ) -> TextSet:
     """The questions `A op B =` as texts, the results as labels, the rest by row in `meta`."""
-    spell = lookup(FORMATS, spelling, kind="number format")
+    spell = lookup(NUMBER_FORMATS, spelling, kind="number format")
     spelled = [spell(problem) for problem in problems]
     by_row = {
         "answers": np.array([answer for _, answer in spelled]),

@@ -9,16 +9,21 @@ from pydantic import field_validator, model_validator
 
 from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
-from cutaway.core.spec import build
+from cutaway.core.spec import build_spec
 from cutaway.core.textset import TextSet
-from cutaway.data.arithmetic import FORMATS, OPERATORS, Problem, text_set
-from cutaway.data.sizes import Sizes, seeded
+from cutaway.data.arithmetic import (
+    NUMBER_FORMATS,
+    OPERATORS,
+    ArithmeticProblem,
+    arithmetic_text_set,
+)
+from cutaway.data.sizes import GeneratorOptions, make_rng
 
-TRIES = 1000
-MOST_DIGITS = 9
+MAX_TRIES = 1000
+MAX_DIGITS = 9
 
 
-class ArithmeticOptions(Sizes):
+class ArithmeticOptions(GeneratorOptions):
     """What kind of problems, and how many."""
 
     ops: str = "+-"
@@ -43,45 +48,47 @@ class ArithmeticOptions(Sizes):
             lookup(OPERATORS, op, kind="operator")
         if not self.ops:
             raise BadSpec("gen:arithmetic: ops is empty. Give any of + - x /.")
-        lookup(FORMATS, self.format, kind="number format")
-        chances(self.digits, self.weights)
+        lookup(NUMBER_FORMATS, self.format, kind="number format")
+        digit_probabilities(self.digits, self.weights)
         return self
 
 
 def generate_arithmetic(source: str, values: Mapping[str, Any]) -> TextSet:
     """The problems that `gen:arithmetic?...` asks for; train, dev and test share no question."""
-    asked = build(ArithmeticOptions, values)
-    rng = seeded(asked.seed)
+    asked = build_spec(ArithmeticOptions, values)
+    rng = make_rng(asked.seed)
     taken: set[tuple[int, str, int]] = set()
-    problems: list[Problem] = []
+    problems: list[ArithmeticProblem] = []
     sizes = asked.parts()
     for part, size in sizes.items():
         beyond = part == "test" and asked.test_digits
-        table = chances(
+        table = digit_probabilities(
             asked.test_digits if beyond else asked.digits, "" if beyond else asked.weights
         )
-        found = _draw(size, asked.ops, table, taken, rng)
+        found = _sample_problems(size, asked.ops, table, taken, rng)
         taken |= {problem.key for problem in found}
         problems += found
     parts = np.repeat(np.array(list(sizes)), list(sizes.values()))
-    return text_set(source, problems, parts=parts, spelling=asked.format, meta={"seed": asked.seed})
+    return arithmetic_text_set(
+        source, problems, parts=parts, spelling=asked.format, meta={"seed": asked.seed}
+    )
 
 
-def chances(digits: str, weights: str) -> dict[int, float]:
+def digit_probabilities(digits: str, weights: str) -> dict[int, float]:
     """The chance of each number of digits; BadSpec says what a range looks like."""
     match = re.fullmatch(r"(\d+)(?:-(\d+))?", digits)
     low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-    if not 1 <= low <= high <= MOST_DIGITS:
+    if not 1 <= low <= high <= MAX_DIGITS:
         raise BadSpec(
             f"gen:arithmetic: digits is {digits!r}, expected a number or a range within "
-            f"1-{MOST_DIGITS}, such as 2 or 1-4."
+            f"1-{MAX_DIGITS}, such as 2 or 1-4."
         )
     counts = range(low, high + 1)
-    shares = [1.0] * len(counts) if not weights else _shares(weights, len(counts))
+    shares = [1.0] * len(counts) if not weights else _parse_weights(weights, len(counts))
     return {count: share / sum(shares) for count, share in zip(counts, shares, strict=True)}
 
 
-def _shares(weights: str, count: int) -> list[float]:
+def _parse_weights(weights: str, count: int) -> list[float]:
     try:
         shares = [float(value) for value in weights.split(":")]
     except ValueError:
@@ -94,19 +101,19 @@ def _shares(weights: str, count: int) -> list[float]:
     return shares
 
 
-def _draw(
+def _sample_problems(
     size: int,
     ops: str,
     table: Mapping[int, float],
     taken: set[tuple[int, str, int]],
     rng: np.random.Generator,
-) -> list[Problem]:
+) -> list[ArithmeticProblem]:
     """Distinct problems, the operators in turn; none that another part asks already."""
-    found: dict[Problem, None] = {}
+    found: dict[ArithmeticProblem, None] = {}
     for row in range(size):
         op = ops[row % len(ops)]
-        for _ in range(TRIES):
-            problem = _problem(op, _number(table, rng), _number(table, rng))
+        for _ in range(MAX_TRIES):
+            problem = _make_problem(op, _sample_operand(table, rng), _sample_operand(table, rng))
             if problem not in found and problem.key not in taken:
                 found[problem] = None
                 break
@@ -120,17 +127,17 @@ def _draw(
     return [problems[i] for i in order]
 
 
-def _number(table: Mapping[int, float], rng: np.random.Generator) -> int:
+def _sample_operand(table: Mapping[int, float], rng: np.random.Generator) -> int:
     count = int(rng.choice(list(table), p=list(table.values())))
     low = 0 if count == 1 else 10 ** (count - 1)
     return int(rng.integers(low, 10**count))
 
 
-def _problem(op: str, x: int, y: int) -> Problem:
+def _make_problem(op: str, x: int, y: int) -> ArithmeticProblem:
     """The two numbers as a problem with a whole, non-negative answer."""
     if op == "-":
-        return Problem(max(x, y), op, min(x, y))
+        return ArithmeticProblem(max(x, y), op, min(x, y))
     if op == "/":
         divisor = max(y, 1)
-        return Problem(x * divisor, op, divisor)
-    return Problem(x, op, y)
+        return ArithmeticProblem(x * divisor, op, divisor)
+    return ArithmeticProblem(x, op, y)

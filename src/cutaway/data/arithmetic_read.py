@@ -9,20 +9,20 @@ from numpy.typing import NDArray
 
 from cutaway.core.errors import BadData
 from cutaway.core.textset import PARTS, TextSet
-from cutaway.data.arithmetic import Problem, text_set
-from cutaway.data.assemble import parts_of
-from cutaway.data.table import Table, point_at
+from cutaway.data.arithmetic import ArithmeticProblem, arithmetic_text_set
+from cutaway.data.assemble import parts_from_column
+from cutaway.data.table import Table, describe_rows
 
-COLUMNS = ("a", "op", "b", "result")
-SIGNS = {"*": "x", "×": "x", "·": "x", "÷": "/", "−": "-", ":": "/"}
-LARGEST = 10**18
+ARITHMETIC_COLUMNS = ("a", "op", "b", "result")
+OPERATOR_ALIASES = {"*": "x", "×": "x", "·": "x", "÷": "/", "−": "-", ":": "/"}
+MAX_OPERAND = 10**18
 
 _LINE = re.compile(r"\s*(-?\d+)\s*([-+x*×·/÷−:])\s*(-?\d+)\s*=\s*(-?\d+)\s*", re.ASCII)
 
 
 def is_arithmetic(table: Table) -> bool:
     """Whether a table holds problems: the four columns, or lines that are all `A op B = C`."""
-    if set(COLUMNS) <= set(table.columns):
+    if set(ARITHMETIC_COLUMNS) <= set(table.columns):
         return True
     lines = table.columns.get("text", [])
     return len(table.columns) == 1 and bool(lines) and all(map(_LINE.fullmatch, map(str, lines)))
@@ -30,38 +30,42 @@ def is_arithmetic(table: Table) -> bool:
 
 def read_arithmetic(table: Table, name: str, parts: NDArray[np.str_] | None) -> TextSet:
     """The problems of a table; wrong results and questions in two parts are told in the notes."""
-    rows = _fields(table)
-    parts = parts_of(table)[0] if parts is None else parts
-    problems = [Problem(a, op, b) for a, op, b, _ in rows]
+    rows = _problem_fields(table)
+    parts = parts_from_column(table)[0] if parts is None else parts
+    problems = [ArithmeticProblem(a, op, b) for a, op, b, _ in rows]
     bad = [i for i, p in enumerate(problems) if p.op == "/" and (p.b == 0 or p.a % p.b)]
     if bad:
         raise BadData(
             f"{table.origin}: {len(bad)} divisions by zero or with a remainder: "
-            f"{point_at(table, bad)}. Only exact divisions can be answered: leave these out."
+            f"{describe_rows(table, bad)}. Only exact divisions can be answered: leave these out."
         )
     wrong = [i for i, (p, row) in enumerate(zip(problems, rows, strict=True)) if p.result != row[3]]
     if wrong:
         raise BadData(
-            f"{table.origin}: {len(wrong)} results are wrong: {point_at(table, wrong)}; "
+            f"{table.origin}: {len(wrong)} results are wrong: {describe_rows(table, wrong)}; "
             f"{problems[wrong[0]].a} {problems[wrong[0]].op} {problems[wrong[0]].b} is "
             f"{problems[wrong[0]].result}. Mend or leave out these rows."
         )
-    notes = (*table.notes, *_shared(problems, parts))
-    return text_set(name, problems, parts=parts, notes=notes, meta={"source": table.origin})
+    notes = (*table.notes, *_leakage_notes(problems, parts))
+    return arithmetic_text_set(
+        name, problems, parts=parts, notes=notes, meta={"source": table.origin}
+    )
 
 
-def _fields(table: Table) -> list[tuple[int, str, int, int]]:
-    if set(COLUMNS) <= set(table.columns):
+def _problem_fields(table: Table) -> list[tuple[int, str, int, int]]:
+    if set(ARITHMETIC_COLUMNS) <= set(table.columns):
         lines = [
             f"{a} {op} {b} = {result}"
-            for a, op, b, result in zip(*(table.columns[c] for c in COLUMNS), strict=True)
+            for a, op, b, result in zip(
+                *(table.columns[c] for c in ARITHMETIC_COLUMNS), strict=True
+            )
         ]
     else:
         lines = [str(line) for line in table.columns["text"]]
-    return [_parse(table, row, line) for row, line in enumerate(lines)]
+    return [_parse_problem(table, row, line) for row, line in enumerate(lines)]
 
 
-def _parse(table: Table, row: int, line: str) -> tuple[int, str, int, int]:
+def _parse_problem(table: Table, row: int, line: str) -> tuple[int, str, int, int]:
     match = _LINE.fullmatch(line)
     if match is None:
         raise BadData(
@@ -70,12 +74,14 @@ def _parse(table: Table, row: int, line: str) -> tuple[int, str, int, int]:
         )
     a, sign, b, result = match.groups()
     # The length first: int() itself refuses absurdly long digits.
-    if any(len(said) > 20 or abs(int(said)) >= LARGEST for said in (a, b, result)):
+    if any(len(said) > 20 or abs(int(said)) >= MAX_OPERAND for said in (a, b, result)):
         raise BadData(f"{table.where(row)}: numbers of 10^18 and more can't be used.")
-    return int(a), SIGNS.get(sign, sign), int(b), int(result)
+    return int(a), OPERATOR_ALIASES.get(sign, sign), int(b), int(result)
 
 
-def _shared(problems: Sequence[Problem], parts: NDArray[np.str_] | None) -> list[str]:
+def _leakage_notes(
+    problems: Sequence[ArithmeticProblem], parts: NDArray[np.str_] | None
+) -> list[str]:
     """A note for each pair of parts with common questions."""
     if parts is None:
         return []

@@ -6,7 +6,7 @@ from cutaway.core.errors import BadData
 from cutaway.data.table import Table
 
 # The first family that is complete wins; within one, the first is the text.
-PAIR_FAMILIES = (
+PAIR_NAMES = (
     ("sentence1", "sentence2"),
     ("premise", "hypothesis"),
     ("question1", "question2"),
@@ -42,10 +42,10 @@ TEXT_NAMES = (
 # Where nothing above is there: two columns that make one text together.
 JOINED_NAMES = (("title", "description"), ("title", "abstract"), ("headline", "summary"))
 
-LAST_TEXT_NAMES = ("title", "description", "headline", "summary")
+FALLBACK_TEXT_NAMES = ("title", "description", "headline", "summary")
 
 # `label` beats the others wherever it stands beside them.
-SURE_LABEL_NAMES = ("label", "labels")
+FIRST_LABEL_NAMES = ("label", "labels")
 
 LABEL_NAMES = (
     "score",
@@ -67,7 +67,7 @@ PART_NAMES = ("split", "part", "partition", "fold")
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnChoice:
     """The chosen columns by name. Several text columns are joined by a space."""
 
     text: tuple[str, ...]
@@ -83,27 +83,29 @@ class Columns:
         return ", ".join(parts)
 
 
-def choose(
+def choose_columns(
     table: Table,
     text: str | None = None,
     pair: str | None = None,
     label: str | None = None,
     *,
     labelled: bool = True,
-) -> Columns:
+) -> ColumnChoice:
     """The columns asked for, and guesses for those that were not; BadData when it is unclear."""
     folded = {name.strip().lower(): name for name in table.columns}
     if text is None and pair is None:
-        family = next((f for f in PAIR_FAMILIES if f[0] in folded and f[1] in folded), None)
+        family = next((f for f in PAIR_NAMES if f[0] in folded and f[1] in folded), None)
         if family:
             text, pair = folded[family[0]], folded[family[1]]
-    texts = _asked(table, text) if text is not None else _guess_text(table, folded, pair)
-    pair = _one(table, pair) if pair is not None else None
+    texts = (
+        _requested_columns(table, text) if text is not None else _guess_text(table, folded, pair)
+    )
+    pair = _existing_column(table, pair) if pair is not None else None
     if label is not None:
-        label = _one(table, label)
+        label = _existing_column(table, label)
     elif labelled:
         label = _guess_label(table, folded, texts)
-    return Columns(texts, pair, label, guessed=len(table.columns) > 1)
+    return ColumnChoice(texts, pair, label, guessed=len(table.columns) > 1)
 
 
 def part_column(table: Table) -> str | None:
@@ -111,13 +113,13 @@ def part_column(table: Table) -> str | None:
     return next((name for name in table.columns if name.strip().lower() in PART_NAMES), None)
 
 
-def _asked(table: Table, text: str) -> tuple[str, ...]:
+def _requested_columns(table: Table, text: str) -> tuple[str, ...]:
     """The columns named by `a` or by `a+b`."""
     names = (text,) if text in table.columns else tuple(part.strip() for part in text.split("+"))
-    return tuple(_one(table, name) for name in names)
+    return tuple(_existing_column(table, name) for name in names)
 
 
-def _one(table: Table, name: str) -> str:
+def _existing_column(table: Table, name: str) -> str:
     table.column(name)
     return name
 
@@ -134,7 +136,7 @@ def _guess_text(table: Table, folded: dict[str, str], pair: str | None) -> tuple
     for names in JOINED_NAMES:
         if all(name in folded for name in names):
             return tuple(folded[name] for name in names)
-    last = [folded[name] for name in LAST_TEXT_NAMES if name in folded]
+    last = [folded[name] for name in FALLBACK_TEXT_NAMES if name in folded]
     if last:
         return (last[0],)
     raise BadData(
@@ -145,7 +147,7 @@ def _guess_text(table: Table, folded: dict[str, str], pair: str | None) -> tuple
 
 
 def _guess_label(table: Table, folded: dict[str, str], texts: tuple[str, ...]) -> str | None:
-    for name in SURE_LABEL_NAMES:
+    for name in FIRST_LABEL_NAMES:
         if name in folded and folded[name] not in texts:
             return folded[name]
     found = [folded[name] for name in LABEL_NAMES if name in folded and folded[name] not in texts]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cutaway.core.errors import BadData
-from cutaway.data.table import Table, from_records, short
+from cutaway.data.table import Table, table_from_records, truncate
 
 Records = list[list[str]]
 
@@ -23,8 +23,8 @@ def read_tsv(origin: str, text: str) -> Table:
     records = [line.split("\t") for line in lines]
     width = len(records[0]) if records else 0
     ragged = any(len(record) != width for record in records)
-    if csv_wrote(records) or (ragged and '"' in text):
-        quoted = _quoted(origin, text, "\t", forgiving=True)
+    if is_csv_quoted(records) or (ragged and '"' in text):
+        quoted = _read_quoted(origin, text, "\t", forgiving=True)
         if quoted is not None:
             return _table(origin, *quoted, "its quotes are CSV quotes and were undone")
     return _table(origin, records, blank)
@@ -34,16 +34,16 @@ def read_csv(origin: str, text: str) -> Table:
     """The table in comma-separated text; `;` or tab where the header has those and no comma."""
     header = text.lstrip("\r\n").split("\n", 1)[0]
     delimiter = next((d for d in ",;\t" if d in header), ",")
-    quoted = _quoted(origin, text, delimiter)
+    quoted = _read_quoted(origin, text, delimiter)
     assert quoted is not None  # the unforgiving reader raises instead
     note = "" if delimiter == "," else f"fields are separated by {delimiter!r}, not by commas"
     return _table(origin, *quoted, note)
 
 
-def headerless(table: Table, names: tuple[str, ...]) -> Table:
+def without_header(table: Table, names: tuple[str, ...]) -> Table:
     """The same file read as one without a header line: its first line becomes the first row."""
     records = [list(table.columns), *zip(*table.columns.values(), strict=True)]
-    return from_records(table.origin, names, [list(map(str, record)) for record in records])
+    return table_from_records(table.origin, names, [list(map(str, record)) for record in records])
 
 
 def _lines(text: str) -> tuple[list[str], int]:
@@ -57,7 +57,7 @@ def _lines(text: str) -> tuple[list[str], int]:
     return full, len(lines) - len(full) if full else 0
 
 
-def csv_wrote(records: Records) -> bool:
+def is_csv_quoted(records: Records) -> bool:
     """Whether a CSV writer made these fields: all quoted ones well formed, one with a doubled."""
     quoted = [field for record in records for field in record if field.startswith('"')]
     return any('""' in field[1:-1] for field in quoted) and all(map(_well_quoted, quoted))
@@ -68,11 +68,11 @@ def _well_quoted(field: str) -> bool:
     return len(field) > 1 and field.endswith('"') and '"' not in inner.replace('""', "")
 
 
-def _quoted(
+def _read_quoted(
     origin: str, text: str, delimiter: str, *, forgiving: bool = False
 ) -> tuple[Records, int] | None:
     """The records by the CSV rules and the number of blank lines; None if forgiving and broken."""
-    with _wide_fields():
+    with _no_field_limit():
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         try:
             records = list(reader)
@@ -90,7 +90,7 @@ def _quoted(
 
 
 @contextmanager
-def _wide_fields() -> Iterator[None]:
+def _no_field_limit() -> Iterator[None]:
     """The csv module's field limit lifted, and put back."""
     before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     try:
@@ -106,17 +106,17 @@ def _table(origin: str, records: Records, blank: int, note: str = "") -> Table:
     header = [name.strip() for name in records[0]]
     for number, record in enumerate(records[1:], start=1):
         if len(record) != len(header):
-            raise BadData(_ragged(origin, number, record, header))
-    table = from_records(origin, header, records[1:])
+            raise BadData(_ragged_message(origin, number, record, header))
+    table = table_from_records(origin, header, records[1:])
     notes = [f"{origin}: {note}"] if note else []
     notes += [f"{origin}: {blank} blank lines left out"] if blank else []
     return Table(table.origin, table.columns, notes=tuple(notes))
 
 
-def _ragged(origin: str, number: int, record: list[str], header: list[str]) -> str:
-    named = ", ".join(repr(short(name, 30)) for name in header[:8])
+def _ragged_message(origin: str, number: int, record: list[str], header: list[str]) -> str:
+    named = ", ".join(repr(truncate(name, 30)) for name in header[:8])
     return (
         f"{origin}, row {number}: {len(record)} fields, but the header names {len(header)} "
-        f"({named}). The row begins with {short(record[0], 30)!r}. Give every row one field "
+        f"({named}). The row begins with {truncate(record[0], 30)!r}. Give every row one field "
         "per column, or mend the header."
     )

@@ -16,10 +16,10 @@ from pathlib import Path
 from cutaway.core.digest import digest_rows
 from cutaway.core.errors import Missing
 from cutaway.core.textset import TextSet
-from cutaway.data.prose import sentences_of
+from cutaway.data.prose import prose_sentences
 
 # Not written for readers of English prose, or not the standard library's own.
-SKIPPED = frozenset(
+SKIPPED_FOLDERS = frozenset(
     {
         *("test", "tests", "idle_test", "lib2to3", "turtledemo", "ensurepip", "encodings"),
         *("site-packages", "dist-packages", "_vendor", "pydoc_data", "__pycache__"),
@@ -32,9 +32,13 @@ _DOCSTRING = re.compile(r"^[ \t]*[rRuU]?(\"\"\"|''')(.*?)\1", re.DOTALL | re.MUL
 
 
 @cache
-def docs() -> TextSet:
+def load_docs() -> TextSet:
     """Thousands of distinct sentences about Python, in a fixed order; Missing without a library."""
-    texts = tuple(dict.fromkeys(sentence for text in _sources() for sentence in sentences_of(text)))
+    texts = tuple(
+        dict.fromkeys(
+            sentence for text in _documentation_texts() for sentence in prose_sentences(text)
+        )
+    )
     if not texts:
         raise Missing(
             "No documentation was found beside this Python, so 'docs' is empty. "
@@ -44,24 +48,24 @@ def docs() -> TextSet:
     return TextSet("docs", texts, meta=meta)
 
 
-def _sources() -> Iterator[str]:
+def _documentation_texts() -> Iterator[str]:
     """The texts of the language reference, then the docstrings of every module by its path."""
     if find_spec("pydoc_data") is not None:
         from pydoc_data.topics import topics
 
         yield from (topics[name] for name in sorted(topics))
     library = Path(sysconfig.get_path("stdlib"))
-    for path in _modules(library):
+    for path in _python_files(library):
         source = path.read_text("utf-8", errors="ignore")
         yield from (match.group(2) for match in _DOCSTRING.finditer(source))
 
 
-def _modules(folder: Path) -> Iterator[Path]:
+def _python_files(folder: Path) -> Iterator[Path]:
     """The .py files under a folder, in a fixed order."""
     for path in sorted(folder.iterdir()):
-        if path.name in SKIPPED or path.is_symlink():
+        if path.name in SKIPPED_FOLDERS or path.is_symlink():
             continue
         if path.is_dir():
-            yield from _modules(path)
+            yield from _python_files(path)
         elif path.suffix == ".py":
             yield path

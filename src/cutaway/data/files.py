@@ -9,13 +9,13 @@ from typing import Any
 from psutil import virtual_memory
 
 from cutaway.core.errors import BadData, Missing
-from cutaway.core.parquet import need_cells
+from cutaway.core.parquet import check_parquet_size
 from cutaway.data import delimited
-from cutaway.data.layouts import table_of
-from cutaway.data.table import Table, from_rows, short
+from cutaway.data.layouts import table_from_json
+from cutaway.data.table import Table, table_from_rows, truncate
 
 
-def what_is(path: Path) -> str:
+def path_kind(path: Path) -> str:
     """`file`, `folder`, or an empty string for nothing; a name no disk could hold is nothing."""
     try:
         return "folder" if path.is_dir() else "file" if path.is_file() else ""
@@ -75,7 +75,7 @@ def _txt(path: Path) -> Table:
 
 
 def _json(path: Path) -> Table:
-    return table_of(path.name, _parse(path.name, read_text(path)))
+    return table_from_json(path.name, _parse(path.name, read_text(path)))
 
 
 def _jsonl(path: Path) -> Table:
@@ -85,11 +85,11 @@ def _jsonl(path: Path) -> Table:
             row = _parse(f"{path.name}, line {number}", line)
             if not isinstance(row, dict):
                 raise BadData(
-                    f"{path.name}, line {number}: {short(line, 40)!r} is not an object. "
+                    f"{path.name}, line {number}: {truncate(line, 40)!r} is not an object. "
                     'Each line needs one, like {"text": "...", "label": 0}.'
                 )
             rows.append(row)
-    return from_rows(path.name, rows)
+    return table_from_rows(path.name, rows)
 
 
 def _parse(where: str, text: str) -> Any:
@@ -101,7 +101,7 @@ def _parse(where: str, text: str) -> Any:
             "Is the file cut short?"
         ) from None
     except (ValueError, RecursionError) as error:
-        raise BadData(f"{where}: JSON that can't be read: {short(error)}.") from None
+        raise BadData(f"{where}: JSON that can't be read: {truncate(error)}.") from None
 
 
 def _parquet(path: Path) -> Table:
@@ -110,22 +110,22 @@ def _parquet(path: Path) -> Table:
 
     try:
         facts = pyarrow.parquet.read_metadata(path)
-        need_cells(path.name, facts, virtual_memory().available)
-        _need_distinct(path.name, facts.schema.to_arrow_schema().names)
+        check_parquet_size(path.name, facts, virtual_memory().available)
+        _check_unique_columns(path.name, facts.schema.to_arrow_schema().names)
         frame = pyarrow.parquet.read_table(path)
         columns = {name: frame[name].to_pylist() for name in frame.column_names}
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise BadData(
-            f"{path.name} can't be read as parquet: {short(error, 120)}. Is the file cut short?"
+            f"{path.name} can't be read as parquet: {truncate(error, 120)}. Is the file cut short?"
         ) from None
     return Table(path.name, columns)
 
 
-def _need_distinct(where: str, names: list[str]) -> None:
+def _check_unique_columns(where: str, names: list[str]) -> None:
     name, times = max(Counter(names).items(), key=lambda found: found[1], default=("", 0))
     if times > 1:
         raise BadData(
-            f"{where} has {times} columns {short(name)!r}. Each needs a name of its own: rename or "
+            f"{where} has {times} columns {truncate(name)!r}. Each needs a name of its own: rename or "
             "drop one."
         )
 

@@ -14,43 +14,43 @@ from typing import Any
 
 from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
-from cutaway.core.spec import build, parse_toml
+from cutaway.core.spec import build_spec, parse_toml
 from cutaway.core.textset import TextSet
 from cutaway.data.arithmetic_gen import generate_arithmetic
-from cutaway.data.grammar import Grammar, make
-from cutaway.data.sizes import Sizes
+from cutaway.data.grammar import Grammar, generate_from_grammar
+from cutaway.data.sizes import GeneratorOptions
 
 # More digits than any count has stay text, and are refused as such.
-NUMBER = re.compile(r"-?[0-9]{1,18}")
+INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 def generate(source: str, *, seed: int = 0) -> TextSet:
     """The text set that `gen:NAME?key=value,...` asks for; the same one every time."""
     name, _, query = source.removeprefix("gen:").partition("?")
     generator = lookup(GENERATORS, name, kind="generator")
-    return generator.make(source, {"seed": seed, **options(query)})
+    return generator.make(source, {"seed": seed, **parse_options(query)})
 
 
-def options(query: str) -> dict[str, Any]:
+def parse_options(query: str) -> dict[str, Any]:
     """The options in `n=500,seed=3`, as numbers where they are numbers."""
     found: dict[str, Any] = {}
     for item in filter(None, query.replace("&", ",").split(",")):
         key, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not key:
             raise BadSpec(f"gen: {item!r} is not an option. Write key=value, as in n=500.")
-        found[key] = int(value) if NUMBER.fullmatch(value) else value
+        found[key] = int(value) if INTEGER.fullmatch(value) else value
     return found
 
 
 @cache
-def grammar(name: str) -> Grammar:
+def load_grammar(name: str) -> Grammar:
     """The grammar that ships under this name."""
     text = files("cutaway.data").joinpath("grammars", f"{name}.toml").read_text("utf-8")
-    return build(Grammar, {"name": name, **parse_toml(text)})
+    return build_spec(Grammar, {"name": name, **parse_toml(text)})
 
 
 @dataclass(frozen=True)
-class Generator:
+class TextGenerator:
     """What a generated set is about, and how it is made."""
 
     description: str
@@ -59,14 +59,14 @@ class Generator:
 
 def _from_grammar(source: str, values: Mapping[str, Any]) -> TextSet:
     name = source.removeprefix("gen:").partition("?")[0]
-    sizes = build(Sizes, values)
-    return make(grammar(name), source, sizes.parts(), sizes.seed)
+    sizes = build_spec(GeneratorOptions, values)
+    return generate_from_grammar(load_grammar(name), source, sizes.parts(), sizes.seed)
 
 
 GENERATORS = {
-    "sentiment": Generator("liked or not: films, food, service, products", _from_grammar),
-    "tense": Generator("told in the past or in the present", _from_grammar),
-    "number": Generator("the subject is one or many", _from_grammar),
-    "topic": Generator("business, cooking, science or sport", _from_grammar),
-    "arithmetic": Generator("problems A op B = C; ops, digits, format", generate_arithmetic),
+    "sentiment": TextGenerator("liked or not: films, food, service, products", _from_grammar),
+    "tense": TextGenerator("told in the past or in the present", _from_grammar),
+    "number": TextGenerator("the subject is one or many", _from_grammar),
+    "topic": TextGenerator("business, cooking, science or sport", _from_grammar),
+    "arithmetic": TextGenerator("problems A op B = C; ops, digits, format", generate_arithmetic),
 }

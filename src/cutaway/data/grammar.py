@@ -17,16 +17,18 @@ from pydantic import Field, field_validator
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import Spec
 from cutaway.core.textset import TextSet
-from cutaway.data.dealing import deal, words
-from cutaway.data.sizes import seeded
+from cutaway.data.dealing import split_lexicon, word_set
+from cutaway.data.sizes import make_rng
 
-TRIES = 200
+MAX_TRIES = 200
 
 _SLOT = re.compile(r"\{([a-z_]+)\d*\}")
 _FORMS = re.compile(r"\[([^\]]*)\]")
 _ARTICLE = re.compile(r"\b([Aa]) (?=(\w+))")
 # Spelled with a vowel and spoken without one, and the other way round.
-_AN = re.compile(r"(?!uni|use|usu|eu|one|once|ubi)[aeiou]|honest|hour|heir|honou?r", re.IGNORECASE)
+_VOWEL_SOUND = re.compile(
+    r"(?!uni|use|usu|eu|one|once|ubi)[aeiou]|honest|hour|heir|honou?r", re.IGNORECASE
+)
 
 
 class Grammar(Spec):
@@ -57,12 +59,14 @@ class Grammar(Spec):
     @field_validator("slots", mode="before")
     @classmethod
     def _entries(cls, slots: Any) -> Any:
-        return {name: entries(value) for name, value in slots.items()}
+        return {name: parse_entries(value) for name, value in slots.items()}
 
     @field_validator("marked", mode="before")
     @classmethod
     def _marked_entries(cls, classes: Any) -> Any:
-        return {name: {k: entries(v) for k, v in slots.items()} for name, slots in classes.items()}
+        return {
+            name: {k: parse_entries(v) for k, v in slots.items()} for name, slots in classes.items()
+        }
 
     @field_validator("function_words", mode="before")
     @classmethod
@@ -71,7 +75,7 @@ class Grammar(Spec):
 
 
 @dataclass(frozen=True)
-class Entry:
+class LexiconEntry:
     """One entry of a slot, as each class spells it; None where it doesn't serve a class."""
 
     slot: str
@@ -79,21 +83,23 @@ class Entry:
 
     def words(self) -> set[str]:
         """All its words in all its forms."""
-        return {word for spelling in self.spellings if spelling for word in words(spelling)}
+        return {word for spelling in self.spellings if spelling for word in word_set(spelling)}
 
     def groups(self) -> list[tuple[str, int]]:
         """The (slot, class) pairs it serves, in the order of the classes."""
         return [(self.slot, i) for i, spelling in enumerate(self.spellings) if spelling]
 
 
-def make(grammar: Grammar, source: str, sizes: dict[str, int], seed: int) -> TextSet:
+def generate_from_grammar(
+    grammar: Grammar, source: str, sizes: dict[str, int], seed: int
+) -> TextSet:
     """As many distinct sentences as asked for in each part, balanced over the classes."""
-    rng = seeded(seed)
-    lexicons = deal(lexicon(grammar), grammar.function_words, rng)
+    rng = make_rng(seed)
+    lexicons = split_lexicon(lexicon(grammar), grammar.function_words, rng)
     texts: list[str] = []
     labels: list[int] = []
     for part, size in sizes.items():
-        rows = _part(grammar, lexicons[part], size, part, rng)
+        rows = _sample_part(grammar, lexicons[part], size, part, rng)
         texts += [text for text, _ in rows]
         labels += [label for _, label in rows]
     return TextSet(
@@ -111,37 +117,43 @@ def make(grammar: Grammar, source: str, sizes: dict[str, int], seed: int) -> Tex
     )
 
 
-def entries(value: Any) -> Any:
+def parse_entries(value: Any) -> Any:
     """The entries in a text separated by commas and line ends."""
     if not isinstance(value, str):
         return value
     return tuple(dict.fromkeys(e.strip() for e in re.split(r"[,\n]", value) if e.strip()))
 
 
-def lexicon(grammar: Grammar) -> list[Entry]:
+def lexicon(grammar: Grammar) -> list[LexiconEntry]:
     """Every entry of a grammar, with its forms spelled out."""
     count = len(grammar.classes)
     found = [
-        Entry(slot, tuple(_form(entry, i) for i in range(count)))
+        LexiconEntry(slot, tuple(_class_form(entry, i) for i in range(count)))
         for slot, said in grammar.slots.items()
         for entry in said
     ]
     for i, name in enumerate(grammar.classes):
         for slot, said in grammar.marked.get(name, {}).items():
-            found += [Entry(slot, tuple(e if i == j else None for j in range(count))) for e in said]
+            found += [
+                LexiconEntry(slot, tuple(e if i == j else None for j in range(count))) for e in said
+            ]
     return found
 
 
-def _form(entry: str, number: int) -> str:
+def _class_form(entry: str, number: int) -> str:
     return _FORMS.sub(lambda match: match.group(1).split("|")[number], entry)
 
 
-def _vocabulary(entries: Sequence[Entry]) -> list[str]:
+def _vocabulary(entries: Sequence[LexiconEntry]) -> list[str]:
     return sorted({word for entry in entries for word in entry.words()})
 
 
-def _part(
-    grammar: Grammar, entries: Sequence[Entry], size: int, part: str, rng: np.random.Generator
+def _sample_part(
+    grammar: Grammar,
+    entries: Sequence[LexiconEntry],
+    size: int,
+    part: str,
+    rng: np.random.Generator,
 ) -> list[tuple[str, int]]:
     """The sentences of one part with their classes, in random order."""
     choices: dict[tuple[str, int], list[str]] = defaultdict(list)
@@ -151,8 +163,8 @@ def _part(
     seen: dict[str, int] = {}
     for row in range(size):
         label = row % len(grammar.classes)
-        for _ in range(TRIES):
-            text = _sentence(grammar, choices, label, rng)
+        for _ in range(MAX_TRIES):
+            text = _sample_sentence(grammar, choices, label, rng)
             if text not in seen:
                 seen[text] = label
                 break
@@ -165,7 +177,7 @@ def _part(
     return [rows[i] for i in rng.permutation(len(rows))]
 
 
-def _sentence(
+def _sample_sentence(
     grammar: Grammar,
     choices: dict[tuple[str, int], list[str]],
     label: int,
@@ -177,10 +189,12 @@ def _sentence(
         known, count = choices[slot, label], len(re.findall(rf"\{{{slot}\d*\}}", template))
         wanted[slot] = [known[i] for i in rng.choice(len(known), size=count, replace=False)]
     filled = _SLOT.sub(lambda match: wanted[match.group(1)].pop(), template)
-    return polish(filled)
+    return fix_articles(filled)
 
 
-def polish(text: str) -> str:
+def fix_articles(text: str) -> str:
     """The sentence with its articles right and a capital in front."""
-    text = _ARTICLE.sub(lambda m: m.group(1) + ("n " if _AN.match(m.group(2)) else " "), text)
+    text = _ARTICLE.sub(
+        lambda m: m.group(1) + ("n " if _VOWEL_SOUND.match(m.group(2)) else " "), text
+    )
     return text[0].upper() + text[1:]

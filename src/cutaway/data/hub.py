@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.core.errors import BadSpec, Missing
-from cutaway.data.partnames import part_of
-from cutaway.data.table import Table, short, stack
+from cutaway.data.partnames import part_from_name
+from cutaway.data.table import Table, concat_tables, truncate
 
 # The hub keeps a copy of every set that once needed a script, as plain parquet.
 PARQUET_BRANCH = "refs/convert/parquet"
 
 HubParts = Mapping[str, tuple[str, ...]]
-Opener = Callable[..., Any]
+DatasetOpener = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class HubId:
     split: str | None = None
 
 
-def parse_id(source: str) -> HubId:
+def parse_hub_id(source: str) -> HubId:
     """The address in `hf:ID[/CONFIG][:SPLIT]`; BadSpec shows the form."""
     address, _, split = source.removeprefix("hf:").partition(":")
     pieces = address.split("/")
@@ -50,7 +50,7 @@ def read_hub(
     offline: bool = False,
     parts: HubParts | None = None,
     instead: str = "a file or folder with the same columns",
-    open_set: Opener | None = None,
+    open_set: DatasetOpener | None = None,
 ) -> tuple[Table, NDArray[np.str_] | None]:
     """The rows of a set on the hub and their parts; Missing says what else would do.
 
@@ -61,15 +61,15 @@ def read_hub(
         splits = _fetch(address, revision, offline, open_set or _load_dataset)
     except Exception as error:  # the library's own, and its network's, have no common root
         raise Missing(
-            f"The set {address.name!r} can't be fetched from the hub: {_said(error)}. "
+            f"The set {address.name!r} can't be fetched from the hub: {_error_text(error)}. "
             f"Without a network, give {instead}."
         ) from None
     origin = "/".join(filter(None, ["hf:" + address.name, address.config]))
     if address.split is not None:
-        return _table(f"{origin}:{address.split}", splits[address.split]), None
-    chosen = _chosen(origin, list(splits), parts)
-    tables = [_table(f"{origin}:{split}", splits[split]) for split in chosen]
-    whole = stack(origin, tables)
+        return _split_table(f"{origin}:{address.split}", splits[address.split]), None
+    chosen = _parts_by_split(origin, list(splits), parts)
+    tables = [_split_table(f"{origin}:{split}", splits[split]) for split in chosen]
+    whole = concat_tables(origin, tables)
     left_out = sorted(set(splits) - set(chosen))
     note = (f"splits left out: {', '.join(left_out)}",) if left_out else ()
     named = Table(**{**vars(whole), "notes": whole.notes + note})
@@ -78,13 +78,15 @@ def read_hub(
     return named, np.repeat([str(part) for part in chosen.values()], [len(t) for t in tables])
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """An error in its own words, with those of its cause: `datasets` hides what happened there."""
     causes = [error, *([error.__cause__] if error.__cause__ else [])]
-    return ": ".join(short(one, 160).rstrip(".") or type(one).__name__ for one in causes)
+    return ": ".join(truncate(one, 160).rstrip(".") or type(one).__name__ for one in causes)
 
 
-def _chosen(origin: str, splits: list[str], parts: HubParts | None) -> dict[str, str | None]:
+def _parts_by_split(
+    origin: str, splits: list[str], parts: HubParts | None
+) -> dict[str, str | None]:
     """The splits to read with the part each belongs to; a single unnamed one has no part."""
     if parts:
         wanted = {split: part for part, names in parts.items() for split in names}
@@ -95,7 +97,7 @@ def _chosen(origin: str, splits: list[str], parts: HubParts | None) -> dict[str,
                 "Has the set changed on the hub?"
             )
         return dict(wanted)
-    known = {split: part_of(split) for split in splits if part_of(split)}
+    known = {split: part_from_name(split) for split in splits if part_from_name(split)}
     if len(set(known.values())) < len(known):
         raise BadSpec(
             f"{origin} has several splits for one part: {', '.join(splits)}. Name one: {origin}:"
@@ -106,7 +108,7 @@ def _chosen(origin: str, splits: list[str], parts: HubParts | None) -> dict[str,
     return known or {splits[0]: None}
 
 
-def _table(origin: str, rows: Any) -> Table:
+def _split_table(origin: str, rows: Any) -> Table:
     """One split as a table, class numbers with their names, hidden labels as missing."""
     columns, names = {}, {}
     for name, feature in rows.features.items():
@@ -116,12 +118,12 @@ def _table(origin: str, rows: Any) -> Table:
         )
         if legend:
             names[name] = tuple(map(str, legend))
-            values = [_unhidden(value, names[name]) for value in values]
+            values = [_decode_label(value, names[name]) for value in values]
         columns[name] = values
     return Table(origin, columns, names=names)
 
 
-def _unhidden(value: Any, legend: tuple[str, ...]) -> Any:
+def _decode_label(value: Any, legend: tuple[str, ...]) -> Any:
     """-1 is how sets on the hub hide a label; lists of class numbers get their names."""
     if isinstance(value, list):
         return [legend[item] for item in value]
@@ -129,16 +131,22 @@ def _unhidden(value: Any, legend: tuple[str, ...]) -> Any:
 
 
 def _fetch(
-    address: HubId, revision: str | None, offline: bool, open_set: Opener
+    address: HubId, revision: str | None, offline: bool, open_set: DatasetOpener
 ) -> Mapping[str, Any]:
     """The splits of a set by name."""
     what = {"path": address.name, "name": address.config}
     if address.split is None:
-        return dict(_open_any(open_set, what, revision, offline))
-    return {address.split: _open_any(open_set, what | {"split": address.split}, revision, offline)}
+        return dict(_open_or_parquet(open_set, what, revision, offline))
+    return {
+        address.split: _open_or_parquet(
+            open_set, what | {"split": address.split}, revision, offline
+        )
+    }
 
 
-def _open_any(open_set: Opener, what: dict[str, Any], revision: str | None, offline: bool) -> Any:
+def _open_or_parquet(
+    open_set: DatasetOpener, what: dict[str, Any], revision: str | None, offline: bool
+) -> Any:
     """The set; its parquet copy where it is kept as a script, which is never run."""
     try:
         return open_set(**what, revision=revision, offline=offline)
@@ -151,11 +159,11 @@ def _open_any(open_set: Opener, what: dict[str, Any], revision: str | None, offl
 def _load_dataset(*, offline: bool, **what: Any) -> Any:
     import datasets
 
-    with _offline_mode(offline or not _hub_in_sight()):
+    with _offline_mode(offline or not _hub_reachable()):
         return datasets.load_dataset(**what)
 
 
-def _hub_in_sight() -> bool:
+def _hub_reachable() -> bool:
     """Whether the hub's name can be looked up; `datasets` itself retries for half a minute."""
     import huggingface_hub.constants as constants
 

@@ -8,28 +8,28 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.core.errors import BadData, Missing
-from cutaway.data.files import read_text, what_is
-from cutaway.data.table import short
-from cutaway.home import home_path
+from cutaway.data.files import path_kind, read_text
+from cutaway.data.table import truncate
+from cutaway.home import expand_path
 from cutaway.measure.intervals import corrected_t
 
 # Its random splits: 70 % train, 10 % validation, 20 % test.
-SHARES = {"train": 0.7, "test": 0.2}
+SPLIT_SHARES = {"train": 0.7, "test": 0.2}
 
-METRICS = {"Accuracy": "accuracy", "F1": "f1", "R2": "r2", "MSE": "mse"}
+METRIC_NAMES = {"Accuracy": "accuracy", "F1": "f1", "R2": "r2", "MSE": "mse"}
 
-LOSSES = ("train loss", "validation loss", "test loss")
+LOSS_NAMES = ("train loss", "validation loss", "test loss")
 
-LAST_LAYER = (
+LAST_LAYER_NOTE = (
     "layer -1 of the reference: its README says the last layer but one, its code takes the last"
 )
 
 # How its layer_method is spelled in our --layers.
-MIXES = {"mean": "mean", "max": "max", "min": "min", "extend": "concat", "concat": "concat"}
+LAYER_MIXES = {"mean": "mean", "max": "max", "min": "min", "extend": "concat", "concat": "concat"}
 
 
 @dataclass(frozen=True)
-class Experiment:
+class LoggedExperiment:
     """One experiment of a log: what was run, its scores by repeat, its losses."""
 
     name: str
@@ -49,14 +49,14 @@ class Experiment:
             "pool": _pool(self.settings.get("quantile")),
             "classifier": str(self.settings["classifier"]),
         }
-        reason = LAST_LAYER if layer == -1 else ""
+        reason = LAST_LAYER_NOTE if layer == -1 else ""
         return [{**cell, **row, "status": "done", "reason": reason} for row in self._measured()]
 
     def _measured(self) -> Iterator[dict[str, Any]]:
         """The log doesn't say how many rows each part had, so these stay empty."""
         sizes = dict.fromkeys(("n_train", "n_val", "n_test"))
         for metric, values in self.scores.items():
-            mean = corrected_t(values, n_train=SHARES["train"], n_test=SHARES["test"])
+            mean = corrected_t(values, n_train=SPLIT_SHARES["train"], n_test=SPLIT_SHARES["test"])
             known = len(values) > 1
             borders = {"low": mean.low, "high": mean.high} if known else {"low": None, "high": None}
             for repeat, value in enumerate(values):
@@ -68,10 +68,10 @@ def read_experiment_logs(path: str | Path) -> list[dict[str, Any]]:
     return [row for experiment in read_experiments(path) for row in experiment.rows()]
 
 
-def read_experiments(path: str | Path) -> list[Experiment]:
+def read_experiments(path: str | Path) -> list[LoggedExperiment]:
     """The experiments in a log file or a folder of them, in the order of their numbers."""
-    place = home_path(path)
-    if what_is(place) == "folder":
+    place = expand_path(path)
+    if path_kind(place) == "folder":
         logs = sorted(place.glob("*.json"))
         if not logs:
             raise Missing(f"No .json file in {str(place)!r}. Name an experiment log.")
@@ -80,51 +80,54 @@ def read_experiments(path: str | Path) -> list[Experiment]:
         text = read_text(place)
     except (OSError, ValueError) as error:
         raise Missing(f"No log at {str(place)!r} ({error}). Check the path.") from None
-    return experiments_of(place.name, _parse(place.name, text))
+    return parse_experiments(place.name, _parse_json(place.name, text))
 
 
-def experiments_of(where: str, log: Any) -> list[Experiment]:
+def parse_experiments(where: str, log: Any) -> list[LoggedExperiment]:
     """The experiments in a parsed log; BadData names the one that is not as it should be."""
     if not isinstance(log, Mapping) or not log:
         raise BadData(f"{where} holds no experiments. Expected {{'experiment_0': {{...}}, ...}}.")
     return [
-        _experiment(f"{where}, {name}", str(name), log[name]) for name in sorted(log, key=_place)
+        _experiment(f"{where}, {name}", str(name), log[name])
+        for name in sorted(log, key=_experiment_number)
     ]
 
 
-def _parse(where: str, text: str) -> Any:
+def _parse_json(where: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadData(f"{where} is not valid JSON: {short(error, 100)}. Is it cut short?") from None
+        raise BadData(
+            f"{where} is not valid JSON: {truncate(error, 100)}. Is it cut short?"
+        ) from None
 
 
-def _place(name: Any) -> tuple[int, str]:
+def _experiment_number(name: Any) -> tuple[int, str]:
     number = str(name).rpartition("_")[2]
     return (int(number), str(name)) if number.isascii() and number.isdigit() else (-1, str(name))
 
 
-def _experiment(where: str, name: str, found: Any) -> Experiment:
-    metadata = _table(where, found, "metadata")
-    settings = _table(where, found, "expdata")
-    data = _table(where, found, "data")
+def _experiment(where: str, name: str, found: Any) -> LoggedExperiment:
+    metadata = _require_table(where, found, "metadata")
+    settings = _require_table(where, found, "expdata")
+    data = _require_table(where, found, "data")
     for key in ("model", "classifier", "layer"):
         if key not in settings:
             raise BadData(f"{where}: expdata has no {key!r}. It has: {', '.join(settings)}.")
     scores = {
-        METRICS.get(metric, metric.lower()): _numbers(where, metric, values)
+        METRIC_NAMES.get(metric, metric.lower()): _numbers(where, metric, values)
         for metric, values in data.items()
-        if metric not in LOSSES
+        if metric not in LOSS_NAMES
     }
     if not scores:
         raise BadData(f"{where}: data holds no scores. It has: {', '.join(data) or 'nothing'}.")
-    losses = {key: _numbers(where, key, data[key]) for key in LOSSES if key in data}
+    losses = {key: _numbers(where, key, data[key]) for key in LOSS_NAMES if key in data}
     # Classifiers without gradients log a single 0.
     trained = {key: values for key, values in losses.items() if values != (0.0,)}
-    return Experiment(name, dict(metadata), dict(settings), scores, trained)
+    return LoggedExperiment(name, dict(metadata), dict(settings), scores, trained)
 
 
-def _table(where: str, found: Any, key: str) -> Mapping[str, Any]:
+def _require_table(where: str, found: Any, key: str) -> Mapping[str, Any]:
     value = found.get(key) if isinstance(found, Mapping) else None
     if not isinstance(value, Mapping):
         raise BadData(f"{where} has no table {key!r}. Expected metadata, expdata and data.")
@@ -133,12 +136,14 @@ def _table(where: str, found: Any, key: str) -> Mapping[str, Any]:
 
 def _numbers(where: str, key: str, values: Any) -> tuple[float, ...]:
     if not isinstance(values, list) or not values:
-        raise BadData(f"{where}: {key!r} is {short(repr(values), 40)}, expected a list of numbers.")
+        raise BadData(
+            f"{where}: {key!r} is {truncate(repr(values), 40)}, expected a list of numbers."
+        )
     for i, value in enumerate(values):
         plain = isinstance(value, int | float) and not isinstance(value, bool)
         if not plain or not abs(value) < math.inf:
             raise BadData(
-                f"{where}: {key!r} holds {short(repr(value), 40)} at place {i + 1}, expected a "
+                f"{where}: {key!r} holds {truncate(repr(value), 40)} at place {i + 1}, expected a "
                 "finite number."
             )
     return tuple(float(value) for value in values)
@@ -147,8 +152,8 @@ def _numbers(where: str, key: str, values: Any) -> tuple[float, ...]:
 def _layers(layer: Any, method: Any) -> str:
     """The layers in our spelling; -1 stays -1, for the reference contradicts itself there."""
     if isinstance(layer, list):
-        return f"{MIXES.get(str(method), str(method))}:{','.join(map(str, layer))}"
-    return f"{MIXES.get(str(method), 'mean')}:all" if layer == "all" else str(layer)
+        return f"{LAYER_MIXES.get(str(method), str(method))}:{','.join(map(str, layer))}"
+    return f"{LAYER_MIXES.get(str(method), 'mean')}:all" if layer == "all" else str(layer)
 
 
 def _pool(quantile: Any) -> str:

@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.lookup import suggestion
 from cutaway.core.textset import Task, TextSet
-from cutaway.data.table import Table, point_at, short
+from cutaway.data.table import Table, describe_rows, truncate
 
-MOST_CLASSES = 50
+MAX_CLASSES = 50
 
-AS_TASKS = ("classification", *get_args(Task))
+LABEL_TASKS = ("classification", *get_args(Task))
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Labels:
+class EncodedLabels:
     """Labels as numbers, the task they make, and the names of the classes."""
 
     values: NDArray[Any]
@@ -37,21 +37,21 @@ class Labels:
 
 def check_as_task(as_task: str | None) -> None:
     """BadSpec unless the task asked for is one we know."""
-    if as_task is not None and as_task not in AS_TASKS:
+    if as_task is not None and as_task not in LABEL_TASKS:
         raise BadSpec(
-            f"as_task (--as) is {as_task!r}. {suggestion(as_task, AS_TASKS)}"
-            f"Known: {', '.join(AS_TASKS)}."
+            f"as_task (--as) is {as_task!r}. {suggestion(as_task, LABEL_TASKS)}"
+            f"Known: {', '.join(LABEL_TASKS)}."
         )
 
 
-def missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Whether a label is not there: None, NaN, an empty string, the string `nan`."""
     if isinstance(value, str):
         return value.strip().lower() in ("", "nan")
     return value is None or (isinstance(value, float | np.floating) and math.isnan(value))
 
 
-def number(value: Any) -> float | None:
+def number_or_none(value: Any) -> float | None:
     """The label as a number, if it is one."""
     if isinstance(value, str):
         said = value.strip()
@@ -64,19 +64,19 @@ def number(value: Any) -> float | None:
         return math.inf
 
 
-def encode(
+def encode_label_column(
     table: Table,
     column: str,
     *,
     as_task: str | None = None,
     names: Sequence[str] = (),
-) -> Labels:
+) -> EncodedLabels:
     """The labels of a column as numbers, by the rule on top of this file or as asked.
 
     `names` are the class names of labels that are class numbers already.
     """
     values = table.column(column)
-    _all_there(table, column, values)
+    _check_none_missing(table, column, values)
     if any(isinstance(value, list | tuple | set | dict) for value in values):
         if as_task not in (None, "multilabel"):
             raise BadData(
@@ -85,17 +85,17 @@ def encode(
         return _multilabel(table, column, values)
     if as_task == "multilabel":
         return _multilabel(table, column, [re.split(r"[,;|]", str(value)) for value in values])
-    numbers = [number(value) for value in values]
-    _all_finite(table, column, numbers)
+    numbers = [number_or_none(value) for value in values]
+    _check_finite(table, column, numbers)
     if as_task == "regression" or (as_task is None and _has_fraction(numbers)):
-        return Labels(_floats(table, column, values, numbers), "regression")
+        return EncodedLabels(_floats(table, column, values, numbers), "regression")
     classes = _classes(values, numbers, names)
-    if as_task is None and len(classes.classes) > MOST_CLASSES:
-        raise BadData(_too_many(table, column, values, len(classes.classes)))
-    return _named(table, column, classes, as_task)
+    if as_task is None and len(classes.classes) > MAX_CLASSES:
+        raise BadData(_too_many_classes(table, column, values, len(classes.classes)))
+    return _with_class_task(table, column, classes, as_task)
 
 
-def recast(textset: TextSet, as_task: str | None) -> TextSet:
+def cast_labels(textset: TextSet, as_task: str | None) -> TextSet:
     """A finished set with its labels read as another task; 'text' leaves them away."""
     if as_task in (None, textset.task):
         return textset
@@ -104,11 +104,11 @@ def recast(textset: TextSet, as_task: str | None) -> TextSet:
     if textset.labels is None:
         raise BadData(f"{textset.name!r} has no labels to read as {as_task!r}.")
     table = Table(textset.name, {"label": np.asarray(textset.labels).tolist()})
-    made = encode(table, "label", as_task=as_task, names=textset.classes)
+    made = encode_label_column(table, "label", as_task=as_task, names=textset.classes)
     return replace(textset, labels=made.values, task=made.task, classes=made.classes)
 
 
-def need_labels(textset: TextSet) -> TextSet:
+def check_learnable(textset: TextSet) -> TextSet:
     """The same set, when its labels can be learned from; BadData for none, NaN or one class."""
     if textset.labels is None:
         raise BadData(
@@ -137,22 +137,22 @@ def _is_class(textset: TextSet) -> bool:
     return textset.task in ("binary", "multiclass") and bool(textset.classes)
 
 
-def _all_there(table: Table, column: str, values: Sequence[Any]) -> None:
-    gone = [row for row, value in enumerate(values) if missing(value)]
+def _check_none_missing(table: Table, column: str, values: Sequence[Any]) -> None:
+    gone = [row for row, value in enumerate(values) if is_missing(value)]
     if gone:
         raise BadData(
             f"{table.origin}: {len(gone)} of {len(values)} labels in {column!r} are missing: "
-            f"{point_at(table, gone)}. Fill them in, drop these rows with drop_empty "
+            f"{describe_rows(table, gone)}. Fill them in, drop these rows with drop_empty "
             "(--drop-empty), or from Python read it as plain text with as_task='text'."
         )
 
 
-def _all_finite(table: Table, column: str, numbers: Sequence[float | None]) -> None:
+def _check_finite(table: Table, column: str, numbers: Sequence[float | None]) -> None:
     bad = [row for row, value in enumerate(numbers) if value is not None and math.isinf(value)]
     if bad:
         raise BadData(
             f"{table.origin}: {len(bad)} labels in {column!r} are not finite numbers: "
-            f"{point_at(table, bad)}. Labels must be finite."
+            f"{describe_rows(table, bad)}. Labels must be finite."
         )
 
 
@@ -170,7 +170,7 @@ def _floats(
     if bad:
         raise BadData(
             f"{table.origin}: {len(bad)} labels in {column!r} are not numbers: "
-            f"{point_at(table, bad)}, for instance {short(values[bad[0]])!r}. Regression needs "
+            f"{describe_rows(table, bad)}, for instance {truncate(values[bad[0]])!r}. Regression needs "
             "numbers; name another column with label_column (--label-column)."
         )
     return np.asarray(numbers, dtype=np.float64)
@@ -180,22 +180,28 @@ def _classes(
     values: Sequence[Any],
     numbers: Sequence[float | None],
     names: Sequence[str],
-) -> Labels:
+) -> EncodedLabels:
     """Class numbers; whole numbers are ordered by size, strings by name."""
     if all(value is not None for value in numbers):
         # Half to even, as the probing reference rounds its regression targets.
         whole = np.rint(np.asarray(numbers, dtype=np.float64))
         known, index = np.unique(whole, return_inverse=True)
         if names and set(known.astype(int).tolist()) <= set(range(len(names))):
-            return Labels(whole.astype(np.int64), "multiclass", tuple(names))
-        return Labels(index.astype(np.int64), "multiclass", tuple(str(int(v)) for v in known))
+            return EncodedLabels(whole.astype(np.int64), "multiclass", tuple(names))
+        return EncodedLabels(
+            index.astype(np.int64), "multiclass", tuple(str(int(v)) for v in known)
+        )
     said = [str(value).strip() for value in values]
     classes = sorted(set(said))
     place = {name: i for i, name in enumerate(classes)}
-    return Labels(np.array([place[name] for name in said], np.int64), "multiclass", tuple(classes))
+    return EncodedLabels(
+        np.array([place[name] for name in said], np.int64), "multiclass", tuple(classes)
+    )
 
 
-def _named(table: Table, column: str, labels: Labels, as_task: str | None) -> Labels:
+def _with_class_task(
+    table: Table, column: str, labels: EncodedLabels, as_task: str | None
+) -> EncodedLabels:
     """The classes under the name of the task they make: two or fewer are binary."""
     count = len(labels.classes)
     if as_task == "binary" and count > 2:
@@ -204,49 +210,49 @@ def _named(table: Table, column: str, labels: Labels, as_task: str | None) -> La
             f"({', '.join(labels.classes[:5])}, ...), and as_task='binary' allows 2."
         )
     task: Task = "multiclass" if count > 2 or as_task == "multiclass" else "binary"
-    return Labels(labels.values, task, labels.classes)
+    return EncodedLabels(labels.values, task, labels.classes)
 
 
-def _too_many(table: Table, column: str, values: Sequence[Any], count: int) -> str:
+def _too_many_classes(table: Table, column: str, values: Sequence[Any], count: int) -> str:
     """What to say of more values than classes usually have; the odd ones out are pointed at."""
-    odd = [row for row, value in enumerate(values) if number(value) is None]
+    odd = [row for row, value in enumerate(values) if number_or_none(value) is None]
     if 0 < len(odd) < len(values):
         return (
             f"{table.origin}: {column!r} mixes numbers and texts: {len(odd)} of {len(values)} "
-            f"labels are not numbers, the first is {short(values[odd[0]])!r} "
-            f"({point_at(table, odd)}). Mend these rows or leave their file out, or name another "
+            f"labels are not numbers, the first is {truncate(values[odd[0]])!r} "
+            f"({describe_rows(table, odd)}). Mend these rows or leave their file out, or name another "
             "column with label_column (--label-column)."
         )
     return (
         f"{table.origin}: {column!r} has {count} different values (the first is "
-        f"{short(values[0])!r}), more than {MOST_CLASSES}: classes, numbers, or not labels at all? "
+        f"{truncate(values[0])!r}), more than {MAX_CLASSES}: classes, numbers, or not labels at all? "
         "Say as_task='classification' or 'regression' (--as), or name another column with "
         "label_column (--label-column)."
     )
 
 
-def _multilabel(table: Table, column: str, values: Sequence[Any]) -> Labels:
+def _multilabel(table: Table, column: str, values: Sequence[Any]) -> EncodedLabels:
     """0/1 by class. Rows of equal length with only 0 and 1 are that already."""
-    rows = [_listed(table, column, row, value) for row, value in enumerate(values)]
+    rows = [_label_list(table, column, row, value) for row, value in enumerate(values)]
     widths = {len(row) for row in rows}
     if len(widths) == 1 and widths.pop() > 1 and all(v in (0, 1) for row in rows for v in row):
         marks = np.asarray(rows, dtype=np.int64)
-        return Labels(marks, "multilabel", tuple(str(i) for i in range(marks.shape[1])))
+        return EncodedLabels(marks, "multilabel", tuple(str(i) for i in range(marks.shape[1])))
     said = [{str(value).strip() for value in row} - {""} for row in rows]
     known = set().union(*said)
     numeric = all(_NUMBER.fullmatch(name) for name in known)
     classes = sorted(known, key=float) if numeric else sorted(known)
     marks = np.array([[int(name in row) for name in classes] for row in said], dtype=np.int64)
-    return Labels(marks.reshape(len(rows), len(classes)), "multilabel", tuple(classes))
+    return EncodedLabels(marks.reshape(len(rows), len(classes)), "multilabel", tuple(classes))
 
 
-def _listed(table: Table, column: str, row: int, value: Any) -> list[Any]:
+def _label_list(table: Table, column: str, row: int, value: Any) -> list[Any]:
     plain = isinstance(value, list | tuple | set)
     if not plain or any(
-        isinstance(item, list | tuple | set | dict) or missing(item) for item in value
+        isinstance(item, list | tuple | set | dict) or is_missing(item) for item in value
     ):
         raise BadData(
-            f"{table.where(row)}: {column!r} holds {short(repr(value), 40)}, expected a flat "
+            f"{table.where(row)}: {column!r} holds {truncate(repr(value), 40)}, expected a flat "
             "list of class names or of 0 and 1, as in the other rows."
         )
     return sorted(value, key=str) if isinstance(value, set) else list(value)

@@ -9,52 +9,59 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cutaway.core.errors import BadData
-from cutaway.data.partnames import PART_OF
-from cutaway.data.table import Table, from_rows, short, stack
+from cutaway.data.partnames import PART_BY_SPELLING
+from cutaway.data.table import Table, concat_tables, table_from_rows, truncate
 
-LAYOUTS = 'a list of objects, {"data": [...]}, or columns such as {"text": [...], "label": [...]}'
+KNOWN_LAYOUTS = (
+    'a list of objects, {"data": [...]}, or columns such as {"text": [...], "label": [...]}'
+)
 
 
-def table_of(origin: str, value: Any) -> Table:
+def table_from_json(origin: str, value: Any) -> Table:
     """The table in a parsed JSON value; BadData says which layouts are known."""
     if isinstance(value, Mapping):
-        return _of_mapping(origin, value)
+        return _from_mapping(origin, value)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return _of_list(origin, value)
-    raise BadData(f"{origin} holds {short(repr(value), 40)}, not rows. Known layouts: {LAYOUTS}.")
+        return _from_list(origin, value)
+    raise BadData(
+        f"{origin} holds {truncate(repr(value), 40)}, not rows. Known layouts: {KNOWN_LAYOUTS}."
+    )
 
 
-def _of_list(origin: str, rows: Sequence[Any]) -> Table:
+def _from_list(origin: str, rows: Sequence[Any]) -> Table:
     if all(isinstance(row, str) for row in rows):
         return Table(origin, {"text": list(rows)})
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
             raise BadData(
-                f"{origin}, row {number}: {short(repr(row), 40)} is not an object. "
+                f"{origin}, row {number}: {truncate(repr(row), 40)} is not an object. "
                 'Every row needs the same shape: {"text": ..., "label": ...}.'
             )
-    return from_rows(origin, rows)
+    return table_from_rows(origin, rows)
 
 
-def _of_mapping(origin: str, value: Mapping[str, Any]) -> Table:
-    if value and all(str(key).lower() in PART_OF for key in value):
-        return _of_parts(origin, value)
+def _from_mapping(origin: str, value: Mapping[str, Any]) -> Table:
+    if value and all(str(key).lower() in PART_BY_SPELLING for key in value):
+        return _from_parts(origin, value)
     if "data" in value:
-        table = table_of(origin, value["data"])
+        table = table_from_json(origin, value["data"])
         facts = {key: fact for key, fact in value.items() if key != "data"}
-        return _with_facts(table, facts)
+        return _with_metadata(table, facts)
     if value and all(str(key).startswith("experiment") for key in value):
         raise BadData(
             f"{origin} is an experiment log of the probing reference, not text. "
             "Bring its results in with: cutaway import"
         )
-    return Table(origin, _equal(origin, {str(k): _column(origin, k, v) for k, v in value.items()}))
+    return Table(
+        origin,
+        _check_equal_lengths(origin, {str(k): _column(origin, k, v) for k, v in value.items()}),
+    )
 
 
-def _of_parts(origin: str, value: Mapping[str, Any]) -> Table:
-    tables = [table_of(f"{origin}[{key}]", rows) for key, rows in value.items()]
-    whole = stack(origin, tables)
-    names = [PART_OF[key.lower()] for key in value]
+def _from_parts(origin: str, value: Mapping[str, Any]) -> Table:
+    tables = [table_from_json(f"{origin}[{key}]", rows) for key, rows in value.items()]
+    whole = concat_tables(origin, tables)
+    names = [PART_BY_SPELLING[key.lower()] for key in value]
     parts = [name for name, table in zip(names, tables, strict=True) for _ in range(len(table))]
     return Table(origin, {**whole.columns, "split": parts}, whole.starts, whole.notes)
 
@@ -69,8 +76,8 @@ def _column(origin: str, name: str, values: Any) -> list[Any]:
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         return list(values)
     raise BadData(
-        f"{origin}: {name!r} holds {short(repr(values), 40)}, not a column of values. "
-        f"Known layouts: {LAYOUTS}."
+        f"{origin}: {name!r} holds {truncate(repr(values), 40)}, not a column of values. "
+        f"Known layouts: {KNOWN_LAYOUTS}."
     )
 
 
@@ -80,33 +87,33 @@ def _numeric_order(origin: str, name: str, keys: list[Any]) -> list[Any]:
             int(key)
         except (TypeError, ValueError, OverflowError):
             raise BadData(
-                f"{origin}: the rows of {name!r} are keyed by {short(repr(key), 40)}, "
+                f"{origin}: the rows of {name!r} are keyed by {truncate(repr(key), 40)}, "
                 "expected row numbers."
             ) from None
     return sorted(keys, key=int)
 
 
-def _equal(origin: str, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+def _check_equal_lengths(origin: str, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
     sizes = {name: len(values) for name, values in columns.items()}
     if len(set(sizes.values())) > 1:
-        said = ", ".join(f"{short(name, 30)!r} {size}" for name, size in list(sizes.items())[:8])
+        said = ", ".join(f"{truncate(name, 30)!r} {size}" for name, size in list(sizes.items())[:8])
         raise BadData(
             f"{origin}: columns of different lengths ({said}). They must match row by row."
         )
     return columns
 
 
-def _with_facts(table: Table, facts: dict[str, Any]) -> Table:
+def _with_metadata(table: Table, facts: dict[str, Any]) -> Table:
     """The table with what its file says about itself; a wrong claim about its size is noted."""
     notes = list(table.notes)
     claimed = facts.get("size")
     if isinstance(claimed, int) and claimed != len(table):
         notes.append(f"{table.origin} claims {claimed} rows and has {len(table)}")
-    names = dict.fromkeys(("label", "labels"), _legend(facts.get("labels")))
+    names = dict.fromkeys(("label", "labels"), _class_names(facts.get("labels")))
     return Table(table.origin, table.columns, table.starts, tuple(notes), facts, names)
 
 
-def _legend(labels: Any) -> tuple[str, ...]:
+def _class_names(labels: Any) -> tuple[str, ...]:
     """The class names in {"0": "Negative", "1": "Positive"}; nothing if it is not that."""
     if not isinstance(labels, Mapping) or set(map(str, labels)) != set(
         map(str, range(len(labels)))

@@ -18,29 +18,29 @@ from numpy.typing import NDArray
 from cutaway.core.errors import BadSpec, Missing, UnknownName
 from cutaway.core.lookup import suggestion
 from cutaway.core.textset import TextSet
-from cutaway.data.apply import apply, needed, with_header
+from cutaway.data.apply import apply_task, required_columns, with_header
 from cutaway.data.arithmetic_read import is_arithmetic, read_arithmetic
-from cutaway.data.assemble import assemble, limited
-from cutaway.data.columns import choose
-from cutaway.data.docs_text import docs
-from cutaway.data.files import READERS, read_table, what_is
+from cutaway.data.assemble import make_text_set, subsample_rows
+from cutaway.data.columns import choose_columns
+from cutaway.data.docs_text import load_docs
+from cutaway.data.files import READERS, path_kind, read_table
 from cutaway.data.folder import read_folder
 from cutaway.data.generate import GENERATORS, generate
-from cutaway.data.hub import HubId, parse_id, read_hub
-from cutaway.data.labels import check_as_task, recast
-from cutaway.data.layouts import table_of
-from cutaway.data.partnames import PART_OF, part_of
-from cutaway.data.sizes import need_seed
+from cutaway.data.hub import HubId, parse_hub_id, read_hub
+from cutaway.data.labels import cast_labels, check_as_task
+from cutaway.data.layouts import table_from_json
+from cutaway.data.partnames import PART_BY_SPELLING, part_from_name
+from cutaway.data.sizes import check_seed
 from cutaway.data.table import Table
-from cutaway.data.tasks import TaskFile, find_task, known_tasks, spellings
-from cutaway.home import home_path
+from cutaway.data.tasks import TaskFile, find_task, known_tasks, tasks_by_alias
+from cutaway.home import expand_path
 
-Source = str | Path | TextSet | Mapping[str, Any] | Sequence[Any]
-Read = tuple[Table, NDArray[np.str_] | None, str]
+DataSource = str | Path | TextSet | Mapping[str, Any] | Sequence[Any]
+SourceTable = tuple[Table, NDArray[np.str_] | None, str]
 
 
-def load(
-    source: Source,
+def load_text_set(
+    source: DataSource,
     *,
     text_column: str | None = None,
     pair_column: str | None = None,
@@ -59,27 +59,27 @@ def load(
     out rows with an empty text or no label and counts them in the notes, instead of refusing.
     """
     check_as_task(as_task)
-    need_seed(seed)
+    check_seed(seed)
     columns = {"text_column": text_column, "pair_column": pair_column, "label_column": label_column}
-    made = _made(source, seed)
+    made = _ready_made(source, seed)
     if made is None and isinstance(source, str | Path) and _is_task(str(source)):
-        _no_columns(source, columns)
+        _refuse_column_options(source, columns)
         made = load_task(
             str(source), as_task=as_task, offline=offline, revision=revision, drop_empty=drop_empty
         )
     elif made is not None:
-        _no_columns(source, columns)
-        made = recast(made, as_task)
+        _refuse_column_options(source, columns)
+        made = cast_labels(made, as_task)
     else:
-        read = _read(source, offline=offline, revision=revision)
-        made = _guessed(*read, columns, as_task, drop_empty)
-    return limited(made, limit, seed)
+        read = _read_source(source, offline=offline, revision=revision)
+        made = _from_undescribed_table(*read, columns, as_task, drop_empty)
+    return subsample_rows(made, limit, seed)
 
 
 def load_task(
     task: str | Path | TaskFile,
     *,
-    data: Source | None = None,
+    data: DataSource | None = None,
     as_task: str | None = None,
     limit: int | None = None,
     seed: int = 0,
@@ -91,38 +91,40 @@ def load_task(
     check_as_task(as_task)
     found = find_task(task)
     if isinstance(data, TextSet):
-        return limited(recast(data, as_task), limit, seed)
+        return subsample_rows(cast_labels(data, as_task), limit, seed)
     if data is not None:
-        wanted = {p: part_of(names[0]) or p for p, names in found.parts.items()}
+        wanted = {p: part_from_name(names[0]) or p for p, names in found.parts.items()}
         mend = partial(with_header, found)
-        table, parts, _ = _read(data, offline=offline, revision=revision, wanted=wanted, mend=mend)
+        table, parts, _ = _read_source(
+            data, offline=offline, revision=revision, wanted=wanted, mend=mend
+        )
     elif found.source is not None:
         address = HubId(found.source.hub, found.source.config)
-        instead = f"a file or folder with the columns {needed(found)} as data (--data)"
+        instead = f"a file or folder with the columns {required_columns(found)} as data (--data)"
         revision = revision or found.source.revision
         table, parts = read_hub(
             address, revision=revision, offline=offline, parts=found.parts, instead=instead
         )
     else:
         raise Missing(f"The task {found.name!r} names no source. Give its rows as a file: data.")
-    whole = apply(found, table, parts, as_task=as_task, drop_empty=drop_empty)
-    return limited(whole, limit, seed)
+    whole = apply_task(found, table, parts, as_task=as_task, drop_empty=drop_empty)
+    return subsample_rows(whole, limit, seed)
 
 
-def _made(source: Source, seed: int) -> TextSet | None:
+def _ready_made(source: DataSource, seed: int) -> TextSet | None:
     """The set that needs no reading: it is one already, or it is generated, or bundled."""
     if isinstance(source, TextSet):
         return source
     if isinstance(source, str) and source.startswith("gen:"):
         return generate(source, seed=seed)
-    return docs() if isinstance(source, str) and source == "docs" else None
+    return load_docs() if isinstance(source, str) and source == "docs" else None
 
 
 def _is_task(source: str) -> bool:
-    return source.lower() in spellings() or source.endswith(".toml")
+    return source.lower() in tasks_by_alias() or source.endswith(".toml")
 
 
-def _no_columns(source: Source, columns: Mapping[str, str | None]) -> None:
+def _refuse_column_options(source: DataSource, columns: Mapping[str, str | None]) -> None:
     """BadSpec where columns are named for data that has its own."""
     for option, value in columns.items():
         if value is not None:
@@ -133,7 +135,7 @@ def _no_columns(source: Source, columns: Mapping[str, str | None]) -> None:
             )
 
 
-def _guessed(
+def _from_undescribed_table(
     table: Table,
     parts: NDArray[np.str_] | None,
     name: str,
@@ -143,46 +145,48 @@ def _guessed(
 ) -> TextSet:
     """The set in a table nobody has described: columns by name or by guess."""
     if not any(columns.values()) and is_arithmetic(table):
-        return recast(read_arithmetic(table, name, parts), as_task)
+        return cast_labels(read_arithmetic(table, name, parts), as_task)
     as_task = as_task or _claimed_task(table)
-    chosen = choose(table, *columns.values(), labelled=as_task != "text")
-    return assemble(table, chosen, name=name, as_task=as_task, parts=parts, drop_empty=drop_empty)
+    chosen = choose_columns(table, *columns.values(), labelled=as_task != "text")
+    return make_text_set(
+        table, chosen, name=name, as_task=as_task, parts=parts, drop_empty=drop_empty
+    )
 
 
-def _read(
-    source: Source,
+def _read_source(
+    source: DataSource,
     *,
     offline: bool,
     revision: str | None,
     wanted: Mapping[str, str] | None = None,
     mend: Callable[[Table], Table] = lambda table: table,
-) -> Read:
+) -> SourceTable:
     """The table that a source holds, its parts where they are fixed, and its name."""
     if not isinstance(source, str | Path):
-        return table_of("the given data", _plain(source)), None, "given"
+        return table_from_json("the given data", _frame_to_columns(source)), None, "given"
     if str(source).startswith("hf:"):
-        address = parse_id(str(source))
+        address = parse_hub_id(str(source))
         table, parts = read_hub(address, revision=revision, offline=offline)
         return table, parts, str(source)
-    path = home_path(source)
-    kind = what_is(path)
+    path = expand_path(source)
+    kind = path_kind(path)
     if kind == "folder":
         return (*read_folder(path, wanted, mend), path.resolve().name)
     if kind == "file":
-        return mend(read_table(path)), None, _name(path)
-    raise _nothing_there(str(source), path)
+        return mend(read_table(path)), None, _name_from_path(path)
+    raise _not_found_error(str(source), path)
 
 
-def _plain(source: Any) -> Any:
+def _frame_to_columns(source: Any) -> Any:
     """A data frame as columns; anything else as it is."""
     if hasattr(source, "columns") and hasattr(source, "to_dict"):
         return {str(name): list(source[name]) for name in source.columns}
     return source
 
 
-def _name(path: Path) -> str:
+def _name_from_path(path: Path) -> str:
     """The file's name without its ending; with its folder where the name alone says nothing."""
-    generic = path.stem.lower() in {*PART_OF, "all", "data"}
+    generic = path.stem.lower() in {*PART_BY_SPELLING, "all", "data"}
     return f"{path.resolve().parent.name}/{path.stem}" if generic else path.stem
 
 
@@ -192,11 +196,11 @@ def _claimed_task(table: Table) -> str | None:
     return said if said in ("classification", "regression") else None
 
 
-def _nothing_there(source: str, path: Path) -> Missing | UnknownName:
+def _not_found_error(source: str, path: Path) -> Missing | UnknownName:
     if path.suffix.lower() in READERS or "/" in source or "\\" in source:
         return Missing(f"No file or folder at {source!r}. Check the path.")
     known = ["docs", *(f"gen:{name}" for name in GENERATORS), *known_tasks()]
     return UnknownName(
-        f"Unknown data {source!r}. {suggestion(source, [*known, *spellings()])}"
+        f"Unknown data {source!r}. {suggestion(source, [*known, *tasks_by_alias()])}"
         f"Known: {', '.join(known)}; or a file, a folder, hf:ID."
     )

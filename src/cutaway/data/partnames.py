@@ -2,15 +2,15 @@
 
 import re
 
-SPELLINGS = {
+PART_SPELLINGS = {
     "train": ("train", "tr", "training", "trn"),
     "dev": ("dev", "validation", "valid", "val", "va", "development", "eval"),
     "test": ("test", "te", "testing", "tst"),
 }
 
-PART_OF = {spelling: part for part, names in SPELLINGS.items() for spelling in names}
+PART_BY_SPELLING = {spelling: part for part, names in PART_SPELLINGS.items() for spelling in names}
 
 
-def part_of(name: str) -> str | None:
+def part_from_name(name: str) -> str | None:
     """The part that a split or file is, by how its name begins: validation_matched is dev."""
-    return PART_OF.get(re.split(r"[_\-. ]", name.lower())[0])
+    return PART_BY_SPELLING.get(re.split(r"[_\-. ]", name.lower())[0])

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from cutaway.data.dealing import words
-from cutaway.data.splitter import cut
+from cutaway.data.dealing import word_set
+from cutaway.data.splitter import split_paragraph
 
 _BULLET = re.compile(r"(?m)^[ \t]*(?:[*\-•+]|\(?\d{1,2}[.)])[ \t]+")
 _CODE_LINE = re.compile(r"(?m)^[ \t]*(?:>>>|\.\.\.|\$ |#|@|[-=~+|*^\"]{3}|[\w.]{1,40} ?:{0,2}=)")
@@ -18,10 +18,10 @@ _SHAPE = re.compile(r"[\"'“‘(]?[A-Z][A-Za-z0-9 ,.;:'\"()\-–—?!/%’‘�
 _CODE = re.compile(
     r"\w\(|\w:\w|\(\)|\w\.(?!g\.|e\.|m\.|[A-Z]\.)[A-Za-z]|[a-z][A-Z]|\w/\w*/|--|(?<!\S)-\w|\b[A-Z]{7,}\b|''|\.\.\.|(?<!\w)/|\s[.,;:]"
 )
-_STARTS = re.compile(
+_SKIPPED_STARTS = re.compile(
     r"(?:Note|See|Changed|New|Added|Deprecated|Copyright|Author|Usage|Bases|Raises|Args|Returns?:)\b"
 )
-_COMMON = words(
+_COMMON = word_set(
     """
     the a an of to is are be in and or for that this it with as if not by on from which when can
     will you has have must may at there no all any been was but used only its one than
@@ -29,12 +29,12 @@ _COMMON = words(
 )
 
 
-def sentences_of(text: str) -> Iterator[str]:
+def prose_sentences(text: str) -> Iterator[str]:
     """The sentences of a documentation text that read as prose, in their order."""
     for paragraph in paragraphs(text):
         several = _INNER_END.search(paragraph) is not None
-        for sentence in cut(paragraph) if several else (paragraph,):
-            if reads_as_prose(sentence):
+        for sentence in split_paragraph(paragraph) if several else (paragraph,):
+            if is_prose(sentence):
                 yield sentence
 
 
@@ -49,14 +49,14 @@ def paragraphs(text: str) -> Iterator[str]:
                 yield _MARKS.sub("", _ROLE.sub(r"\1", line))
 
 
-def reads_as_prose(sentence: str) -> bool:
+def is_prose(sentence: str) -> bool:
     """Whether it is a whole sentence of mostly common English words, without traces of code."""
     if sentence[-1:] not in _ENDS or not _SHAPE.fullmatch(sentence):
         return False
     tokens = sentence.split()
     if not 6 <= len(tokens) <= 60:
         return False
-    if _CODE.search(sentence) or _STARTS.match(sentence) or not _balanced(sentence):
+    if _CODE.search(sentence) or _SKIPPED_STARTS.match(sentence) or not _balanced(sentence):
         return False
     plain = [token.strip(",.;:?!()\"'“”’") for token in tokens]
     small = sum(token.islower() and token.replace("-", "").isalpha() for token in plain)

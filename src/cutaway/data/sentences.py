@@ -7,9 +7,9 @@ import numpy as np
 
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
-from cutaway.data.load import load
-from cutaway.data.sizes import seeded
-from cutaway.data.splitter import cut, cutter
+from cutaway.data.load import load_text_set
+from cutaway.data.sizes import make_rng
+from cutaway.data.splitter import split_paragraph, splitter_version
 
 Documents = str | Path | TextSet | Iterable[str]
 
@@ -36,7 +36,7 @@ def sample_sentences(
         )
     documents, name = _documents(source, offline, revision)
     found: dict[str, None] = {}
-    for sentence in _in_turn(documents, seeded(seed)):
+    for sentence in _round_robin(documents, make_rng(seed)):
         # Headings and rulers are made of marks: only tokens with a letter or digit are words.
         size = sum(any(map(str.isalnum, token)) for token in sentence.split())
         if shortest <= size <= longest:
@@ -48,7 +48,7 @@ def sample_sentences(
             f"{name} has {len(found)} different sentences of {shortest} to {longest} words, "
             f"got n={n}. Ask for fewer, or give more text."
         )
-    meta = {"source": name, "seed": seed, "splitter": cutter()}
+    meta = {"source": name, "seed": seed, "splitter": splitter_version()}
     return TextSet(name=f"sentences of {name}", texts=tuple(found), meta=meta)
 
 
@@ -56,12 +56,12 @@ def split_sentences(text: str) -> list[str]:
     """The sentences of a text, each on one line."""
     # Line ends inside a paragraph are layout; an empty line always ends a sentence.
     paragraphs = (" ".join(part.split()) for part in text.replace("\r\n", "\n").split("\n\n"))
-    return [sentence for part in paragraphs if part for sentence in cut(part)]
+    return [sentence for part in paragraphs if part for sentence in split_paragraph(part)]
 
 
 def _documents(source: Documents, offline: bool, revision: str | None) -> tuple[list[str], str]:
     if isinstance(source, str | Path | TextSet):
-        loaded = load(source, as_task="text", offline=offline, revision=revision)
+        loaded = load_text_set(source, as_task="text", offline=offline, revision=revision)
         return list(loaded.texts), loaded.name
     documents = list(source)
     odd = next((i for i, text in enumerate(documents) if not isinstance(text, str)), None)
@@ -70,7 +70,7 @@ def _documents(source: Documents, offline: bool, revision: str | None) -> tuple[
     return documents, "given"
 
 
-def _in_turn(documents: list[str], rng: np.random.Generator) -> Iterator[str]:
+def _round_robin(documents: list[str], rng: np.random.Generator) -> Iterator[str]:
     """One random sentence of each document in random order, then another, until none is left."""
     waiting: list[list[str]] = []
     for i in rng.permutation(len(documents)):

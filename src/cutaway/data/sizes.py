@@ -5,22 +5,22 @@ import numpy as np
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import Spec
 
-MOST = 1_000_000
+MAX_GENERATED_ROWS = 1_000_000
 
 
-def need_seed(seed: int) -> int:
+def check_seed(seed: int) -> int:
     """The seed; BadSpec for one below 0."""
     if seed < 0:
         raise BadSpec(f"seed must be 0 or more, got {seed}.")
     return seed
 
 
-def seeded(seed: int) -> np.random.Generator:
+def make_rng(seed: int) -> np.random.Generator:
     """Random numbers that the seed decides."""
-    return np.random.default_rng(need_seed(seed))
+    return np.random.default_rng(check_seed(seed))
 
 
-class Sizes(Spec):
+class GeneratorOptions(Spec):
     """Rows by part, and the seed."""
 
     n: int = 2000
@@ -38,6 +38,8 @@ class Sizes(Spec):
         test = max(2, self.n * 2 // 5) if self.test is None else self.test
         sizes = {"train": self.n, "dev": dev, "test": test}
         for part, size in sizes.items():
-            if not 1 <= size <= MOST:
-                raise BadSpec(f"gen: {part} must have 1 to {MOST:,} rows, got {size}.")
+            if not 1 <= size <= MAX_GENERATED_ROWS:
+                raise BadSpec(
+                    f"gen: {part} must have 1 to {MAX_GENERATED_ROWS:,} rows, got {size}."
+                )
         return sizes

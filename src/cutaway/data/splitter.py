@@ -8,13 +8,13 @@ platform.)
 from importlib.metadata import version
 
 
-def cut(paragraph: str) -> list[str]:
+def split_paragraph(paragraph: str) -> list[str]:
     """The sentences of one paragraph."""
     from nupunkt import sent_tokenize
 
     return [clean for sentence in sent_tokenize(paragraph) if (clean := str(sentence).strip())]
 
 
-def cutter() -> str:
+def splitter_version() -> str:
     """What cuts, with its version, for the record."""
     return f"nupunkt {version('nupunkt')}"

@@ -7,7 +7,7 @@ from typing import Any
 from cutaway.core.errors import BadData
 from cutaway.core.lookup import suggestion
 
-SHOWN = 5
+MAX_ROWS_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Table:
 
     def listing(self) -> str:
         """`Its columns: 'a', 'b'.`, with long names cut."""
-        shown = ", ".join(repr(short(name)) for name in list(self.columns)[:20])
+        shown = ", ".join(repr(truncate(name)) for name in list(self.columns)[:20])
         more = f" and {len(self.columns) - 20} more" if len(self.columns) > 20 else ""
         return f"Its columns: {shown or 'none'}{more}."
 
@@ -64,13 +64,13 @@ class Table:
         )
 
 
-def short(text: Any, limit: int = 60) -> str:
+def truncate(text: Any, limit: int = 60) -> str:
     """A text cut to a length that fits into a message."""
     said = str(text)
     return said if len(said) <= limit else said[: limit - 1] + "…"
 
 
-def from_rows(origin: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+def table_from_rows(origin: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     """A table from objects; a key that some rows lack is None there."""
     keys: dict[str, None] = {}
     for row in rows:
@@ -78,19 +78,21 @@ def from_rows(origin: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     return Table(origin, {str(key): [row.get(key) for row in rows] for key in keys})
 
 
-def from_records(origin: str, header: Sequence[str], records: Sequence[Sequence[str]]) -> Table:
+def table_from_records(
+    origin: str, header: Sequence[str], records: Sequence[Sequence[str]]
+) -> Table:
     """A table from a header and rectangular records; BadData when two columns share a name."""
     twice = sorted({name for name in header if list(header).count(name) > 1})
     if twice:
         raise BadData(
-            f"{origin} has more than one column called {short(twice[0])!r}. "
+            f"{origin} has more than one column called {truncate(twice[0])!r}. "
             "Rename one of them in the header line."
         )
     columns = [list(column) for column in zip(*records, strict=True)] or [[] for _ in header]
     return Table(origin, dict(zip(header, columns, strict=True)))
 
 
-def stack(origin: str, tables: Sequence[Table]) -> Table:
+def concat_tables(origin: str, tables: Sequence[Table]) -> Table:
     """One table under another, matched by column name; columns not in all of them are left out."""
     common = [name for name in tables[0].columns if all(name in t.columns for t in tables)]
     if not common:
@@ -115,7 +117,7 @@ def stack(origin: str, tables: Sequence[Table]) -> Table:
     )
 
 
-def point_at(table: Table, rows: Sequence[int]) -> str:
+def describe_rows(table: Table, rows: Sequence[int]) -> str:
     """`row 3 of a.tsv, row 9 of a.tsv and 4 more`: the first few bad rows and their count."""
-    said = ", ".join(table.where(row) for row in rows[:SHOWN])
-    return said + (f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else "")
+    said = ", ".join(table.where(row) for row in rows[:MAX_ROWS_SHOWN])
+    return said + (f" and {len(rows) - MAX_ROWS_SHOWN} more" if len(rows) > MAX_ROWS_SHOWN else "")

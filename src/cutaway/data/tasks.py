@@ -13,15 +13,15 @@ from pydantic import Field, field_validator, model_validator
 
 from cutaway.core.errors import BadSpec, Missing, UnknownName
 from cutaway.core.lookup import lookup, suggestion
-from cutaway.core.spec import Spec, build, parse_toml
+from cutaway.core.spec import Spec, build_spec, parse_toml
 from cutaway.core.textset import PARTS, Task
-from cutaway.data.templates import EDITS, check_template
-from cutaway.home import home_path
+from cutaway.data.templates import TEXT_EDITS, check_template
+from cutaway.home import expand_path
 
 Words = tuple[str, ...]
 
 
-class Source(Spec):
+class HubSource(Spec):
     """Where the hub keeps the rows."""
 
     hub: str
@@ -50,7 +50,7 @@ class TaskColumns(Spec):
         return (value,) if isinstance(value, str) else value
 
 
-class Scale(Spec):
+class LabelScale(Spec):
     """(value + add - subtract) * multiply / divide."""
 
     add: float = 0.0
@@ -85,7 +85,7 @@ class LabelRule(Spec):
     """Rows with these raw labels are left out and counted in a note."""
     order: Words = ()
     """Raw labels from least to most: they become the numbers 0, 1, 2, ... of a regression."""
-    scale: Scale = Scale()
+    scale: LabelScale = LabelScale()
     """How the numbers of a regression are scaled."""
     bounds: tuple[float, float] | None = None
     """The lowest and the highest number a regression label can have, after scaling."""
@@ -93,7 +93,7 @@ class LabelRule(Spec):
     @field_validator("scale", mode="before")
     @classmethod
     def _scale(cls, value: Any) -> Any:
-        return build(Scale, value) if isinstance(value, dict) else value
+        return build_spec(LabelScale, value) if isinstance(value, dict) else value
 
     @field_validator("keep", "drop", "order", mode="before")
     @classmethod
@@ -101,7 +101,7 @@ class LabelRule(Spec):
         return tuple(map(str, value)) if isinstance(value, list | tuple) else value
 
 
-class Autoregressive(Spec):
+class AutoregressivePrompt(Spec):
     """How a causal model is asked, and the words it may answer."""
 
     template: str
@@ -110,7 +110,7 @@ class Autoregressive(Spec):
     """The answers, in class order."""
 
 
-class Protocol(Spec):
+class SplitProtocol(Spec):
     """How rows are split for an experiment."""
 
     kind: Literal["fixed", "repeats", "kfold"] = "fixed"
@@ -138,7 +138,7 @@ class TaskFile(Spec):
     """binary, multiclass, multilabel, regression or text."""
     columns: TaskColumns
     """Which columns the rows have."""
-    source: Source | None = None
+    source: HubSource | None = None
     """Where the hub keeps the rows."""
     parts: dict[str, Words] = Field(default_factory=dict)
     """For each part the splits it is made of, by the hub's names."""
@@ -160,7 +160,7 @@ class TaskFile(Spec):
     """Small changes to make a text fit the template: `bare`, `small`."""
     label_words: Words = ()
     """The word for each class at the mask, in class order."""
-    autoregressive: Autoregressive | None = None
+    autoregressive: AutoregressivePrompt | None = None
     """How a causal model is asked."""
     class_words: Words = ()
     """The class names as next words; in class order where there is one for each."""
@@ -168,7 +168,7 @@ class TaskFile(Spec):
     """Words whose next-word scores make the features of `subset`."""
     posneg: Words = ()
     """The pair of words for negative and positive, in this order."""
-    protocol: Protocol = Protocol()
+    protocol: SplitProtocol = SplitProtocol()
     """How rows are split for an experiment."""
     metric: str = "accuracy"
     """The figure this task is usually measured by."""
@@ -176,7 +176,9 @@ class TaskFile(Spec):
     @field_validator("source", "columns", "labels", "autoregressive", "protocol", mode="before")
     @classmethod
     def _tables(cls, value: Any, info: Any) -> Any:
-        return build(TABLES[info.field_name], value) if isinstance(value, dict) else value
+        return (
+            build_spec(NESTED_SPECS[info.field_name], value) if isinstance(value, dict) else value
+        )
 
     @field_validator("parts", mode="before")
     @classmethod
@@ -207,16 +209,16 @@ class TaskFile(Spec):
         if self.autoregressive:
             check_template(self.autoregressive.template, pair=bool(self.columns.pair), mask=False)
         for edit in self.edits.values():
-            lookup(EDITS, edit, kind="edit")
+            lookup(TEXT_EDITS, edit, kind="edit")
         return self
 
 
-TABLES: dict[str, type[Spec]] = {
-    "source": Source,
+NESTED_SPECS: dict[str, type[Spec]] = {
+    "source": HubSource,
     "columns": TaskColumns,
     "labels": LabelRule,
-    "autoregressive": Autoregressive,
-    "protocol": Protocol,
+    "autoregressive": AutoregressivePrompt,
+    "protocol": SplitProtocol,
 }
 
 
@@ -234,20 +236,20 @@ def find_task(name: str | Path | TaskFile) -> TaskFile:
     if isinstance(name, TaskFile):
         return name
     said = str(name)
-    task = spellings().get(said.lower())
+    task = tasks_by_alias().get(said.lower())
     if task is not None:
         return task
     if said.endswith(".toml"):
-        return _from_file(home_path(said))
+        return _from_file(expand_path(said))
     known = ", ".join(known_tasks())
     raise UnknownName(
-        f"Unknown task {said!r}. {suggestion(said, spellings())}Known: {known}; "
+        f"Unknown task {said!r}. {suggestion(said, tasks_by_alias())}Known: {known}; "
         "or the path of a .toml file."
     )
 
 
 @cache
-def spellings() -> dict[str, TaskFile]:
+def tasks_by_alias() -> dict[str, TaskFile]:
     """Every name and alias, in small letters."""
     return {
         spelling.lower(): task
@@ -259,7 +261,7 @@ def spellings() -> dict[str, TaskFile]:
 def read_task(text: str, where: str) -> TaskFile:
     """The task in a TOML text; BadSpec names the file and what is wrong."""
     try:
-        return build(TaskFile, parse_toml(text))
+        return build_spec(TaskFile, parse_toml(text))
     except (BadSpec, UnknownName) as error:
         raise BadSpec(f"{where}: {error}") from None
 

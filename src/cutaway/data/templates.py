@@ -8,12 +8,12 @@ from cutaway.core.errors import BadSpec
 _FIELD = re.compile(r"\{(\w*)\}")
 
 
-def _bare(text: str) -> str:
+def _strip_punctuation(text: str) -> str:
     """The text without its closing punctuation, so that the template's own can follow."""
     return text.rstrip().rstrip(".?!,;:").rstrip() or text
 
 
-def _small(text: str) -> str:
+def _lowercase_first(text: str) -> str:
     """The text with a small first letter, to follow a comma; acronyms and `I` stay."""
     second = text[1:2]
     return (
@@ -21,10 +21,13 @@ def _small(text: str) -> str:
     )
 
 
-EDITS: dict[str, Callable[[str], str]] = {"bare": _bare, "small": _small}
+TEXT_EDITS: dict[str, Callable[[str], str]] = {
+    "bare": _strip_punctuation,
+    "small": _lowercase_first,
+}
 
 
-def fill(
+def fill_template(
     template: str,
     text: str,
     *,
@@ -35,7 +38,7 @@ def fill(
     """The template with text, pair and mask in their places."""
     edits = edits or {}
     values = {"text": text, "mask": mask} | ({} if pair is None else {"pair": pair})
-    changed = {k: EDITS[edits[k]](v) if k in edits else v for k, v in values.items()}
+    changed = {k: TEXT_EDITS[edits[k]](v) if k in edits else v for k, v in values.items()}
     if "{pair}" in template and pair is None:
         raise BadSpec(f"The template {template!r} needs a pair, and the data has none.")
     return _FIELD.sub(lambda match: changed.get(match.group(1), match.group(0)), template)

@@ -16,21 +16,21 @@ from cutaway.core.errors import BadData, BadSpec, NoRoom
 from cutaway.core.textset import PARTS, TextSet
 from cutaway.data import arithmetic_read
 from cutaway.data.assemble import take
-from cutaway.data.delimited import csv_wrote
-from cutaway.home import home_path
+from cutaway.data.delimited import is_csv_quoted
+from cutaway.home import expand_path
 
-Columns = dict[str, list[Any]]
+ColumnValues = dict[str, list[Any]]
 
 
-def write(textset: TextSet, out: str | Path) -> list[Path]:
+def write_text_set(textset: TextSet, out: str | Path) -> list[Path]:
     """The files written: `out` itself where it has a known ending, else one per part inside it.
 
     A folder gets train.jsonl, dev.jsonl and test.jsonl, or all.jsonl for a set without parts.
     Each file appears whole or not at all.
     """
-    path = home_path(out)
+    path = expand_path(out)
     if path.suffix.lower() in WRITERS:
-        return [_put(path, WRITERS[path.suffix.lower()](path.name, columns_of(textset)))]
+        return [_write_whole(path, WRITERS[path.suffix.lower()](path.name, to_columns(textset)))]
     if path.suffix and not path.is_dir():
         raise BadSpec(
             f"{path.name} ends in {path.suffix!r}. Known endings: {', '.join(WRITERS)}; "
@@ -38,16 +38,16 @@ def write(textset: TextSet, out: str | Path) -> list[Path]:
         )
     written = []
     for name, rows in _by_part(textset).items():
-        columns = columns_of(rows)
+        columns = to_columns(rows)
         columns.pop("split", None)
-        written.append(_put(path / f"{name}.jsonl", _jsonl(name, columns)))
+        written.append(_write_whole(path / f"{name}.jsonl", _jsonl(name, columns)))
     return written
 
 
-def columns_of(textset: TextSet) -> Columns:
+def to_columns(textset: TextSet) -> ColumnValues:
     """The columns of a set by name; classes as number and name."""
     if textset.meta.get("format") == "plain" and "op" in textset.meta:
-        columns = {name: _plain(textset.meta[name]) for name in arithmetic_read.COLUMNS}
+        columns = {name: _plain(textset.meta[name]) for name in arithmetic_read.ARITHMETIC_COLUMNS}
     else:
         columns = {"text": list(textset.texts)}
         columns |= {"pair": list(textset.pairs)} if textset.pairs is not None else {}
@@ -58,7 +58,7 @@ def columns_of(textset: TextSet) -> Columns:
     return columns
 
 
-def _label_columns(textset: TextSet) -> Columns:
+def _label_columns(textset: TextSet) -> ColumnValues:
     if textset.labels is None:
         return {}
     labels = _plain(textset.labels)
@@ -83,43 +83,43 @@ def _by_part(textset: TextSet) -> dict[str, TextSet]:
     return {part: take(textset, textset.rows_of(part)) for part in there}
 
 
-def _rows(columns: Columns) -> list[dict[str, Any]]:
+def _rows(columns: ColumnValues) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _jsonl(name: str, columns: Columns) -> bytes:
+def _jsonl(name: str, columns: ColumnValues) -> bytes:
     lines = (json.dumps(row, ensure_ascii=False) for row in _rows(columns))
     return "".join(line + "\n" for line in lines).encode()
 
 
-def _json(name: str, columns: Columns) -> bytes:
+def _json(name: str, columns: ColumnValues) -> bytes:
     return json.dumps(_rows(columns), ensure_ascii=False, indent=1).encode()
 
 
-def _flat(name: str, columns: Columns) -> list[list[str]]:
+def _text_records(name: str, columns: ColumnValues) -> list[list[str]]:
     if any(isinstance(value, list) for values in columns.values() for value in values):
         raise BadData(f"{name}: lists of labels don't fit into this kind of file. Write .jsonl.")
     cells = ([str(value) for value in row] for row in zip(*columns.values(), strict=True))
     return [list(columns), *cells]
 
 
-def _tsv(name: str, columns: Columns) -> bytes:
-    records = _flat(name, columns)
+def _tsv(name: str, columns: ColumnValues) -> bytes:
+    records = _text_records(name, columns)
     broken = any("\t" in cell or "\n" in cell or "\r" in cell for row in records for cell in row)
-    if broken or csv_wrote(records):
+    if broken or is_csv_quoted(records):
         raise BadData(
             f"{name}: a text holds a tab, a line end or quotes that .tsv can't keep. Write .jsonl."
         )
     return "".join("\t".join(row) + "\n" for row in records).encode()
 
 
-def _csv(name: str, columns: Columns) -> bytes:
+def _csv(name: str, columns: ColumnValues) -> bytes:
     page = io.StringIO(newline="")
-    csv.writer(page, lineterminator="\n").writerows(_flat(name, columns))
+    csv.writer(page, lineterminator="\n").writerows(_text_records(name, columns))
     return page.getvalue().encode()
 
 
-def _txt(name: str, columns: Columns) -> bytes:
+def _txt(name: str, columns: ColumnValues) -> bytes:
     if list(columns) != ["text"]:
         raise BadData(
             f"{name}: .txt keeps texts only, and this set has {', '.join(columns)}. Write .tsv "
@@ -131,7 +131,7 @@ def _txt(name: str, columns: Columns) -> bytes:
     return "".join(text + "\n" for text in texts).encode()
 
 
-def _parquet(name: str, columns: Columns) -> bytes:
+def _parquet(name: str, columns: ColumnValues) -> bytes:
     import polars
 
     page = io.BytesIO()
@@ -139,7 +139,7 @@ def _parquet(name: str, columns: Columns) -> bytes:
     return page.getvalue()
 
 
-WRITERS: dict[str, Callable[[str, Columns], bytes]] = {
+WRITERS: dict[str, Callable[[str, ColumnValues], bytes]] = {
     ".tsv": _tsv,
     ".csv": _csv,
     ".jsonl": _jsonl,
@@ -149,7 +149,7 @@ WRITERS: dict[str, Callable[[str, Columns], bytes]] = {
 }
 
 
-def _put(path: Path, data: bytes) -> Path:
+def _write_whole(path: Path, data: bytes) -> Path:
     """The file, whole or not at all: written beside itself, flushed to disk, renamed."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

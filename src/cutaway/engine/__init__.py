@@ -22,14 +22,14 @@ from typing import Any, TypeVar
 from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
 from cutaway.engine import cluster, pool
-from cutaway.engine.local import run_here
-from cutaway.engine.pieces import TRIES, Failed, Needs, Terms
+from cutaway.engine.local import run_inline
+from cutaway.engine.pieces import MAX_TRIES, PieceFailed, PieceOptions, Resources
 
-__all__ = ["ENGINES", "Failed", "Needs", "find_engine", "run_pieces"]
+__all__ = ["ENGINES", "PieceFailed", "Resources", "find_engine", "run_pieces"]
 
-NUMBER = re.compile(r"0*[1-9][0-9]{0,3}")
+POSITIVE_INTEGER = re.compile(r"0*[1-9][0-9]{0,3}")
 Piece = TypeVar("Piece")
-Done = TypeVar("Done")
+PieceResult = TypeVar("PieceResult")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Engine(ABC):
 
     @abstractmethod
     def run(
-        self, function: Callable[[Any], Any], pieces: Iterable[Any], terms: Terms
+        self, function: Callable[[Any], Any], pieces: Iterable[Any], terms: PieceOptions
     ) -> Iterator[tuple[Any, Any]]:
         """Each piece with its result, or with its failure."""
 
@@ -62,7 +62,7 @@ class Engine(ABC):
         return 0
 
 
-class Local(Engine):
+class LocalEngine(Engine):
     """In this process, or in a number of processes."""
 
     @property
@@ -72,7 +72,7 @@ class Local(Engine):
 
     def check(self) -> None:
         """BadSpec unless the number is one."""
-        if self.where is not None and not NUMBER.fullmatch(self.where):
+        if self.where is not None and not POSITIVE_INTEGER.fullmatch(self.where):
             raise BadSpec(f"engine local:N needs a number of processes >= 1, got {self.where!r}.")
 
     def workers(self) -> int:
@@ -80,15 +80,15 @@ class Local(Engine):
         return 1 if self.where is None else int(self.where)
 
     def run(
-        self, function: Callable[[Any], Any], pieces: Iterable[Any], terms: Terms
+        self, function: Callable[[Any], Any], pieces: Iterable[Any], terms: PieceOptions
     ) -> Iterator[tuple[Any, Any]]:
         """One after the other, or in so many processes."""
         if self.where is None:
-            return run_here(function, pieces, terms)
+            return run_inline(function, pieces, terms)
         return pool.run_pool(int(self.where), function, pieces, terms)
 
 
-class Ray(Engine):
+class RayEngine(Engine):
     """On a Ray cluster: one of our own, or the one at an address."""
 
     def check(self) -> None:
@@ -104,42 +104,42 @@ class Ray(Engine):
         return cluster.capacity(self.where)["gpus"]
 
     def run(
-        self, function: Callable[[Any], Any], pieces: Iterable[Any], terms: Terms
+        self, function: Callable[[Any], Any], pieces: Iterable[Any], terms: PieceOptions
     ) -> Iterator[tuple[Any, Any]]:
         """Wherever Ray finds room."""
         return cluster.run_ray(self.where, function, pieces, terms)
 
 
-ENGINES: dict[str, type[Engine]] = {"local": Local, "ray": Ray}
+ENGINES: dict[str, type[Engine]] = {"local": LocalEngine, "ray": RayEngine}
 
 
 def find_engine(text: str) -> Engine:
     """The engine that a text names: `local`, `local:4`, `ray`, or an address of a cluster."""
     name, mark, where = text.partition(":")
     if text == "auto" or "://" in text or (mark and where.isdigit() and name != "local"):
-        cluster.place_of(text)
-        return Ray(text)
+        cluster.parse_address(text)
+        return RayEngine(text)
     row = ENGINES["local"] if name == "local" and mark else lookup(ENGINES, text, kind="engine")
     engine = row(where if mark else None)
-    if isinstance(engine, Local):
+    if isinstance(engine, LocalEngine):
         engine.check()
     return engine
 
 
 def run_pieces(
     engine: str,
-    function: Callable[[Piece], Done],
+    function: Callable[[Piece], PieceResult],
     pieces: Iterable[Piece],
     *,
     key: Callable[[Piece], str] = str,
-    needs: Needs | None = None,
-    tries: int = TRIES,
+    needs: Resources | None = None,
+    tries: int = MAX_TRIES,
     say: Callable[[str], None] = lambda _: None,
-) -> Iterator[tuple[Piece, Done | Failed]]:
+) -> Iterator[tuple[Piece, PieceResult | PieceFailed]]:
     """Each piece with its result, or with its failure, as they finish.
 
     For every engine but `local` the function must be importable by its name (a function or a
     frozen value of a module), and pieces and results plain data: they travel.
     """
-    terms = Terms(key, needs or Needs(), tries, say)
+    terms = PieceOptions(key, needs or Resources(), tries, say)
     return find_engine(engine).run(function, pieces, terms)

@@ -12,26 +12,33 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cutaway.core.errors import BadSpec, Missing, NoRoom, RunError
-from cutaway.engine.pieces import Desk, Outcome, Task, Terms, attempt, settings
-from cutaway.engine.pool import cores
+from cutaway.engine.pieces import (
+    PendingPiece,
+    PieceOptions,
+    PieceOutcome,
+    PieceQueue,
+    forwarded_environment,
+    try_piece,
+)
+from cutaway.engine.pool import available_cores
 
 # Pieces handed to Ray before their turn: enough to keep a large cluster busy, few enough that
 # leaving the loop leaves little behind.
-WINDOW = 512
-MISSING = "--engine ray needs Ray, which is not installed: pip install 'cutaway[ray]'"
+MAX_SUBMITTED = 512
+RAY_MISSING = "--engine ray needs Ray, which is not installed: pip install 'cutaway[ray]'"
 
 
 def run_ray(
-    address: str | None, function: Callable[[Any], Any], pieces: Iterable[Any], terms: Terms
+    address: str | None, function: Callable[[Any], Any], pieces: Iterable[Any], terms: PieceOptions
 ) -> Iterator[tuple[Any, Any]]:
     """Each piece with its result as they finish; leaving the loop ends what is under way."""
     ray = connect(address)
-    need_room(ray, address, terms)
-    desk, pending = Desk(pieces, terms), dict[Any, Task]()
+    check_resources(ray, address, terms)
+    desk, pending = PieceQueue(pieces, terms), dict[Any, PendingPiece]()
     submit = _submitter(ray, function, terms)
     try:
         while True:
-            while len(pending) < WINDOW and (task := desk.take()) is not None:
+            while len(pending) < MAX_SUBMITTED and (task := desk.take()) is not None:
                 pending[submit(task)] = task
             if not pending:
                 return
@@ -45,7 +52,7 @@ def run_ray(
                 ray.cancel(ref, force=True)
 
 
-def need_room(ray: Any, address: str | None, terms: Terms) -> None:
+def check_resources(ray: Any, address: str | None, terms: PieceOptions) -> None:
     """NoRoom when this machine can't hold a piece; a cluster may grow, so there it is only said."""
     needs = terms.needs
     asked = {"CPU": needs.cpus, "GPU": needs.gpus, "memory": needs.memory}
@@ -64,7 +71,7 @@ def capacity(address: str | None) -> dict[str, float]:
     return {"cpus": found.get("CPU", 1.0), "gpus": found.get("GPU", 0.0)}
 
 
-def need_ray() -> Any:
+def import_ray() -> Any:
     """The ray module; Missing with the pip line without it."""
     # No word leaves the machine, and a worker without a GPU must not be told that it has none.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -72,39 +79,39 @@ def need_ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise Missing(MISSING) from None
+        raise Missing(RAY_MISSING) from None
     return ray
 
 
-_joined: set[str | None] = set()
+_connected_to: set[str | None] = set()
 """The address that this module connected to, while it is connected."""
 
 
 def connect(address: str | None) -> Any:
     """Ray, with this process connected; a connection that the caller made is used as it is."""
-    ray = need_ray()
+    ray = import_ray()
     if ray.is_initialized():
-        if not _joined or address in _joined:
+        if not _connected_to or address in _connected_to:
             return ray
         ray.shutdown()
-    _joined.clear()
+    _connected_to.clear()
     quiet = {"logging_level": "ERROR", "log_to_driver": False}
     if address is None:
         _start(ray, quiet)
     else:
         _join(ray, address, quiet)
-    _joined.add(address)
+    _connected_to.add(address)
     return ray
 
 
-STARTS = 3
+START_TRIES = 3
 """How often a Ray of one's own is started: on a starved machine its services come up too late."""
 
 
 def _start(ray: Any, options: dict[str, Any]) -> None:
-    for left in reversed(range(STARTS)):
+    for left in reversed(range(START_TRIES)):
         try:
-            ray.init("local", num_cpus=cores(), include_dashboard=False, **options)
+            ray.init("local", num_cpus=available_cores(), include_dashboard=False, **options)
             return
         except Exception as error:
             ray.shutdown()
@@ -116,14 +123,14 @@ def _start(ray: Any, options: dict[str, Any]) -> None:
 
 
 def _join(ray: Any, address: str, options: dict[str, Any]) -> None:
-    need_listening(address)
+    check_listening(address)
     try:
         ray.init(address, **options)
     except Exception as error:
         raise Missing(f"No Ray cluster at {address!r}: {_first_line(error)}") from None
 
 
-def place_of(address: str) -> tuple[str, int | None]:
+def parse_address(address: str) -> tuple[str, int | None]:
     """Host and port of an address; BadSpec for one that no machine can have."""
     try:
         place = urlsplit(address if "://" in address else f"ray://{address}")
@@ -135,9 +142,9 @@ def place_of(address: str) -> tuple[str, int | None]:
         ) from None
 
 
-def need_listening(address: str) -> None:
+def check_listening(address: str) -> None:
     """Missing, within seconds, when nothing listens there; Ray itself would wait for minutes."""
-    host, port = place_of(address)
+    host, port = parse_address(address)
     if port is None:
         return
     try:
@@ -149,34 +156,36 @@ def need_listening(address: str) -> None:
         ) from None
 
 
-def _submitter(ray: Any, function: Callable[[Any], Any], terms: Terms) -> Callable[[Task], Any]:
+def _submitter(
+    ray: Any, function: Callable[[Any], Any], terms: PieceOptions
+) -> Callable[[PendingPiece], Any]:
     """How a piece is handed to Ray; the function travels once, not with every piece."""
     try:
         shipped = ray.put(function)
     except TypeError as error:
         raise RunError(f"This work can't be sent to a Ray worker: {_first_line(error)}") from None
-    environment, needs = settings(), terms.needs
+    environment, needs = forwarded_environment(), terms.needs
     asked: dict[str, Any] = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "max_retries": 0}
     if needs.memory:
         asked["memory"] = needs.memory
-    remote = ray.remote(work).options(**asked)
+    remote = ray.remote(run_in_worker).options(**asked)
     # In a list the reference stays a reference; the worker fetches it once.
     return lambda task: remote.remote([shipped], environment, task.piece)
 
 
-_held: dict[str, Callable[[Any], Any]] = {}
+_worker_functions: dict[str, Callable[[Any], Any]] = {}
 
 
-def work(shipped: list[Any], environment: dict[str, str], piece: Any) -> Outcome:
+def run_in_worker(shipped: list[Any], environment: dict[str, str], piece: Any) -> PieceOutcome:
     """One try in a worker; its function, and what that has loaded, stay for the next piece."""
     name = shipped[0].hex()
-    if name not in _held:
+    if name not in _worker_functions:
         import ray
 
         os.environ.update(environment)
-        _held.clear()
-        _held[name] = ray.get(shipped[0])
-    return attempt(_held[name], piece)
+        _worker_functions.clear()
+        _worker_functions[name] = ray.get(shipped[0])
+    return try_piece(_worker_functions[name], piece)
 
 
 def _finished(ray: Any, refs: list[Any]) -> list[Any]:
@@ -186,12 +195,12 @@ def _finished(ray: Any, refs: list[Any]) -> list[Any]:
     return list(done)
 
 
-def _outcome(ray: Any, ref: Any) -> Outcome:
+def _outcome(ray: Any, ref: Any) -> PieceOutcome:
     """What a piece gave; a dead worker or a lost node is an outcome too."""
     try:
-        outcome: Outcome = ray.get(ref)
+        outcome: PieceOutcome = ray.get(ref)
     except ray.exceptions.RayError as error:
-        return Outcome(reason=f"{type(error).__name__}: {_first_line(error)}")
+        return PieceOutcome(reason=f"{type(error).__name__}: {_first_line(error)}")
     return outcome
 
 

@@ -3,22 +3,22 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from cutaway.engine.pieces import Desk, Outcome, Terms, attempt
+from cutaway.engine.pieces import PieceOptions, PieceOutcome, PieceQueue, try_piece
 
 
-def run_here(
-    function: Callable[[Any], Any], pieces: Iterable[Any], terms: Terms | None = None
+def run_inline(
+    function: Callable[[Any], Any], pieces: Iterable[Any], terms: PieceOptions | None = None
 ) -> Iterator[tuple[Any, Any]]:
     """Each piece with its result; a piece that can't be done gives its failure, the rest go on.
 
     Ctrl-C and running out of memory are no fault of one piece: they end the run.
     """
-    desk = Desk(pieces, terms or Terms())
+    desk = PieceQueue(pieces, terms or PieceOptions())
     while (task := desk.take()) is not None:
-        yield from desk.settle(task, _attempt(function, task.piece))
+        yield from desk.settle(task, _try_inline(function, task.piece))
 
 
-def _attempt(function: Callable[[Any], Any], piece: Any) -> Outcome:
+def _try_inline(function: Callable[[Any], Any], piece: Any) -> PieceOutcome:
     short: list[MemoryError] = []
 
     def watched(piece: Any) -> Any:
@@ -28,7 +28,7 @@ def _attempt(function: Callable[[Any], Any], piece: Any) -> Outcome:
             short.append(error)
             raise
 
-    outcome = attempt(watched, piece)
+    outcome = try_piece(watched, piece)
     if short:
         raise short[0]
     return outcome

@@ -8,18 +8,20 @@ from typing import Any
 
 from cutaway.core.errors import Corrupt, CutawayError, RunError
 
-TRIES = 3
+MAX_TRIES = 3
 # What a worker must see as the driver does: where things are kept, what may be asked.
-CARRIED = ("CUTAWAY_", "HF_", "TRANSFORMERS_OFFLINE")
+FORWARDED_VARIABLES = ("CUTAWAY_", "HF_", "TRANSFORMERS_OFFLINE")
 
 
-def settings() -> dict[str, str]:
+def forwarded_environment() -> dict[str, str]:
     """The environment that travels with the work."""
-    return {name: value for name, value in os.environ.items() if name.startswith(CARRIED)}
+    return {
+        name: value for name, value in os.environ.items() if name.startswith(FORWARDED_VARIABLES)
+    }
 
 
 @dataclass(frozen=True)
-class Needs:
+class Resources:
     """What one piece takes of the machine it runs on; Ray places pieces by it."""
 
     cpus: float = 1
@@ -29,16 +31,16 @@ class Needs:
 
 
 @dataclass(frozen=True)
-class Terms:
+class PieceOptions:
     """How pieces are named, what each needs, how often one is tried, who hears of trouble."""
 
     key: Callable[[Any], str] = str
-    needs: Needs = field(default_factory=Needs)
-    tries: int = TRIES
+    needs: Resources = field(default_factory=Resources)
+    tries: int = MAX_TRIES
     say: Callable[[str], None] = lambda _: None
 
 
-class Failed(RunError):
+class PieceFailed(RunError):
     """A piece that can't be done: its key, how often it was tried, and the reason."""
 
     def __init__(
@@ -52,11 +54,11 @@ class Failed(RunError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Failures travel between processes."""
-        return Failed, (self.key, self.tries, self.reason, self.exit_status, self.passing)
+        return PieceFailed, (self.key, self.tries, self.reason, self.exit_status, self.passing)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PieceOutcome:
     """What a try gave: a value, or the reason why there is none."""
 
     value: Any = None
@@ -67,22 +69,22 @@ class Outcome:
     passing: bool = False
 
 
-def attempt(function: Callable[[Any], Any], piece: Any) -> Outcome:
+def try_piece(function: Callable[[Any], Any], piece: Any) -> PieceOutcome:
     """One try of one piece; errors raised on purpose would only repeat themselves."""
     try:
-        return Outcome(function(piece))
+        return PieceOutcome(function(piece))
     except CutawayError as error:
-        return Outcome(
+        return PieceOutcome(
             reason=str(error), final=True, exit_status=error.exit_status,
             passing=isinstance(error, Corrupt),
         )  # fmt: skip
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        return Outcome(reason=reason, passing=isinstance(error, OSError))
+        return PieceOutcome(reason=reason, passing=isinstance(error, OSError))
 
 
 @dataclass(eq=False)
-class Task:
+class PendingPiece:
     """A piece on its way, and how often it was tried."""
 
     piece: Any
@@ -90,30 +92,30 @@ class Task:
     tries: int = 0
 
 
-class Desk:
+class PieceQueue:
     """Hands out pieces and takes outcomes back; a piece leaves it once, done or failed."""
 
-    def __init__(self, pieces: Iterable[Any], terms: Terms) -> None:
+    def __init__(self, pieces: Iterable[Any], terms: PieceOptions) -> None:
         """Pieces are taken from the source only when somebody has room for them."""
         self._source, self._terms = iter(pieces), terms
-        self._again: deque[Task] = deque()
+        self._again: deque[PendingPiece] = deque()
 
-    def take(self) -> Task | None:
+    def take(self) -> PendingPiece | None:
         """The next piece to try; None when there is none just now."""
         if self._again:
             return self._again.popleft()
         for piece in self._source:
-            return Task(piece, self._terms.key(piece))
+            return PendingPiece(piece, self._terms.key(piece))
         return None
 
-    def settle(self, task: Task, outcome: Outcome) -> Iterator[tuple[Any, Any]]:
+    def settle(self, task: PendingPiece, outcome: PieceOutcome) -> Iterator[tuple[Any, Any]]:
         """The piece with its value or its failure; nothing when it is to be tried again."""
         task.tries += 1
         if outcome.reason is None:
             yield task.piece, outcome.value
         elif outcome.final or task.tries >= self._terms.tries:
             why = (outcome.reason, outcome.exit_status, outcome.passing)
-            yield task.piece, Failed(task.key, task.tries, *why)
+            yield task.piece, PieceFailed(task.key, task.tries, *why)
         else:
             self._terms.say(
                 f"Piece {task.key} failed (try {task.tries} of {self._terms.tries}), "

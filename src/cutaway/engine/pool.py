@@ -14,27 +14,33 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from cutaway.core.errors import RunError
-from cutaway.engine.pieces import Desk, Outcome, Task, Terms, settings
-from cutaway.engine.pool_child import FUNCTION, PIECE, READY, serve
+from cutaway.engine.pieces import (
+    PendingPiece,
+    PieceOptions,
+    PieceOutcome,
+    PieceQueue,
+    forwarded_environment,
+)
+from cutaway.engine.pool_child import FUNCTION, PIECE, READY, worker_main
 
 
-def cores() -> int:
+def available_cores() -> int:
     """The cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def threads_for(workers: int) -> int:
+def threads_per_worker(workers: int) -> int:
     """The cores each of so many workers gets; never more than OMP_NUM_THREADS allows."""
     said = os.environ.get("OMP_NUM_THREADS", "")
-    share = max(1, cores() // workers)
+    share = max(1, available_cores() // workers)
     return min(share, int(said)) if said.isdigit() and int(said) > 0 else share
 
 
 def run_pool(
-    workers: int, function: Callable[[Any], Any], pieces: Iterable[Any], terms: Terms
+    workers: int, function: Callable[[Any], Any], pieces: Iterable[Any], terms: PieceOptions
 ) -> Iterator[tuple[Any, Any]]:
     """Each piece with its result as they finish; leaving the loop ends what is under way."""
-    desk, team = Desk(pieces, terms), _team(workers)
+    desk, team = PieceQueue(pieces, terms), _worker_pool(workers)
     team.begin(function)
     try:
         while True:
@@ -47,42 +53,42 @@ def run_pool(
         team.cancel()
 
 
-_teams: dict[int, "Team"] = {}
+_worker_pools: dict[int, "WorkerPool"] = {}
 
 
-def _team(size: int) -> "Team":
+def _worker_pool(size: int) -> "WorkerPool":
     """The team of this size; another one while that is in the middle of something."""
-    team = _teams.get(size)
+    team = _worker_pools.get(size)
     if team is None or team.busy:
-        team = _teams[size] = Team(size)
+        team = _worker_pools[size] = WorkerPool(size)
     return team
 
 
-class Worker:
+class PoolWorker:
     """One process, the pipe to it, and the piece it has."""
 
     def __init__(self, threads: int) -> None:
         """Spawned, not forked: a fork of a process with torch's threads may hang."""
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, threads), daemon=True)
+        self.process = context.Process(target=worker_main, args=(theirs, threads), daemon=True)
         self.process.start()
         theirs.close()
-        self.task: Task | None = None
+        self.task: PendingPiece | None = None
         self.function: Callable[[Any], Any] | None = None
         self.started = False
 
-    def give(self, task: Task, function: Callable[[Any], Any]) -> None:
+    def give(self, task: PendingPiece, function: Callable[[Any], Any]) -> None:
         """The piece is on its way, after the function where the worker has another one."""
         self.task = task
         # A worker that died meanwhile is noticed when its pipe is read.
         with suppress(BrokenPipeError, ConnectionResetError):
             if function is not self.function:
-                self._send(FUNCTION, settings(), function)
+                self._send(FUNCTION, forwarded_environment(), function)
                 self.function = function
             self._send(PIECE, task.piece)
 
-    def hear(self) -> Outcome | None:
+    def hear(self) -> PieceOutcome | None:
         """What the worker says; its death is an outcome too; None when it said it is ready."""
         try:
             said = self.pipe.recv()
@@ -91,7 +97,7 @@ class Worker:
         if said == READY:
             self.started = True
             return None
-        outcome: Outcome = said
+        outcome: PieceOutcome = said
         return outcome
 
     def end(self) -> None:
@@ -110,7 +116,7 @@ class Worker:
                 "Define it at the top of an importable module, or use --engine local."
             ) from None
 
-    def _death(self) -> Outcome:
+    def _death(self) -> PieceOutcome:
         self.process.join()
         code = self.process.exitcode or 0
         if not self.started:
@@ -118,33 +124,33 @@ class Worker:
                 f"A worker ended before it could start (exit status {code}). A script that uses "
                 "several processes needs its calls under: if __name__ == '__main__':"
             )
-        how = f"signal {-code} ({_name(-code)})" if code < 0 else f"exit status {code}"
-        return Outcome(reason=f"its worker was ended by {how}")
+        how = f"signal {-code} ({_signal_name(-code)})" if code < 0 else f"exit status {code}"
+        return PieceOutcome(reason=f"its worker was ended by {how}")
 
 
-def _name(number: int) -> str:
+def _signal_name(number: int) -> str:
     known = {one.value: one.name for one in signal.Signals}
     return known.get(number, "unknown")
 
 
-class Team:
+class WorkerPool:
     """Up to so many workers, started when there is something to do."""
 
     def __init__(self, size: int) -> None:
         """Nothing is started before the first piece."""
-        self.size, self.threads = size, threads_for(size)
-        self.workers: list[Worker] = []
+        self.size, self.threads = size, threads_per_worker(size)
+        self.workers: list[PoolWorker] = []
 
     def begin(self, function: Callable[[Any], Any]) -> None:
         """From now on pieces are for this function."""
         self.function = function
 
     @property
-    def busy(self) -> list[Worker]:
+    def busy(self) -> list[PoolWorker]:
         """The workers that have a piece."""
         return [worker for worker in self.workers if worker.task is not None]
 
-    def feed(self, desk: Desk) -> None:
+    def feed(self, desk: PieceQueue) -> None:
         """Give every idle worker a piece, while there are any."""
         while len(self.busy) < self.size:
             task = desk.take()
@@ -152,7 +158,7 @@ class Team:
                 return
             self._idle().give(task, self.function)
 
-    def gather(self) -> Iterator[tuple[Task, Outcome]]:
+    def gather(self) -> Iterator[tuple[PendingPiece, PieceOutcome]]:
         """The outcomes that are there, once there is one; the dead leave the team."""
         ready = wait([worker.pipe for worker in self.busy])
         for worker in [w for w in self.busy if w.pipe in ready]:
@@ -171,9 +177,9 @@ class Team:
             self.workers.remove(worker)
             worker.end()
 
-    def _idle(self) -> Worker:
+    def _idle(self) -> PoolWorker:
         for worker in self.workers:
             if worker.task is None:
                 return worker
-        self.workers.append(Worker(self.threads))
+        self.workers.append(PoolWorker(self.threads))
         return self.workers[-1]

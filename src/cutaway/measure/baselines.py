@@ -16,9 +16,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from cutaway.core.lookup import lookup
 from cutaway.core.textset import Task
 from cutaway.measure.splits import Split
-from cutaway.measure.words import Words
+from cutaway.measure.words import WordCounts
 
-STRENGTHS = (0.01, 0.1, 1.0, 10.0)
+BASELINE_C_GRID = (0.01, 0.1, 1.0, 10.0)
 """Inverse regularisation, from strong to weak; the validation rows choose."""
 
 Scorer = Callable[[Any], NDArray[np.float64]]
@@ -39,7 +39,7 @@ class Baseline(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Constant:
+class ConstantBaseline:
     """The same scores for every row: the shares of the classes, or the mean."""
 
     task: Task
@@ -51,10 +51,10 @@ class Constant:
 
 
 @dataclass(frozen=True, eq=False)
-class TextModel:
+class TextBaseline:
     """A linear model of the words of a text."""
 
-    words: Words
+    words: WordCounts
     task: Task
     columns: NDArray[np.int64]
     """The terms it knows: those of the train rows."""
@@ -71,7 +71,7 @@ class TextModel:
 
 def fit_baseline(
     name: str,
-    words: Words,
+    words: WordCounts,
     labels: NDArray[Any],
     split: Split,
     *,
@@ -85,52 +85,54 @@ def fit_baseline(
     where features are: then both learn from the same rows.
     """
     make = lookup(BASELINES, name, kind="baseline")
-    given = Given(words, labels, split, task, n_classes)
+    given = BaselineInputs(words, labels, split, task, n_classes)
     found = make(given)
     if not refit:
         return found
     whole = replace(split, train=np.union1d(split.train, split.val))
     # Where the train rows alone left nothing to choose, the strongest is the careful choice.
-    chosen = (found.strength,) if isinstance(found, TextModel) else STRENGTHS[:1]
+    chosen = (found.strength,) if isinstance(found, TextBaseline) else BASELINE_C_GRID[:1]
     return make(replace(given, split=whole, strengths=chosen))
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class BaselineInputs:
     """What a baseline is made from."""
 
-    words: Words
+    words: WordCounts
     labels: NDArray[Any]
     split: Split
     task: Task
     n_classes: int
-    strengths: tuple[float, ...] = STRENGTHS
+    strengths: tuple[float, ...] = BASELINE_C_GRID
     """To choose from."""
 
 
-def _majority(given: Given) -> Baseline:
+def _majority(given: BaselineInputs) -> Baseline:
     seen = given.labels[given.split.train]
     if given.task == "multiclass":
         seen = seen[:, None] == np.arange(given.n_classes)
-    return Constant(given.task, np.asarray(seen.mean(axis=0), dtype=np.float64))
+    return ConstantBaseline(given.task, np.asarray(seen.mean(axis=0), dtype=np.float64))
 
 
-def _bag_of_words(given: Given) -> Baseline:
-    return _fit_text(given, pairs=False, weigh=None)
+def _bag_of_words(given: BaselineInputs) -> Baseline:
+    return _fit_text_baseline(given, pairs=False, weigh=None)
 
 
-def _tfidf(given: Given) -> Baseline:
-    return _fit_text(given, pairs=True, weigh=TfidfTransformer(sublinear_tf=True))
+def _tfidf(given: BaselineInputs) -> Baseline:
+    return _fit_text_baseline(given, pairs=True, weigh=TfidfTransformer(sublinear_tf=True))
 
 
-BASELINES: dict[str, Callable[[Given], Baseline]] = {
+BASELINES: dict[str, Callable[[BaselineInputs], Baseline]] = {
     "majority": _majority,
     "bow": _bag_of_words,
     "tfidf": _tfidf,
 }
 
 
-def _fit_text(given: Given, *, pairs: bool, weigh: TfidfTransformer | None) -> Baseline:
+def _fit_text_baseline(
+    given: BaselineInputs, *, pairs: bool, weigh: TfidfTransformer | None
+) -> Baseline:
     words, labels, split, task = given.words, given.labels, given.split, given.task
     columns = words.known_to(split.train, pairs=pairs)
     truth = labels[split.train]
@@ -140,10 +142,10 @@ def _fit_text(given: Given, *, pairs: bool, weigh: TfidfTransformer | None) -> B
     change = (lambda counts: counts) if weigh is None else weigh.fit(train).transform
     val = change(words.counts[split.val][:, columns])
     fitted = [_FITTERS[task](change(train), truth, given.n_classes, c) for c in given.strengths]
-    merits = [_merit(task, labels[split.val], score(val)) for score in fitted]
+    merits = [_validation_score(task, labels[split.val], score(val)) for score in fitted]
     # The first of equals is the one with the strongest regularisation.
     best = int(np.argmax(merits))
-    return TextModel(words, task, columns, change, fitted[best], given.strengths[best])
+    return TextBaseline(words, task, columns, change, fitted[best], given.strengths[best])
 
 
 def _decide(task: Task, scores: NDArray[np.float64]) -> Prediction:
@@ -155,7 +157,7 @@ def _decide(task: Task, scores: NDArray[np.float64]) -> Prediction:
     return Prediction((scores > 0.5).astype(np.int64), scores)
 
 
-def _merit(task: Task, labels: NDArray[Any], scores: NDArray[np.float64]) -> float:
+def _validation_score(task: Task, labels: NDArray[Any], scores: NDArray[np.float64]) -> float:
     if task == "regression":
         return -float(np.mean((labels - scores) ** 2))
     return float(np.mean(_decide(task, scores).decisions == labels))

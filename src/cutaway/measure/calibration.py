@@ -44,7 +44,7 @@ def reliability(
     """
     if bins < 1:
         raise BadSpec(f"bins must be at least 1, got {bins!r}.")
-    confidence, right = _top_answers(np.asarray(probabilities, dtype=float), np.asarray(labels))
+    confidence, right = _top_predictions(np.asarray(probabilities, dtype=float), np.asarray(labels))
     place = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)
     count = np.bincount(place, minlength=bins)
     some = np.maximum(count, 1)
@@ -68,7 +68,7 @@ def ece(probabilities: NDArray[np.floating], labels: NDArray[Any], *, bins: int 
     return reliability(values, labels, bins=bins).ece
 
 
-def _top_answers(
+def _top_predictions(
     probabilities: NDArray[np.float64], labels: NDArray[Any]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     if probabilities.ndim == 1:

@@ -22,14 +22,14 @@ from cutaway.core.errors import BadData, Mismatch
 from cutaway.measure.strata import shuffle
 from cutaway.measure.words import split_words
 
-SHARED = 10
+MIN_TEXTS_PER_WORD = 10
 
 
-def control_words(texts: Sequence[str], *, shared: int = SHARED) -> list[str]:
+def control_words(texts: Sequence[str], *, shared: int = MIN_TEXTS_PER_WORD) -> list[str]:
     """The word each text's control label hangs on; an empty string for a text without words."""
     words = [split_words(text) for text in texts]
     spread = Counter(word for row in words for word in set(row) if word[0].isalnum())
-    return [_last_shared(row, spread, shared) for row in words]
+    return [_last_shared_word(row, spread, shared) for row in words]
 
 
 def control_labels(texts: Sequence[str], labels: NDArray[Any], *, seed: int) -> NDArray[Any]:
@@ -47,7 +47,9 @@ def control_labels(texts: Sequence[str], labels: NDArray[Any], *, seed: int) -> 
             "them apart. Leave the control out."
         )
     rng = np.random.default_rng(seed)
-    hand_out = _by_quota if labels.ndim == 1 and labels.dtype.kind in "iub" else _by_draw
+    hand_out = (
+        _assign_by_quota if labels.ndim == 1 and labels.dtype.kind in "iub" else _assign_at_random
+    )
     return hand_out(labels, count, rng)[place]
 
 
@@ -56,17 +58,17 @@ def selectivity(score: float, control: float) -> float:
     return score - control
 
 
-def shuffled(labels: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+def shuffle_labels(labels: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
     """The same labels on other rows: what is left is chance."""
     return labels[shuffle(np.arange(len(labels), dtype=np.int64), rng)]
 
 
-def _last_shared(row: list[str], spread: Counter[str], shared: int) -> str:
+def _last_shared_word(row: list[str], spread: Counter[str], shared: int) -> str:
     words = [word for word in row if word in spread] or row[-1:] or [""]
     return next((word for word in reversed(words) if spread[word] >= shared), words[-1])
 
 
-def _by_quota(
+def _assign_by_quota(
     labels: NDArray[Any], count: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[Any]:
     """One class per word, drawn from the rows its class still has to give."""
@@ -81,7 +83,7 @@ def _by_quota(
     return classes[given]
 
 
-def _by_draw(
+def _assign_at_random(
     labels: NDArray[Any], count: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[Any]:
     """One row's label per word."""

@@ -24,7 +24,7 @@ from cutaway.core.errors import BadData, BadSpec, Mismatch
 
 NAN = float("nan")
 # Resampled row numbers held at once: 32 MB.
-AT_ONCE = 4_000_000
+RESAMPLE_BLOCK = 4_000_000
 
 
 def _special() -> Any:
@@ -34,12 +34,12 @@ def _special() -> Any:
     return special
 
 
-def t_value(freedom: float, level: float) -> float:
+def t_quantile(freedom: float, level: float) -> float:
     """How many errors an interval of this level reaches to either side."""
     return float(_special().stdtrit(freedom, (1 + level) / 2))
 
 
-def t_tail(freedom: float, errors: float) -> float:
+def t_p_value(freedom: float, errors: float) -> float:
     """The chance of lying so many errors away, to either side."""
     return float(2 * _special().stdtr(freedom, -errors))
 
@@ -72,11 +72,11 @@ def corrected_t(
 
     Repeats without a value (NaN) are left out and `n` counts the others.
     """
-    known = _known(values, level)
+    known = _not_nan(values, level)
     if len(known) < 2:
         return Interval(float(known.mean()) if len(known) else NAN, NAN, NAN, level, len(known))
-    mean, error = float(known.mean()), _corrected_error(known, n_train, n_test)
-    reach = t_value(len(known) - 1, level) * error
+    mean, error = float(known.mean()), _corrected_standard_error(known, n_train, n_test)
+    reach = t_quantile(len(known) - 1, level) * error
     return Interval(mean, mean - reach, mean + reach, level, len(known))
 
 
@@ -97,7 +97,7 @@ def over_seeds(seeds: Sequence[Sequence[Interval]], *, level: float = 0.95) -> I
     return Interval(means[0], means[0] - float(below), means[0] + float(above), level, 1)
 
 
-def within(interval: Interval, low: float, high: float) -> Interval:
+def clip_interval(interval: Interval, low: float, high: float) -> Interval:
     """The interval without what the measured thing can't be, such as a share above 1."""
     return replace(
         interval,
@@ -106,7 +106,7 @@ def within(interval: Interval, low: float, high: float) -> Interval:
     )
 
 
-def mirrored(found: Difference) -> Difference:
+def negate(found: Difference) -> Difference:
     """Second minus first."""
     span = found.interval
     turned = replace(span, mean=-span.mean, low=-span.high, high=-span.low)
@@ -124,10 +124,10 @@ def paired_t(
     interval = corrected_t(gaps, n_train=n_train, n_test=n_test, level=level)
     if len(gaps) < 2:
         return Difference(interval, NAN)
-    error = _corrected_error(gaps, n_train, n_test)
+    error = _corrected_standard_error(gaps, n_train, n_test)
     if error == 0.0:
         return Difference(interval, 1.0 if interval.mean == 0.0 else 0.0)
-    return Difference(interval, t_tail(len(gaps) - 1, abs(interval.mean) / error))
+    return Difference(interval, t_p_value(len(gaps) - 1, abs(interval.mean) / error))
 
 
 def wilson(right: float, n: int, *, level: float = 0.95) -> Interval:
@@ -143,7 +143,7 @@ def wilson(right: float, n: int, *, level: float = 0.95) -> Interval:
     return Interval(share, min(low, share), max(high, share), level, n)
 
 
-def two_shares(first: float, second: float, n: int, *, level: float = 0.95) -> Difference:
+def two_proportions(first: float, second: float, n: int, *, level: float = 0.95) -> Difference:
     """First minus second, each a share of `n` rows, with its interval and p value (normal)."""
     _check_level(level)
     if n < 1 or not (0 <= first <= 1 and 0 <= second <= 1):
@@ -170,24 +170,28 @@ def bootstrap(
     """
     _check_level(level)
     drawn = [
-        statistic(rows) for block in _resampled(n, seed=seed, resamples=resamples) for rows in block
+        statistic(rows)
+        for block in _resample_blocks(n, seed=seed, resamples=resamples)
+        for rows in block
     ]
-    return _percentile(statistic(np.arange(n)), np.asarray(drawn, dtype=np.float64), level, n)
+    return _percentile_interval(
+        statistic(np.arange(n)), np.asarray(drawn, dtype=np.float64), level, n
+    )
 
 
 def bootstrap_mean(
     values: ArrayLike, *, seed: int, level: float = 0.95, resamples: int = 1000
 ) -> Interval:
     """The percentile interval of a mean over rows, all resamples at once."""
-    known = _known(values, level)
+    known = _not_nan(values, level)
     drawn = [
         known[block].mean(axis=1)
-        for block in _resampled(len(known), seed=seed, resamples=resamples)
+        for block in _resample_blocks(len(known), seed=seed, resamples=resamples)
     ]
-    return _percentile(float(known.mean()), np.concatenate(drawn), level, len(known))
+    return _percentile_interval(float(known.mean()), np.concatenate(drawn), level, len(known))
 
 
-def of_cell(
+def cell_interval(
     values: ArrayLike,
     *,
     n_train: float,
@@ -210,7 +214,7 @@ def of_cell(
     return bootstrap_mean(each, seed=seed, level=level)
 
 
-def _corrected_error(values: NDArray[np.float64], n_train: float, n_test: float) -> float:
+def _corrected_standard_error(values: NDArray[np.float64], n_train: float, n_test: float) -> float:
     if not (n_train > 0 and n_test >= 0):
         raise BadSpec(
             f"n_train must be above 0 and n_test at least 0, got {n_train!r}, {n_test!r}."
@@ -220,17 +224,17 @@ def _corrected_error(values: NDArray[np.float64], n_train: float, n_test: float)
     return float(np.sqrt(spread * (1 / len(values) + n_test / n_train)))
 
 
-def _resampled(n: int, *, seed: int, resamples: int) -> Iterator[NDArray[np.int64]]:
+def _resample_blocks(n: int, *, seed: int, resamples: int) -> Iterator[NDArray[np.int64]]:
     """Blocks of resampled row numbers, (resamples, n) in all."""
     if n < 1 or resamples < 1:
         raise BadData(f"A bootstrap needs rows and resamples, got {n!r} and {resamples!r}.")
     rng = np.random.default_rng(seed)
-    step = max(1, AT_ONCE // n)
+    step = max(1, RESAMPLE_BLOCK // n)
     for start in range(0, resamples, step):
         yield rng.integers(n, size=(min(step, resamples - start), n))
 
 
-def _percentile(mean: float, drawn: NDArray[np.float64], level: float, n: int) -> Interval:
+def _percentile_interval(mean: float, drawn: NDArray[np.float64], level: float, n: int) -> Interval:
     known = drawn[~np.isnan(drawn)]
     if len(known) == 0:
         return Interval(mean, NAN, NAN, level, n)
@@ -238,7 +242,7 @@ def _percentile(mean: float, drawn: NDArray[np.float64], level: float, n: int) -
     return Interval(mean, float(low), float(high), level, n)
 
 
-def _known(values: ArrayLike, level: float) -> NDArray[np.float64]:
+def _not_nan(values: ArrayLike, level: float) -> NDArray[np.float64]:
     _check_level(level)
     given = np.asarray(values, dtype=np.float64)
     return given[~np.isnan(given)]

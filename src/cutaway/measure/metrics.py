@@ -25,7 +25,7 @@ from cutaway.core.textset import Task
 from cutaway.measure.calibration import ece
 
 NAN = float("nan")
-Needs = Literal["decision", "score", "value"]
+PredictionKind = Literal["decision", "score", "value"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Metric:
 
     name: str
     function: Callable[[NDArray[Any], NDArray[Any]], float]
-    needs: Needs
+    needs: PredictionKind
     """What the predictions are: decisions, scores, or values on the labels' own scale."""
     higher_is_better: bool
     tasks: tuple[Task, ...]
@@ -57,7 +57,7 @@ class Metric:
         return self.function(truth, said)
 
 
-def for_task(task: Task) -> tuple[Metric, ...]:
+def metrics_for_task(task: Task) -> tuple[Metric, ...]:
     """The metrics reported for a task, in the table's order."""
     return tuple(metric for metric in METRICS.values() if task in metric.tasks)
 
@@ -74,7 +74,7 @@ def evaluate(
 
     For regression the decisions are the predicted values.
     """
-    chosen = [_metric(name) for name in names] or for_task(task)
+    chosen = [_metric(name) for name in names] or metrics_for_task(task)
     ready = [m for m in chosen if m.needs != "score" or scores is not None]
     given = {"decision": decisions, "value": decisions, "score": scores}
     return {m.name: m(labels, given[m.needs]) for m in ready}  # type: ignore[arg-type]
@@ -99,7 +99,7 @@ def f1(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
 
 def f1_macro(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
     """The mean F1 over the classes that occur, in labels or decisions; over all for multilabel."""
-    right, said, true = _tallies(labels, decisions)
+    right, said, true = _class_counts(labels, decisions)
     total = said + true
     each = 2.0 * right / np.maximum(total, 1)
     return float(each.mean() if labels.ndim == 2 else each[total > 0].mean())
@@ -107,14 +107,14 @@ def f1_macro(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
 
 def f1_micro(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
     """The F1 over all decisions taken together; the accuracy where each row has one class."""
-    right, said, true = _tallies(labels, decisions)
+    right, said, true = _class_counts(labels, decisions)
     total = float(said.sum() + true.sum())
     return float(2.0 * right.sum() / total) if total else 0.0
 
 
 def mcc(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
     """Matthews' correlation of labels and decisions, for any number of classes (Gorodkin 2004)."""
-    right, said, true = (t.astype(float) for t in _tallies(labels, decisions))
+    right, said, true = (t.astype(float) for t in _class_counts(labels, decisions))
     square = float(len(labels)) ** 2
     spread = (square - said @ said) * (square - true @ true)
     return float((right.sum() * len(labels) - said @ true) / np.sqrt(spread)) if spread else 0.0
@@ -122,12 +122,12 @@ def mcc(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
 
 def auc(labels: NDArray[Any], scores: NDArray[Any]) -> float:
     """The chance that a positive scores above a negative, ties counted half."""
-    return _by_class(_auc, labels, scores)
+    return _mean_over_classes(_auc, labels, scores)
 
 
 def average_precision(labels: NDArray[Any], scores: NDArray[Any]) -> float:
     """The mean precision over the positives, each at the rank where it is found."""
-    return _by_class(_average_precision, labels, scores)
+    return _mean_over_classes(_average_precision, labels, scores)
 
 
 def r2(labels: NDArray[Any], values: NDArray[Any]) -> float:
@@ -182,22 +182,24 @@ def exact_match(truth: NDArray[Any], answers: NDArray[Any]) -> float:
     return float(np.mean(truth == answers))
 
 
-CLASSES: tuple[Task, ...] = ("binary", "multiclass")
-ALL_CLASSES: tuple[Task, ...] = ("binary", "multiclass", "multilabel")
+SINGLE_LABEL_TASKS: tuple[Task, ...] = ("binary", "multiclass")
+CLASSIFICATION_TASKS: tuple[Task, ...] = ("binary", "multiclass", "multilabel")
 # F1 micro is the accuracy wherever each row has one class, so binary goes without.
-SEVERAL: tuple[Task, ...] = ("multiclass", "multilabel")
+MULTI_TASKS: tuple[Task, ...] = ("multiclass", "multilabel")
 
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("accuracy", accuracy, "decision", True, ALL_CLASSES),
+        Metric("accuracy", accuracy, "decision", True, CLASSIFICATION_TASKS),
         Metric("f1", f1, "decision", True, ("binary",)),
-        Metric("f1_macro", f1_macro, "decision", True, ALL_CLASSES),
-        Metric("f1_micro", f1_micro, "decision", True, SEVERAL),
-        Metric("mcc", mcc, "decision", True, CLASSES),
-        Metric("auc", auc, "score", True, ALL_CLASSES),
-        Metric("ap", average_precision, "score", True, ALL_CLASSES),
-        Metric("ece", lambda labels, scores: ece(scores, labels), "score", False, CLASSES),
+        Metric("f1_macro", f1_macro, "decision", True, CLASSIFICATION_TASKS),
+        Metric("f1_micro", f1_micro, "decision", True, MULTI_TASKS),
+        Metric("mcc", mcc, "decision", True, SINGLE_LABEL_TASKS),
+        Metric("auc", auc, "score", True, CLASSIFICATION_TASKS),
+        Metric("ap", average_precision, "score", True, CLASSIFICATION_TASKS),
+        Metric(
+            "ece", lambda labels, scores: ece(scores, labels), "score", False, SINGLE_LABEL_TASKS
+        ),
         Metric("r2", r2, "value", True, ("regression",)),
         Metric("mse", mse, "value", False, ("regression",)),
         Metric("spearman", spearman, "value", True, ("regression",)),
@@ -208,7 +210,7 @@ METRICS: dict[str, Metric] = {
 }
 
 
-def _tallies(
+def _class_counts(
     labels: NDArray[Any], decisions: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Per class: how often decided and right, how often decided, how often true."""
@@ -221,7 +223,7 @@ def _tallies(
     return right, np.bincount(picked, minlength=size), np.bincount(whole, minlength=size)
 
 
-def _by_class(
+def _mean_over_classes(
     function: Callable[[NDArray[np.bool_], NDArray[Any]], float],
     labels: NDArray[Any],
     scores: NDArray[Any],
@@ -260,5 +262,7 @@ def _ranks(values: NDArray[Any]) -> NDArray[np.float64]:
     return (np.cumsum(count) - (count - 1) / 2.0)[place]
 
 
-UNIT = frozenset({"accuracy", "f1", "f1_macro", "f1_micro", "auc", "ap", "ece", "exact_match"})
+UNIT_METRICS = frozenset(
+    {"accuracy", "f1", "f1_macro", "f1_micro", "auc", "ap", "ece", "exact_match"}
+)
 """Metrics that lie between 0 and 1, whatever the data."""

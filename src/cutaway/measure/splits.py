@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.lookup import lookup
 from cutaway.core.textset import PARTS, Task
-from cutaway.measure.strata import Rows, cut, nested, shuffle, strata
+from cutaway.measure.strata import RowIndices, nested_order, shuffle, strata, stratified_cut
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +30,9 @@ class Split:
 
     repeat: int
     """Which repeat, or which fold."""
-    train: Rows
-    val: Rows
-    test: Rows
+    train: RowIndices
+    val: RowIndices
+    test: RowIndices
     size: int | None = None
     """The training size that was asked for, None where none was."""
     drawn: int | None = None
@@ -43,7 +43,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SplitPlan:
     """How to split. Each protocol reads the fields it knows and leaves the others."""
 
     protocol: str = "repeats"
@@ -73,10 +73,10 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class SplitData:
     """What is split: the stratum of each row, what the strata are called, the fixed parts."""
 
-    groups: Rows
+    groups: RowIndices
     task: Task
     classes: tuple[str, ...] = ()
     parts: NDArray[np.str_] | None = None
@@ -86,7 +86,7 @@ class Ground:
         return self.classes[group] if group < len(self.classes) else str(group)
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> RowIndices:
         """All row numbers."""
         return np.arange(len(self.groups), dtype=np.int64)
 
@@ -98,14 +98,14 @@ class Ground:
 
 def split(
     labels: NDArray[Any],
-    plan: Plan,
+    plan: SplitPlan,
     *,
     task: Task,
     parts: NDArray[np.str_] | None = None,
     classes: Sequence[str] = (),
 ) -> tuple[Split, ...]:
     """Every split of the plan; BadData or BadSpec says why rows or plan don't allow one."""
-    ground = Ground(strata(np.asarray(labels), task), task, tuple(classes), parts)
+    ground = SplitData(strata(np.asarray(labels), task), task, tuple(classes), parts)
     if len(ground.groups) < 2:
         raise BadData(f"{len(ground.groups)} labelled rows can't be split; give at least 10.")
     if ground.has_classes and len(np.unique(ground.groups)) == 1:
@@ -113,68 +113,76 @@ def split(
             f"Every row has the label {ground.name(int(ground.groups[0]))!r}; "
             "there must be rows of at least two classes."
         )
-    made = tuple(_filled(s, ground) for s in PROTOCOLS[plan.protocol](ground, plan))
-    return _counted(made, len(ground.groups)) if plan.protocol in SHARING else made
+    made = tuple(_check_not_empty(s, ground) for s in PROTOCOLS[plan.protocol](ground, plan))
+    return (
+        _with_tested_count(made, len(ground.groups))
+        if plan.protocol in SHARED_TEST_PROTOCOLS
+        else made
+    )
 
 
-def stream(seed: int, repeat: int) -> np.random.Generator:
+def repeat_rng(seed: int, repeat: int) -> np.random.Generator:
     """The random stream of one repeat, the same however many repeats there are."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(repeat,))))
 
 
-def _repeats(ground: Ground, plan: Plan) -> Iterator[Split]:
-    _no_lone_member(ground)
+def _repeats(ground: SplitData, plan: SplitPlan) -> Iterator[Split]:
+    _check_two_per_class(ground)
     for repeat in range(plan.repeats):
-        rng = stream(plan.seed, repeat)
-        train, val, test = cut(ground.rows, ground.groups, plan.fractions, rng)
+        rng = repeat_rng(plan.seed, repeat)
+        train, val, test = stratified_cut(ground.rows, ground.groups, plan.fractions, rng)
         yield Split(repeat, train, val, test)
 
 
-def _kfold(ground: Ground, plan: Plan) -> Iterator[Split]:
+def _kfold(ground: SplitData, plan: SplitPlan) -> Iterator[Split]:
     if plan.folds > len(ground.groups):
         raise BadSpec(
             f"folds must be at most the number of rows, {len(ground.groups)}, got {plan.folds!r}."
         )
-    _no_lone_member(ground)
-    mixed = shuffle(ground.rows, stream(plan.seed, 0))
+    _check_two_per_class(ground)
+    mixed = shuffle(ground.rows, repeat_rng(plan.seed, 0))
     ordered = mixed[np.argsort(ground.groups[mixed], kind="stable")]
     # Dealt like cards, class after class: folds and classes per fold differ by one at most.
     fold = np.empty(len(ordered), dtype=np.int64)
     fold[ordered] = np.arange(len(ordered)) % plan.folds
     for k in range(plan.folds):
-        train, val = _cut_val(np.flatnonzero(fold != k), ground, plan, stream(plan.seed, k + 1))
+        train, val = _split_off_validation(
+            np.flatnonzero(fold != k), ground, plan, repeat_rng(plan.seed, k + 1)
+        )
         yield Split(k, train, val, np.flatnonzero(fold == k))
 
 
-def _fixed(ground: Ground, plan: Plan) -> Iterator[Split]:
-    train, test = _part(ground, "train"), _part(ground, "test")
+def _fixed(ground: SplitData, plan: SplitPlan) -> Iterator[Split]:
+    train, test = _fixed_part(ground, "train"), _fixed_part(ground, "test")
     if "dev" in _known_parts(ground):
         # Every repeat would be this one again, and ten of it would look like certainty.
-        yield Split(0, train, _part(ground, "dev"), test)
+        yield Split(0, train, _fixed_part(ground, "dev"), test)
         return
     for repeat in range(plan.repeats):
-        yield Split(repeat, *_cut_val(train, ground, plan, stream(plan.seed, repeat)), test)
+        yield Split(
+            repeat, *_split_off_validation(train, ground, plan, repeat_rng(plan.seed, repeat)), test
+        )
 
 
-def _kshot(ground: Ground, plan: Plan) -> Iterator[Split]:
+def _kshot(ground: SplitData, plan: SplitPlan) -> Iterator[Split]:
     if not ground.has_classes:
         raise BadSpec(
             f"Protocol 'kshot' counts rows per class, and {ground.task!r} has no such classes. "
             "Use protocol 'curve' with sizes instead."
         )
     apart = "test" in _known_parts(ground)
-    pool = _part(ground, "train") if apart else ground.rows
-    _enough_shots(ground, pool, plan.shots, spare=0 if apart else 1)
+    pool = _fixed_part(ground, "train") if apart else ground.rows
+    _check_enough_shots(ground, pool, plan.shots, spare=0 if apart else 1)
     for repeat in range(plan.repeats):
-        mixed = shuffle(pool, stream(plan.seed, repeat))
+        mixed = shuffle(pool, repeat_rng(plan.seed, repeat))
         each = [mixed[ground.groups[mixed] == c] for c in np.unique(ground.groups)]
         train = np.sort(np.concatenate([rows[: plan.shots] for rows in each]))
         val = np.sort(np.concatenate([rows[plan.shots : 2 * plan.shots] for rows in each]))
         rest = np.setdiff1d(pool, np.concatenate([train, val]))
-        yield Split(repeat, train, val, _part(ground, "test") if apart else rest, len(train))
+        yield Split(repeat, train, val, _fixed_part(ground, "test") if apart else rest, len(train))
 
 
-def _curve(ground: Ground, plan: Plan) -> Iterator[Split]:
+def _curve(ground: SplitData, plan: SplitPlan) -> Iterator[Split]:
     sizes = sorted(set(plan.sizes))
     least = len(np.unique(ground.groups)) if ground.has_classes else 1
     if not sizes or sizes[0] < least:
@@ -189,23 +197,25 @@ def _curve(ground: Ground, plan: Plan) -> Iterator[Split]:
                 f"got {[s for s in sizes if s > len(whole.train)]!r}."
             )
         # A stream of its own, so that the curve's full size is the split of `repeats`.
-        order = nested(whole.train, ground.groups, stream(plan.seed, whole.repeat).spawn(1)[0])
+        order = nested_order(
+            whole.train, ground.groups, repeat_rng(plan.seed, whole.repeat).spawn(1)[0]
+        )
         for size in sizes:
             yield replace(whole, train=np.sort(order[:size]), size=size, drawn=len(order))
 
 
-PROTOCOLS: dict[str, Callable[[Ground, Plan], Iterator[Split]]] = {
+PROTOCOLS: dict[str, Callable[[SplitData, SplitPlan], Iterator[Split]]] = {
     "repeats": _repeats,
     "kfold": _kfold,
     "fixed": _fixed,
     "kshot": _kshot,
     "curve": _curve,
 }
-SHARING = ("fixed", "kshot")
+SHARED_TEST_PROTOCOLS = ("fixed", "kshot")
 """Protocols whose repeats test on the same rows, or on nearly all of them."""
 
 
-def _counted(made: tuple[Split, ...], n: int) -> tuple[Split, ...]:
+def _with_tested_count(made: tuple[Split, ...], n: int) -> tuple[Split, ...]:
     """The splits, knowing how many rows they test on together."""
     seen = np.zeros(n, dtype=bool)
     for one in made:
@@ -213,18 +223,20 @@ def _counted(made: tuple[Split, ...], n: int) -> tuple[Split, ...]:
     return tuple(replace(one, tested=int(seen.sum())) for one in made)
 
 
-def _cut_val(rows: Rows, ground: Ground, plan: Plan, rng: np.random.Generator) -> tuple[Rows, Rows]:
+def _split_off_validation(
+    rows: RowIndices, ground: SplitData, plan: SplitPlan, rng: np.random.Generator
+) -> tuple[RowIndices, RowIndices]:
     train, val, _ = plan.fractions
     share = val / (train + val)
-    kept, held = cut(rows, ground.groups, (1.0 - share, share), rng)
+    kept, held = stratified_cut(rows, ground.groups, (1.0 - share, share), rng)
     return kept, held
 
 
-def _known_parts(ground: Ground) -> list[str]:
+def _known_parts(ground: SplitData) -> list[str]:
     return [] if ground.parts is None else sorted(set(ground.parts.tolist()))
 
 
-def _part(ground: Ground, name: str) -> Rows:
+def _fixed_part(ground: SplitData, name: str) -> RowIndices:
     have = _known_parts(ground)
     if ground.parts is None or name not in have:
         raise BadData(
@@ -234,7 +246,7 @@ def _part(ground: Ground, name: str) -> Rows:
     return np.flatnonzero(ground.parts == name)
 
 
-def _no_lone_member(ground: Ground) -> None:
+def _check_two_per_class(ground: SplitData) -> None:
     if not ground.has_classes:
         return
     numbers, counts = np.unique(ground.groups, return_counts=True)
@@ -246,7 +258,7 @@ def _no_lone_member(ground: Ground) -> None:
         )
 
 
-def _enough_shots(ground: Ground, pool: Rows, shots: int, *, spare: int) -> None:
+def _check_enough_shots(ground: SplitData, pool: RowIndices, shots: int, *, spare: int) -> None:
     need = 2 * shots + spare
     for group in np.unique(ground.groups):
         have = int(np.count_nonzero(ground.groups[pool] == group))
@@ -258,7 +270,7 @@ def _enough_shots(ground: Ground, pool: Rows, shots: int, *, spare: int) -> None
             )
 
 
-def _filled(made: Split, ground: Ground) -> Split:
+def _check_not_empty(made: Split, ground: SplitData) -> Split:
     for name in ("train", "val", "test"):
         if len(getattr(made, name)) == 0:
             raise BadData(

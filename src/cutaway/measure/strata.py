@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from cutaway.core.errors import BadData
 from cutaway.core.textset import Task
 
-Rows = NDArray[np.int64]
-BINS = 10
+RowIndices = NDArray[np.int64]
+RANK_BINS = 10
 
 
-def strata(labels: NDArray[Any], task: Task) -> Rows:
+def strata(labels: NDArray[Any], task: Task) -> RowIndices:
     """The stratum number of each row."""
     table = {
         "binary": _classes,
@@ -31,7 +31,7 @@ def strata(labels: NDArray[Any], task: Task) -> Rows:
     return table[task](np.asarray(labels))
 
 
-def shuffle(rows: Rows, rng: np.random.Generator) -> Rows:
+def shuffle(rows: RowIndices, rng: np.random.Generator) -> RowIndices:
     """The rows in a random order that is the same on every platform and NumPy version.
 
     Uniform doubles are the one stream NumPy has never changed; its own shuffle may change.
@@ -62,9 +62,9 @@ def allocate(counts: NDArray[np.int64], fractions: tuple[float, ...]) -> NDArray
     return whole
 
 
-def cut(
-    rows: Rows, groups: Rows, fractions: tuple[float, ...], rng: np.random.Generator
-) -> list[Rows]:
+def stratified_cut(
+    rows: RowIndices, groups: RowIndices, fractions: tuple[float, ...], rng: np.random.Generator
+) -> list[RowIndices]:
     """The rows in as many random parts as there are fractions, each like the whole."""
     mixed = shuffle(rows, rng)
     _, place, counts = np.unique(groups[mixed], return_inverse=True, return_counts=True)
@@ -77,7 +77,7 @@ def cut(
     return [np.sort(mixed[order[part == k]]) for k in range(len(fractions))]
 
 
-def nested(rows: Rows, groups: Rows, rng: np.random.Generator) -> Rows:
+def nested_order(rows: RowIndices, groups: RowIndices, rng: np.random.Generator) -> RowIndices:
     """The rows in a random order whose every beginning looks like the whole.
 
     One row of each stratum comes first, so that no beginning longer than that lacks a class.
@@ -90,22 +90,22 @@ def nested(rows: Rows, groups: Rows, rng: np.random.Generator) -> Rows:
     return mixed[order[np.lexsort((rng.random(len(rows)), due))]]
 
 
-def _classes(labels: NDArray[Any]) -> Rows:
+def _classes(labels: NDArray[Any]) -> RowIndices:
     return labels.astype(np.int64)
 
 
-def _rarest_label(labels: NDArray[Any]) -> Rows:
+def _rarest_label(labels: NDArray[Any]) -> RowIndices:
     marked = labels == 1
     count = np.where(marked, marked.sum(axis=0), len(labels) + 1)
     return np.where(marked.any(axis=1), count.argmin(axis=1), labels.shape[1]).astype(np.int64)
 
 
-def _rank_bins(labels: NDArray[Any]) -> Rows:
+def _rank_bins(labels: NDArray[Any]) -> RowIndices:
     if not bool(np.isfinite(labels).all()):
         raise BadData(
             f"{int((~np.isfinite(labels)).sum())} labels are not finite; drop those rows."
         )
     rank = np.argsort(np.argsort(labels, kind="stable"), kind="stable")
     # At least five rows in a bin, or the bins would say more than the labels do.
-    bins = int(np.clip(len(labels) // 5, 1, BINS))
+    bins = int(np.clip(len(labels) // 5, 1, RANK_BINS))
     return rank * bins // len(labels)

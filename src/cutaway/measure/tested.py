@@ -25,19 +25,19 @@ from cutaway.measure.intervals import (
     Interval,
     corrected_t,
     paired_t,
-    t_tail,
-    t_value,
-    two_shares,
+    t_p_value,
+    t_quantile,
+    two_proportions,
     wilson,
 )
 
-Numbers = NDArray[np.int64]
-BLOCKS = 20
+RowIndices = NDArray[np.int64]
+N_BLOCKS = 20
 """Blocks of test rows: enough for a variance, few enough to measure each cell without each."""
 
 
 @dataclass(frozen=True)
-class Basis:
+class ResamplingInfo:
     """What the repeats of one cell stand on."""
 
     n_train: float
@@ -49,7 +49,7 @@ class Basis:
     """The metric's pseudo-values over blocks of the shared test rows, mean over repeats."""
 
 
-def deal_blocks(tests: Iterable[Numbers], n: int) -> Numbers:
+def assign_blocks(tests: Iterable[RowIndices], n: int) -> RowIndices:
     """The block of each of n rows, -1 for those that no repeat tests; the same for every cell."""
     seen = np.zeros(n, dtype=bool)
     for rows in tests:
@@ -57,12 +57,12 @@ def deal_blocks(tests: Iterable[Numbers], n: int) -> Numbers:
     dealt = np.full(n, -1, dtype=np.int64)
     count = int(seen.sum())
     mixed = np.random.default_rng(0).permutation(np.flatnonzero(seen))
-    dealt[mixed] = np.arange(count) % max(1, min(BLOCKS, count))
+    dealt[mixed] = np.arange(count) % max(1, min(N_BLOCKS, count))
     return dealt
 
 
 def pseudo_values(
-    value: Callable[[Numbers], float], blocks: Numbers, count: int
+    value: Callable[[RowIndices], float], blocks: RowIndices, count: int
 ) -> tuple[float, ...]:
     """The jackknife's pseudo-values of a metric, one per block.
 
@@ -77,33 +77,35 @@ def pseudo_values(
     return tuple(made)
 
 
-def mean_over(values: ArrayLike, basis: Basis, *, share: bool, level: float = 0.95) -> Interval:
+def mean_interval(
+    values: ArrayLike, basis: ResamplingInfo, *, share: bool, level: float = 0.95
+) -> Interval:
     """The interval of a mean over repeats; `share` says that it is one of right answers."""
     found = corrected_t(values, n_train=basis.n_train, n_test=basis.n_test, level=level)
     one = found.n == 1 and share and basis.n_test >= 1
     rows = round(basis.n_test) if basis.tested is None and one else basis.tested
     if rows is None or found.n == 0:
         return found
-    between = _between(values)
+    between = _repeat_variance(values)
     if share:
         ends = wilson(found.mean * rows, rows, level=level)
-        more = t_value(found.n - 1, level) * np.sqrt(between) if found.n > 1 else 0.0
+        more = t_quantile(found.n - 1, level) * np.sqrt(between) if found.n > 1 else 0.0
         below, above = (
             np.hypot(end, more) for end in (found.mean - ends.low, ends.high - found.mean)
         )
         return Interval(found.mean, found.mean - below, found.mean + above, level, found.n)
     # Blocks that are all alike (everything right) show no variance, which doesn't mean certainty.
-    rows_bring = _within(basis.blocks) or NAN
-    error, freedom = _error(between, found.n, rows_bring, len(basis.blocks))
-    reach = t_value(freedom, level) * error
+    rows_bring = _block_variance(basis.blocks) or NAN
+    error, freedom = _standard_error(between, found.n, rows_bring, len(basis.blocks))
+    reach = t_quantile(freedom, level) * error
     return Interval(found.mean, found.mean - reach, found.mean + reach, level, found.n)
 
 
-def gap_over(
+def paired_difference(
     first: ArrayLike,
     second: ArrayLike,
-    mine: Basis,
-    other: Basis,
+    mine: ResamplingInfo,
+    other: ResamplingInfo,
     *,
     share: bool,
     level: float = 0.95,
@@ -115,19 +117,19 @@ def gap_over(
         if not share or repeats != 1 or mine.n_test < 1:
             return found
         one, two = (float(np.nanmean(np.asarray(v, dtype=float))) for v in (first, second))
-        return two_shares(one, two, round(mine.n_test), level=level)
-    apart = _apart(mine.blocks, other.blocks)
-    rows = _within(apart) + (2.0 / (mine.tested + 2) ** 2 if share else 0.0)
+        return two_proportions(one, two, round(mine.n_test), level=level)
+    apart = _block_differences(mine.blocks, other.blocks)
+    rows = _block_variance(apart) + (2.0 / (mine.tested + 2) ** 2 if share else 0.0)
     gaps = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
-    error, freedom = _error(_between(gaps), repeats, rows, len(apart))
+    error, freedom = _standard_error(_repeat_variance(gaps), repeats, rows, len(apart))
     if isnan(error) or repeats == 0:
         return Difference(Interval(gap, NAN, NAN, level, repeats), NAN)
-    reach = t_value(freedom, level) * error
-    p = t_tail(freedom, abs(gap) / error) if error else 1.0 if gap == 0.0 else NAN
+    reach = t_quantile(freedom, level) * error
+    p = t_p_value(freedom, abs(gap) / error) if error else 1.0 if gap == 0.0 else NAN
     return Difference(Interval(gap, gap - reach, gap + reach, level, repeats), p)
 
 
-def _apart(mine: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:
+def _block_differences(mine: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:
     """The differences block by block; none where a cell has no blocks."""
     if mine and other and len(mine) != len(other):
         raise Mismatch(
@@ -137,7 +139,7 @@ def _apart(mine: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ..
     return tuple(a - b for a, b in zip(mine, other, strict=False))
 
 
-def _between(values: ArrayLike) -> float:
+def _repeat_variance(values: ArrayLike) -> float:
     """The variance of the mean that the repeats show: s^2 / J, none for one."""
     given = np.asarray(values, dtype=np.float64)
     known = given[~np.isnan(given)]
@@ -147,14 +149,14 @@ def _between(values: ArrayLike) -> float:
     return float(known.var(ddof=1)) / len(known)
 
 
-def _within(blocks: tuple[float, ...]) -> float:
+def _block_variance(blocks: tuple[float, ...]) -> float:
     """The variance of the mean that the blocks of test rows show; NaN without two values."""
     if len(blocks) < 2 or any(isnan(value) for value in blocks):
         return NAN
     return 0.0 if min(blocks) == max(blocks) else float(np.var(blocks, ddof=1)) / len(blocks)
 
 
-def _error(between: float, repeats: int, rows: float, blocks: int) -> tuple[float, float]:
+def _standard_error(between: float, repeats: int, rows: float, blocks: int) -> tuple[float, float]:
     """The error of the mean and its degrees of freedom, Welch's."""
     total = between + rows
     parts = ((between, repeats - 1), (rows, blocks - 1))

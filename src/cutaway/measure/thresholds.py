@@ -50,7 +50,7 @@ def best_threshold(
     """
     criterion = lookup(CRITERIA, metric, kind="threshold metric")
     values, positive = np.asarray(scores, dtype=np.float64), np.asarray(labels) == 1
-    _usable(values, positive)
+    _check_scores(values, positive)
     levels, place, count = np.unique(values, return_inverse=True, return_counts=True)
     # After each cut, from "always yes" upwards: how many are called, how many of them rightly.
     called = len(values) - np.concatenate([[0.0], np.cumsum(count)])
@@ -61,10 +61,10 @@ def best_threshold(
         # Nothing lies below -inf: "always yes" would not be kept to.
         merit[0] = -1.0
     best = np.flatnonzero(merit == merit.max())
-    return Threshold(float(_cuts(levels)[best[len(best) // 2]]))
+    return Threshold(float(_candidate_thresholds(levels)[best[len(best) // 2]]))
 
 
-def _cuts(levels: NDArray[np.float64]) -> NDArray[np.float64]:
+def _candidate_thresholds(levels: NDArray[np.float64]) -> NDArray[np.float64]:
     """One cut below all levels, one between each two, one at the highest."""
     low, high = levels[:-1], levels[1:]
     with np.errstate(invalid="ignore"):
@@ -74,7 +74,7 @@ def _cuts(levels: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([[-np.inf], middle, levels[-1:]])
 
 
-def _usable(values: NDArray[np.float64], positive: NDArray[np.bool_]) -> None:
+def _check_scores(values: NDArray[np.float64], positive: NDArray[np.bool_]) -> None:
     if values.ndim != 1 or values.shape != positive.shape:
         raise Mismatch(
             f"A threshold needs (n,) scores and labels, got {values.shape} and {positive.shape}."

@@ -17,11 +17,11 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 # Words keep their apostrophes; every other mark is a word of its own, or a text of emoji
 # would have none.
-WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
+WORD_PATTERN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 
 
 @dataclass(frozen=True, eq=False)
-class Words:
+class WordCounts:
     """How often each term occurs in each text: (n, terms)."""
 
     counts: Any
@@ -38,30 +38,32 @@ class Words:
 
 def split_words(text: str) -> list[str]:
     """The words and marks of a text, in lower case."""
-    return WORD.findall(text.lower())
+    return WORD_PATTERN.findall(text.lower())
 
 
-def count_words(texts: Sequence[str], pairs: Sequence[str] | None = None) -> Words:
+def count_words(texts: Sequence[str], pairs: Sequence[str] | None = None) -> WordCounts:
     """The counts of words and of pairs of neighbours in each text.
 
     The second texts of pairs are counted apart from the first, so that a word's side counts.
     """
-    first = _count(texts)
+    first = _count_terms(texts)
     if pairs is None:
         return first
-    second = _count(pairs)
+    second = _count_terms(pairs)
     counts = csr_matrix(hstack([first.counts, second.counts], format="csr"))
-    return Words(counts, np.concatenate([first.single, second.single]))
+    return WordCounts(counts, np.concatenate([first.single, second.single]))
 
 
-def _count(texts: Sequence[str]) -> Words:
+def _count_terms(texts: Sequence[str]) -> WordCounts:
     # A term that every text has keeps scikit-learn from refusing texts without words; it is
     # dropped again below.
     counter = CountVectorizer(analyzer=lambda text: ["", *_terms(text)], dtype=np.float64)
     counts = counter.fit_transform(texts)
     terms = counter.get_feature_names_out()
     kept = np.flatnonzero(terms != "")
-    return Words(csr_matrix(counts[:, kept]), np.array([" " not in t for t in terms[kept]], bool))
+    return WordCounts(
+        csr_matrix(counts[:, kept]), np.array([" " not in t for t in terms[kept]], bool)
+    )
 
 
 def _terms(text: str) -> list[str]:

@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cutaway.core.params import same_names
+from cutaway.core.params import check_same_parameters
 
 
-class _Distance(torch.autograd.Function):
+class _L1Distance(torch.autograd.Function):
     """sum |weight - start|; backwards only signs, so no difference has to be kept."""
 
     @staticmethod
@@ -26,19 +26,19 @@ class _Distance(torch.autograd.Function):
 
 def l1_distance(params: Mapping[str, Tensor], start: Mapping[str, Tensor]) -> Float[Tensor, ""]:
     """How far all weights together are from where they started: the sum of |difference|."""
-    same_names(start, params=params)
-    terms = [_Distance.apply(params[name], start[name]) for name in start]
+    check_same_parameters(start, params=params)
+    terms = [_L1Distance.apply(params[name], start[name]) for name in start]
     return torch.stack(terms).sum()
 
 
 @torch.no_grad()
-def draw_back(params: Mapping[str, Tensor], start: Mapping[str, Tensor], far: float) -> None:
+def l1_proximal_step(params: Mapping[str, Tensor], start: Mapping[str, Tensor], far: float) -> None:
     """Every weight goes `far` towards where it started and stops there, in place.
 
     This is the proximal step of an l1 penalty: a weight that is pushed away by less than the
     penalty comes to rest exactly at its start, where a gradient of the penalty lets it tremble.
     """
-    same_names(start, params=params)
+    check_same_parameters(start, params=params)
     for name, value in params.items():
         away = torch.nn.functional.softshrink(value - start[name], far)
         value.copy_(start[name] + away)

@@ -22,18 +22,27 @@ from cutaway.measure.metrics import METRICS
 from cutaway.measure.splits import Split
 from cutaway.measure.thresholds import Threshold, best_threshold
 from cutaway.methods.probe_classifiers import CLASSIFIERS, Classifier, classifier
-from cutaway.methods.probe_fitted import Aim, Fitted
-from cutaway.methods.probe_said import Said
-from cutaway.methods.probe_tokens import Ragged
-from cutaway.methods.solvers import Rows, finite_rows
+from cutaway.methods.probe_fitted import FitSettings, FittedProbe
+from cutaway.methods.probe_said import ProbeOutputs
+from cutaway.methods.probe_tokens import RaggedTokens
+from cutaway.methods.solvers import RowBlocks, check_finite
 
-__all__ = ["CLASSIFIERS", "Cell", "Ragged", "Rows", "cell", "cells", "classifier", "encode"]
+__all__ = [
+    "CLASSIFIERS",
+    "ProbeOutcome",
+    "RaggedTokens",
+    "RowBlocks",
+    "probe_split",
+    "probe_splits",
+    "classifier",
+    "encode_labels",
+]
 
-Features = Shaped[Tensor, "n d"] | Rows | Ragged
+ProbeFeatures = Shaped[Tensor, "n d"] | RowBlocks | RaggedTokens
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
+class ProbeOutcome:
     """What one classifier made of one split."""
 
     metrics: dict[str, float]
@@ -45,7 +54,7 @@ class Cell:
     """The cuts of the decision rule: one for binary, one per label for multilabel."""
     scores: NDArray[np.float64]
     """Of the test rows, as the classifier gives them."""
-    said: Said
+    said: ProbeOutputs
     """All that was said of the test rows, from which the metrics follow."""
     notes: dict[str, Any]
 
@@ -55,8 +64,8 @@ class Cell:
         return self.said.decisions
 
 
-def cell(
-    x: Features,
+def probe_split(
+    x: ProbeFeatures,
     y: NDArray[Any],
     split: Split,
     given: Any,
@@ -65,13 +74,15 @@ def cell(
     classes: Sequence[str] = (),
     seed: int = 0,
     balanced: bool = False,
-) -> Cell:
+) -> ProbeOutcome:
     """One classifier on one split. `given` is a name, an estimator or a torch module."""
-    return cells(x, y, [split], given, task=task, classes=classes, seed=seed, balanced=balanced)[0]
+    return probe_splits(
+        x, y, [split], given, task=task, classes=classes, seed=seed, balanced=balanced
+    )[0]
 
 
-def cells(
-    x: Features,
+def probe_splits(
+    x: ProbeFeatures,
     y: NDArray[Any],
     splits: Sequence[Split],
     given: Any,
@@ -80,27 +91,29 @@ def cells(
     classes: Sequence[str] = (),
     seed: int = 0,
     balanced: bool = False,
-) -> list[Cell]:
+) -> list[ProbeOutcome]:
     """One classifier on every split, fitted all at once where the classifier can."""
     row = classifier(given)
-    labels, names = encode(y, task, classes)
-    aim = Aim(task, len(names), seed, balanced)
+    labels, names = encode_labels(y, task, classes)
+    aim = FitSettings(task, len(names), seed, balanced)
     row.check(aim)
-    _fits_together(x, labels, row)
-    fits = _fits(row, x, torch.from_numpy(labels), splits, aim)
-    return [judge(fit, x, labels, split, aim) for fit, split in zip(fits, splits, strict=True)]
+    _check_compatible(x, labels, row)
+    fits = _fit_splits(row, x, torch.from_numpy(labels), splits, aim)
+    return [
+        evaluate_fit(fit, x, labels, split, aim) for fit, split in zip(fits, splits, strict=True)
+    ]
 
 
-def _fits(
-    row: Classifier, x: Features, y: Tensor, splits: Sequence[Split], aim: Aim
-) -> list[Fitted]:
-    if row.make_many is not None and not isinstance(x, Ragged):
+def _fit_splits(
+    row: Classifier, x: ProbeFeatures, y: Tensor, splits: Sequence[Split], aim: FitSettings
+) -> list[FittedProbe]:
+    if row.make_many is not None and not isinstance(x, RaggedTokens):
         return row.make_many(x, y, splits, aim)
     return [
         row.fit(
-            take(x, split.train),
+            take_rows(x, split.train),
             y[torch.from_numpy(split.train)],
-            take(x, split.val),
+            take_rows(x, split.val),
             y[torch.from_numpy(split.val)],
             task=aim.task,
             classes=aim.classes,
@@ -112,20 +125,22 @@ def _fits(
     ]
 
 
-def judge(fitted: Fitted, x: Features, labels: NDArray[Any], split: Split, aim: Aim) -> Cell:
+def evaluate_fit(
+    fitted: FittedProbe, x: ProbeFeatures, labels: NDArray[Any], split: Split, aim: FitSettings
+) -> ProbeOutcome:
     """The cell of a fitted classifier: cuts from validation rows, metrics from test rows."""
     scores = fitted.scores(x).cpu().numpy()
-    cuts = _cuts(scores[split.val], labels[split.val], aim)
-    decide = [_decided(scores[rows], cuts, aim) for rows in (split.train, split.test)]
+    cuts = _decision_thresholds(scores[split.val], labels[split.val], aim)
+    decide = [_decide(scores[rows], cuts, aim) for rows in (split.train, split.test)]
     raw = scores[split.test]
-    chance = _chance(fitted, x, raw, split, aim)
-    other = _two_cuts(scores, labels, split) if aim.task == "binary" else {}
-    ranks = _ranking(raw, chance, fitted)
-    said = Said(aim.task, labels[split.test], decide[1], ranks, chance, other)
+    chance = _test_probabilities(fitted, x, raw, split, aim)
+    other = _decisions_per_metric(scores, labels, split) if aim.task == "binary" else {}
+    ranks = _ranking_scores(raw, chance, fitted)
+    said = ProbeOutputs(aim.task, labels[split.test], decide[1], ranks, chance, other)
     metrics = said.metrics()
     lead = "r2" if aim.task == "regression" else "accuracy"
     metrics[f"{lead}_train"] = METRICS[lead](labels[split.train], decide[0])
-    return Cell(
+    return ProbeOutcome(
         metrics,
         len(split.train),
         len(split.val),
@@ -138,7 +153,9 @@ def judge(fitted: Fitted, x: Features, labels: NDArray[Any], split: Split, aim: 
     )
 
 
-def _cuts(scores: NDArray[Any], labels: NDArray[Any], aim: Aim) -> tuple[Threshold, ...]:
+def _decision_thresholds(
+    scores: NDArray[Any], labels: NDArray[Any], aim: FitSettings
+) -> tuple[Threshold, ...]:
     """The decision rule's cuts, from validation rows only."""
     if aim.task == "binary":
         return (best_threshold(scores, labels),)
@@ -149,7 +166,7 @@ def _cuts(scores: NDArray[Any], labels: NDArray[Any], aim: Aim) -> tuple[Thresho
     return ()
 
 
-def _decided(scores: NDArray[Any], cuts: tuple[Threshold, ...], aim: Aim) -> NDArray[Any]:
+def _decide(scores: NDArray[Any], cuts: tuple[Threshold, ...], aim: FitSettings) -> NDArray[Any]:
     if aim.task == "regression":
         return scores
     if aim.task == "multiclass":
@@ -159,7 +176,7 @@ def _decided(scores: NDArray[Any], cuts: tuple[Threshold, ...], aim: Aim) -> NDA
     return np.stack([cut(scores[:, k]) for k, cut in enumerate(cuts)], 1).astype(np.int64)
 
 
-def _two_cuts(
+def _decisions_per_metric(
     scores: NDArray[Any], labels: NDArray[Any], split: Split
 ) -> dict[str, NDArray[np.int64]]:
     """The decisions for accuracy and for F1, each at a cut of its own."""
@@ -170,19 +187,21 @@ def _two_cuts(
     return made
 
 
-def _chance(
-    fitted: Fitted, x: Features, scores: NDArray[Any], split: Split, aim: Aim
+def _test_probabilities(
+    fitted: FittedProbe, x: ProbeFeatures, scores: NDArray[Any], split: Split, aim: FitSettings
 ) -> NDArray[Any] | None:
     """Probabilities of the test rows, where the classifier has them and the task needs them."""
     if aim.task not in ("binary", "multiclass"):
         return None
     # Most probabilities follow from the scores; only then are the rows read again.
-    some = None if fitted.chance is None else take(x, split.test)
+    some = None if fitted.chance is None else take_rows(x, split.test)
     found = fitted.probabilities(some, torch.from_numpy(scores))
     return None if found is None else found.cpu().numpy()
 
 
-def _ranking(scores: NDArray[Any], chance: NDArray[Any] | None, fitted: Fitted) -> NDArray[Any]:
+def _ranking_scores(
+    scores: NDArray[Any], chance: NDArray[Any] | None, fitted: FittedProbe
+) -> NDArray[Any]:
     """Scores that can be compared between rows.
 
     Those of several classes are known up to one number per row, so probabilities are compared
@@ -195,13 +214,13 @@ def _ranking(scores: NDArray[Any], chance: NDArray[Any] | None, fitted: Fitted) 
     return chance
 
 
-def take(x: Features, rows: NDArray[Any]) -> Any:
+def take_rows(x: ProbeFeatures, rows: NDArray[Any]) -> Any:
     """The chosen rows of features of any kind."""
     index = torch.from_numpy(np.asarray(rows, dtype=np.int64))
     return x[index] if isinstance(x, Tensor) else x.take(index)
 
 
-def encode(
+def encode_labels(
     y: NDArray[Any], task: Task, classes: Sequence[str] = ()
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
     """Labels as numbers with the names of their classes; BadData where one is missing."""
@@ -213,12 +232,12 @@ def encode(
     if given.dtype.kind in "OUS":
         words = given.astype(str).tolist()
         names = tuple(classes) or tuple(sorted(set(words)))
-        return _numbers(words, names), names
+        return _class_indices(words, names), names
     count = given.shape[1] if task == "multilabel" else int(given.max(initial=1)) + 1
     return given.astype(np.int64), tuple(classes) or tuple(str(k) for k in range(count))
 
 
-def _numbers(words: list[str], names: tuple[str, ...]) -> NDArray[np.int64]:
+def _class_indices(words: list[str], names: tuple[str, ...]) -> NDArray[np.int64]:
     place = {name: k for k, name in enumerate(names)}
     unknown = sorted(set(words) - set(place))
     if unknown:
@@ -226,17 +245,17 @@ def _numbers(words: list[str], names: tuple[str, ...]) -> NDArray[np.int64]:
     return np.array([place[word] for word in words], dtype=np.int64)
 
 
-def _fits_together(x: Features, labels: NDArray[Any], row: Classifier) -> None:
+def _check_compatible(x: ProbeFeatures, labels: NDArray[Any], row: Classifier) -> None:
     """Mismatch, BadSpec or BadData where features, labels and classifier can't meet."""
-    count = x.n if isinstance(x, Rows) else len(x)
+    count = x.n if isinstance(x, RowBlocks) else len(x)
     if count != len(labels):
         raise Mismatch(f"{count} rows of features for {len(labels)} labels.")
-    if isinstance(x, Ragged) != (row.kind == "tokens"):
+    if isinstance(x, RaggedTokens) != (row.kind == "tokens"):
         wanted = "the vectors of all tokens" if row.kind == "tokens" else "one vector per text"
         raise BadSpec(f"Classifier {row.name!r} learns from {wanted}.")
-    if isinstance(x, Rows) and not row.streams:
+    if isinstance(x, RowBlocks) and not row.streams:
         able = ", ".join(name for name, other in CLASSIFIERS.items() if other.streams)
         raise BadSpec(
             f"Classifier {row.name!r} needs all features in memory. Those that don't: {able}."
         )
-    finite_rows(x.values if isinstance(x, Ragged) else x)
+    check_finite(x.values if isinstance(x, RaggedTokens) else x)

@@ -19,15 +19,29 @@ from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
 from cutaway.core.textset import Task
 from cutaway.measure.splits import Split
-from cutaway.methods.probe_closed import one_per_label, pca, qda
-from cutaway.methods.probe_fitted import CLASSES, EVERY, Aim, Fitted, Make, MakeMany
-from cutaway.methods.probe_linear import centroid, lda, logistic, naive_bayes, per_label, ridge
-from cutaway.methods.probe_nets import gated, layers, own
-from cutaway.methods.probe_sklearn import copied, fitter
+from cutaway.methods.probe_closed import binary_relevance, pca, qda
+from cutaway.methods.probe_fitted import (
+    ALL_TASKS,
+    CLASSIFICATION_TASKS,
+    FitFunction,
+    FitSettings,
+    FitSplitsFunction,
+    FittedProbe,
+)
+from cutaway.methods.probe_linear import (
+    binary_relevance_splits,
+    lda,
+    logistic,
+    naive_bayes,
+    nearest_centroid,
+    ridge,
+)
+from cutaway.methods.probe_nets import glu, mlp, user_net
+from cutaway.methods.probe_sklearn import clone_factory, sklearn_fit
 from cutaway.methods.probe_tokens import AttentionProbe
-from cutaway.methods.probe_train import trained
+from cutaway.methods.probe_train import gradient_fit
 
-Kind = Literal["closed", "gradient", "tokens"]
+ClassifierKind = Literal["closed", "gradient", "tokens"]
 
 
 @dataclass(frozen=True)
@@ -38,10 +52,10 @@ class Classifier:
     text: str
     """One line for people."""
     tasks: tuple[Task, ...]
-    kind: Kind
+    kind: ClassifierKind
     """Whether it is solved, trained by gradients, or trained on the vectors of all tokens."""
-    make: Make | None = None
-    make_many: MakeMany | None = None
+    make: FitFunction | None = None
+    make_many: FitSplitsFunction | None = None
 
     @property
     def streams(self) -> bool:
@@ -59,9 +73,9 @@ class Classifier:
         classes: int,
         seed: int = 0,
         balanced: bool = False,
-    ) -> Fitted:
+    ) -> FittedProbe:
         """Fitted on the train rows; validation rows choose C, the best epoch, and the like."""
-        aim = Aim(task, classes, seed, balanced)
+        aim = FitSettings(task, classes, seed, balanced)
         self.check(aim)
         if self.make is not None:
             return self.make(x_train, y_train, x_val, y_val, aim)
@@ -71,7 +85,7 @@ class Classifier:
         x, y = torch.cat([x_train, x_val]), torch.cat([y_train, y_val])
         return self.make_many(x, y, [split], aim)[0]
 
-    def check(self, aim: Aim) -> None:
+    def check(self, aim: FitSettings) -> None:
         """BadSpec where the classifier does not serve the task."""
         if aim.task not in self.tasks:
             others = [name for name, row in CLASSIFIERS.items() if aim.task in row.tasks]
@@ -89,9 +103,9 @@ def classifier(given: Any) -> Classifier:
         return lookup(CLASSIFIERS, given, kind="classifier")
     net = isinstance(given, nn.Module) or _is_module_class(given)
     if not net and hasattr(given, "fit"):
-        return _estimator(given() if inspect.isclass(given) else given)
+        return _from_estimator(given() if inspect.isclass(given) else given)
     if net or callable(given):
-        return _module(given)
+        return _from_module(given)
     raise BadSpec(
         f"A classifier is a name of the table ({', '.join(CLASSIFIERS)}), an object with fit and "
         f"predict, or a torch module (class, factory or instance); got {given!r}."
@@ -102,28 +116,28 @@ def _is_module_class(given: Any) -> bool:
     return inspect.isclass(given) and issubclass(given, nn.Module)
 
 
-def _estimator(given: Any) -> Classifier:
+def _from_estimator(given: Any) -> Classifier:
     if not (hasattr(given, "predict") or hasattr(given, "transform")):
         raise BadSpec(f"{given!r} has fit, but neither predict nor transform to answer with.")
     name = str(getattr(given, "name", type(given).__name__))
     text = f"{type(given).__module__}.{type(given).__qualname__}"
-    return Classifier(name, text, EVERY, "closed", make=fitter(copied(given)))
+    return Classifier(name, text, ALL_TASKS, "closed", make=sklearn_fit(clone_factory(given)))
 
 
-def _module(given: Any) -> Classifier:
+def _from_module(given: Any) -> Classifier:
     kind = type(given) if isinstance(given, nn.Module) else given
     name = str(getattr(given, "name", getattr(kind, "__name__", "module")))
     text = f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', name)}"
-    return Classifier(name, text, EVERY, "gradient", make=trained(own(given)))
+    return Classifier(name, text, ALL_TASKS, "gradient", make=gradient_fit(user_net(given)))
 
 
-def _neighbours(aim: Aim, n: int) -> Any:
+def _make_knn(aim: FitSettings, n: int) -> Any:
     count = min(15, n)
     kind = KNeighborsRegressor if aim.task == "regression" else KNeighborsClassifier
     return make_pipeline(StandardScaler(), kind(n_neighbors=count, weights="distance"))
 
 
-def _forest(aim: Aim, n: int) -> Any:
+def _make_forest(aim: FitSettings, n: int) -> Any:
     if aim.task == "regression":
         return RandomForestRegressor(100, random_state=aim.seed)
     weight = "balanced" if aim.balanced else None
@@ -134,64 +148,88 @@ ROWS = (
     Classifier(
         "logistic",
         "logistic regression, C by validation log-loss",
-        CLASSES,
+        CLASSIFICATION_TASKS,
         "closed",
         make_many=logistic,
     ),
     Classifier(
         "ridge",
         "ridge regression on values or -1/1, alpha by exact leave-one-out",
-        EVERY,
+        ALL_TASKS,
         "closed",
         make_many=ridge,
     ),
-    Classifier("lda", "linear discriminant, not shrunk", CLASSES, "closed", make_many=lda(None)),
+    Classifier(
+        "lda",
+        "linear discriminant, not shrunk",
+        CLASSIFICATION_TASKS,
+        "closed",
+        make_many=lda(None),
+    ),
     Classifier(
         "lda_shrink",
         "linear discriminant, shrunk as Ledoit and Wolf estimate",
-        CLASSES,
+        CLASSIFICATION_TASKS,
         "closed",
         make_many=lda("auto"),
     ),
     Classifier(
         "qda",
         "one Gaussian per class, covariances shrunk",
-        CLASSES,
+        CLASSIFICATION_TASKS,
         "closed",
-        make=one_per_label(qda),
+        make=binary_relevance(qda),
     ),
-    Classifier("nb", "Gaussian naive Bayes", CLASSES, "closed", make_many=per_label(naive_bayes)),
     Classifier(
-        "centroid", "the nearest class mean", CLASSES, "closed", make_many=per_label(centroid)
+        "nb",
+        "Gaussian naive Bayes",
+        CLASSIFICATION_TASKS,
+        "closed",
+        make_many=binary_relevance_splits(naive_bayes),
+    ),
+    Classifier(
+        "centroid",
+        "the nearest class mean",
+        CLASSIFICATION_TASKS,
+        "closed",
+        make_many=binary_relevance_splits(nearest_centroid),
     ),
     Classifier(
         "pca",
         "the place along the first principal axis",
-        EVERY,
+        ALL_TASKS,
         "closed",
-        make=one_per_label(pca),
+        make=binary_relevance(pca),
     ),
-    Classifier("knn", "15 nearest neighbours", EVERY, "closed", make=fitter(_neighbours)),
-    Classifier("forest", "random forest of 100 trees", EVERY, "closed", make=fitter(_forest)),
-    Classifier("linear", "one linear layer, trained", EVERY, "gradient", make=trained(layers(1))),
-    Classifier("mlp2", "two layers, trained", EVERY, "gradient", make=trained(layers(2))),
-    Classifier("mlp3", "three layers, trained", EVERY, "gradient", make=trained(layers(3))),
+    Classifier("knn", "15 nearest neighbours", ALL_TASKS, "closed", make=sklearn_fit(_make_knn)),
     Classifier(
-        "glu", "gated linear unit, trained", EVERY, "gradient", make=trained(gated(nn.Sigmoid))
+        "forest", "random forest of 100 trees", ALL_TASKS, "closed", make=sklearn_fit(_make_forest)
+    ),
+    Classifier(
+        "linear", "one linear layer, trained", ALL_TASKS, "gradient", make=gradient_fit(mlp(1))
+    ),
+    Classifier("mlp2", "two layers, trained", ALL_TASKS, "gradient", make=gradient_fit(mlp(2))),
+    Classifier("mlp3", "three layers, trained", ALL_TASKS, "gradient", make=gradient_fit(mlp(3))),
+    Classifier(
+        "glu",
+        "gated linear unit, trained",
+        ALL_TASKS,
+        "gradient",
+        make=gradient_fit(glu(nn.Sigmoid)),
     ),
     Classifier(
         "glu_linear",
         "product of two linear maps, trained",
-        EVERY,
+        ALL_TASKS,
         "gradient",
-        make=trained(gated(nn.Identity)),
+        make=gradient_fit(glu(nn.Identity)),
     ),
     Classifier(
         "attention",
         "a learned query over all token vectors, trained",
-        EVERY,
+        ALL_TASKS,
         "tokens",
-        make=trained(AttentionProbe),
+        make=gradient_fit(AttentionProbe),
     ),
 )
 

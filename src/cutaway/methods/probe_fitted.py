@@ -10,15 +10,15 @@ from torch import Tensor
 
 from cutaway.core.textset import Task
 from cutaway.measure.splits import Split
-from cutaway.methods.solvers import Rows, as_rows
+from cutaway.methods.solvers import RowBlocks, as_row_blocks
 
 Link = Literal["logit", "probability", "margin", "value"]
-CLASSES: tuple[Task, ...] = ("binary", "multiclass", "multilabel")
-EVERY: tuple[Task, ...] = (*CLASSES, "regression")
+CLASSIFICATION_TASKS: tuple[Task, ...] = ("binary", "multiclass", "multilabel")
+ALL_TASKS: tuple[Task, ...] = (*CLASSIFICATION_TASKS, "regression")
 
 
 @dataclass(frozen=True)
-class Aim:
+class FitSettings:
     """What is to be learned."""
 
     task: Task
@@ -40,7 +40,7 @@ class Aim:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedProbe:
     """A fitted classifier: one score per row, or one per row and class."""
 
     score: Callable[[Any], Tensor]
@@ -56,7 +56,7 @@ class Fitted:
 
     def scores(self, x: Any) -> Float[Tensor, " n"] | Float[Tensor, "n cls"]:
         """Higher for class 1 (binary), for each class, or the value itself (regression)."""
-        if isinstance(x, Rows):
+        if isinstance(x, RowBlocks):
             return torch.cat([self.scores(block) for _, block in x])
         return self.score(x).double()
 
@@ -72,35 +72,35 @@ class Fitted:
         return torch.sigmoid(scores) if one else torch.softmax(scores, -1)
 
 
-Make = Callable[[Any, Tensor, Any, Tensor, Aim], Fitted]
+FitFunction = Callable[[Any, Tensor, Any, Tensor, FitSettings], FittedProbe]
 """(x_train, y_train, x_val, y_val, aim) -> what learned from train and tuned itself on val."""
-MakeMany = Callable[[Any, Tensor, Sequence[Split], Aim], list[Fitted]]
+FitSplitsFunction = Callable[[Any, Tensor, Sequence[Split], FitSettings], list[FittedProbe]]
 """(x, y, splits, aim) -> one fit per split, all at once; x may be larger than memory."""
 
 
-def linear(
+def linear_probe(
     weights: Float[Tensor, "out d"],
     bias: Float[Tensor, " out"],
-    aim: Aim,
+    aim: FitSettings,
     link: Link,
     notes: Mapping[str, Any],
-) -> Fitted:
+) -> FittedProbe:
     """A fitted linear map from features to scores."""
 
     def score(x: Tensor) -> Tensor:
-        parts = [block @ weights.T for _, block in as_rows(x, dtype=weights.dtype)]
-        return squeezed(torch.cat(parts) + bias, aim)
+        parts = [block @ weights.T for _, block in as_row_blocks(x, dtype=weights.dtype)]
+        return squeeze_outputs(torch.cat(parts) + bias, aim)
 
     size = weights.numel() + bias.numel()
-    return Fitted(score, link, size, dict(notes), aim.task != "multilabel")
+    return FittedProbe(score, link, size, dict(notes), aim.task != "multilabel")
 
 
-def squeezed(scores: Float[Tensor, "n out"], aim: Aim) -> Float[Tensor, "..."]:
+def squeeze_outputs(scores: Float[Tensor, "n out"], aim: FitSettings) -> Float[Tensor, "..."]:
     """Scores without their last axis where the task has one number per row."""
     return scores[:, 0] if aim.single else scores
 
 
-def marks(splits: Sequence[Split], part: str, n: int) -> Bool[Tensor, "fold n"]:
+def split_masks(splits: Sequence[Split], part: str, n: int) -> Bool[Tensor, "fold n"]:
     """Which rows belong to a part of each split."""
     made = torch.zeros(len(splits), n, dtype=torch.bool)
     for row, split in zip(made, splits, strict=True):
@@ -108,6 +108,6 @@ def marks(splits: Sequence[Split], part: str, n: int) -> Bool[Tensor, "fold n"]:
     return made
 
 
-def sizes(x: Shaped[Tensor, "n d"] | Rows) -> tuple[int, int]:
+def matrix_shape(x: Shaped[Tensor, "n d"] | RowBlocks) -> tuple[int, int]:
     """How many rows and columns."""
-    return (x.n, x.d) if isinstance(x, Rows) else (x.shape[0], x.shape[1])
+    return (x.n, x.d) if isinstance(x, RowBlocks) else (x.shape[0], x.shape[1])

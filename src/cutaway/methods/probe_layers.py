@@ -11,9 +11,9 @@ from torch import Tensor
 from cutaway.core.errors import BadSpec, Missing
 from cutaway.core.lookup import lookup
 
-Stack = Callable[[list[Tensor]], Tensor]
+MixFunction = Callable[[list[Tensor]], Tensor]
 
-MIXES: dict[str, Stack] = {
+MIXES: dict[str, MixFunction] = {
     "one": lambda layers: layers[0],
     "mean": lambda layers: torch.stack(layers).mean(0),
     "max": lambda layers: torch.stack(layers).amax(0),
@@ -41,48 +41,52 @@ def parse_layers(text: str, total: int) -> list[LayerMix]:
     """
     parts = [part.strip() for part in text.split(";") if part.strip()]
     if not parts:
-        raise BadSpec(f"layers is empty; allowed are {_allowed(total)}.")
-    found = [mix for part in parts for mix in _part(part, total)]
+        raise BadSpec(f"layers is empty; allowed are {_allowed_values(total)}.")
+    found = [mix for part in parts for mix in _parse_part(part, total)]
     return list({mix.name: mix for mix in found}.values())
 
 
-def _part(text: str, total: int) -> list[LayerMix]:
+def _parse_part(text: str, total: int) -> list[LayerMix]:
     how, colon, rest = text.partition(":")
     if not colon:
-        return [LayerMix(str(layer), (layer,)) for layer in _numbers(text, total)]
+        return [LayerMix(str(layer), (layer,)) for layer in _layer_numbers(text, total)]
     if how.strip() == "one":
-        raise BadSpec(f"layers {text!r}: write a single layer as its number, {_allowed(total)}.")
+        raise BadSpec(
+            f"layers {text!r}: write a single layer as its number, {_allowed_values(total)}."
+        )
     lookup(MIXES, how.strip(), kind="mix of layers")
     name = f"{how.strip()}:{re.sub(r'[ ]+', '', rest)}"
-    return [LayerMix(name, tuple(_numbers(rest, total)), how.strip())]
+    return [LayerMix(name, tuple(_layer_numbers(rest, total)), how.strip())]
 
 
-def _numbers(text: str, total: int) -> list[int]:
+def _layer_numbers(text: str, total: int) -> list[int]:
     if text.strip() == "all":
         return list(range(total + 1))
-    found = [layer for word in text.split(",") for layer in _range(word.strip(), total)]
+    found = [layer for word in text.split(",") for layer in _parse_range(word.strip(), total)]
     return list(dict.fromkeys(found))
 
 
-def _range(word: str, total: int) -> range:
+def _parse_range(word: str, total: int) -> range:
     match = re.fullmatch(r"(\d+)(?:\s*-\s*(\d+))?", word)
     if match is None:
-        raise BadSpec(f"layers {word!r} can't be read; allowed are {_allowed(total)}.")
+        raise BadSpec(f"layers {word!r} can't be read; allowed are {_allowed_values(total)}.")
     first = int(match[1])
     last = int(match[2]) if match[2] else first
     if not first <= last <= total:
-        raise BadSpec(f"layers {word!r} is out of range; allowed are {_allowed(total)}.")
+        raise BadSpec(f"layers {word!r} is out of range; allowed are {_allowed_values(total)}.")
     return range(first, last + 1)
 
 
-def _allowed(total: int) -> str:
+def _allowed_values(total: int) -> str:
     return (
         f"layers 0 (embeddings) to {total}, never negative: all, 0,{total}, 0-{total}, "
         f"mean:all, max:0,{total}, concat:0,{total}"
     )
 
 
-def mix(layers: Mapping[int, Shaped[Tensor, "n d"]], spec: LayerMix) -> Float[Tensor, "n features"]:
+def mix_layers(
+    layers: Mapping[int, Shaped[Tensor, "n d"]], spec: LayerMix
+) -> Float[Tensor, "n features"]:
     """The feature matrix of a mix; Missing where a layer was not read."""
     absent = [layer for layer in spec.layers if layer not in layers]
     if absent:

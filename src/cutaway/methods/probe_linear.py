@@ -13,38 +13,45 @@ from torch import Tensor
 
 from cutaway.core.errors import BadData
 from cutaway.measure.splits import Split
-from cutaway.methods.probe_fitted import Aim, Fitted, MakeMany, linear, marks, sizes
+from cutaway.methods.probe_fitted import (
+    FitSettings,
+    FitSplitsFunction,
+    FittedProbe,
+    linear_probe,
+    matrix_shape,
+    split_masks,
+)
 from cutaway.methods.solvers import (
-    ClassSums,
-    Rows,
-    as_rows,
-    class_sums,
+    ClassMoments,
+    RowBlocks,
+    as_row_blocks,
+    class_moments,
     discriminant,
     logistic_path,
     path_losses,
     ridge_path,
 )
 from cutaway.methods.solvers.discriminant import Shrinkage
-from cutaway.methods.solvers.scatter import in_groups
+from cutaway.methods.solvers.scatter import memory_slices
 
 # Features have unit deviation, so these run from "the class means only" to "the margin only".
-STRENGTHS = tuple(np.logspace(-5, 1, 10).tolist())
-GAP = 1e-3
+C_GRID = tuple(np.logspace(-5, 1, 10).tolist())
+MAX_OBJECTIVE_GAP = 1e-3
 """Share of the objective that a search may leave: where rows can be told apart, gradients are small
 long before the minimum, and a C would be chosen for a search left halfway."""
-ALPHAS = tuple(np.logspace(-1, 6, 15).tolist())
+ALPHA_GRID = tuple(np.logspace(-1, 6, 15).tolist())
 
 
 def logistic(
-    x: Shaped[Tensor, "n d"] | Rows,
+    x: Shaped[Tensor, "n d"] | RowBlocks,
     y: Tensor,
     splits: Sequence[Split],
-    aim: Aim,
+    aim: FitSettings,
     *,
-    strengths: Sequence[float] = STRENGTHS,
+    strengths: Sequence[float] = C_GRID,
     standardise: bool = True,
     tol: float = 1e-4,
-) -> list[Fitted]:
+) -> list[FittedProbe]:
     """Logistic regression with the C of the least validation log-loss."""
     if len(strengths) > 1 and any(len(split.val) == 0 for split in splits):
         raise BadData(
@@ -55,19 +62,19 @@ def logistic(
         x,
         y,
         strengths=strengths,
-        folds=marks(splits, "train", sizes(x)[0]),
+        folds=split_masks(splits, "train", matrix_shape(x)[0]),
         classes=aim.classes if aim.task == "multiclass" else 2,
         balanced=aim.balanced,
         standardise=standardise,
         tol=tol,
-        gap=GAP,
+        gap=MAX_OBJECTIVE_GAP,
     )
     best = torch.zeros(len(splits), dtype=torch.long)
     if len(strengths) > 1:
-        held = marks(splits, "val", sizes(x)[0])
+        held = split_masks(splits, "val", matrix_shape(x)[0])
         best = path_losses(path, x, y, folds=held, balanced=aim.balanced).argmin(1).cpu()
     return [
-        linear(
+        linear_probe(
             path.weights[f, c],
             path.intercept[f, c],
             aim,
@@ -84,19 +91,19 @@ def logistic(
 
 
 def ridge(
-    x: Shaped[Tensor, "n d"] | Rows,
+    x: Shaped[Tensor, "n d"] | RowBlocks,
     y: Tensor,
     splits: Sequence[Split],
-    aim: Aim,
+    aim: FitSettings,
     *,
-    alphas: Sequence[float] = ALPHAS,
-) -> list[Fitted]:
+    alphas: Sequence[float] = ALPHA_GRID,
+) -> list[FittedProbe]:
     """Ridge regression on the values, or on -1 and 1, with the alpha of the best leave-one-out."""
-    folds = marks(splits, "train", sizes(x)[0])
-    path = ridge_path(x, signs(y, aim), alphas=alphas, folds=folds)
+    folds = split_masks(splits, "train", matrix_shape(x)[0])
+    path = ridge_path(x, regression_targets(y, aim), alphas=alphas, folds=folds)
     link = "value" if aim.task == "regression" else "margin"
     return [
-        linear(
+        linear_probe(
             path.weights[f, a],
             path.intercept[f, a],
             aim,
@@ -107,7 +114,7 @@ def ridge(
     ]
 
 
-def signs(y: Tensor, aim: Aim) -> Float[Tensor, "n target"]:
+def regression_targets(y: Tensor, aim: FitSettings) -> Float[Tensor, "n target"]:
     """Targets of a regression: the values, or 1 for the class and -1 for the others."""
     if aim.task == "regression":
         return y.double()[:, None]
@@ -116,23 +123,27 @@ def signs(y: Tensor, aim: Aim) -> Float[Tensor, "n target"]:
     return 2.0 * (y if y.ndim == 2 else y[:, None]).double() - 1.0
 
 
-def lda(shrinkage: Shrinkage) -> MakeMany:
+def lda(shrinkage: Shrinkage) -> FitSplitsFunction:
     """Linear discriminants, plain (None) or shrunk."""
 
-    def make(x: Tensor | Rows, y: Tensor, splits: Sequence[Split], aim: Aim) -> list[Fitted]:
-        folds = marks(splits, "train", sizes(x)[0])
+    def make(
+        x: Tensor | RowBlocks, y: Tensor, splits: Sequence[Split], aim: FitSettings
+    ) -> list[FittedProbe]:
+        folds = split_masks(splits, "train", matrix_shape(x)[0])
         found = discriminant(x, y, classes=aim.classes, folds=folds, shrinkage=shrinkage)
         bias = found.intercept
         if aim.balanced:
             bias = bias - _log_priors(y, folds, aim.classes).to(bias)
         return [
-            linear(found.weights[f], bias[f], aim, "logit", {"shrinkage": share, "rank": rank})
+            linear_probe(
+                found.weights[f], bias[f], aim, "logit", {"shrinkage": share, "rank": rank}
+            )
             for f, (share, rank) in enumerate(
                 zip(found.shrinkage.tolist(), found.rank.tolist(), strict=True)
             )
         ]
 
-    return per_label(make)
+    return binary_relevance_splits(make)
 
 
 def _log_priors(y: Tensor, folds: Tensor, classes: int) -> Float[Tensor, "fold cls"]:
@@ -143,24 +154,24 @@ def _log_priors(y: Tensor, folds: Tensor, classes: int) -> Float[Tensor, "fold c
 
 
 def naive_bayes(
-    x: Shaped[Tensor, "n d"] | Rows, y: Tensor, splits: Sequence[Split], aim: Aim
-) -> list[Fitted]:
+    x: Shaped[Tensor, "n d"] | RowBlocks, y: Tensor, splits: Sequence[Split], aim: FitSettings
+) -> list[FittedProbe]:
     """Gaussian naive Bayes, smoothed as scikit-learn's."""
-    return [_bayes(seen, f, aim) for seen, f in _seen(x, y, splits, aim)]
+    return [_naive_bayes_probe(seen, f, aim) for seen, f in _class_sums_by_split(x, y, splits, aim)]
 
 
-def _seen(
-    x: Tensor | Rows, y: Tensor, splits: Sequence[Split], aim: Aim
-) -> Iterator[tuple[ClassSums, int]]:
+def _class_sums_by_split(
+    x: Tensor | RowBlocks, y: Tensor, splits: Sequence[Split], aim: FitSettings
+) -> Iterator[tuple[ClassMoments, int]]:
     """The class sums that hold each split, and its place in them."""
-    n, _ = sizes(x)
-    folds = marks(splits, "train", n)
-    for group in in_groups(len(splits), 4 * aim.classes * n):
-        seen = class_sums(as_rows(x), y, folds[group], aim.classes, scatter=False)
+    n, _ = matrix_shape(x)
+    folds = split_masks(splits, "train", n)
+    for group in memory_slices(len(splits), 4 * aim.classes * n):
+        seen = class_moments(as_row_blocks(x), y, folds[group], aim.classes, scatter=False)
         yield from ((seen, f) for f in range(group.stop - group.start))
 
 
-def _bayes(seen: ClassSums, f: int, aim: Aim) -> Fitted:
+def _naive_bayes_probe(seen: ClassMoments, f: int, aim: FitSettings) -> FittedProbe:
     share = seen.count[f] / seen.count[f].sum()
     centre = share @ seen.mean[f]
     mean = seen.mean[f] - centre
@@ -172,49 +183,51 @@ def _bayes(seen: ClassSums, f: int, aim: Aim) -> Fitted:
 
     def score(x: Tensor) -> Tensor:
         parts = []
-        for _, block in as_rows(x, dtype=mean.dtype):
+        for _, block in as_row_blocks(x, dtype=mean.dtype):
             gap = block - centre
             parts.append(gap @ (mean / variance).T - 0.5 * gap.square() @ (1.0 / variance).T)
         scores = torch.cat(parts) + level
         return scores[:, 1] - scores[:, 0] if aim.task == "binary" else scores
 
-    return Fitted(score, "logit", 2 * mean.numel() + len(share))
+    return FittedProbe(score, "logit", 2 * mean.numel() + len(share))
 
 
-def centroid(
-    x: Shaped[Tensor, "n d"] | Rows, y: Tensor, splits: Sequence[Split], aim: Aim
-) -> list[Fitted]:
+def nearest_centroid(
+    x: Shaped[Tensor, "n d"] | RowBlocks, y: Tensor, splits: Sequence[Split], aim: FitSettings
+) -> list[FittedProbe]:
     """The nearest class mean: minus the squared distance to each, less what all share."""
     made = []
-    for seen, f in _seen(x, y, splits, aim):
+    for seen, f in _class_sums_by_split(x, y, splits, aim):
         weights, bias = 2.0 * seen.mean[f], -seen.mean[f].square().sum(1)
         if aim.task == "binary":
             weights, bias = weights[1:] - weights[:1], bias[1:] - bias[:1]
-        made.append(linear(weights, bias, aim, "margin", {}))
+        made.append(linear_probe(weights, bias, aim, "margin", {}))
     return made
 
 
-def per_label(make: MakeMany) -> MakeMany:
+def binary_relevance_splits(make: FitSplitsFunction) -> FitSplitsFunction:
     """For labels that go together: one binary classifier each, their scores side by side."""
 
-    def many(x: Tensor | Rows, y: Tensor, splits: Sequence[Split], aim: Aim) -> list[Fitted]:
+    def many(
+        x: Tensor | RowBlocks, y: Tensor, splits: Sequence[Split], aim: FitSettings
+    ) -> list[FittedProbe]:
         if aim.task != "multilabel":
             return make(x, y, splits, aim)
-        one = Aim("binary", 2, aim.seed, aim.balanced)
+        one = FitSettings("binary", 2, aim.seed, aim.balanced)
         each = [make(x, y[:, k], splits, one) for k in range(aim.classes)]
-        return [beside(list(group)) for group in zip(*each, strict=True)]
+        return [combine_labels(list(group)) for group in zip(*each, strict=True)]
 
     return many
 
 
-def beside(fits: Sequence[Fitted]) -> Fitted:
+def combine_labels(fits: Sequence[FittedProbe]) -> FittedProbe:
     """Binary classifiers as one that scores every label."""
 
     def chance(x: Tensor) -> Tensor:
         every = [fit.probabilities(x, fit.scores(x)) for fit in fits]
         return torch.stack([one for one in every if one is not None], 1)
 
-    return Fitted(
+    return FittedProbe(
         lambda x: torch.stack([fit.scores(x) for fit in fits], 1),
         fits[0].link,
         sum(fit.parameters for fit in fits),

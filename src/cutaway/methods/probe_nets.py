@@ -9,19 +9,19 @@ from torch import Tensor, nn
 
 from cutaway.core.errors import BadSpec
 
-Module = Callable[[int, int], nn.Module]
+NetFactory = Callable[[int, int], nn.Module]
 """(features, outputs) -> a new network."""
-WIDTH = 256
+HIDDEN_WIDTH = 256
 
 
-class Gated(nn.Module):
+class GatedNet(nn.Module):
     """A product of two linear maps, one through `gate`, read by a third (GLU; Dauphin 2017)."""
 
     def __init__(self, d: int, outputs: int, gate: nn.Module) -> None:
         """A gated network of `d` features and so many outputs."""
         super().__init__()
-        self.value, self.open = nn.Linear(d, WIDTH), nn.Linear(d, WIDTH)
-        self.gate, self.read = gate, nn.Linear(WIDTH, outputs)
+        self.value, self.open = nn.Linear(d, HIDDEN_WIDTH), nn.Linear(d, HIDDEN_WIDTH)
+        self.gate, self.read = gate, nn.Linear(HIDDEN_WIDTH, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         """The scores of rows."""
@@ -29,24 +29,24 @@ class Gated(nn.Module):
         return out
 
 
-def layers(depth: int) -> Module:
+def mlp(depth: int) -> NetFactory:
     """Networks of `depth` linear layers with ReLU between them."""
 
     def module(d: int, outputs: int) -> nn.Module:
         inner: list[nn.Module] = []
         for k in range(depth - 1):
-            inner += [nn.Linear(d if k == 0 else WIDTH, WIDTH), nn.ReLU()]
-        return nn.Sequential(*inner, nn.Linear(d if depth == 1 else WIDTH, outputs))
+            inner += [nn.Linear(d if k == 0 else HIDDEN_WIDTH, HIDDEN_WIDTH), nn.ReLU()]
+        return nn.Sequential(*inner, nn.Linear(d if depth == 1 else HIDDEN_WIDTH, outputs))
 
     return module
 
 
-def gated(gate: Callable[[], nn.Module]) -> Module:
+def glu(gate: Callable[[], nn.Module]) -> NetFactory:
     """Gated networks with that gate."""
-    return lambda d, outputs: Gated(d, outputs, gate())
+    return lambda d, outputs: GatedNet(d, outputs, gate())
 
 
-def own(given: Any) -> Module:
+def user_net(given: Any) -> NetFactory:
     """A user's module class, factory or instance as a factory; an instance is copied each time.
 
     A class or factory may need the number of features, and the number of outputs after it.

@@ -7,29 +7,29 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-Way = Literal["pca", "lda"]
+ProbeProjection = Literal["pca", "lda"]
 
 
-def project(
-    x: Float[Tensor, "n d"], labels: Int[Tensor, " n"] | None, way: Way
+def project_2d(
+    x: Float[Tensor, "n d"], labels: Int[Tensor, " n"] | None, way: ProbeProjection
 ) -> Float[Tensor, "n 2"]:
     """Two coordinates per row: the first two principal axes (pca), or the axes that part the
     classes best (lda; with two classes the second is the widest axis across it)."""
     centred = x.double() - x.double().mean(0)
     if way == "pca" or labels is None:
-        return _principal(centred, 2)
+        return _principal_components(centred, 2)
     # A few dozen principal axes first: with fewer rows than columns any labels can be parted.
-    narrow = _principal(centred, min(30, max(2, len(x) // 10), x.shape[1]))
-    axes = _discriminants(narrow, labels)
+    narrow = _principal_components(centred, min(30, max(2, len(x) // 10), x.shape[1]))
+    axes = _discriminant_axes(narrow, labels)
     first = narrow @ axes[:, :1]
     if axes.shape[1] > 1:
         return torch.cat([first, narrow @ axes[:, 1:2]], 1)
     unit = axes[:, 0] / axes[:, 0].norm().clamp(min=1e-300)
     rest = narrow - torch.outer(narrow @ unit, unit)
-    return torch.cat([first, _principal(rest - rest.mean(0), 1)], 1)
+    return torch.cat([first, _principal_components(rest - rest.mean(0), 1)], 1)
 
 
-def _principal(centred: Float[Tensor, "n d"], count: int) -> Float[Tensor, "n k"]:
+def _principal_components(centred: Float[Tensor, "n d"], count: int) -> Float[Tensor, "n k"]:
     """The rows along the widest axes; signs fixed so that pictures repeat."""
     _, _, axes = torch.linalg.svd(centred, full_matrices=False)
     axes = axes[:count]
@@ -38,7 +38,9 @@ def _principal(centred: Float[Tensor, "n d"], count: int) -> Float[Tensor, "n k"
     return torch.nn.functional.pad(made, (0, count - made.shape[1]))
 
 
-def _discriminants(x: Float[Tensor, "n k"], labels: Int[Tensor, " n"]) -> Float[Tensor, "k axes"]:
+def _discriminant_axes(
+    x: Float[Tensor, "n k"], labels: Int[Tensor, " n"]
+) -> Float[Tensor, "k axes"]:
     kinds = np.unique(labels.numpy())
     means = torch.stack([x[labels == int(kind)].mean(0) for kind in kinds])
     within = sum(

@@ -14,7 +14,7 @@ from cutaway.measure.tested import pseudo_values
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
+class ProbeOutputs:
     """Truth and answers of the test rows; every metric is a function of these."""
 
     task: Task

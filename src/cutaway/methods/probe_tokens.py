@@ -10,7 +10,7 @@ from cutaway.core.errors import Mismatch
 
 
 @dataclass(frozen=True, eq=False)
-class Ragged:
+class RaggedTokens:
     """All token vectors in one matrix; text i has the rows offsets[i] to offsets[i + 1]."""
 
     values: Shaped[Tensor, "token d"]
@@ -35,13 +35,13 @@ class Ragged:
         texts = torch.arange(len(self), device=self.offsets.device)
         return texts.repeat_interleave(self.offsets.diff())
 
-    def take(self, index: Int[Tensor, " m"]) -> "Ragged":
+    def take(self, index: Int[Tensor, " m"]) -> "RaggedTokens":
         """The chosen texts, in the chosen order."""
         start, count = self.offsets[:-1][index], self.offsets.diff()[index]
         offsets = torch.cat([count.new_zeros(1), count.cumsum(0)])
         inside = torch.arange(int(offsets[-1]), device=count.device)
         rows = inside + (start - offsets[:-1]).repeat_interleave(count)
-        return Ragged(self.values[rows], offsets)
+        return RaggedTokens(self.values[rows], offsets)
 
 
 class AttentionProbe(nn.Module):
@@ -56,14 +56,14 @@ class AttentionProbe(nn.Module):
         self.query = nn.Parameter(torch.zeros(d))
         self.read = nn.Linear(d, outputs)
 
-    def forward(self, texts: Ragged) -> Float[Tensor, "n out"]:
+    def forward(self, texts: RaggedTokens) -> Float[Tensor, "n out"]:
         """The scores of texts."""
         weight = self.weights(texts)
         pooled = texts.values.new_zeros(len(texts), texts.values.shape[1])
         out: Tensor = self.read(pooled.index_add(0, texts.owner, weight[:, None] * texts.values))
         return out
 
-    def weights(self, texts: Ragged) -> Float[Tensor, " token"]:
+    def weights(self, texts: RaggedTokens) -> Float[Tensor, " token"]:
         """How much each token counts; adds up to 1 over every text."""
         owner, n = texts.owner, len(texts)
         match = texts.values @ self.query / texts.values.shape[1] ** 0.5

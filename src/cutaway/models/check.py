@@ -8,9 +8,9 @@ import torch
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadModel, CheckFailed
 from cutaway.models import laws
-from cutaway.models.laws import Law, Sample
+from cutaway.models.laws import CheckSample, ConsistencyCheck
 from cutaway.models.lm import LM
-from cutaway.models.place import recall, remember
+from cutaway.models.place import read_memo, write_memo
 
 METHODS = ("probe", "nextword", "shortcut", "graft", "inject")
 
@@ -35,7 +35,7 @@ class CheckReport:
     device: str
     digest: str
     tokenizer: dict[str, Any]
-    laws: tuple[Law, ...]
+    laws: tuple[ConsistencyCheck, ...]
     supports: dict[str, str]
     estimates: dict[str, int]
     notes: tuple[str, ...]
@@ -51,7 +51,7 @@ class CheckReport:
 
     def need_passed(self) -> None:
         """CheckFailed with the first broken law, what was measured and what is allowed."""
-        need_laws(self.name, self.laws)
+        need_checks_passed(self.name, self.laws)
 
 
 def check(lm: LM, *, thorough: bool = True) -> CheckReport:
@@ -72,9 +72,9 @@ def check(lm: LM, *, thorough: bool = True) -> CheckReport:
         device=lm.device,
         digest=lm.digest,
         tokenizer=tokenizer_facts(lm),
-        laws=measure(lm, thorough=thorough),
-        supports=supports(lm),
-        estimates=estimates(lm),
+        laws=run_checks(lm, thorough=thorough),
+        supports=supported_methods(lm),
+        estimates=size_estimates(lm),
         notes=lm.notes,
     )
 
@@ -85,10 +85,10 @@ def quick_check(lm: LM) -> None:
     A pass is remembered for these weights, versions, precision, kernel and device. A proposed
     anatomy has to hold every law.
     """
-    key = _key(lm)
-    if recall("checks", key):
+    key = _memo_key(lm)
+    if read_memo("checks", key):
         return
-    found = measure(lm, thorough=lm.anatomy.proposed)
+    found = run_checks(lm, thorough=lm.anatomy.proposed)
     if lm.anatomy.proposed and not all(law.passed for law in found):
         broken = next(law for law in found if not law.passed)
         raise BadModel(
@@ -96,40 +96,40 @@ def quick_check(lm: LM) -> None:
             f"law {broken.name!r} (measured {broken.measured:.2g}, allowed {broken.limit:.2g}). "
             "Write a row for it: docs/howto/add-a-model-family.md"
         )
-    need_laws(lm.name, found)
-    remember("checks", key, [law.name for law in found])
+    need_checks_passed(lm.name, found)
+    write_memo("checks", key, [law.name for law in found])
 
 
-def measure(lm: LM, *, thorough: bool = True) -> tuple[Law, ...]:
+def run_checks(lm: LM, *, thorough: bool = True) -> tuple[ConsistencyCheck, ...]:
     """Every law that applies to the model; the few most telling ones unless thorough."""
     with torch.no_grad():
-        drawn = laws.sample(lm, laws.SENTENCES if thorough else laws.SENTENCES[::2])
-        found = [laws.hooks_show_the_plain_layers(lm, drawn)]
+        drawn = laws.check_sample(lm, laws.SENTENCES if thorough else laws.SENTENCES[::2])
+        found = [laws.check_hidden_states(lm, drawn)]
         if lm.has_head:
-            found.append(laws.unembedding_gives_the_logits(lm, drawn))
+            found.append(laws.check_logits(lm, drawn))
         # Padding on the left shifts every position: what goes wrong on the right does so here.
-        found.append(laws.padding_changes_nothing(lm, drawn, "left"))
-        return tuple(found + (_more(lm, drawn) if thorough else []))
+        found.append(laws.check_padding(lm, drawn, "left"))
+        return tuple(found + (_thorough_checks(lm, drawn) if thorough else []))
 
 
-def _more(lm: LM, drawn: Sample) -> list[Law]:
+def _thorough_checks(lm: LM, drawn: CheckSample) -> list[ConsistencyCheck]:
     found = [
-        laws.padding_changes_nothing(lm, drawn, "right"),
-        laws.company_changes_nothing(lm, drawn),
-        laws.twice_is_the_same(lm, drawn),
-        laws.stopping_early_changes_nothing(lm, drawn),
-        laws.running_on_reaches_the_end(lm, drawn),
+        laws.check_padding(lm, drawn, "right"),
+        laws.check_batching(lm, drawn),
+        laws.check_determinism(lm, drawn),
+        laws.check_early_stop(lm, drawn),
+        laws.check_run_from(lm, drawn),
     ]
     if lm.kind == "masked":
-        found.append(laws.pairs_are_read_as_plainly(lm))
+        found.append(laws.check_text_pairs(lm))
     if lm.anatomy.mlp is not None:
-        found.append(laws.parts_add_up_to_the_block(lm, drawn))
+        found.append(laws.check_block_parts(lm, drawn))
     if lm.anatomy.attn is not None:
-        found.append(laws.attention_sums_to_one(lm, drawn))
+        found.append(laws.check_attention_sums(lm, drawn))
     return found
 
 
-def need_laws(name: str, found: tuple[Law, ...]) -> None:
+def need_checks_passed(name: str, found: tuple[ConsistencyCheck, ...]) -> None:
     """CheckFailed with the first broken law."""
     for law in found:
         if not law.passed:
@@ -164,7 +164,7 @@ def tokenizer_facts(lm: LM) -> dict[str, Any]:
     }
 
 
-def supports(lm: LM) -> dict[str, str]:
+def supported_methods(lm: LM) -> dict[str, str]:
     """What each method can do with this model: `yes`, or what is missing."""
     if not lm.has_head:
         lacking = "no: the checkpoint has no language-model head"
@@ -181,7 +181,7 @@ def supports(lm: LM) -> dict[str, str]:
     return yes
 
 
-def estimates(lm: LM) -> dict[str, int]:
+def size_estimates(lm: LM) -> dict[str, int]:
     """Bytes: of the weights, of a pooled row of one layer and of all, of a batch in flight."""
     size = torch.finfo(getattr(torch, lm.dtype)).bits // 8
     row = lm.width * size
@@ -194,7 +194,7 @@ def estimates(lm: LM) -> dict[str, int]:
     }
 
 
-def _key(lm: LM) -> str:
+def _memo_key(lm: LM) -> str:
     import transformers
 
     return digest_json(

@@ -9,30 +9,32 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.core.digest import digest_json, digest_text
-from cutaway.models.place import recall, remember
+from cutaway.models.place import read_memo, write_memo
 
 # Where a checkpoint was saved or last loaded says nothing about what it computes.
-NOT_IDENTITY = frozenset({"_name_or_path", "transformers_version", "dtype", "torch_dtype"})
+IGNORED_CONFIG_FIELDS = frozenset({"_name_or_path", "transformers_version", "dtype", "torch_dtype"})
 
 
 def weights_digest(files: Iterable[Path], config: Path) -> str:
     """The identity of a checkpoint: its weight files and what its config says of them."""
     fields = json.loads(config.read_text(encoding="utf-8"))
-    kept = {key: value for key, value in fields.items() if key not in NOT_IDENTITY}
+    kept = {key: value for key, value in fields.items() if key not in IGNORED_CONFIG_FIELDS}
     return config_digest(files, kept)
 
 
 def config_digest(files: Iterable[Path], config: Mapping[str, Any]) -> str:
     """The identity of weight files with the config that says how they are used."""
-    return digest_json({"files": {f.name: file_digest(f) for f in files}, "config": _plain(config)})
+    return digest_json(
+        {"files": {f.name: file_digest(f) for f in files}, "config": _json_safe(config)}
+    )
 
 
-def _plain(value: Any) -> Any:
+def _json_safe(value: Any) -> Any:
     """The value with infinite numbers and NaN as text: Python reads them in JSON, no digest has."""
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _json_safe(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_json_safe(one) for one in value]
     return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -43,12 +45,12 @@ def file_digest(path: Path) -> str:
         return recorded
     facts = path.stat()
     key = f"{path.absolute()}|{facts.st_size}|{facts.st_mtime_ns}"
-    known = recall("digests", key)
+    known = read_memo("digests", key)
     if isinstance(known, str):
         return known
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    remember("digests", key, found)
+    write_memo("digests", key, found)
     return found
 
 

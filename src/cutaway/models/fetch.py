@@ -7,17 +7,17 @@ from pathlib import Path
 
 from cutaway.core.errors import BadModel, Missing, UnknownName
 from cutaway.core.lookup import suggestion
-from cutaway.home import home_path
-from cutaway.models.bundled import BUNDLED, unpack
+from cutaway.home import expand_path
+from cutaway.models.bundled import BUNDLED, unpack_bundled
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 # Root-level files only: repositories also carry onnx, flax and original weights in folders.
-CONFIGS = ["*.json", "tokenizer*", "vocab*", "merges.txt", "*.model", "*.txt"]
-WEIGHTS = ["model*.safetensors", "adapter_model*.safetensors"]
+CONFIG_PATTERNS = ["*.json", "tokenizer*", "vocab*", "merges.txt", "*.model", "*.txt"]
+WEIGHT_PATTERNS = ["model*.safetensors", "adapter_model*.safetensors"]
 
 
 @dataclass(frozen=True)
-class Source:
+class CheckpointSource:
     """A checkpoint on this machine."""
 
     name: str
@@ -26,16 +26,16 @@ class Source:
     """Its identity where that is known without reading the weights."""
 
 
-def fetch(
+def fetch_checkpoint(
     name: str, *, revision: str | None = None, offline: bool = False, code: bool = False
-) -> Source:
+) -> CheckpointSource:
     """The checkpoint called `name`, downloaded when it has to be."""
     if name in BUNDLED:
-        folder, digest = unpack(name)
-        return Source(name, folder, digest)
-    path = home_path(name)
+        folder, digest = unpack_bundled(name)
+        return CheckpointSource(name, folder, digest)
+    path = expand_path(name)
     if name and path.is_dir():
-        return Source(name, path)
+        return CheckpointSource(name, path)
     if path.is_file():
         raise BadModel(
             f"{name!r} is a file. A model is a folder in Hugging Face layout, a hub id, "
@@ -45,7 +45,7 @@ def fetch(
         raise Missing(f"There is no folder {name!r}. {_near_folder(path)}".rstrip())
     if not HUB_ID.fullmatch(name):
         raise UnknownName(f"{name!r} is no model name. {_help(name)}")
-    return Source(name, _download(name, revision, offline=offline, code=code))
+    return CheckpointSource(name, _download(name, revision, offline=offline, code=code))
 
 
 def looks_like_path(name: str) -> bool:
@@ -63,7 +63,7 @@ def _download(name: str, revision: str | None, *, offline: bool, code: bool) -> 
         RevisionNotFoundError,
     )
 
-    wanted = [*CONFIGS, *WEIGHTS, *(["*.py"] if code else [])]
+    wanted = [*CONFIG_PATTERNS, *WEIGHT_PATTERNS, *(["*.py"] if code else [])]
     try:
         folder = snapshot_download(
             name, revision=revision, allow_patterns=wanted, ignore_patterns=["*/*"],

@@ -19,15 +19,15 @@ from torch import Tensor, nn
 
 from cutaway.models.lm import LM
 
-Shape = tuple[int, ...]
+WeightShape = tuple[int, ...]
 # A way that is not clearly quicker than the plain one is not worth leaving it for.
-CLEARLY = 0.95
+MAX_TIME_RATIO = 0.95
 # Weights are taken in turn until this many bytes: one alone would stay in the processor's cache.
-COLD = 64 << 20
+CACHE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class Way:
+class MatmulVariant:
     """How rows meet a weight: from which side, and filled up with zeros to how many rows."""
 
     turned: bool
@@ -43,52 +43,54 @@ class Way:
         return (weight @ rows.T).T[:count].contiguous()
 
 
-Ways = Mapping[Shape, Mapping[int, Way]]
+MatmulTable = Mapping[WeightShape, Mapping[int, MatmulVariant]]
 """By a weight's shape and a number of rows; where nothing is said, the plain way is taken."""
 
 
-def linears(lm: LM) -> list[Any]:
+def linear_layers(lm: LM) -> list[Any]:
     """The model's plain `nn.Linear` layers, the head among them."""
     return [module for module in lm.module.modules() if type(module) is nn.Linear]
 
 
 @torch.inference_mode()
-def quickest_ways(
+def measure_variants(
     lm: LM, most: int, *, tries: int = 2, clock: Callable[[], float] = time.perf_counter
-) -> Ways:
+) -> MatmulTable:
     """The quickest way for 1 to `most` rows, for each shape of weight, as measured here."""
-    groups: dict[Shape, list[Tensor]] = {}
-    for linear in linears(lm):
+    groups: dict[WeightShape, list[Tensor]] = {}
+    for linear in linear_layers(lm):
         groups.setdefault(tuple(linear.weight.shape), []).append(linear.weight)
-    found: dict[Shape, dict[int, Way]] = {}
+    found: dict[WeightShape, dict[int, MatmulVariant]] = {}
     for shape, weights in groups.items():
-        chosen = _cold(weights)
+        chosen = _beyond_cache(weights)
         took = {
-            Way(turned, rows): _seconds(Way(turned, rows), chosen, tries, clock)
+            MatmulVariant(turned, rows): _seconds(MatmulVariant(turned, rows), chosen, tries, clock)
             for rows in range(1, most + 1)
             for turned in (False, True)
         }
-        found[shape] = best_ways(took, most)
+        found[shape] = fastest_variants(took, most)
     return found
 
 
-def best_ways(took: Mapping[Way, float], most: int) -> dict[int, Way]:
+def fastest_variants(took: Mapping[MatmulVariant, float], most: int) -> dict[int, MatmulVariant]:
     """The quickest way for each number of rows; more rows than asked for may be the quickest."""
     found = {}
     for count in range(1, most + 1):
         best = min((way for way in took if way.rows >= count), key=lambda way: took[way])
-        if took[best] < CLEARLY * took[Way(False, count)]:
+        if took[best] < MAX_TIME_RATIO * took[MatmulVariant(False, count)]:
             found[count] = best
     return found
 
 
-def _cold(weights: list[Tensor]) -> list[Tensor]:
+def _beyond_cache(weights: list[Tensor]) -> list[Tensor]:
     """As many of the weights as don't fit into a cache."""
     size = max(weights[0].numel() * weights[0].element_size(), 1)
-    return weights[: -(-COLD // size)]
+    return weights[: -(-CACHE_BYTES // size)]
 
 
-def _seconds(way: Way, weights: Iterable[Tensor], tries: int, clock: Callable[[], float]) -> float:
+def _seconds(
+    way: MatmulVariant, weights: Iterable[Tensor], tries: int, clock: Callable[[], float]
+) -> float:
     """Seconds for all weights in turn, the best of a few tries."""
     weights = list(weights)
     rows = torch.ones(way.rows, weights[0].shape[1], dtype=weights[0].dtype)
@@ -103,19 +105,22 @@ def _seconds(way: Way, weights: Iterable[Tensor], tries: int, clock: Callable[[]
 
 
 @contextmanager
-def few_rows(lm: LM, ways: Ways) -> Iterator[None]:
+def tuned_small_matmuls(lm: LM, ways: MatmulTable) -> Iterator[None]:
     """The model whose linear layers take these ways; its own again afterwards."""
     with ExitStack() as stack:
-        for linear in linears(lm):
+        for linear in linear_layers(lm):
             by_count = ways.get(tuple(linear.weight.shape))
             if by_count:
-                stack.callback(_give_back, linear, linear.__dict__.get("forward"))
+                stack.callback(_restore_forward, linear, linear.__dict__.get("forward"))
                 linear.forward = partial(_forward, linear, linear.forward, by_count)
         yield
 
 
 def _forward(
-    linear: nn.Linear, plain: Callable[[Tensor], Tensor], ways: Mapping[int, Way], state: Tensor
+    linear: nn.Linear,
+    plain: Callable[[Tensor], Tensor],
+    ways: Mapping[int, MatmulVariant],
+    state: Tensor,
 ) -> Tensor:
     way = ways.get(state.numel() // state.shape[-1])
     if way is None:
@@ -125,7 +130,7 @@ def _forward(
     return out.view(*state.shape[:-1], -1)
 
 
-def _give_back(linear: Any, own: Callable[..., Tensor] | None) -> None:
+def _restore_forward(linear: Any, own: Callable[..., Tensor] | None) -> None:
     del linear.forward
     if own is not None:
         linear.forward = own

@@ -10,8 +10,8 @@ from safetensors import SafetensorError, safe_open
 
 from cutaway.core.errors import BadModel, Missing, NoRoom
 
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
-TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json", "spiece.model",
+PICKLE_PATTERNS = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json", "spiece.model",
               "sentencepiece.bpe.model", "bpe.codes")  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def need_weights(folder: Path, stem: str = "model") -> list[Path]:
     if absent or not files:
         raise _no_weights(folder, absent)
     for file in files:
-        _need_whole(file)
+        _need_readable(file)
     return files
 
 
@@ -82,10 +82,10 @@ def need_memory(files: list[Path], itemsize: int) -> None:
 
 def count_weights(files: list[Path]) -> int:
     """How many numbers the files hold, from their headers."""
-    return sum(math.prod(shape) for shape in shapes_of(files))
+    return sum(math.prod(shape) for shape in tensor_shapes(files))
 
 
-def shapes_of(files: list[Path]) -> list[list[int]]:
+def tensor_shapes(files: list[Path]) -> list[list[int]]:
     """The shape of every tensor, from the headers."""
     shapes = []
     for file in files:
@@ -96,9 +96,9 @@ def shapes_of(files: list[Path]) -> list[list[int]]:
 
 def need_tokenizer(folder: Path) -> None:
     """Missing unless the folder has a tokenizer."""
-    if not any((folder / name).is_file() for name in TOKENIZERS):
+    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
         raise Missing(
-            f"{folder} has no tokenizer (looked for {', '.join(TOKENIZERS[:4])}, ...). Save it "
+            f"{folder} has no tokenizer (looked for {', '.join(TOKENIZER_FILES[:4])}, ...). Save it "
             "beside the weights: AutoTokenizer.from_pretrained(BASE).save_pretrained(FOLDER)."
         )
 
@@ -114,7 +114,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def _need_whole(file: Path) -> None:
+def _need_readable(file: Path) -> None:
     """BadModel unless the header is sound and the file as long as it says; loads nothing."""
     try:
         with safe_open(file, framework="pt") as tensors:
@@ -137,7 +137,7 @@ def _no_config(folder: Path) -> str:
 
 
 def _no_weights(folder: Path, absent: list[str]) -> BadModel:
-    pickles = sorted(p.name for pattern in PICKLES for p in folder.glob(pattern))
+    pickles = sorted(p.name for pattern in PICKLE_PATTERNS for p in folder.glob(pattern))
     if pickles:
         return BadModel(
             f"{folder} holds its weights as pickle ({pickles[0]!r}), which can run any code when "

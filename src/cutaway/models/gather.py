@@ -9,25 +9,25 @@ from torch import Tensor
 
 from cutaway.core.errors import BadSpec
 from cutaway.models.lm import LM
-from cutaway.models.read import need_layers, watch
+from cutaway.models.read import need_layers, visit_layers
 from cutaway.models.tokens import pad, tokenize
 from cutaway.pool import Pooler, pooler
 
-Layers = str | int | Sequence[int]
-Pooled = dict[int, Float[Tensor, "n d"]]
+LayerChoice = str | int | Sequence[int]
+PooledStates = dict[int, Float[Tensor, "n d"]]
 
 
-def read(
+def read_pooled_states(
     lm: LM,
     texts: Sequence[str],
     *,
-    layers: Layers = "all",
+    layers: LayerChoice = "all",
     pool: str | Pooler | Sequence[str | Pooler] = "last",
     pairs: Sequence[str] | None = None,
     prompt: str = "",
     limit: int | None = None,
     batch_tokens: int = 1024,
-) -> Pooled | dict[str, Pooled]:
+) -> PooledStates | dict[str, PooledStates]:
     """{layer: (n, d)} in the order of the texts; for several poolers {pooler: {layer: (n, d)}}.
 
     `layers` is "all", a number, numbers, or "0,6,12". Texts run in batches of similar length
@@ -48,7 +48,7 @@ def read(
     return out[poolers[0].name] if isinstance(pool, str | Pooler) else out
 
 
-def parse_layers(lm: LM, layers: Layers) -> list[int]:
+def parse_layers(lm: LM, layers: LayerChoice) -> list[int]:
     """Layer numbers from "all", a number, numbers or "0,6,12"; BadSpec when out of range."""
     if layers == "all":
         return list(range(lm.layers + 1))
@@ -81,29 +81,33 @@ def _read_batch(
     places: list[int],
     layers: list[int],
     poolers: list[Pooler],
-    out: dict[str, Pooled],
+    out: dict[str, PooledStates],
 ) -> None:
     """Pool one batch on the device and put the vectors in their places."""
     ids, mask = (x.to(lm.device) for x in pad(rows, lm.pad_id))
 
     def visit(layer: int, hidden: Tensor, weights: Tensor | None) -> None:
         for p in poolers:
-            extra = _extra(lm, p, ids, mask, weights)
+            extra = _pooler_extra(lm, p, ids, mask, weights)
             out[p.name][layer][places] = p(hidden, mask, extra).to(out[p.name][layer])
 
-    watch(lm, ids, mask, layers, visit, attention=any(p.needs == "attention" for p in poolers))
+    visit_layers(
+        lm, ids, mask, layers, visit, attention=any(p.needs == "attention" for p in poolers)
+    )
 
 
-def _extra(lm: LM, p: Pooler, ids: Tensor, mask: Tensor, weights: Tensor | None) -> Tensor | None:
+def _pooler_extra(
+    lm: LM, p: Pooler, ids: Tensor, mask: Tensor, weights: Tensor | None
+) -> Tensor | None:
     """What a pooler needs besides states and mask."""
     if p.needs == "marks":
         return (ids == need_mask_id(lm, p.name)).float()
     if p.needs == "attention":
-        return attention_paid(lm, mask, weights, p.head)
+        return attention_per_token(lm, mask, weights, p.head)
     return None
 
 
-def attention_paid(lm: LM, mask: Tensor, weights: Tensor | None, head: int | None) -> Tensor:
+def attention_per_token(lm: LM, mask: Tensor, weights: Tensor | None, head: int | None) -> Tensor:
     """How much one token looks at each token (batch, seq): the last real one in causal models,
     the first in masked ones; one head, or the mean over heads. Layer 0, which no attention made,
     counts every token the same."""

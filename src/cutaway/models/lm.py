@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import Missing
-from cutaway.models.anatomy import Anatomy, Kind
+from cutaway.models.anatomy import Anatomy, ModelKind
 
 
-class _Met(Exception):
+class _DecoderReached(Exception):
     """Carries the vector that reached the output embedding out of the head."""
 
     def __init__(self, vector: Tensor) -> None:
@@ -32,7 +32,7 @@ class LM:
 
     name: str
     family: str
-    kind: Kind
+    kind: ModelKind
     layers: int
     width: int
     vocab: int
@@ -85,10 +85,10 @@ class LM:
         names of the tokenizer and of the attention kernel, looked at here too.
         """
         from cutaway.models.digests import tokenizer_digest
-        from cutaway.models.prints import print_of
+        from cutaway.models.prints import module_checksum
 
         digest, opened = self.as_opened or (self.digest, "")
-        found = print_of(self.module)
+        found = module_checksum(self.module)
         now = digest if found == opened else digest_json({"opened": digest, "weights": found})
         for name, value in {
             "as_opened": (digest, opened),
@@ -126,10 +126,10 @@ class LM:
         return dict(self.module.named_parameters())
 
     def read(self, texts: Sequence[str], **options: Any) -> Any:
-        """{layer: (n, d)} of pooled states; see `cutaway.models.gather.read` for the options."""
-        from cutaway.models.gather import read
+        """{layer: (n, d)} of pooled states; see `cutaway.models.gather.read_pooled_states` for the options."""
+        from cutaway.models.gather import read_pooled_states
 
-        return read(self, texts, **options)
+        return read_pooled_states(self, texts, **options)
 
     def final_norm(self, hidden: Float[Tensor, "... d"]) -> Float[Tensor, "... e"]:
         """What the body makes of layer L before it meets the head."""
@@ -140,7 +140,7 @@ class LM:
         self.need_head()
         logits = self._chain(self.anatomy.head, normed)
         for operation, field in self.anatomy.after:
-            logits = AFTER[operation](logits, getattr(self.module.config, field, None))
+            logits = LOGIT_OPERATIONS[operation](logits, getattr(self.module.config, field, None))
         return logits
 
     def head_features(self, hidden: Float[Tensor, "... d"]) -> Float[Tensor, "... e"]:
@@ -181,12 +181,12 @@ class LM:
         """Run the head until it reaches the decoder, and take what would go in."""
 
         def meet(_: nn.Module, args: tuple[Tensor, ...]) -> None:
-            raise _Met(args[0])
+            raise _DecoderReached(args[0])
 
         handle = self.decoder.register_forward_pre_hook(meet)
         try:
             self._chain(self.anatomy.head, normed)
-        except _Met as met:
+        except _DecoderReached as met:
             return met.vector
         finally:
             handle.remove()
@@ -213,7 +213,7 @@ def _divide(logits: Tensor, factor: float | None) -> Tensor:
     return logits if factor is None else logits / factor
 
 
-AFTER: dict[str, Callable[[Tensor, float | None], Tensor]] = {
+LOGIT_OPERATIONS: dict[str, Callable[[Tensor, float | None], Tensor]] = {
     "softcap": _softcap,
     "multiply": _multiply,
     "divide": _divide,

@@ -8,27 +8,27 @@ import torch
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadModel, BadSpec
 from cutaway.core.lookup import lookup
-from cutaway.home import home_path
-from cutaway.models.adapter import adapter_digest, merge, need_adapter
+from cutaway.home import expand_path
+from cutaway.models.adapter import adapter_digest, merge_adapter, need_adapter
 from cutaway.models.anatomy import Anatomy
 from cutaway.models.digests import tokenizer_digest, weights_digest
-from cutaway.models.fetch import Source, fetch
+from cutaway.models.fetch import CheckpointSource, fetch_checkpoint
 from cutaway.models.folder import need_config, need_memory, need_tokenizer, need_weights
 from cutaway.models.lm import LM
-from cutaway.models.prints import watched
-from cutaway.models.propose import propose, settle
-from cutaway.models.tokenizer import load_tokenizer, need_rows, reads_segments
+from cutaway.models.prints import with_checksum
+from cutaway.models.propose import choose_anatomy, propose_anatomies
+from cutaway.models.tokenizer import load_tokenizer, need_embedding_rows, uses_token_types
 from cutaway.models.weights import (
+    ATTENTION_KERNELS,
     DTYPES,
-    KERNELS,
-    head_there,
+    has_trained_head,
+    kind_and_anatomy,
     load_config,
     load_weights,
-    need_believable,
-    what_it_is,
+    need_plausible_config,
 )
 
-UNBOUNDED = 1_000_000
+NO_LENGTH_LIMIT = 1_000_000
 
 
 def open_model(
@@ -55,17 +55,17 @@ def open_model(
     if isinstance(name, LM):
         return name
     lookup(DTYPES, dtype, kind="dtype")
-    lookup(KERNELS, attention, kind="attention kernel")
+    lookup(ATTENTION_KERNELS, attention, kind="attention kernel")
     where = choose_device(device)
-    base, extra = _split(str(name), adapter)
-    source = fetch(base, revision=revision, offline=offline, code=trust_remote_code)
-    patch = None if extra is None else fetch(extra, offline=offline)
-    lm = _assemble(source, patch, dtype, where, attention, trust_remote_code)
+    base, extra = _split_adapter(str(name), adapter)
+    source = fetch_checkpoint(base, revision=revision, offline=offline, code=trust_remote_code)
+    patch = None if extra is None else fetch_checkpoint(extra, offline=offline)
+    lm = _load_lm(source, patch, dtype, where, attention, trust_remote_code)
     if check:
         from cutaway.models.check import quick_check
 
         quick_check(lm)
-    return watched(lm, same_each_time=patch is None and lm.has_head) if watch else lm
+    return with_checksum(lm, same_each_time=patch is None and lm.has_head) if watch else lm
 
 
 def choose_device(device: str) -> str:
@@ -80,18 +80,23 @@ def choose_device(device: str) -> str:
     return device
 
 
-def _split(name: str, adapter: str | Path | None) -> tuple[str, str | None]:
+def _split_adapter(name: str, adapter: str | Path | None) -> tuple[str, str | None]:
     """Base and adapter of a name; a folder whose own name has a + is no pair."""
     if adapter is not None:
         return name, str(adapter)
-    if "+" not in name or home_path(name).exists():
+    if "+" not in name or expand_path(name).exists():
         return name, None
     base, _, extra = name.partition("+")
     return base, extra
 
 
-def _assemble(
-    source: Source, patch: Source | None, dtype: str, device: str, attention: str, trust: bool
+def _load_lm(
+    source: CheckpointSource,
+    patch: CheckpointSource | None,
+    dtype: str,
+    device: str,
+    attention: str,
+    trust: bool,
 ) -> LM:
     """What can be refused without loading is refused first; then weights, then the facts."""
     need_config(source.folder)
@@ -102,23 +107,23 @@ def _assemble(
     if patch is not None:
         need_adapter(patch.folder)
     config = load_config(source, trust)
-    kind, row = what_it_is(source, config)
+    kind, row = kind_and_anatomy(source, config)
     if not trust:
-        need_believable(source, config, kind, files)
+        need_plausible_config(source, config, kind, files)
     tokenizer, notes = load_tokenizer(source.folder, trust)
     digest = _digest(source, files, patch)
     module, unfilled = load_weights(source.folder, config, kind, dtype, attention, trust)
     if patch is not None:
-        module = merge(module, patch.folder)
+        module = merge_adapter(module, patch.folder)
     if _digest(source, files, patch) != digest:
         raise BadModel(f"{source.folder} was changed while it was read. Open it once more.")
     module = module.to(device).eval().requires_grad_(False)
     # For a family without a row the laws choose among what its modules suggest.
-    candidates = [row] if row else propose(module, kind)
+    candidates = [row] if row else propose_anatomies(module, kind)
     anatomy = candidates[0]
-    has_head, missed = head_there(source.name, anatomy, unfilled)
+    has_head, missed = has_trained_head(source.name, anatomy, unfilled)
     rows = module.get_submodule(anatomy.embeddings).weight.shape[0]
-    notes += need_rows(source.name, tokenizer, rows)
+    notes += need_embedding_rows(source.name, tokenizer, rows)
     lm = LM(
         name=source.name if patch is None else f"{source.name}+{patch.name}",
         family=config.model_type,
@@ -132,14 +137,14 @@ def _assemble(
         module=module,
         tokenizer=tokenizer,
         has_head=has_head,
-        segments=reads_segments(tokenizer, module),
-        notes=(*notes, *missed, *_surprises(module, anatomy, attention)),
+        segments=uses_token_types(tokenizer, module),
+        notes=(*notes, *missed, *_opening_notes(module, anatomy, attention)),
         **_sizes(module, anatomy),
     )
-    return lm if row else settle(lm, candidates)
+    return lm if row else choose_anatomy(lm, candidates)
 
 
-def _digest(source: Source, files: list[Path], patch: Source | None) -> str:
+def _digest(source: CheckpointSource, files: list[Path], patch: CheckpointSource | None) -> str:
     """The identity of the weights, with the adapter's where there is one."""
     base = source.digest or weights_digest(files, source.folder / "config.json")
     if patch is None:
@@ -160,7 +165,7 @@ def _sizes(module: Any, anatomy: Anatomy) -> dict[str, Any]:
     }
 
 
-def _surprises(module: Any, anatomy: Anatomy, attention: str) -> list[str]:
+def _opening_notes(module: Any, anatomy: Anatomy, attention: str) -> list[str]:
     """What isn't as asked for or as usual."""
     used, said = module.config._attn_implementation, []
     if used != attention:
@@ -175,7 +180,7 @@ def _context(config: Any, tokenizer: Any, anatomy: Anatomy) -> int:
     """The longest row of tokens both model and tokenizer stand for."""
     positions = getattr(config, "max_position_embeddings", None)
     limits = [] if positions is None else [int(positions) - anatomy.first_position]
-    if 0 < tokenizer.model_max_length < UNBOUNDED:
+    if 0 < tokenizer.model_max_length < NO_LENGTH_LIMIT:
         limits.append(int(tokenizer.model_max_length))
     # Families without a position table (bloom) say nothing; 2048 is what they were trained on.
     return min(limits) if limits else 2048

@@ -16,17 +16,17 @@ from torch.nn import functional as F
 
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.models.lm import LM
-from cutaway.models.read import call_with
+from cutaway.models.read import forward_kwargs
 from cutaway.models.swap import Params, with_params
 
-IGNORE = -100
+IGNORE_INDEX = -100
 Ids = Int[Tensor, "batch seq"]
 Mask = Bool[Tensor, "batch seq"]
 PerRow = Float[Tensor, " batch"]
 
 
 @dataclass(frozen=True)
-class Head:
+class LinearHead:
     """A linear classifier on one token's final state."""
 
     weight: Float[Tensor, "cls e"]
@@ -38,8 +38,8 @@ def lm_loss(lm: LM, params: Params | None, ids: Ids, mask: Mask) -> PerRow:
     predicted tokens. A row of one token predicts nothing: 0."""
     real = mask.bool()
     # A token is predicted from the one before it, so both have to be real.
-    labels = ids.masked_fill(~real, IGNORE)[:, 1:]
-    labels = labels.masked_fill(~real[:, :-1], IGNORE)
+    labels = ids.masked_fill(~real, IGNORE_INDEX)[:, 1:]
+    labels = labels.masked_fill(~real[:, :-1], IGNORE_INDEX)
     return _mean_loss(_logits(lm, params, ids, real)[:, :-1], labels)
 
 
@@ -66,15 +66,17 @@ def label_word_logits(
 ) -> Float[Tensor, "batch cls"]:
     """The label words' logits at the mask token (masked models) or the last token (causal)."""
     lm.need_head()
-    at = answer_place(lm, ids, mask)
-    found: Tensor = _run(lm, params, ids, mask, lambda last: lm.unembed(_pick(last, at))[:, words])
+    at = answer_positions(lm, ids, mask)
+    found: Tensor = _from_last_hidden(
+        lm, params, ids, mask, lambda last: lm.unembed(_take_position(last, at))[:, words]
+    )
     return found
 
 
 def head_loss(
     lm: LM,
     params: Params | None,
-    head: Head,
+    head: LinearHead,
     ids: Ids,
     mask: Mask,
     labels: Int[Tensor, " batch"],
@@ -89,7 +91,7 @@ def head_loss(
 def head_logits(
     lm: LM,
     params: Params | None,
-    head: Head,
+    head: LinearHead,
     ids: Ids,
     mask: Mask,
     *,
@@ -98,11 +100,15 @@ def head_logits(
     """A linear head on the final state of the first token (masked models), the last (causal)
     or, when asked, the mask token."""
     place = at or ("last" if lm.kind == "causal" else "first")
-    if place not in PLACES:
-        raise BadSpec(f"at must be one of {', '.join(PLACES)}, got {place!r}.")
-    chosen = PLACES[place](lm, ids, mask)
-    found: Tensor = _run(
-        lm, params, ids, mask, lambda last: F.linear(_pick(last, chosen), head.weight, head.bias)
+    if place not in TOKEN_POSITIONS:
+        raise BadSpec(f"at must be one of {', '.join(TOKEN_POSITIONS)}, got {place!r}.")
+    chosen = TOKEN_POSITIONS[place](lm, ids, mask)
+    found: Tensor = _from_last_hidden(
+        lm,
+        params,
+        ids,
+        mask,
+        lambda last: F.linear(_take_position(last, chosen), head.weight, head.bias),
     )
     return found
 
@@ -125,8 +131,8 @@ def mask_tokens(
         raise BadSpec(f"{lm.name!r} has no mask token: masked-token loss needs a masked model.")
     if style not in ("bert", "mask"):
         raise BadSpec(f"style must be 'bert' or 'mask', got {style!r}.")
-    hidden = _hidden(lm, ids, mask, rng, share)
-    labels = ids.masked_fill(~hidden, IGNORE)
+    hidden = _choose_masked(lm, ids, mask, rng, share)
+    labels = ids.masked_fill(~hidden, IGNORE_INDEX)
     fate = torch.from_numpy(rng.random(tuple(ids.shape))).to(ids.device)
     words = torch.from_numpy(rng.integers(lm.vocab, size=tuple(ids.shape))).to(ids.device)
     masked = hidden & (fate < (0.8 if style == "bert" else 1.1))
@@ -134,20 +140,20 @@ def mask_tokens(
     return torch.where(hidden & ~masked & (fate < 0.9), words, inputs), labels
 
 
-def answer_place(lm: LM, ids: Ids, mask: Mask) -> Int[Tensor, " batch"]:
+def answer_positions(lm: LM, ids: Ids, mask: Mask) -> Int[Tensor, " batch"]:
     """Where a row's answer is read: its mask token in masked models, its last in causal ones."""
-    return PLACES["last" if lm.kind == "causal" else "mask"](lm, ids, mask)
+    return TOKEN_POSITIONS["last" if lm.kind == "causal" else "mask"](lm, ids, mask)
 
 
-def _first(lm: LM, ids: Ids, mask: Mask) -> Tensor:
+def _first_position(lm: LM, ids: Ids, mask: Mask) -> Tensor:
     return mask.long().argmax(dim=1)
 
 
-def _last(lm: LM, ids: Ids, mask: Mask) -> Tensor:
+def _last_position(lm: LM, ids: Ids, mask: Mask) -> Tensor:
     return mask.shape[1] - 1 - mask.long().flip(1).argmax(dim=1)
 
 
-def _marked(lm: LM, ids: Ids, mask: Mask) -> Tensor:
+def _mask_position(lm: LM, ids: Ids, mask: Mask) -> Tensor:
     marks: Tensor = (ids == lm.tokenizer.mask_token_id) & mask.bool()
     if not bool(marks.any(dim=1).all()):
         row = int((~marks.any(dim=1)).nonzero()[0, 0])
@@ -155,10 +161,10 @@ def _marked(lm: LM, ids: Ids, mask: Mask) -> Tensor:
     return marks.long().argmax(dim=1)
 
 
-PLACES: dict[str, Callable[[LM, Tensor, Tensor], Tensor]] = {
-    "first": _first,
-    "last": _last,
-    "mask": _marked,
+TOKEN_POSITIONS: dict[str, Callable[[LM, Tensor, Tensor], Tensor]] = {
+    "first": _first_position,
+    "last": _last_position,
+    "mask": _mask_position,
 }
 
 
@@ -166,27 +172,27 @@ def _logits(
     lm: LM, params: Params | None, ids: Ids, mask: Mask
 ) -> Float[Tensor, "batch seq vocab"]:
     lm.need_head()
-    found: Tensor = _run(lm, params, ids, mask, lm.unembed)
+    found: Tensor = _from_last_hidden(lm, params, ids, mask, lm.unembed)
     return found
 
 
-def _run(
+def _from_last_hidden(
     lm: LM, params: Params | None, ids: Ids, mask: Mask, then: Callable[[Tensor], Tensor]
 ) -> Any:
     """then(last hidden state) under these weights; logits only where `then` makes them."""
-    given = call_with(lm, ids, mask)
+    given = forward_kwargs(lm, ids, mask)
     return with_params(lm.module, params, lambda _: then(lm.body(**given).last_hidden_state))
 
 
 def _mean_loss(logits: Tensor, labels: Tensor) -> PerRow:
     """Mean cross-entropy of each row over its labelled places."""
     each = F.cross_entropy(
-        logits.float().transpose(1, 2), labels, ignore_index=IGNORE, reduction="none"
+        logits.float().transpose(1, 2), labels, ignore_index=IGNORE_INDEX, reduction="none"
     )
-    return each.sum(dim=1) / (labels != IGNORE).sum(dim=1).clamp(min=1)
+    return each.sum(dim=1) / (labels != IGNORE_INDEX).sum(dim=1).clamp(min=1)
 
 
-def _hidden(lm: LM, ids: Ids, mask: Mask, rng: np.random.Generator, share: float) -> Tensor:
+def _choose_masked(lm: LM, ids: Ids, mask: Mask, rng: np.random.Generator, share: float) -> Tensor:
     """Which places are hidden: each ordinary token with chance `share`, one per row at least."""
     special = torch.tensor(lm.tokenizer.all_special_ids, device=ids.device)
     ordinary = mask.bool() & ~torch.isin(ids, special)
@@ -198,5 +204,5 @@ def _hidden(lm: LM, ids: Ids, mask: Mask, rng: np.random.Generator, share: float
     return (chance < share) | (chance == chance.amin(dim=1, keepdim=True))
 
 
-def _pick(last: Float[Tensor, "batch seq e"], at: Int[Tensor, " batch"]) -> Tensor:
+def _take_position(last: Float[Tensor, "batch seq e"], at: Int[Tensor, " batch"]) -> Tensor:
     return last[torch.arange(len(last), device=last.device), at]

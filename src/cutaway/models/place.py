@@ -9,12 +9,12 @@ from typing import Any
 from cutaway.home import home
 
 
-def recall(name: str, key: str) -> Any:
+def read_memo(name: str, key: str) -> Any:
     """What was remembered under the key in `<home>/<name>.json`; None when nothing was."""
     return _read(home() / f"{name}.json").get(key)
 
 
-def remember(name: str, key: str, value: Any) -> None:
+def write_memo(name: str, key: str, value: Any) -> None:
     """Keep the value under the key; a home that can't be written only costs the time saved."""
     path = home() / f"{name}.json"
     try:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cutaway.core.digest import digest_json
 from cutaway.models.lm import LM
-from cutaway.models.place import recall, remember
+from cutaway.models.place import read_memo, write_memo
 
 
 def checksum(values: Mapping[str, Tensor]) -> str:
@@ -32,7 +32,7 @@ def _sha256(value: Tensor) -> str:
     return hashlib.sha256(flat.view(torch.uint8).numpy().data).hexdigest()
 
 
-def print_of(module: nn.Module) -> str:
+def module_checksum(module: nn.Module) -> str:
     """The checksum of all that a module was loaded with: weights, tied ones once, and buffers."""
     every = dict(module.named_parameters(remove_duplicate=False))
     kept = {
@@ -43,7 +43,7 @@ def print_of(module: nn.Module) -> str:
     return checksum(dict(module.named_parameters()) | kept)
 
 
-def watched(lm: LM, *, same_each_time: bool) -> LM:
+def with_checksum(lm: LM, *, same_each_time: bool) -> LM:
     """The model with a print of its weights, by which `LM.recognise` sees whether they changed.
 
     `same_each_time`: opening it gives the same bits again (no adapter is merged, no head is drawn),
@@ -51,9 +51,9 @@ def watched(lm: LM, *, same_each_time: bool) -> LM:
     """
     versions = [version("torch"), version("transformers")]
     key = digest_json([lm.digest, lm.dtype, *versions])
-    found = recall("prints", key) if same_each_time else None
+    found = read_memo("prints", key) if same_each_time else None
     if not isinstance(found, str):
-        found = print_of(lm.module)
+        found = module_checksum(lm.module)
         if same_each_time:
-            remember("prints", key, found)
+            write_memo("prints", key, found)
     return replace(lm, as_opened=(lm.digest, found))

@@ -14,31 +14,31 @@ from cutaway.core.errors import BadSpec, RunError
 from cutaway.models.lm import LM
 from cutaway.models.quiet import quiet
 from cutaway.models.sites import (
-    Count,
+    BlockCounter,
     Site,
-    before,
-    behind,
-    counted,
-    ends,
-    first_state,
-    in_batch,
+    add_forward_hook,
+    add_pre_hook,
+    count_blocks,
+    input_state,
     need_site,
-    state_of,
-    with_state,
+    output_state,
+    part_modules,
+    replace_input_state,
+    unflatten_batch,
 )
-from cutaway.models.tokens import segments
+from cutaway.models.tokens import make_token_type_ids
 
-Visit = Callable[[int, Tensor, Tensor | None], None]
+LayerCallback = Callable[[int, Tensor, Tensor | None], None]
 Ids = Int[Tensor, "batch seq"]
 Mask = Bool[Tensor, "batch seq"]
 
 
-class _Stop(Exception):
+class _StopForward(Exception):
     """Every wanted layer has been seen: the rest of the forward is not needed."""
 
 
 @dataclass(frozen=True)
-class States:
+class ForwardStates:
     """What one forward showed: states by layer and by site, attention by block, logits."""
 
     layers: dict[int, Tensor] = field(default_factory=dict)
@@ -47,8 +47,14 @@ class States:
     logits: Tensor | None = None
 
 
-def watch(
-    lm: LM, ids: Ids, mask: Mask, layers: Iterable[int], visit: Visit, *, attention: bool = False
+def visit_layers(
+    lm: LM,
+    ids: Ids,
+    mask: Mask,
+    layers: Iterable[int],
+    visit: LayerCallback,
+    *,
+    attention: bool = False,
 ) -> None:
     """One forward that calls visit(layer, hidden, weights) as each wanted layer appears.
 
@@ -66,14 +72,14 @@ def watch(
             seen.append(layer)
             visit(layer, hidden, weights)
         if layer == wanted[-1]:
-            raise _Stop
+            raise _StopForward
 
     with ExitStack() as stack:
-        extra = _weights_on(stack, lm) if attention else {}
-        _listen(stack, lm, note, attention=attention)
+        extra = _enable_attention_weights(stack, lm) if attention else {}
+        _hook_layers(stack, lm, note, attention=attention)
         try:
-            lm.body(**call_with(lm, ids, mask), **extra)
-        except _Stop:
+            lm.body(**forward_kwargs(lm, ids, mask), **extra)
+        except _StopForward:
             return
     raise RunError(
         f"{lm.name!r} showed layers {seen}, wanted {wanted}: its blocks at "
@@ -81,7 +87,7 @@ def watch(
     )
 
 
-def states(
+def collect_states(
     lm: LM,
     ids: Ids,
     mask: Mask,
@@ -90,10 +96,10 @@ def states(
     *,
     attention: bool = False,
     logits: bool = False,
-) -> States:
+) -> ForwardStates:
     """Everything asked for from one forward, kept in memory; all layers unless some are named."""
     wanted = need_layers(lm, range(lm.layers + 1) if layers is None else layers)
-    out = States()
+    out = ForwardStates()
 
     def note(layer: int, hidden: Tensor, weights: Tensor | None) -> None:
         if layer in wanted:
@@ -102,13 +108,13 @@ def states(
                 out.attention[layer] = weights
 
     with ExitStack() as stack:
-        extra = _weights_on(stack, lm) if attention else {}
-        count = _listen(stack, lm, note, attention=attention)
+        extra = _enable_attention_weights(stack, lm) if attention else {}
+        count = _hook_layers(stack, lm, note, attention=attention)
         for site in sites:
-            _keep_site(stack, lm, site, count, out.sites)
+            _record_site(stack, lm, site, count, out.sites)
         run = lm.module if logits else lm.body
-        result = run(**call_with(lm, ids, mask), **extra)
-    return out if not logits else States(out.layers, out.sites, out.attention, result.logits)
+        result = run(**forward_kwargs(lm, ids, mask), **extra)
+    return out if not logits else ForwardStates(out.layers, out.sites, out.attention, result.logits)
 
 
 def run_from(
@@ -134,8 +140,8 @@ def run_from(
     # The ids only shape the call: what they embed to is replaced before any block sees it.
     ids = torch.full(hidden.shape[:2], lm.pad_id, device=hidden.device)
     found: list[Tensor] = []
-    with _starting_at(lm, hidden, layer):
-        watch(lm, ids, mask, [goal], lambda _, state, __: found.append(state))
+    with _skip_blocks(lm, hidden, layer):
+        visit_layers(lm, ids, mask, [goal], lambda _, state, __: found.append(state))
     return found[0]
 
 
@@ -151,7 +157,7 @@ def need_layers(lm: LM, layers: Iterable[int]) -> list[int]:
     return wanted
 
 
-def call_with(lm: LM, ids: Ids, mask: Mask) -> dict[str, Any]:
+def forward_kwargs(lm: LM, ids: Ids, mask: Mask) -> dict[str, Any]:
     """The keyword arguments of a forward over this batch, right for either padding side."""
     real = mask.bool()
     given: dict[str, Any] = {"input_ids": ids}
@@ -162,23 +168,23 @@ def call_with(lm: LM, ids: Ids, mask: Mask) -> dict[str, Any]:
         if lm.anatomy.positions == "count":
             given["position_ids"] = (real.cumsum(dim=1) - 1).clamp(min=0)
     if lm.segments:
-        given["token_type_ids"] = segments(lm, given["input_ids"], real)
+        given["token_type_ids"] = make_token_type_ids(lm, given["input_ids"], real)
     if lm.kind == "causal":
         given["use_cache"] = False
     return given
 
 
-def _listen(stack: ExitStack, lm: LM, note: Visit, *, attention: bool) -> Count:
+def _hook_layers(stack: ExitStack, lm: LM, note: LayerCallback, *, attention: bool) -> BlockCounter:
     """Call note(layer, hidden, weights) for every layer of each forward."""
     made: dict[int, Tensor] = {}
 
     def entering(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         layer = count.block
-        note(layer, first_state(args, kwargs), made.pop(layer, None))
+        note(layer, input_state(args, kwargs), made.pop(layer, None))
 
     def left(_: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         if count.block == lm.layers:
-            note(lm.layers, state_of(output), made.pop(lm.layers, None))
+            note(lm.layers, output_state(output), made.pop(lm.layers, None))
 
     def weighed(_: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         found = [x for x in output if isinstance(x, Tensor) and x.dim() == 4]
@@ -186,39 +192,39 @@ def _listen(stack: ExitStack, lm: LM, note: Visit, *, attention: bool) -> Count:
 
     # Before the count goes up, so that the number of blocks entered is the number of the layer.
     for block in lm.blocks:
-        before(stack, block, entering)
-    count = counted(stack, lm)
+        add_pre_hook(stack, block, entering)
+    count = count_blocks(stack, lm)
     for block in lm.blocks:
-        behind(stack, block, left)
+        add_forward_hook(stack, block, left)
         if attention:
-            behind(stack, ends(lm, block, "attn")[0], weighed)
+            add_forward_hook(stack, part_modules(lm, block, "attn")[0], weighed)
     return count
 
 
-def _keep_site(
-    stack: ExitStack, lm: LM, site: Site, count: Count, kept: dict[Site, Tensor]
+def _record_site(
+    stack: ExitStack, lm: LM, site: Site, count: BlockCounter, kept: dict[Site, Tensor]
 ) -> None:
     """Keep what passes the site; a copy, since some families go on to change it in place."""
     need_site(lm, site)
     shape: list[Tensor] = []
 
     def entering(_: nn.Module, args: Any, kwargs: Any) -> None:
-        shape[:] = [first_state(args, kwargs)]
+        shape[:] = [input_state(args, kwargs)]
 
     def keep(state: Tensor) -> None:
         if count.block == site.layer:
-            kept[site] = in_batch(state, shape[0]).clone()
+            kept[site] = unflatten_batch(state, shape[0]).clone()
 
     for block in lm.blocks:
-        before(stack, block, entering)
-        start, end = ends(lm, block, site.part)
+        add_pre_hook(stack, block, entering)
+        start, end = part_modules(lm, block, site.part)
         if site.side == "in":
-            before(stack, start, lambda _, args, kwargs: keep(first_state(args, kwargs)))
+            add_pre_hook(stack, start, lambda _, args, kwargs: keep(input_state(args, kwargs)))
         else:
-            behind(stack, end, lambda _, args, kwargs, output: keep(state_of(output)))
+            add_forward_hook(stack, end, lambda _, args, kwargs, output: keep(output_state(output)))
 
 
-def _weights_on(stack: ExitStack, lm: LM) -> dict[str, Any]:
+def _enable_attention_weights(stack: ExitStack, lm: LM) -> dict[str, Any]:
     """Switch to the kernel that shows its attention weights; restored when the stack closes."""
     if lm.anatomy.attn is None:
         raise BadSpec(f"Where {lm.name!r} keeps its attention isn't known: it shows no weights.")
@@ -238,48 +244,50 @@ def _set_kernel(lm: LM, kernel: str) -> None:
 
 
 @contextmanager
-def _starting_at(lm: LM, hidden: Tensor, layer: int) -> Iterator[None]:
+def _skip_blocks(lm: LM, hidden: Tensor, layer: int) -> Iterator[None]:
     """Every forward skips the blocks up to `layer` and goes on from `hidden`."""
-    size = _outputs(lm)
+    size = _block_output_size(lm)
     with ExitStack() as stack:
-        count = counted(stack, lm)
+        count = count_blocks(stack, lm)
         for block in lm.blocks:
             own = block.__dict__.get("forward")
-            block.forward = _from_there(block.forward, hidden, layer, count, size)
-            stack.callback(_give_back, block, own)
+            block.forward = _resume_from(block.forward, hidden, layer, count, size)
+            stack.callback(_restore_forward, block, own)
         yield
 
 
-def _from_there(
-    forward: Callable[..., Any], hidden: Tensor, layer: int, count: Count, size: int | None
+def _resume_from(
+    forward: Callable[..., Any], hidden: Tensor, layer: int, count: BlockCounter, size: int | None
 ) -> Callable[..., Any]:
     def jump(*args: Any, **kwargs: Any) -> Any:
         if count.block <= layer:
-            state = first_state(args, kwargs)
+            state = input_state(args, kwargs)
             return state if size is None else (state, *[None] * (size - 1))
         if count.block == layer + 1:
-            args, kwargs = with_state(args, kwargs, hidden)
+            args, kwargs = replace_input_state(args, kwargs, hidden)
         return forward(*args, **kwargs)
 
     return jump
 
 
-def _give_back(block: nn.Module, own: Any) -> None:
+def _restore_forward(block: nn.Module, own: Any) -> None:
     del block.forward
     if own is not None:
         block.forward = own
 
 
-_OUTPUTS: WeakKeyDictionary[nn.Module, int | None] = WeakKeyDictionary()
+_OUTPUT_SIZES: WeakKeyDictionary[nn.Module, int | None] = WeakKeyDictionary()
 
 
-def _outputs(lm: LM) -> int | None:
+def _block_output_size(lm: LM) -> int | None:
     """How many things a block gives back: None for the bare state. Seen once, on one token."""
-    if lm.module not in _OUTPUTS:
+    if lm.module not in _OUTPUT_SIZES:
         found: list[Any] = []
         with ExitStack() as stack, torch.no_grad():
-            behind(stack, lm.blocks[0], lambda _, args, kwargs, output: found.append(output))
+            add_forward_hook(
+                stack, lm.blocks[0], lambda _, args, kwargs, output: found.append(output)
+            )
             ids = torch.full((1, 1), lm.pad_id, device=lm.device)
-            lm.body(**call_with(lm, ids, torch.ones_like(ids, dtype=torch.bool)))
-        _OUTPUTS[lm.module] = len(found[0]) if isinstance(found[0], tuple) else None
-    return _OUTPUTS[lm.module]
+            lm.body(**forward_kwargs(lm, ids, torch.ones_like(ids, dtype=torch.bool)))
+        _OUTPUT_SIZES[lm.module] = len(found[0]) if isinstance(found[0], tuple) else None
+    return _OUTPUT_SIZES[lm.module]

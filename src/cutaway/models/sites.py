@@ -8,10 +8,10 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from cutaway.core.errors import BadSpec
-from cutaway.models.anatomy import PARTS, Part
+from cutaway.models.anatomy import BLOCK_PARTS, BlockPart
 from cutaway.models.lm import LM
 
-Side = Literal["in", "out"]
+PartSide = Literal["in", "out"]
 Hook = Callable[..., Any]
 
 
@@ -20,12 +20,12 @@ class Site:
     """A place in block `layer` (1..L): one side of a part. `Site(l, "block")` is layer l."""
 
     layer: int
-    part: Part = "block"
-    side: Side = "out"
+    part: BlockPart = "block"
+    side: PartSide = "out"
 
 
 @dataclass
-class Count:
+class BlockCounter:
     """How many blocks the running forward has entered: the number of the block inside."""
 
     block: int = 0
@@ -33,15 +33,15 @@ class Count:
 
 def need_site(lm: LM, site: Site) -> None:
     """BadSpec unless the model has this site."""
-    if site.part not in PARTS or site.side not in ("in", "out"):
-        raise BadSpec(f"{site!r} is no site: part is one of {PARTS}, side is 'in' or 'out'.")
+    if site.part not in BLOCK_PARTS or site.side not in ("in", "out"):
+        raise BadSpec(f"{site!r} is no site: part is one of {BLOCK_PARTS}, side is 'in' or 'out'.")
     if not 1 <= site.layer <= lm.layers:
         raise BadSpec(f"Block {site.layer} is out of range: {lm.name!r} has blocks 1..{lm.layers}.")
     if site.part != "block" and getattr(lm.anatomy, site.part) is None:
         raise BadSpec(f"Blocks of {lm.family!r} have no part {site.part!r} of their own.")
 
 
-def ends(lm: LM, block: nn.Module, part: Part) -> tuple[nn.Module, nn.Module]:
+def part_modules(lm: LM, block: nn.Module, part: BlockPart) -> tuple[nn.Module, nn.Module]:
     """The modules where a part begins and ends."""
     if part == "block":
         return block, block
@@ -50,7 +50,7 @@ def ends(lm: LM, block: nn.Module, part: Part) -> tuple[nn.Module, nn.Module]:
     return block.get_submodule(start), block.get_submodule(end or start)
 
 
-def first_state(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+def input_state(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
     """The hidden states that a module is called with."""
     if args and isinstance(args[0], Tensor):
         return args[0]
@@ -58,7 +58,7 @@ def first_state(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
     return state
 
 
-def with_state(
+def replace_input_state(
     args: tuple[Any, ...], kwargs: dict[str, Any], state: Tensor
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The same call with other hidden states."""
@@ -67,34 +67,34 @@ def with_state(
     return args, kwargs | {"hidden_states": state}
 
 
-def state_of(output: Any) -> Tensor:
+def output_state(output: Any) -> Tensor:
     """The hidden states that a module gives back, alone or in front of other things."""
     state: Tensor = output[0] if isinstance(output, tuple) else output
     return state
 
 
-def with_output(output: Any, state: Tensor) -> Any:
+def replace_output_state(output: Any, state: Tensor) -> Any:
     """The same output with other hidden states."""
     return (state, *output[1:]) if isinstance(output, tuple) else state
 
 
-def before(stack: ExitStack, module: nn.Module, hook: Hook) -> None:
+def add_pre_hook(stack: ExitStack, module: nn.Module, hook: Hook) -> None:
     """Call hook(module, args, kwargs) before the module runs."""
     stack.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
 
 
-def behind(stack: ExitStack, module: nn.Module, hook: Hook) -> None:
+def add_forward_hook(stack: ExitStack, module: nn.Module, hook: Hook) -> None:
     """Call hook(module, args, kwargs, output) after the module ran."""
     stack.callback(module.register_forward_hook(hook, with_kwargs=True).remove)
 
 
-def counted(stack: ExitStack, lm: LM) -> Count:
+def count_blocks(stack: ExitStack, lm: LM) -> BlockCounter:
     """A count that follows every forward while the stack is open.
 
     Blocks are told apart by their calls, not by identity: some families call one block again
     and again.
     """
-    count = Count()
+    count = BlockCounter()
 
     def restart(*_: Any) -> None:
         count.block = 0
@@ -102,12 +102,12 @@ def counted(stack: ExitStack, lm: LM) -> Count:
     def enter(*_: Any) -> None:
         count.block += 1
 
-    before(stack, lm.body, restart)
+    add_pre_hook(stack, lm.body, restart)
     for block in lm.blocks:
-        before(stack, block, enter)
+        add_pre_hook(stack, block, enter)
     return count
 
 
-def in_batch(state: Tensor, like: Tensor) -> Tensor:
+def unflatten_batch(state: Tensor, like: Tensor) -> Tensor:
     """The state as (batch, seq, d); opt's mlp works on flattened rows."""
     return state if state.dim() == like.dim() else state.reshape(*like.shape[:-1], -1)

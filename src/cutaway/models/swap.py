@@ -12,15 +12,15 @@ from cutaway.core.lookup import suggestion
 from cutaway.models.lm import LM
 from cutaway.models.sites import (
     Site,
-    before,
-    behind,
-    counted,
-    ends,
-    first_state,
-    in_batch,
+    add_forward_hook,
+    add_pre_hook,
+    count_blocks,
+    input_state,
     need_site,
-    state_of,
-    with_output,
+    output_state,
+    part_modules,
+    replace_output_state,
+    unflatten_batch,
 )
 
 Params = Mapping[str, Tensor]
@@ -34,7 +34,7 @@ def swapped_params(module: nn.Module, params: Params) -> Iterator[None]:
     A tied weight is swapped at all its places by any of its names.
     """
     own = dict(module.named_parameters(remove_duplicate=False))
-    _need_fit(own, params)
+    _need_matching_params(own, params)
     kept = {name: own[name].data for name in params}
     try:
         for name, value in params.items():
@@ -45,7 +45,7 @@ def swapped_params(module: nn.Module, params: Params) -> Iterator[None]:
             own[name].data = data
 
 
-class _Door(nn.Module):
+class _FunctionModule(nn.Module):
     """Lets `functional_call` run any function of a module."""
 
     def __init__(self, module: nn.Module) -> None:
@@ -63,9 +63,9 @@ def with_params(module: nn.Module, params: Params | None, function: Callable[[An
     """
     if params is None:
         return function(module)
-    _need_fit(dict(module.named_parameters(remove_duplicate=False)), params)
+    _need_matching_params(dict(module.named_parameters(remove_duplicate=False)), params)
     named = {f"module.{name}": value for name, value in params.items()}
-    return functional_call(_Door(module), named, (function,))
+    return functional_call(_FunctionModule(module), named, (function,))
 
 
 @contextmanager
@@ -78,17 +78,17 @@ def swapped_parts(lm: LM, functions: Mapping[Site, Replacement]) -> Iterator[Non
     for site in functions:
         need_site(lm, site)
     with ExitStack() as stack:
-        count = counted(stack, lm)
+        count = count_blocks(stack, lm)
         shape: dict[str, Tensor] = {}
 
         def entering(_: nn.Module, args: Any, kwargs: Any) -> None:
-            shape["block"] = first_state(args, kwargs)
+            shape["block"] = input_state(args, kwargs)
 
         for block in lm.blocks:
-            before(stack, block, entering)
+            add_pre_hook(stack, block, entering)
         for site, function in functions.items():
             for block in lm.blocks:
-                _swap(stack, lm, block, site, function, shape, lambda: count.block)
+                _replace_part(stack, lm, block, site, function, shape, lambda: count.block)
         yield
 
 
@@ -99,7 +99,7 @@ def swapped_part(lm: LM, site: Site, function: Replacement) -> Iterator[None]:
         yield
 
 
-def _swap(
+def _replace_part(
     stack: ExitStack,
     lm: LM,
     block: nn.Module,
@@ -109,25 +109,25 @@ def _swap(
     inside: Callable[[], int],
 ) -> None:
     """Catch what enters the part, and put the function of it where the part's output was."""
-    start, end = ends(lm, block, site.part)
+    start, end = part_modules(lm, block, site.part)
     caught: list[Tensor] = []
 
     def catch(_: nn.Module, args: Any, kwargs: Any) -> None:
         if inside() == site.layer:
             # A copy: families that add in place would change it under our hands.
-            caught[:] = [in_batch(first_state(args, kwargs), shape["block"]).clone()]
+            caught[:] = [unflatten_batch(input_state(args, kwargs), shape["block"]).clone()]
 
     def put(_: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
         if inside() != site.layer:
             return None
-        old = state_of(output)
-        return with_output(output, function(caught[0]).reshape(old.shape).to(old))
+        old = output_state(output)
+        return replace_output_state(output, function(caught[0]).reshape(old.shape).to(old))
 
-    before(stack, start, catch)
-    behind(stack, end, put)
+    add_pre_hook(stack, start, catch)
+    add_forward_hook(stack, end, put)
 
 
-def _need_fit(own: Mapping[str, Tensor], params: Params) -> None:
+def _need_matching_params(own: Mapping[str, Tensor], params: Params) -> None:
     """Mismatch unless every given weight has a place of its shape."""
     for name, value in params.items():
         if name not in own:

@@ -26,10 +26,10 @@ def load_tokenizer(folder: Path, trust: bool = False) -> tuple[Any, tuple[str, .
             f"The tokenizer in {folder} has no fast form ({type(tokenizer).__name__}): save it as "
             "tokenizer.json with transformers first."
         )
-    return tokenizer, _give_padding(tokenizer, folder)
+    return tokenizer, _set_pad_token(tokenizer, folder)
 
 
-def _give_padding(tokenizer: Any, folder: Path) -> tuple[str, ...]:
+def _set_pad_token(tokenizer: Any, folder: Path) -> tuple[str, ...]:
     """Use a token that exists for padding; the mask keeps it from ever being read."""
     if tokenizer.pad_token_id is not None:
         return ()
@@ -44,7 +44,7 @@ def _give_padding(tokenizer: Any, folder: Path) -> tuple[str, ...]:
     return (f"The tokenizer has no special tokens; {tokenizer.pad_token!r} is used for padding.",)
 
 
-def reads_segments(tokenizer: Any, module: nn.Module) -> bool:
+def uses_token_types(tokenizer: Any, module: nn.Module) -> bool:
     """Whether a plain call types pairs 0 and 1, split at the first separator, and the model has
     embeddings for both types."""
     if getattr(module.config, "type_vocab_size", 0) < 2 or tokenizer.sep_token_id is None:
@@ -57,7 +57,7 @@ def reads_segments(tokenizer: Any, module: nn.Module) -> bool:
     return bool(pair.get("token_type_ids") == ours)
 
 
-def need_rows(name: str, tokenizer: Any, rows: int) -> tuple[str, ...]:
+def need_embedding_rows(name: str, tokenizer: Any, rows: int) -> tuple[str, ...]:
     """BadModel where words, padding or the tokens around a text have no row in the embedding.
 
     A note where only added tokens have none: some families keep those of their siblings.

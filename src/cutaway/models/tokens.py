@@ -19,11 +19,11 @@ from torch import Tensor
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.models.lm import LM
 
-Cut = Literal["right", "left"]
-PAIR_BREAK = "\n"
+TruncationSide = Literal["right", "left"]
+PAIR_SEPARATOR = "\n"
 # The fast tokenizer keeps offsets, words and masks of a whole call, some 300 bytes a token, until
 # the ids are taken out: texts go through it some at a time.
-AT_ONCE = 512
+TOKENIZE_BATCH = 512
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def tokenize(
     pairs: Sequence[str] | None = None,
     prompt: str = "",
     limit: int | None = None,
-    cut: Cut = "right",
+    cut: TruncationSide = "right",
 ) -> Tokenized:
     """One row of ids per text, at most `limit` long (the model's context unless said).
 
@@ -52,15 +52,15 @@ def tokenize(
     limit = lm.context if limit is None else limit
     if cut not in ("right", "left"):
         raise BadSpec(f"cut must be 'right' or 'left', got {cut!r}.")
-    firsts, seconds = _sides(lm, texts, pairs, prompt)
+    firsts, seconds = _tokenizer_inputs(lm, texts, pairs, prompt)
     rows = _encode(lm, firsts, seconds) if firsts else []
     lost = np.array([max(len(row) - limit, 0) for row in rows], dtype=np.int64)
     for i in np.flatnonzero(lost):
         second = None if seconds is None else seconds[i]
-        rows[i] = _shorten(lm, firsts[i], second, len(prompt), limit, cut)
+        rows[i] = _truncate(lm, firsts[i], second, len(prompt), limit, cut)
     empty = np.array([not row for row in rows], dtype=np.bool_)
     for i in np.flatnonzero(empty):
-        rows[i] = [_filler(lm, int(i))]
+        rows[i] = [_empty_text_token(lm, int(i))]
     return Tokenized(rows, lost, empty)
 
 
@@ -77,7 +77,7 @@ def pad(
     return torch.from_numpy(ids), torch.from_numpy(mask)
 
 
-def segments(
+def make_token_type_ids(
     lm: LM, ids: Int[Tensor, "batch seq"], mask: Bool[Tensor, "batch seq"]
 ) -> Int[Tensor, "batch seq"]:
     """Token types: 1 behind the first separator, 0 elsewhere, as the tokenizer types pairs.
@@ -90,7 +90,7 @@ def segments(
     return ((behind > 0) & mask).long()
 
 
-def _sides(
+def _tokenizer_inputs(
     lm: LM, texts: Sequence[str], pairs: Sequence[str] | None, prompt: str
 ) -> tuple[list[str], list[str] | None]:
     """What goes to the tokenizer as first and second text; the prompt ends the last of them."""
@@ -100,15 +100,15 @@ def _sides(
         raise BadData(f"{len(texts)} texts but {len(pairs)} second texts: one each is needed.")
     if lm.kind == "causal":
         joined = zip(texts, pairs, strict=True)
-        return [f"{one}{PAIR_BREAK}{two}{prompt}" for one, two in joined], None
+        return [f"{one}{PAIR_SEPARATOR}{two}{prompt}" for one, two in joined], None
     return list(texts), [pair + prompt for pair in pairs]
 
 
 def _encode(lm: LM, firsts: list[str], seconds: list[str] | None) -> list[list[int]]:
     """Ids of all texts, special tokens included."""
     rows: list[list[int]] = []
-    for start in range(0, len(firsts), AT_ONCE):
-        some = slice(start, start + AT_ONCE)
+    for start in range(0, len(firsts), TOKENIZE_BATCH):
+        some = slice(start, start + TOKENIZE_BATCH)
         rows += _encode_some(lm, firsts[some], None if seconds is None else seconds[some])
     return rows
 
@@ -125,11 +125,11 @@ def _encode_some(lm: LM, firsts: list[str], seconds: list[str] | None) -> list[l
         verbose=False,
     )
     rows: list[list[int]] = got["input_ids"]
-    _need_known(lm, firsts, rows)
+    _need_known_tokens(lm, firsts, rows)
     return rows
 
 
-def _need_known(lm: LM, texts: list[str], rows: list[list[int]]) -> None:
+def _need_known_tokens(lm: LM, texts: list[str], rows: list[list[int]]) -> None:
     """BadData for a text with a token that the model has no embedding for."""
     known = lm.module.get_submodule(lm.anatomy.embeddings).weight.shape[0]
     for text, row in zip(texts, rows, strict=True):
@@ -141,8 +141,8 @@ def _need_known(lm: LM, texts: list[str], rows: list[list[int]]) -> None:
             )
 
 
-def _shorten(
-    lm: LM, first: str, second: str | None, prompt: int, limit: int, cut: Cut
+def _truncate(
+    lm: LM, first: str, second: str | None, prompt: int, limit: int, cut: TruncationSide
 ) -> list[int]:
     """One row without the tokens that are too many; special and prompt tokens stay."""
     got = lm.tokenizer(first, second, return_offsets_mapping=True, verbose=False)
@@ -150,9 +150,9 @@ def _shorten(
     last = 0 if second is None else 1
     ours = [i for i, side in enumerate(owner) if side == last]
     if prompt:
-        ours = ours[: _before_prompt(got, ours, len(second or first) - prompt)]
+        ours = ours[: _count_before_prompt(got, ours, len(second or first) - prompt)]
     sides = [ours] if second is None else [[i for i, s in enumerate(owner) if s == 0], ours]
-    drop = _too_many(sides, len(owner) - limit, "left" if prompt else cut)
+    drop = _positions_to_drop(sides, len(owner) - limit, "left" if prompt else cut)
     if len(owner) - len(drop) > limit:
         raise BadSpec(
             f"max_tokens {limit} leaves no room: the prompt and special tokens alone take "
@@ -161,13 +161,13 @@ def _shorten(
     return [token for i, token in enumerate(got["input_ids"]) if i not in drop]
 
 
-def _before_prompt(got: Any, places: list[int], border: int) -> int:
+def _count_before_prompt(got: Any, places: list[int], border: int) -> int:
     """How many of these tokens lie before the prompt; one across the border belongs to it."""
     spans = got["offset_mapping"]
     return next((n for n, i in enumerate(places) if spans[i][1] > border), len(places))
 
 
-def _too_many(sides: list[list[int]], excess: int, cut: Cut) -> set[int]:
+def _positions_to_drop(sides: list[list[int]], excess: int, cut: TruncationSide) -> set[int]:
     """The places to drop: always from the longer text, at the chosen end."""
     keep = [len(side) for side in sides]
     for _ in range(min(excess, sum(keep))):
@@ -179,7 +179,7 @@ def _too_many(sides: list[list[int]], excess: int, cut: Cut) -> set[int]:
     return {i for side in dropped for i in side}
 
 
-def _filler(lm: LM, row: int) -> int:
+def _empty_text_token(lm: LM, row: int) -> int:
     """The token that stands for an empty text."""
     for token in (lm.tokenizer.bos_token_id, lm.tokenizer.eos_token_id):
         if token is not None:

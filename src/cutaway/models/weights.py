@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from cutaway.core.errors import BadModel
-from cutaway.models.anatomy import Anatomy, Kind, anatomy_of
-from cutaway.models.fetch import Source
-from cutaway.models.folder import shapes_of
+from cutaway.models.anatomy import Anatomy, ModelKind, anatomy_of
+from cutaway.models.fetch import CheckpointSource
+from cutaway.models.folder import tensor_shapes
 from cutaway.models.quiet import quiet
 
 DTYPES = {
@@ -19,13 +19,13 @@ DTYPES = {
     "bfloat16": torch.bfloat16,
     "float64": torch.float64,
 }
-KERNELS = {"sdpa": None, "eager": "eager"}
+ATTENTION_KERNELS = {"sdpa": None, "eager": "eager"}
 """None: transformers takes sdpa where the family has it."""
-UNFILLED = 100_000_000
+MAX_MISSING_WEIGHTS = 100_000_000
 """Weights that a checkpoint may lack and still be looked into: its head, positions made anew."""
 
 
-def load_config(source: Source, trust: bool) -> Any:
+def load_config(source: CheckpointSource, trust: bool) -> Any:
     """The config as transformers reads it; BadModel for an architecture it doesn't know."""
     from transformers import AutoConfig
 
@@ -36,7 +36,7 @@ def load_config(source: Source, trust: bool) -> Any:
         raise BadModel(f"{source.name!r}: {_reason(error)}") from None
 
 
-def what_it_is(source: Source, config: Any) -> tuple[Kind, Anatomy | None]:
+def kind_and_anatomy(source: CheckpointSource, config: Any) -> tuple[ModelKind, Anatomy | None]:
     """Causal or masked, and the family's row when there is one for that kind."""
     if getattr(config, "is_encoder_decoder", False):
         raise BadModel(
@@ -54,8 +54,8 @@ def what_it_is(source: Source, config: Any) -> tuple[Kind, Anatomy | None]:
     return kind, row if row is not None and row.kind == kind else None
 
 
-def _kind_by_architecture(config: Any) -> Kind | None:
-    endings: dict[str, Kind] = {
+def _kind_by_architecture(config: Any) -> ModelKind | None:
+    endings: dict[str, ModelKind] = {
         "ForCausalLM": "causal",
         "LMHeadModel": "causal",
         "ForMaskedLM": "masked",
@@ -67,44 +67,46 @@ def _kind_by_architecture(config: Any) -> Kind | None:
     return None
 
 
-def need_believable(source: Source, config: Any, kind: Kind, files: list[Path]) -> None:
+def need_plausible_config(
+    source: CheckpointSource, config: Any, kind: ModelKind, files: list[Path]
+) -> None:
     """BadModel when the config describes a model that its files can't fill; nothing is built.
 
     What the files lack would be made up: a small file with a large config would take all memory.
     """
-    shapes = shapes_of(files)
-    if _layers(config) > len(shapes):
+    shapes = tensor_shapes(files)
+    if _config_layers(config) > len(shapes):
         raise BadModel(
-            f"{source.name!r}: its config says {_layers(config):,} layers, its files hold "
+            f"{source.name!r}: its config says {_config_layers(config):,} layers, its files hold "
             f"{len(shapes):,} tensors. The config is of another model."
         )
     largest = max((max(shape, default=1) for shape in shapes), default=1)
-    if max(_numbers(config.to_dict()), default=0) <= 4 * largest:
+    if max(_config_integers(config.to_dict()), default=0) <= 4 * largest:
         return
     # Only now, because it takes a moment: the model's shape without its weights.
-    there, described = sum(map(math.prod, shapes)), _described(source, config, kind)
-    if described > 4 * there + UNFILLED:
+    there, described = sum(map(math.prod, shapes)), _config_parameter_count(source, config, kind)
+    if described > 4 * there + MAX_MISSING_WEIGHTS:
         raise BadModel(
             f"{source.name!r}: its config describes {described:,} weights, its files hold "
             f"{there:,}. The config is of another model."
         )
 
 
-def _layers(config: Any) -> int:
+def _config_layers(config: Any) -> int:
     said = getattr(config.get_text_config(), "num_hidden_layers", 0)
     return said if isinstance(said, int) else 0
 
 
-def _numbers(value: Any) -> Iterator[int]:
+def _config_integers(value: Any) -> Iterator[int]:
     """Every whole number in a config, however deep."""
     if isinstance(value, dict | list):
         for one in value.values() if isinstance(value, dict) else value:
-            yield from _numbers(one)
+            yield from _config_integers(one)
     elif isinstance(value, int) and not isinstance(value, bool):
         yield value
 
 
-def _described(source: Source, config: Any, kind: Kind) -> int:
+def _config_parameter_count(source: CheckpointSource, config: Any, kind: ModelKind) -> int:
     """How many weights the config asks for, counted on a device that holds none."""
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
@@ -117,7 +119,7 @@ def _described(source: Source, config: Any, kind: Kind) -> int:
 
 
 def load_weights(
-    folder: Path, config: Any, kind: Kind, dtype: str, attention: str, trust: bool
+    folder: Path, config: Any, kind: ModelKind, dtype: str, attention: str, trust: bool
 ) -> tuple[Any, list[str]]:
     """The loaded model, and the weights that the checkpoint didn't have."""
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
@@ -133,7 +135,7 @@ def load_weights(
                 local_files_only=True,
                 output_loading_info=True,
                 trust_remote_code=trust,
-                attn_implementation=KERNELS[attention],
+                attn_implementation=ATTENTION_KERNELS[attention],
             )
     except Exception as error:  # as above
         raise BadModel(f"{folder} can't be loaded: {_reason(error)}") from None
@@ -141,7 +143,9 @@ def load_weights(
     return module, sorted(info["missing_keys"])
 
 
-def head_there(name: str, anatomy: Anatomy, unfilled: list[str]) -> tuple[bool, tuple[str, ...]]:
+def has_trained_head(
+    name: str, anatomy: Anatomy, unfilled: list[str]
+) -> tuple[bool, tuple[str, ...]]:
     """Whether the head was in the checkpoint; BadModel when parts of the body weren't."""
     body = [key for key in unfilled if not key.startswith(tuple(anatomy.head))]
     if body:

@@ -8,28 +8,28 @@ import polars as pl
 
 from cutaway.core.errors import Missing
 from cutaway.report import formats, theme
-from cutaway.report.cells import metric_title
-from cutaway.report.overview import overview
+from cutaway.report.cells import metric_axis_label
+from cutaway.report.overview import overview_table
 from cutaway.report.records import RecordLike
 
-MOST_RUNS = 40
+MAX_COMPARED_RUNS = 40
 
 
-def compare(records: Sequence[RecordLike]) -> go.Figure:
+def compare_runs(records: Sequence[RecordLike]) -> go.Figure:
     """One line per run, in the order given; runs of another metric than the first are left out."""
-    listed = overview(records).filter(pl.col("best").is_not_null())
+    listed = overview_table(records).filter(pl.col("best").is_not_null())
     if listed.is_empty():
         raise Missing("None of these runs names a best score in its summary.")
     metric = listed["metric"][0]
     same = listed.filter(pl.col("metric") == metric) if metric else listed
-    shown = same.head(MOST_RUNS).to_dicts()[::-1]
-    names = _names(shown)
+    shown = same.head(MAX_COMPARED_RUNS).to_dicts()[::-1]
+    names = _run_labels(shown)
     figure = go.Figure([_baseline(shown, names), _best(shown, names)])
-    figure.update_xaxes(title=metric_title(metric or "best score"), showgrid=True)
+    figure.update_xaxes(title=metric_axis_label(metric or "best score"), showgrid=True)
     figure.update_yaxes(showgrid=False, type="category")
     left = listed.height - len(shown)
     more = f" {left} more not shown (another metric, or no room)." if left else ""
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="Best score of each run",
         caption="Each dot is a run's best cell with its 95 % interval; the grey diamond is its "
@@ -38,11 +38,11 @@ def compare(records: Sequence[RecordLike]) -> go.Figure:
     )
 
 
-def _names(lines: Sequence[dict[str, Any]]) -> list[str]:
+def _run_labels(lines: Sequence[dict[str, Any]]) -> list[str]:
     """A label per run; the address keeps runs of the same model and data apart."""
-    told = [f"{formats.cut(c['model'], 20)} on {formats.cut(c['data'], 18)}" for c in lines]
+    told = [f"{formats.shorten(c['model'], 20)} on {formats.shorten(c['data'], 18)}" for c in lines]
     return [
-        formats.plain(f"{name} ({c['address'][:4]})" if told.count(name) > 1 else name)
+        formats.figure_label(f"{name} ({c['address'][:4]})" if told.count(name) > 1 else name)
         for name, c in zip(told, lines, strict=True)
     ]
 
@@ -63,7 +63,7 @@ def _best(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> go.Scatter:
         marker={"size": 10, "color": theme.PALETTE[0]},
         customdata=[(c["address"], c["where"], c["low"], c["high"]) for c in lines],
         meta={"columns": ["address", "where", "low", "high"]},
-        hovertext=[f"{formats.interval(*k)}<br>{formats.plain(c['where'])}"
+        hovertext=[f"{formats.interval(*k)}<br>{formats.figure_label(c['where'])}"
                    for k, c in zip(known, lines, strict=True)],
         hovertemplate="<b>%{y}</b><br>%{hovertext}<extra></extra>",
     )  # fmt: skip

@@ -32,11 +32,11 @@ from pydantic import (
 from cutaway.core.errors import Corrupt
 from cutaway.store.files import disk_errors
 
-FILE = "details.json"
-Key = tuple[str, str, str, str, str]
+DETAILS_FILE = "details.json"
+DetailKey = tuple[str, str, str, str, str]
 
 
-class Detail(BaseModel):
+class CellDetail(BaseModel):
     """The cell an entry belongs to."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -49,12 +49,12 @@ class Detail(BaseModel):
     repeat: int = 0
 
     @property
-    def key(self) -> Key:
+    def key(self) -> DetailKey:
         """The cell, without the repeat."""
         return (self.model, self.data, self.layers, self.pool, self.classifier)
 
 
-class Confusion(Detail):
+class ConfusionMatrix(CellDetail):
     """How often each true class (row) was called each class (column), on test rows."""
 
     figure: Literal["confusion"] = "confusion"
@@ -62,14 +62,14 @@ class Confusion(Detail):
     counts: tuple[tuple[int, ...], ...]
 
     @model_validator(mode="after")
-    def _square(self) -> "Confusion":
+    def _square(self) -> "ConfusionMatrix":
         size = len(self.classes)
         if len(self.counts) != size or any(len(row) != size for row in self.counts):
             raise ValueError(f"counts must be {size} x {size}, one row and column per class")
         return self
 
 
-class Roc(Detail):
+class RocCurve(CellDetail):
     """The ROC curve of one class against the rest, on test rows; both lists rise from 0 to 1."""
 
     figure: Literal["roc"] = "roc"
@@ -79,12 +79,12 @@ class Roc(Detail):
     auc: float | None = None
 
     @model_validator(mode="after")
-    def _paired(self) -> "Roc":
+    def _paired(self) -> "RocCurve":
         _same_length(self.false_positive, self.true_positive)
         return self
 
 
-class Scores(Detail):
+class ScoreHistogram(CellDetail):
     """A histogram of test scores by true class; the last edge closes the last bin."""
 
     figure: Literal["scores"] = "scores"
@@ -100,13 +100,13 @@ class Scores(Detail):
         return value if value is not None and math.isfinite(value) else None
 
     @model_validator(mode="after")
-    def _bins(self) -> "Scores":
+    def _bins(self) -> "ScoreHistogram":
         if any(len(c) != len(self.edges) - 1 for c in self.counts.values()):
             raise ValueError("edges must be one more than the counts of each class")
         return self
 
 
-class Projection(Detail):
+class Projection(CellDetail):
     """Hidden states in two dimensions, one point per row, with its label and maybe its text."""
 
     figure: Literal["projection"] = "projection"
@@ -122,7 +122,7 @@ class Projection(Detail):
         return self
 
 
-class Losses(Detail):
+class LossCurves(CellDetail):
     """A gradient probe's loss after each epoch."""
 
     figure: Literal["losses"] = "losses"
@@ -132,19 +132,19 @@ class Losses(Detail):
     """The epoch (from 1) whose weights were kept."""
 
 
-AnyDetail = Confusion | Roc | Scores | Projection | Losses
-_LIST = TypeAdapter(list[Annotated[AnyDetail, Field(discriminator="figure")]])
+AnyDetail = ConfusionMatrix | RocCurve | ScoreHistogram | Projection | LossCurves
+_DETAIL_LIST = TypeAdapter(list[Annotated[AnyDetail, Field(discriminator="figure")]])
 
 
-def dumps(details: Iterable[AnyDetail]) -> bytes:
+def dump_details(details: Iterable[AnyDetail]) -> bytes:
     """The file's contents."""
-    return _LIST.dump_json(list(details))
+    return _DETAIL_LIST.dump_json(list(details))
 
 
-def loads(text: bytes, *, where: str = FILE) -> list[AnyDetail]:
+def parse_details(text: bytes, *, where: str = DETAILS_FILE) -> list[AnyDetail]:
     """The entries in a file's contents; Corrupt names the first thing that is wrong."""
     try:
-        return _LIST.validate_json(text)
+        return _DETAIL_LIST.validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         at = ".".join(str(part) for part in first["loc"]) or "the whole file"
@@ -154,11 +154,11 @@ def loads(text: bytes, *, where: str = FILE) -> list[AnyDetail]:
         ) from None
 
 
-def read(folder: Path) -> list[AnyDetail]:
+def read_details(folder: Path) -> list[AnyDetail]:
     """A run's entries; none when it has no such file."""
-    path = Path(folder) / FILE
+    path = Path(folder) / DETAILS_FILE
     with disk_errors(path):
-        return loads(path.read_bytes(), where=str(path)) if path.exists() else []
+        return parse_details(path.read_bytes(), where=str(path)) if path.exists() else []
 
 
 def _same_length(*columns: tuple[object, ...]) -> None:

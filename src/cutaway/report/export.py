@@ -15,7 +15,7 @@ from cutaway.report import theme
 from cutaway.report.figures import figures
 from cutaway.report.records import RecordLike
 
-FORMATS = ("png", "svg", "pdf")
+PICTURE_FORMATS = ("png", "svg", "pdf")
 
 
 def write_pictures(
@@ -23,20 +23,22 @@ def write_pictures(
     folder: Path,
     *,
     formats: Sequence[str] = ("png",),
-    mode: theme.Mode = "light",
+    mode: theme.ColourMode = "light",
     width: int = 900,
 ) -> list[Path]:
     """Each figure as a file `<name>.<format>` in the folder, all drawn by one browser."""
-    unknown = [f for f in formats if f not in FORMATS]
+    unknown = [f for f in formats if f not in PICTURE_FORMATS]
     if unknown:
-        raise BadSpec(f"Unknown picture format {unknown[0]!r}. Known: {', '.join(FORMATS)}.")
+        raise BadSpec(
+            f"Unknown picture format {unknown[0]!r}. Known: {', '.join(PICTURE_FORMATS)}."
+        )
     folder.mkdir(parents=True, exist_ok=True)
     jobs = {
-        folder / f"{name}.{kind}": (theme.on_paper(figure, mode, width), kind)
+        folder / f"{name}.{kind}": (theme.as_picture(figure, mode, width), kind)
         for name, figure in drawn.items()
         for kind in formats
     }
-    _draw(jobs)
+    _render_pictures(jobs)
     return list(jobs)
 
 
@@ -53,7 +55,7 @@ def write_run_pictures(
     return paths
 
 
-def _draw(jobs: Mapping[Path, tuple[go.Figure, str]]) -> None:
+def _render_pictures(jobs: Mapping[Path, tuple[go.Figure, str]]) -> None:
     try:
         import kaleido
         from kaleido.errors import BrowserFailedError, ChromeNotFoundError, KaleidoError
@@ -93,7 +95,7 @@ def _points(trace: Any) -> Iterator[dict[str, Any]]:
     if meta.get("band"):
         return
     if trace.type == "heatmap":
-        yield from _squares(trace, meta.get("cell", ()))
+        yield from _heatmap_points(trace, meta.get("cell", ()))
         return
     columns = meta.get("columns", ())
     panel = {"panel": trace.xaxis} if (trace.xaxis or "x") != "x" else {}
@@ -101,24 +103,24 @@ def _points(trace: Any) -> Iterator[dict[str, Any]]:
     for x, y, extra in zip_longest(trace.x, trace.y, extras, fillvalue=()):
         more = extra if isinstance(extra, Iterable) and not isinstance(extra, str) else (extra,)
         yield {
-            "series": _raw(trace.name),
+            "series": _csv_value(trace.name),
             **panel,
-            "x": _raw(x),
-            "y": _raw(y),
-            **{c: _raw(v) for c, v in zip(columns, more, strict=False)},
+            "x": _csv_value(x),
+            "y": _csv_value(y),
+            **{c: _csv_value(v) for c, v in zip(columns, more, strict=False)},
         }
 
 
-def _squares(trace: Any, cell: str | Sequence[str]) -> Iterator[dict[str, Any]]:
+def _heatmap_points(trace: Any, cell: str | Sequence[str]) -> Iterator[dict[str, Any]]:
     """Each cell of a heatmap; `cell` names the first of its extra values, or several of them."""
     names = [cell] if isinstance(cell, str) else list(cell)
     for i, y in enumerate(trace.y):
         for j, x in enumerate(trace.x):
-            extra = {name: _raw(trace.customdata[i][j][k]) for k, name in enumerate(names)}
-            yield {"x": _raw(x), "y": _raw(y), "value": trace.z[i][j], **extra}
+            extra = {name: _csv_value(trace.customdata[i][j][k]) for k, name in enumerate(names)}
+            yield {"x": _csv_value(x), "y": _csv_value(y), "value": trace.z[i][j], **extra}
 
 
-def _raw(value: Any) -> Any:
+def _csv_value(value: Any) -> Any:
     """A label as it was before it was made safe for a figure, and safe for a spreadsheet.
 
     A cell that starts like a formula gets an apostrophe, as spreadsheets themselves write it.

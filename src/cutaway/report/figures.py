@@ -8,9 +8,9 @@ import polars as pl
 from cutaway.core.errors import CutawayError
 from cutaway.core.lookup import lookup
 from cutaway.report import finetune, graft, inject, nextword, probe, shortcut
-from cutaway.report.records import Drawable, RecordLike, parts
+from cutaway.report.records import RecordLike, RunOrRuns, single_runs
 
-METHODS: dict[str, Mapping[str, Callable[[pl.DataFrame, Drawable], go.Figure]]] = {
+FIGURES_BY_METHOD: dict[str, Mapping[str, Callable[[pl.DataFrame, RunOrRuns], go.Figure]]] = {
     "finetune": finetune.FIGURES,
     "graft": graft.FIGURES,
     "inject": inject.FIGURES,
@@ -22,22 +22,24 @@ METHODS: dict[str, Mapping[str, Callable[[pl.DataFrame, Drawable], go.Figure]]] 
 
 def figure(record: RecordLike, name: str) -> go.Figure:
     """The figure called `name` of one run; UnknownName lists those its method has."""
-    table = lookup(METHODS, record.method, kind="method with figures")
+    table = lookup(FIGURES_BY_METHOD, record.method, kind="method with figures")
     return lookup(table, name, kind=f"{record.method} figure")(record.rows, record)
 
 
-def attempts(
-    rows: pl.DataFrame, record: Drawable
+def try_figures(
+    rows: pl.DataFrame, record: RunOrRuns
 ) -> Iterator[tuple[str, go.Figure | CutawayError]]:
     """Every figure of the method, or the reason why these rows don't give it."""
-    method = parts(record)[0].method
-    for name, draw in METHODS.get(method, {}).items():
+    method = single_runs(record)[0].method
+    for name, draw in FIGURES_BY_METHOD.get(method, {}).items():
         try:
             yield name, draw(rows, record)
         except CutawayError as error:
             yield name, error
 
 
-def figures(rows: pl.DataFrame, record: Drawable) -> dict[str, go.Figure]:
+def figures(rows: pl.DataFrame, record: RunOrRuns) -> dict[str, go.Figure]:
     """All figures these rows can give, in the order of the method's table."""
-    return {name: drawn for name, drawn in attempts(rows, record) if isinstance(drawn, go.Figure)}
+    return {
+        name: drawn for name, drawn in try_figures(rows, record) if isinstance(drawn, go.Figure)
+    }

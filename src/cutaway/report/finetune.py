@@ -8,40 +8,40 @@ from plotly.subplots import make_subplots
 
 from cutaway.core.errors import Missing
 from cutaway.report import formats, theme
-from cutaway.report.cells import metric_words
-from cutaway.report.finetune_table import RUN
-from cutaway.report.records import Drawable, short
+from cutaway.report.cells import metric_label
+from cutaway.report.finetune_table import RUN_COLUMNS
+from cutaway.report.records import RunOrRuns, short_name
 
 # Who answered -> words, colour.
-KINDS = {
+KIND_STYLES = {
     "tuned": ("after fine-tuning", theme.PALETTE[0]),
     "base": ("before", theme.PALETTE[1]),
     "majority": ("one answer for all", theme.NEUTRAL),
 }
 # Shown as bars where they were measured: the task's own figure is always among them.
-BARS = ("accuracy", "f1", "f1_macro", "mcc", "pearson", "spearman", "auc", "ece")
+BAR_METRICS = ("accuracy", "f1", "f1_macro", "mcc", "pearson", "spearman", "auc", "ece")
 
 
-def curve(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def training_curve(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Training loss and dev score over the steps."""
     steps = rows.filter(pl.col("part").is_in(["train", "dev"]))
     if steps.is_empty():
         raise Missing("There is no training curve among these rows: cutaway finetune makes one.")
-    runs = _runs(steps)
+    runs = _rows_by_run(steps)
     titles = ["loss", "score on dev"]
     figure = make_subplots(rows=1, cols=2, subplot_titles=titles, horizontal_spacing=0.12)
     for number, (name, table) in enumerate(runs.items()):
         colour = theme.PALETTE[number % len(theme.PALETTE)]
         for part, dash in (("train", "solid"), ("dev", "dash")):
             cells = table.filter((pl.col("part") == part) & (pl.col("metric") == "loss"))
-            _line(figure, cells, f"{name}: {part}", colour, dash, column=1)
+            _add_curve(figure, cells, f"{name}: {part}", colour, dash, column=1)
         scored = table.filter((pl.col("part") == "dev") & (pl.col("metric") != "loss"))
         for metric in scored["metric"].unique(maintain_order=True):
             cells = scored.filter(pl.col("metric") == metric)
-            _line(figure, cells, f"{name}: {metric_words(metric)}", colour, "solid", column=2)
+            _add_curve(figure, cells, f"{name}: {metric_label(metric)}", colour, "solid", column=2)
     figure.update_xaxes(title="steps")
     figure.update_yaxes(title="nats", col=1)
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="How the skill was learned",
         caption="Left the loss on training batches (solid, mean since the point before) and on dev "
@@ -50,15 +50,15 @@ def curve(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     )
 
 
-def scores(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def score_bars(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Test scores before and after, beside one answer for all."""
-    test = rows.filter((pl.col("part") == "test") & pl.col("metric").is_in(BARS))
+    test = rows.filter((pl.col("part") == "test") & pl.col("metric").is_in(BAR_METRICS))
     test = test.filter(pl.col("value").is_not_null())
     if test.is_empty():
         raise Missing("These rows have no test scores: cutaway finetune measures them.")
-    runs = _runs(test)
+    runs = _rows_by_run(test)
     figure = go.Figure()
-    for kind, (words, colour) in KINDS.items():
+    for kind, (words, colour) in KIND_STYLES.items():
         cells = pl.concat(
             [
                 table.filter(pl.col("kind") == kind).with_columns(
@@ -68,10 +68,10 @@ def scores(rows: pl.DataFrame, record: Drawable) -> go.Figure:
             ]
         )
         if not cells.is_empty():
-            figure.add_trace(_bars(cells, words, colour, several=len(runs) > 1))
+            figure.add_trace(_bar_trace(cells, words, colour, several=len(runs) > 1))
     figure.update_yaxes(title="test score")
     figure.update_layout(barmode="group")
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="What fine-tuning came to",
         caption="Scores on test rows with 95 % intervals (whiskers). Of all but the calibration "
@@ -79,10 +79,10 @@ def scores(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     )
 
 
-def _bars(cells: pl.DataFrame, words: str, colour: str, *, several: bool) -> go.Bar:
-    up = [_reach(high, value) for value, high in cells.select("value", "high").rows()]
-    down = [_reach(value, low) for value, low in cells.select("value", "low").rows()]
-    metrics = [metric_words(metric) for metric in cells["metric"]]
+def _bar_trace(cells: pl.DataFrame, words: str, colour: str, *, several: bool) -> go.Bar:
+    up = [_error_length(high, value) for value, high in cells.select("value", "high").rows()]
+    down = [_error_length(value, low) for value, low in cells.select("value", "low").rows()]
+    metrics = [metric_label(metric) for metric in cells["metric"]]
     return go.Bar(
         x=[cells["run"].to_list(), metrics] if several else metrics,
         y=cells["value"],
@@ -93,11 +93,11 @@ def _bars(cells: pl.DataFrame, words: str, colour: str, *, several: bool) -> go.
     )
 
 
-def _reach(high: float | None, low: float | None) -> float:
+def _error_length(high: float | None, low: float | None) -> float:
     return 0.0 if high is None or low is None else max(high - low, 0.0)
 
 
-def _line(
+def _add_curve(
     figure: go.Figure, cells: pl.DataFrame, name: str, colour: str, dash: str, *, column: int
 ) -> None:
     if cells.is_empty():
@@ -106,31 +106,32 @@ def _line(
     trace = go.Scatter(
         x=ordered["step"],
         y=ordered["value"],
-        name=formats.plain(name),
+        name=formats.figure_label(name),
         mode="lines+markers",
         line={"color": colour, "dash": dash},
     )
     figure.add_trace(trace, row=1, col=column)
 
 
-def _runs(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
+def _rows_by_run(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """The rows of each run under the shortest name that tells it from the others."""
-    columns = [name for name in RUN if name in rows.columns]
+    columns = [name for name in RUN_COLUMNS if name in rows.columns]
     groups = rows.partition_by(columns, maintain_order=True, as_dict=True)
     varying = [i for i, _ in enumerate(columns) if len({key[i] for key in groups}) > 1]
     shown = varying or [columns.index("task")]
     return {
-        ", ".join(_said(columns[i], key[i]) for i in shown): table for key, table in groups.items()
+        ", ".join(_coordinate_label(columns[i], key[i]) for i in shown): table
+        for key, table in groups.items()
     }
 
 
-def _said(column: str, value: object) -> str:
+def _coordinate_label(column: str, value: object) -> str:
     if column in ("base", "task"):
-        return short(str(value))
+        return short_name(str(value))
     return str(value) if column == "mode" else f"{column} {value}"
 
 
-FIGURES: dict[str, Callable[[pl.DataFrame, Drawable], go.Figure]] = {
-    "scores": scores,
-    "curve": curve,
+FIGURES: dict[str, Callable[[pl.DataFrame, RunOrRuns], go.Figure]] = {
+    "scores": score_bars,
+    "curve": training_curve,
 }

@@ -2,18 +2,18 @@
 
 import polars as pl
 
-RUN = ("base", "task", "mode", "shots", "seed")
+RUN_COLUMNS = ("base", "task", "mode", "shots", "seed")
 """What tells one fine-tuning from another."""
-WORDS = {"base": "before", "majority": "one answer for all", "tuned": "after"}
+KIND_LABELS = {"base": "before", "majority": "one answer for all", "tuned": "after"}
 
 
 def finetune_table(rows: pl.DataFrame) -> pl.DataFrame:
     """One line per run and metric: before, one answer for all, after with its interval."""
-    test = rows.filter((pl.col("part") == "test") & pl.col("kind").is_in(list(WORDS)))
-    index = [*(name for name in RUN if name in rows.columns), "metric"]
-    named = test.with_columns(pl.col("kind").replace(WORDS))
+    test = rows.filter((pl.col("part") == "test") & pl.col("kind").is_in(list(KIND_LABELS)))
+    index = [*(name for name in RUN_COLUMNS if name in rows.columns), "metric"]
+    named = test.with_columns(pl.col("kind").replace(KIND_LABELS))
     wide = named.pivot(on="kind", index=index, values="value", aggregate_function="first")
     ends = test.filter(pl.col("kind") == "tuned").select(*index, "low", "high")
-    kinds = [words for words in WORDS.values() if words in wide.columns]
+    kinds = [words for words in KIND_LABELS.values() if words in wide.columns]
     joined = wide.join(ends, on=index, how="left", nulls_equal=True, maintain_order="left")
     return joined.select(*index, *kinds, "low", "high")

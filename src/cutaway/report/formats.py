@@ -15,7 +15,7 @@ def number(value: float | None) -> str:
         return f"{int(value):,}"
     if value != 0 and (abs(value) >= 1e6 or abs(value) < 1e-3):
         return f"{value:.2e}"
-    return f"{_three(value):,.{_decimals(value)}f}"
+    return f"{_three_digits(value):,.{_decimals(value)}f}"
 
 
 def interval(mean: float | None, low: float | None, high: float | None) -> str:
@@ -34,7 +34,7 @@ def count(value: float | None) -> str:
     steps = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
     # 999,600 rounds to 1,000 k, so the next letter starts a little early.
     step, letter = next(s for s in steps if abs(value) >= s[0] * 0.9995)
-    return f"{_three(value / step):g} {letter}"
+    return f"{_three_digits(value / step):g} {letter}"
 
 
 def duration(seconds: float | None) -> str:
@@ -55,26 +55,26 @@ def megabytes(value: float | None) -> str:
     """Memory in MB or GB."""
     if value is None or not math.isfinite(value):
         return DASH
-    return f"{number(_three(value / 1024))} GB" if value >= 1024 else f"{round(value)} MB"
+    return f"{number(_three_digits(value / 1024))} GB" if value >= 1024 else f"{round(value)} MB"
 
 
-def size(value: float) -> str:
+def file_size(value: float) -> str:
     """Bytes as `950 B`, `12.4 kB`, `538 MB`, `2.1 GB`."""
     for step, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if value >= step:
-            return f"{_three(value / step):g} {unit}"
+            return f"{_three_digits(value / step):g} {unit}"
     return f"{int(value)} B"
 
 
-def plain(text: object, limit: int = 60) -> str:
+def figure_label(text: object, limit: int = 60) -> str:
     """Text from data, safe inside a figure: cut to `limit`, with no live markup.
 
     Plotly reads a small subset of HTML in every label, so names from data are escaped here.
     """
-    return html.escape(cut(text, limit), quote=False)
+    return html.escape(shorten(text, limit), quote=False)
 
 
-def cut(text: object, limit: int = 60) -> str:
+def shorten(text: object, limit: int = 60) -> str:
     """Text on one line, cut in the middle when longer than `limit`: ends tell names apart."""
     line = re.sub(r"\s+", " ", str(text)).strip()
     if len(line) <= limit:
@@ -90,13 +90,13 @@ def layer_order(layers: str) -> tuple[int, int, str]:
     return (2, 0, layers) if layers in ("-", "") else (1, 0, layers)
 
 
-def _three(value: float) -> float:
+def _three_digits(value: float) -> float:
     return float(f"{value:.3g}")
 
 
 def _decimals(value: float) -> int:
     """How many decimals show three significant digits."""
-    size = abs(_three(value))
+    size = abs(_three_digits(value))
     if size == 0:
         return 0
     # A perfect score stands in columns of 0.xyz: 1.000 lines up, 1.00 does not.

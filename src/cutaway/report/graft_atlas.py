@@ -7,18 +7,18 @@ import polars as pl
 
 from cutaway.core.errors import Missing
 from cutaway.report import formats, theme
-from cutaway.report.graft_table import need_one_base
-from cutaway.report.records import Drawable
+from cutaway.report.graft_table import need_single_base
+from cutaway.report.records import RunOrRuns
 
-LEARN = "cutaway graft learn --base --tuned --task"
+LEARN_COMMAND = "cutaway graft learn --base --tuned --task"
 
 
-def atlas(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def module_heatmap(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Weights of the skill by block and module; hover for the share of the module."""
     table = rows.filter(pl.col("metric").is_in(["weights", "density"]))
     if table.filter(pl.col("layer").is_not_null()).is_empty():
-        raise Missing(f"This run has no atlas: {LEARN} draws one.")
-    need_one_base(table)
+        raise Missing(f"This run has no atlas: {LEARN_COMMAND} draws one.")
+    need_single_base(table)
     inside = table.filter(pl.col("layer").is_not_null())
     counts, shares = (
         {
@@ -33,7 +33,7 @@ def atlas(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     figure = go.Figure(
         go.Heatmap(
             x=layers,
-            y=[formats.plain(m) for m in modules],
+            y=[formats.figure_label(m) for m in modules],
             z=[[counts.get((m, layer)) for layer in layers] for m in modules],
             customdata=[[[shares.get((m, layer))] for layer in layers] for m in modules],
             hovertemplate="block %{x}, %{y}<br>%{z:,.0f} weights, %{customdata[0]:.2e} of the "
@@ -42,23 +42,25 @@ def atlas(rows: pl.DataFrame, record: Drawable) -> go.Figure:
             hoverongaps=False,
         )
     )
-    _coloured(figure, "weights")
+    _set_colour_axis(figure, "weights")
     figure.update_xaxes(title="block")
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="Where the skill lives",
         caption="Chosen weights per block and module; hover for the share of the module they are."
-        f" Outside the blocks: {_outside(outside)}.",
+        f" Outside the blocks: {_outside_blocks(outside)}.",
         height=max(320, 26 * len(modules) + 170),
     )
 
 
-def heads(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def head_heatmap(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Weights of the skill by block and attention head."""
     table = rows.filter(pl.col("metric") == "head_weights")
     if table.is_empty():
-        raise Missing(f"This run has no weights in attention heads to draw: {LEARN} finds them.")
-    need_one_base(table)
+        raise Missing(
+            f"This run has no weights in attention heads to draw: {LEARN_COMMAND} finds them."
+        )
+    need_single_base(table)
     found = {(c["layer"], c["head"]): c["value"] for c in table.iter_rows(named=True)}
     layers = list(range(1, max(layer for layer, _ in found) + 1))
     columns = list(range(max(head for _, head in found) + 1))
@@ -71,10 +73,10 @@ def heads(rows: pl.DataFrame, record: Drawable) -> go.Figure:
             coloraxis="coloraxis",
         )
     )
-    _coloured(figure, "weights")
+    _set_colour_axis(figure, "weights")
     figure.update_xaxes(title="attention head")
     figure.update_yaxes(title="block")
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="Which attention heads hold it",
         caption="Chosen weights of queries, keys, values and outputs, per block and head. A key or "
@@ -83,11 +85,11 @@ def heads(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     )
 
 
-def _coloured(figure: go.Figure, title: str) -> None:
+def _set_colour_axis(figure: go.Figure, title: str) -> None:
     scale: dict[str, Any] = {"colorscale": theme.SEQUENTIAL, "cmin": 0}
     figure.update_layout(coloraxis={**scale, "colorbar": {"title": {"text": title}}})
 
 
-def _outside(table: pl.DataFrame) -> str:
+def _outside_blocks(table: pl.DataFrame) -> str:
     held = [(c["part"], c["value"]) for c in table.iter_rows(named=True) if c["value"]]
-    return ", ".join(f"{formats.plain(part)} {value:,.0f}" for part, value in held) or "none"
+    return ", ".join(f"{formats.figure_label(part)} {value:,.0f}" for part, value in held) or "none"

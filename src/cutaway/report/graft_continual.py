@@ -7,44 +7,49 @@ import polars as pl
 
 from cutaway.core.errors import Missing
 from cutaway.report import formats, theme
-from cutaway.report.records import Drawable
+from cutaway.report.records import RunOrRuns
 
-WAYS = {"graft": ("with grafts", "solid"), "sequential": ("plain training", "dash")}
-HOW = "cutaway graft continual --base --task --task"
+STRATEGY_STYLES = {"graft": ("with grafts", "solid"), "sequential": ("plain training", "dash")}
+CONTINUAL_COMMAND = "cutaway graft continual --base --task --task"
 
 
-def scored(rows: pl.DataFrame) -> pl.DataFrame:
+def continual_scores(rows: pl.DataFrame) -> pl.DataFrame:
     """The score rows of a course, the task's own metric only; `step` counts tasks learned."""
-    table = rows.filter(pl.col("kind").is_in([*WAYS, "base"]) & pl.col("step").is_not_null())
+    table = rows.filter(
+        pl.col("kind").is_in([*STRATEGY_STYLES, "base"]) & pl.col("step").is_not_null()
+    )
     if "sequential" not in table["kind"].to_list():
         return table.clear()
     return table.filter(~pl.col("metric").is_in(["ece", "size"]))
 
 
-def forgetting(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def forgetting_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """A line per task and way: its test score as task after task is learned."""
-    table = scored(rows)
+    table = continual_scores(rows)
     if table.is_empty():
-        raise Missing(f"This run is no course of tasks: {HOW} makes one.")
-    tasks = _in_order(table)
-    colours, figure = theme.colours(tasks), go.Figure()
+        raise Missing(f"This run is no course of tasks: {CONTINUAL_COMMAND} makes one.")
+    tasks = _task_order(table)
+    colours, figure = theme.assign_colours(tasks), go.Figure()
     for task in tasks:
         before = table.filter((pl.col("kind") == "base") & (pl.col("task") == task))
-        for way, (words, dash) in WAYS.items():
+        for way, (words, dash) in STRATEGY_STYLES.items():
             cells = table.filter((pl.col("kind") == way) & (pl.col("task") == task))
             line = pl.concat([before, cells]).sort("step")
             figure.add_trace(
                 go.Scatter(
-                    x=line["step"], y=line["value"], name=formats.plain(f"{task}, {words}"),
+                    x=line["step"], y=line["value"], name=formats.figure_label(f"{task}, {words}"),
                     mode="lines+markers", line={"color": colours[task], "dash": dash},
                     customdata=line.select("low", "high").rows(),
                     hovertemplate="%{y:.3f} (%{customdata[0]:.3f} to %{customdata[1]:.3f})",
                 )
             )  # fmt: skip
-    names = ["base", *(f"{i}: {formats.plain(task)}" for i, task in enumerate(tasks, start=1))]
+    names = [
+        "base",
+        *(f"{i}: {formats.figure_label(task)}" for i, task in enumerate(tasks, start=1)),
+    ]
     figure.update_xaxes(title="learned so far", tickvals=list(range(len(names))), ticktext=names)
     figure.update_yaxes(title=" / ".join(table["metric"].unique(maintain_order=True)))
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="What is forgotten when the next task is learned",
         caption="Each task's test score after every task. Solid: trained outside the earlier "
@@ -55,12 +60,12 @@ def forgetting(rows: pl.DataFrame, record: Drawable) -> go.Figure:
 
 def forgetting_table(rows: pl.DataFrame) -> pl.DataFrame:
     """A line per task and way: before, when learned, at the end, and what was lost."""
-    table = scored(rows)
-    tasks = _in_order(table)
+    table = continual_scores(rows)
+    tasks = _task_order(table)
     cells = {(c["kind"], c["task"], c["step"]): c for c in table.iter_rows(named=True)}
     lines = []
     for stage, task in enumerate(tasks, start=1):
-        for way, (words, _) in WAYS.items():
+        for way, (words, _) in STRATEGY_STYLES.items():
             learned, end = cells.get((way, task, stage), {}), cells.get((way, task, len(tasks)), {})
             lines.append(
                 {
@@ -70,18 +75,18 @@ def forgetting_table(rows: pl.DataFrame) -> pl.DataFrame:
                     "before": cells.get(("base", task, 0), {}).get("value"),
                     "learned": learned.get("value"),
                     "end": end.get("value"),
-                    "forgotten": _less(learned.get("value"), end.get("value")),
+                    "forgotten": _difference(learned.get("value"), end.get("value")),
                 }
             )
     kinds = dict.fromkeys(("before", "learned", "end", "forgotten"), pl.Float64)
     return pl.DataFrame(lines, schema_overrides=kinds) if lines else pl.DataFrame()
 
 
-def _in_order(table: pl.DataFrame) -> list[str]:
+def _task_order(table: pl.DataFrame) -> list[str]:
     """The tasks in the order they were learned: that of the base's rows."""
     base = table.filter(pl.col("kind") == "base")
     return list(dict.fromkeys(base["task"].to_list()))
 
 
-def _less(one: Any, other: Any) -> float | None:
+def _difference(one: Any, other: Any) -> float | None:
     return None if one is None or other is None else float(one) - float(other)

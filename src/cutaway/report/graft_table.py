@@ -8,11 +8,11 @@ from cutaway.core.errors import Missing
 from cutaway.report import formats
 from cutaway.report.graft_continual import forgetting_table
 
-ORDER = (
+KIND_ORDER = (
     "base", "tuned", "learned", "removed", "random", "movement", "grad_movement", "fisher",
     "uniform", "biases", "ties", "dare",
 )  # fmt: skip
-WORDS = {
+KIND_LABELS = {
     "base": "base",
     "tuned": "tuned",
     "learned": "learned mask",
@@ -26,17 +26,17 @@ WORDS = {
     "ties": "top movement, stretched (TIES)",
     "dare": "random, stretched (DARE)",
 }
-SHOWN = ("accuracy", "f1", "mcc", "pearson", "spearman", "relative_gain", "agreement", "ece",
+TABLE_METRICS = ("accuracy", "f1", "mcc", "pearson", "spearman", "relative_gain", "agreement", "ece",
          "lm_loss", "size")  # fmt: skip
-WHERE = ("layer", "part", "head", "bin", "step")
+DETAIL_COLUMNS = ("layer", "part", "head", "bin", "step")
 
 
-def plain(rows: pl.DataFrame) -> pl.DataFrame:
+def whole_model_rows(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows about whole models: no block, no bin, no step."""
-    return rows.filter(pl.all_horizontal(pl.col(name).is_null() for name in WHERE))
+    return rows.filter(pl.all_horizontal(pl.col(name).is_null() for name in DETAIL_COLUMNS))
 
 
-def need_one_base(rows: pl.DataFrame) -> None:
+def need_single_base(rows: pl.DataFrame) -> None:
     """Missing for rows of several pairs of models: one figure can't tell their masks apart."""
     bases = rows["base"].drop_nulls().unique().sort().to_list()
     if len(bases) > 1:
@@ -46,11 +46,11 @@ def need_one_base(rows: pl.DataFrame) -> None:
         )
 
 
-def means(rows: pl.DataFrame) -> pl.DataFrame:
+def seed_means(rows: pl.DataFrame) -> pl.DataFrame:
     """Mean over seeds and the interval of every base, kind, size, set and metric."""
     keys = ["base", "task", "kind", "sparsity", "data", "metric"]
     return (
-        plain(rows)
+        whole_model_rows(rows)
         .group_by(keys, maintain_order=True)
         .agg(
             pl.col("value").mean().alias("mean"),
@@ -61,14 +61,14 @@ def means(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def kinds_table(rows: pl.DataFrame) -> pl.DataFrame:
+def graft_results_table(rows: pl.DataFrame) -> pl.DataFrame:
     """A line per kind of mask, size and set, a column per metric; a matrix for overlaps."""
     if (course := forgetting_table(rows)).height:
         return course
-    table = means(rows)
+    table = seed_means(rows)
     if table["metric"].unique().to_list() == ["overlap"]:
         return overlap_table(table)
-    used = [name for name in SHOWN if name in set(table["metric"])]
+    used = [name for name in TABLE_METRICS if name in set(table["metric"])]
     lines: dict[tuple[Any, ...], dict[str, Any]] = {}
     for cell in table.iter_rows(named=True):
         if cell["metric"] not in used:
@@ -78,9 +78,9 @@ def kinds_table(rows: pl.DataFrame) -> pl.DataFrame:
         where = (cell["base"], cell["task"], cell["data"], size, cell["kind"])
         line = lines.setdefault(where, {})
         line[cell["metric"]] = formats.interval(cell["mean"], cell["low"], cell["high"])
-    keys = sorted(lines, key=_place)
-    full = [_line(key, lines[key], used) for key in keys if key[2] or len(lines[key]) > 1]
-    return _narrow(pl.DataFrame(full, schema=_schema(used), orient="row"))
+    keys = sorted(lines, key=_sort_key)
+    full = [_table_line(key, lines[key], used) for key in keys if key[2] or len(lines[key]) > 1]
+    return _drop_constant_columns(pl.DataFrame(full, schema=_schema(used), orient="row"))
 
 
 def overlap_table(table: pl.DataFrame) -> pl.DataFrame:
@@ -92,21 +92,21 @@ def overlap_table(table: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(lines, schema=dict.fromkeys(["skill", *names], pl.String), orient="row")
 
 
-def rank(kind: str) -> int:
+def kind_rank(kind: str) -> int:
     """Where a kind stands: ends first, then the learned mask, then the others."""
-    return ORDER.index(kind) if kind in ORDER else len(ORDER)
+    return KIND_ORDER.index(kind) if kind in KIND_ORDER else len(KIND_ORDER)
 
 
-def _place(key: tuple[Any, ...]) -> tuple[Any, ...]:
+def _sort_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
     base, task, data, size, kind = key
-    return str(base), str(task), str(data), size or 0.0, rank(kind)
+    return str(base), str(task), str(data), size or 0.0, kind_rank(kind)
 
 
-def _line(key: tuple[Any, ...], found: dict[str, str], used: list[str]) -> dict[str, Any]:
+def _table_line(key: tuple[Any, ...], found: dict[str, str], used: list[str]) -> dict[str, Any]:
     base, task, data, size, kind = key
     share = formats.DASH if size is None else f"{size:.1e}"
     head = {"base": base, "task": task, "data": data}
-    head |= {"mask": WORDS.get(kind, kind), "sparsity": share}
+    head |= {"mask": KIND_LABELS.get(kind, kind), "sparsity": share}
     return head | {name: found.get(name, formats.DASH) for name in used}
 
 
@@ -114,7 +114,7 @@ def _schema(used: list[str]) -> dict[str, Any]:
     return dict.fromkeys(["base", "task", "data", "mask", "sparsity", *used], pl.String)
 
 
-def _narrow(table: pl.DataFrame) -> pl.DataFrame:
+def _drop_constant_columns(table: pl.DataFrame) -> pl.DataFrame:
     """Without the columns that say the same in every line."""
     same = [name for name in ("base", "task", "data") if table[name].n_unique() <= 1]
     return table.drop(same)

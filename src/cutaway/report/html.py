@@ -23,11 +23,11 @@ from cutaway.report.records import RecordLike
 from cutaway.store.files import write_atomic
 
 # Pictures together may take this much; plotly.js itself takes about 5 MB of the promised 15.
-PICTURE_BYTES = 8_500_000
+MAX_FIGURE_BYTES = 8_500_000
 
 
 @dataclass
-class Pictures:
+class EmbeddedFigures:
     """The figures of a page, kept as data beside it, up to a size."""
 
     room: int
@@ -45,7 +45,7 @@ class Pictures:
 
     def as_json(self) -> str:
         """All figures as one JSON object, safe inside a script element."""
-        return safe("{" + ",".join(f'"{k}":{v}' for k, v in self.kept.items()) + "}")
+        return escape_script("{" + ",".join(f'"{k}":{v}' for k, v in self.kept.items()) + "}")
 
 
 def write_html(
@@ -57,26 +57,27 @@ def write_html(
 ) -> Path:
     """The page of these runs at `path`, whole or not at all; `story` stands at its head."""
     path = Path(path)
-    write_atomic(path, page(records, title=title, story=story).encode("utf-8"))
+    write_atomic(path, html_page(records, title=title, story=story).encode("utf-8"))
     return path
 
 
-def page(
+def html_page(
     records: Sequence[RecordLike],
     *,
     title: str = "Cutaway report",
     story: str = "",
-    room: int = PICTURE_BYTES,
+    room: int = MAX_FIGURE_BYTES,
 ) -> str:
     """The page as text; figures that don't fit into `room` bytes are left out and counted."""
     if not records:
         raise Missing("No runs to report on. Make one first, for example with: cutaway tour")
-    pictures = Pictures(room)
+    pictures = EmbeddedFigures(room)
     body = (
-        sections.story(story)
-        + sections.overview(records)
+        sections.story_section(story)
+        + sections.overview_section(records)
         + "".join(
-            sections.run(record, f"run-{i}", pictures.add) for i, record in enumerate(records)
+            sections.run_section(record, f"run-{i}", pictures.add)
+            for i, record in enumerate(records)
         )
     )
     looks = {mode: theme.template(mode).to_plotly_json() for mode in ("light", "dark")}
@@ -86,13 +87,13 @@ def page(
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_policy(plotly, script)}">
+<meta http-equiv="Content-Security-Policy" content="{_content_security_policy(plotly, script)}">
 <title>{escape(title)}</title>
 <style>{style}</style>
 <script>{plotly}</script>
 </head>
 <body>
-<div class="bar"><div><strong>Cutaway</strong><nav>{sections.links(records)}</nav>
+<div class="bar"><div><strong>Cutaway</strong><nav>{sections.run_links(records)}</nav>
 <button id="theme" type="button" title="Switch the colours">Light / dark</button></div></div>
 <main>
 <h1>{escape(title)}</h1>
@@ -100,19 +101,19 @@ def page(
 <footer>Made by Cutaway. This file is complete: it needs no network and calls nobody.</footer>
 </main>
 <script type="application/json" id="pictures">{pictures.as_json()}</script>
-<script type="application/json" id="looks">{safe(json.dumps(looks))}</script>
+<script type="application/json" id="looks">{escape_script(json.dumps(looks))}</script>
 <script>{script}</script>
 </body>
 </html>
 """
 
 
-def safe(text: str) -> str:
+def escape_script(text: str) -> str:
     """JSON that can stand inside a script element: no `<` can end it."""
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _policy(*scripts: str) -> str:
+def _content_security_policy(*scripts: str) -> str:
     sums = " ".join(f"'sha256-{_sha(script)}'" for script in scripts)
     return (
         f"default-src 'none'; script-src {sums}; style-src 'unsafe-inline'; "
@@ -133,16 +134,16 @@ def _figure_json(figure: go.Figure) -> str:
     # The two looks are kept once for all figures.
     content["layout"].pop("template", None)
     name = str(content["layout"].get("title", {}).get("text", "figure"))
-    content["config"] = theme.config("-".join(name.lower().split()))
-    return json.dumps(_shorter(content), separators=(",", ":"))
+    content["config"] = theme.plotly_config("-".join(name.lower().split()))
+    return json.dumps(_rounded(content), separators=(",", ":"))
 
 
-def _shorter(value: Any) -> Any:
+def _rounded(value: Any) -> Any:
     """The same figure with five significant digits: no eye sees more, and the page is smaller."""
     if isinstance(value, float):
         return float(f"{value:.5g}")
     if isinstance(value, dict):
-        return {key: _shorter(item) for key, item in value.items()}
+        return {key: _rounded(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_shorter(item) for item in value]
-    return _shorter(value.tolist()) if hasattr(value, "tolist") else value
+        return [_rounded(item) for item in value]
+    return _rounded(value.tolist()) if hasattr(value, "tolist") else value

@@ -9,12 +9,17 @@ import polars as pl
 from plotly.subplots import make_subplots
 
 from cutaway.core.errors import Missing
-from cutaway.measure.intervals import Interval, over_seeds, within
+from cutaway.measure.intervals import Interval, clip_interval, over_seeds
 from cutaway.report import formats, theme
-from cutaway.report.inject_looks import Look, colour, looks, opened
-from cutaway.report.records import Drawable
+from cutaway.report.inject_looks import (
+    TrainingStyle,
+    marker_symbol,
+    regulariser_colour,
+    training_styles,
+)
+from cutaway.report.records import RunOrRuns
 
-RUN = "cutaway inject"
+COMMAND = "cutaway inject"
 KINDS = {
     "forgetting": "loss",
     "probe_forgetting": "probe",
@@ -27,22 +32,22 @@ PANELS = {
 KEYS = ["regulariser", "strength"]
 
 
-def pareto(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def pareto(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Exact match against forgetting: one point per strength, a line per regulariser."""
-    points, seeds = points_of(rows), by_seed(rows)
+    points, seeds = pareto_table(rows), pareto_by_seed(rows)
     if points.is_empty():
-        raise Missing(f"This run has no trainings to compare: {RUN} --regulariser none,ewc.")
+        raise Missing(f"This run has no trainings to compare: {COMMAND} --regulariser none,ewc.")
     figure = go.Figure()
     if points.height > 1:
-        figure.add_trace(_front(points))
+        figure.add_trace(_pareto_front(points))
     for (name,), cells in points.group_by(["regulariser"], maintain_order=True):
         figure.add_trace(_pareto_line(str(name), cells.sort("strength")))
         each = seeds.filter(pl.col("regulariser") == name)
         if each.height > cells.height:
-            figure.add_trace(_seeds(str(name), each))
+            figure.add_trace(_seed_points(str(name), each))
     figure.update_xaxes(title="forgetting: rise of the loss on retained texts (nats)")
     figure.update_yaxes(title="exact match on held-out problems", range=[-0.02, 1.08])
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="What the skill gains, and what the rest loses",
         caption="Each large point is one strength, mean over seeds with its 95 % interval (over "
@@ -53,24 +58,24 @@ def pareto(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     )
 
 
-def by_seed(rows: pl.DataFrame) -> pl.DataFrame:
+def pareto_by_seed(rows: pl.DataFrame) -> pl.DataFrame:
     """One line per training: exact match, and forgetting as the mean over retained sets."""
     one, two = (
         table.group_by([*KEYS, "seed"], maintain_order=True).agg(pl.col("value").mean().alias(name))
-        for name, table in _measured(rows).items()
+        for name, table in _pareto_axes(rows).items()
     )
     return one.join(two, on=[*KEYS, "seed"], how="inner", maintain_order="left", nulls_equal=True)
 
 
-def points_of(rows: pl.DataFrame) -> pl.DataFrame:
+def pareto_table(rows: pl.DataFrame) -> pl.DataFrame:
     """One line per regulariser and strength: exact match and forgetting with 95 % intervals."""
-    tables, found = _measured(rows), []
-    for key, cells in by_seed(rows).group_by(KEYS, maintain_order=True):
+    tables, found = _pareto_axes(rows), []
+    for key, cells in pareto_by_seed(rows).group_by(KEYS, maintain_order=True):
         line: dict[str, Any] = dict(zip(KEYS, key, strict=True))
         for name, table in tables.items():
             mine = table.join(cells, on=[*KEYS, "seed"], how="semi", nulls_equal=True)
             span = over_seeds(_intervals(mine))
-            span = within(span, 0.0, 1.0) if name == "exact" else span
+            span = clip_interval(span, 0.0, 1.0) if name == "exact" else span
             line[name] = span.mean
             for end, value in (("low", span.low), ("high", span.high)):
                 line[f"{name}_{end}"] = None if isnan(value) else value
@@ -80,7 +85,7 @@ def points_of(rows: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(found, schema=schema)
 
 
-def _measured(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
+def _pareto_axes(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """The rows of both axes of the Pareto figure."""
     after = rows.filter(pl.col("stage") == "after").drop_nulls("value")
     of_test = pl.col("probe").str.ends_with(" test")
@@ -101,7 +106,7 @@ def _intervals(rows: pl.DataFrame) -> list[list[Interval]]:
     ]
 
 
-def _front(points: pl.DataFrame) -> go.Scatter:
+def _pareto_front(points: pl.DataFrame) -> go.Scatter:
     """The best trade: steps over the points that no other beats."""
     ranked = points.sort("lost", "exact", descending=[False, True])
     best = ranked.filter(pl.col("exact") > pl.col("exact").cum_max().shift(1).fill_null(-1))
@@ -118,7 +123,7 @@ def _front(points: pl.DataFrame) -> go.Scatter:
 def _pareto_line(name: str, cells: pl.DataFrame) -> go.Scatter:
     def reach(what: str) -> dict[str, Any]:
         ends = cells.select(value=what, low=f"{what}_low", high=f"{what}_high")
-        return {**between(ends), "width": 3}
+        return {**interval_error_bars(ends), "width": 3}
 
     return go.Scatter(
         x=cells["lost"],
@@ -128,31 +133,39 @@ def _pareto_line(name: str, cells: pl.DataFrame) -> go.Scatter:
         mode="lines+markers+text" if not name.startswith("none") else "markers",
         text=[f"{value:g}" for value in cells["strength"]],
         textposition="top center",
-        name=formats.plain(name),
-        line={"color": colour(name), "dash": "dot" if "+lora" in name else "solid"},
-        marker={"size": 11, "symbol": opened(name, "x" if name.startswith("none") else "circle")},
+        name=formats.figure_label(name),
+        line={"color": regulariser_colour(name), "dash": "dot" if "+lora" in name else "solid"},
+        marker={
+            "size": 11,
+            "symbol": marker_symbol(name, "x" if name.startswith("none") else "circle"),
+        },
         hovertemplate="strength %{text}<br>exact %{y:.3f}<br>forgetting %{x:.3f}<extra></extra>",
     )
 
 
-def _seeds(name: str, cells: pl.DataFrame) -> go.Scatter:
+def _seed_points(name: str, cells: pl.DataFrame) -> go.Scatter:
     return go.Scatter(
         x=cells["lost"],
         y=cells["exact"],
         mode="markers",
-        name=formats.plain(name),
+        name=formats.figure_label(name),
         showlegend=False,
-        marker={"size": 5, "color": colour(name), "opacity": 0.6, "symbol": opened(name, "circle")},
+        marker={
+            "size": 5,
+            "color": regulariser_colour(name),
+            "opacity": 0.6,
+            "symbol": marker_symbol(name, "circle"),
+        },
         text=[f"strength {s:g}, seed {n}" for s, n in cells.select("strength", "seed").iter_rows()],
         hovertemplate="%{text}<br>exact %{y:.3f}<br>forgetting %{x:.3f}<extra></extra>",
     )
 
 
-def ledger(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def ledger(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Forgetting by retained set and task: a group of bars per set, one bar per training."""
-    books, styles = entries_of(rows), looks(rows)
+    books, styles = ledger_table(rows), training_styles(rows)
     if books.is_empty():
-        raise Missing(f"This run has no ledger: {RUN} measures it on --retain.")
+        raise Missing(f"This run has no ledger: {COMMAND} measures it on --retain.")
     panels = [kinds for kinds in PANELS if not books.filter(pl.col("kind").is_in(kinds)).is_empty()]
     figure = make_subplots(
         rows=1, cols=len(panels), subplot_titles=[PANELS[kinds] for kinds in panels]
@@ -163,7 +176,7 @@ def ledger(rows: pl.DataFrame, record: Drawable) -> go.Figure:
             bar = _bar(styles[str(name), float(str(strength))], cells, first=column == 1)
             figure.add_trace(bar, row=1, col=column)
     figure.update_yaxes(title="lost", col=1)
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="The ledger: what was forgotten, set by set",
         caption="Rise of the language loss on held-out texts of each retained set; fall of a probe "
@@ -173,7 +186,7 @@ def ledger(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     )
 
 
-def entries_of(rows: pl.DataFrame) -> pl.DataFrame:
+def ledger_table(rows: pl.DataFrame) -> pl.DataFrame:
     """The ledger as a table: each training, set and kind with what was lost, mean over seeds."""
     keys = [*KEYS, "probe", "kind"]
     lost = rows.filter(pl.col("metric").is_in(list(KINDS))).drop_nulls("value")
@@ -192,11 +205,14 @@ def entries_of(rows: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(found, schema=schema | {"low": pl.Float64, "high": pl.Float64})
 
 
-def _bar(look: Look, cells: pl.DataFrame, *, first: bool) -> go.Bar:
+def _bar(look: TrainingStyle, cells: pl.DataFrame, *, first: bool) -> go.Bar:
     return go.Bar(
-        x=[f"{formats.plain(p)}<br>{k}" for p, k in cells.select("probe", "kind").iter_rows()],
+        x=[
+            f"{formats.figure_label(p)}<br>{k}"
+            for p, k in cells.select("probe", "kind").iter_rows()
+        ],
         y=cells["value"],
-        error_y=between(cells),
+        error_y=interval_error_bars(cells),
         name=look.name,
         legendgroup=look.name,
         showlegend=first,
@@ -204,7 +220,7 @@ def _bar(look: Look, cells: pl.DataFrame, *, first: bool) -> go.Bar:
     )
 
 
-def between(cells: pl.DataFrame) -> dict[str, Any]:
+def interval_error_bars(cells: pl.DataFrame) -> dict[str, Any]:
     """Error bars from `low` to `high`; none where a row has no interval."""
     ends: Sequence[pl.Series] = (cells["high"] - cells["value"], cells["value"] - cells["low"])
     above, below = (side.fill_null(0.0).to_list() for side in ends)

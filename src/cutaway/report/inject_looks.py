@@ -20,7 +20,7 @@ HATCHES = ("/", "\\", "x", "-", "|", "+", ".")
 
 
 @dataclass(frozen=True)
-class Look:
+class TrainingStyle:
     """One training's name, and how its lines, marks and bars are drawn."""
 
     name: str
@@ -31,36 +31,38 @@ class Look:
     """The pattern of its bars; none for trained weights."""
 
 
-def colour(regulariser: str) -> str:
+def regulariser_colour(regulariser: str) -> str:
     """The same colour for a regulariser with and without adapters."""
     return COLOURS.get(regulariser.partition("+")[0], theme.PALETTE[4])
 
 
-def rank(regulariser: str) -> int:
+def lora_rank(regulariser: str) -> int:
     """The rank of a training's adapters, from its name; 0 where the weights are trained."""
     return int(regulariser.partition("+lora")[2] or 0)
 
 
-def opened(regulariser: str, symbol: str) -> str:
+def marker_symbol(regulariser: str, symbol: str) -> str:
     """The mark of a training: hollow marks are adapters."""
-    return symbol + "-open" * bool(rank(regulariser))
+    return symbol + "-open" * bool(lora_rank(regulariser))
 
 
-def looks(rows: pl.DataFrame) -> dict[tuple[str, float], Look]:
+def training_styles(rows: pl.DataFrame) -> dict[tuple[str, float], TrainingStyle]:
     """The look of each regulariser and strength; told apart without colours too."""
     known = rows.drop_nulls("strength").select("regulariser", "strength").unique()
-    ranks = sorted({r for n in known["regulariser"] if (r := rank(n))})
-    found: dict[tuple[str, float], Look] = {}
+    ranks = sorted({r for n in known["regulariser"] if (r := lora_rank(n))})
+    found: dict[tuple[str, float], TrainingStyle] = {}
     for (name,), cells in known.sort("regulariser", "strength").group_by(
         ["regulariser"], maintain_order=True
     ):
         for i, strength in enumerate(cells["strength"]):
             share = FAINTEST + (1 - FAINTEST) * (i + 1) / cells.height
-            mark = opened(str(name), theme.SYMBOLS[i % len(theme.SYMBOLS)])
-            low = rank(str(name))
-            found[str(name), strength] = Look(
-                formats.plain(name if str(name).startswith("none") else f"{name} {strength:g}"),
-                mixed(colour(str(name)), share),
+            mark = marker_symbol(str(name), theme.SYMBOLS[i % len(theme.SYMBOLS)])
+            low = lora_rank(str(name))
+            found[str(name), strength] = TrainingStyle(
+                formats.figure_label(
+                    name if str(name).startswith("none") else f"{name} {strength:g}"
+                ),
+                mix_with_grey(regulariser_colour(str(name)), share),
                 theme.DASHES[i % len(theme.DASHES)],
                 mark,
                 HATCHES[ranks.index(low) % len(HATCHES)] if low else "",
@@ -68,11 +70,11 @@ def looks(rows: pl.DataFrame) -> dict[tuple[str, float], Look]:
     return found
 
 
-def mixed(colour: str, share: float) -> str:
+def mix_with_grey(colour: str, share: float) -> str:
     """The colour with the rest of it grey, which reads on white and on near-black."""
-    pairs = zip(_parts(colour), _parts(theme.NEUTRAL), strict=True)
+    pairs = zip(_rgb(colour), _rgb(theme.NEUTRAL), strict=True)
     return "#" + "".join(f"{round(share * one + (1 - share) * two):02x}" for one, two in pairs)
 
 
-def _parts(colour: str) -> list[int]:
+def _rgb(colour: str) -> list[int]:
     return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]

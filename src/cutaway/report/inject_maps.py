@@ -13,18 +13,18 @@ from plotly.subplots import make_subplots
 
 from cutaway.core.errors import CutawayError, Missing
 from cutaway.report import formats, theme
-from cutaway.report.records import Drawable, parts
+from cutaway.report.records import RunOrRuns, single_runs
 from cutaway.store.files import read_json
 
-FILE = "inject.json"
-MISSING = "This run kept no {what}: cutaway inject --clash and cutaway fisher --against keep them."
+DETAILS_FILE = "inject.json"
+NOT_KEPT = "This run kept no {what}: cutaway inject --clash and cutaway fisher --against keep them."
 
 
-def clash_top(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def fisher_at_top_entries(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Fishers of other texts at the entries where this one's is largest."""
-    panels = _details(record).get("tops")
+    panels = _load_details(record).get("tops")
     if not panels:
-        raise Missing(MISSING.format(what="top entries of Fishers"))
+        raise Missing(NOT_KEPT.format(what="top entries of Fishers"))
     down = -(-len(panels) // 2)
     across = min(len(panels), 2)
     figure = make_subplots(
@@ -34,11 +34,11 @@ def clash_top(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     for i, panel in enumerate(panels):
         for trace in _top_curves(panel["curves"], shown=i == 0):
             figure.add_trace(trace, row=i // 2 + 1, col=i % 2 + 1)
-    first = formats.plain(next(iter(panels[0]["curves"])))
+    first = formats.figure_label(next(iter(panels[0]["curves"])))
     figure.update_xaxes(title=f"entries, largest for {first} first", row=down)
     figure.update_yaxes(type="log", exponentformat="power")
     figure.update_yaxes(title="Fisher", col=1)
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="Do the most important weights matter to the rest",
         caption=f"Each point is one weight, those first whose Fisher for {first} is largest, over "
@@ -57,18 +57,18 @@ def _top_curves(curves: dict[str, Any], *, shown: bool) -> list[go.Scatter]:
         line = {"color": colour, "width": 3}
         traces += [
             go.Scatter(x=x, y=curve["values"], mode="markers", marker=dots, showlegend=False,
-                       name=formats.plain(name), **shared),
+                       name=formats.figure_label(name), **shared),
             go.Scatter(x=x, y=curve["mean"], mode="lines", line=line, showlegend=shown,
-                       name=formats.plain(name), **shared),
+                       name=formats.figure_label(name), **shared),
         ]  # fmt: skip
     return traces
 
 
-def weight_map(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def weight_map(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Rows of attention weights of the base and of every trained model, as points."""
-    maps = _details(record).get("maps")
+    maps = _load_details(record).get("maps")
     if not maps:
-        raise Missing(MISSING.format(what="maps of weights"))
+        raise Missing(NOT_KEPT.format(what="maps of weights"))
     layers = sorted({one["layer"] for one in maps})
     ways = [way for way in ("pca", "tsne") if any(one["way"] == way for one in maps)]
     titles = [f"layer {layer}, {way}" for way in ways for layer in layers]
@@ -82,7 +82,7 @@ def weight_map(rows: pl.DataFrame, record: Drawable) -> go.Figure:
             figure.add_trace(trace, **place)
     figure.update_xaxes(showticklabels=False)
     figure.update_yaxes(showticklabels=False)
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="Weights before and after, as points",
         caption="Rows of an attention weight of the first, middle and last block, of the base, of "
@@ -101,7 +101,7 @@ def _points(points: dict[str, Any], *, shown: bool) -> list[go.Scatter]:
             x=[x for x, _ in pairs],
             y=[y for _, y in pairs],
             mode="markers",
-            name=formats.plain(name),
+            name=formats.figure_label(name),
             legendgroup=name,
             showlegend=shown,
             marker={
@@ -114,11 +114,11 @@ def _points(points: dict[str, Any], *, shown: bool) -> list[go.Scatter]:
     ]
 
 
-def _details(record: Drawable) -> dict[str, Any]:
+def _load_details(record: RunOrRuns) -> dict[str, Any]:
     """What the run kept beside its rows; nothing where it kept nothing."""
-    for one in parts(record) if record is not None else ():
+    for one in single_runs(record) if record is not None else ():
         try:
-            found: dict[str, Any] = read_json(Path(one.path) / FILE)
+            found: dict[str, Any] = read_json(Path(one.path) / DETAILS_FILE)
             return found
         except CutawayError:
             continue

@@ -2,18 +2,18 @@
 
 import polars as pl
 
-from cutaway.report.inject_ledger import points_of
+from cutaway.report.inject_ledger import pareto_table
 
 # Of labelled sets: shown where there are some.
-LEDGER = ("probe_forgetting", "finetune_forgetting")
+LEDGER_METRICS = ("probe_forgetting", "finetune_forgetting")
 COLUMNS = (
-    ("log_rmse", " test"), ("undecodable", " test"), ("lm_loss", ""), *((n, "") for n in LEDGER),
+    ("log_rmse", " test"), ("undecodable", " test"), ("lm_loss", ""), *((n, "") for n in LEDGER_METRICS),
 )  # fmt: skip
 
 
 def inject_table(rows: pl.DataFrame) -> pl.DataFrame:
     """Regularisers and strengths with what they gain and cost; a Fisher's mass, largest first."""
-    points = points_of(rows)
+    points = pareto_table(rows)
     if points.is_empty():
         masses = rows.filter(pl.col("metric") == "mass").sort("value", descending=True)
         return masses.select("model", "skill", "probe", "metric", "value").head(12)
@@ -28,7 +28,7 @@ def inject_table(rows: pl.DataFrame) -> pl.DataFrame:
     table = points.rename({"exact": "exact_match", "lost": "forgetting"})
     for found in more:
         table = table.join(found, on=keys, how="left", maintain_order="left")
-    measured = [name for name in LEDGER if table[name].is_not_null().any()]
+    measured = [name for name in LEDGER_METRICS if table[name].is_not_null().any()]
     return table.select(
         *keys, "exact_match", "log_rmse", "undecodable", "lm_loss", "forgetting",
         pl.col("lost_low").alias("forgetting_low"), pl.col("lost_high").alias("forgetting_high"),

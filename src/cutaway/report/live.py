@@ -9,15 +9,18 @@ from typing import Any
 import plotly.graph_objects as go
 
 from cutaway.report import formats, theme
-from cutaway.report.shortcut_lens import shown
+from cutaway.report.shortcut_lens import visible_token
 
-KINDS = {"id": "read as they are (id)", "mat": "read after a fitted jump to the last one (mat)"}
-ROW, ROOM = 22, 150
-MOST_CLASSES = 8
-Values = Mapping[str, Any]
+MAP_KIND_LABELS = {
+    "id": "read as they are (id)",
+    "mat": "read after a fitted jump to the last one (mat)",
+}
+ROW_HEIGHT, MARGIN_HEIGHT = 22, 150
+MAX_CLASSES = 8
+LiveValues = Mapping[str, Any]
 
 
-def lens(values: Values, kind: str) -> go.Figure:
+def lens_figure(values: LiveValues, kind: str) -> go.Figure:
     """The likeliest next word of each layer at each token; a dot where it is the model's own."""
     words, probs, agree = (values[name][kind] for name in ("words", "probs", "agree"))
     layers, tokens = values["layers"], values["tokens"]
@@ -33,25 +36,28 @@ def lens(values: Values, kind: str) -> go.Figure:
             ],
             cell=("token", "word", "agrees"),
             extra=[
-                [(shown(tokens[t]), shown(words[i][t][0]), agree[i][t]) for t in range(len(tokens))]
+                [
+                    (visible_token(tokens[t]), visible_token(words[i][t][0]), agree[i][t])
+                    for t in range(len(tokens))
+                ]
                 for i in range(len(layers))
             ],
             bar="probability",
         )
     )
-    figure.add_trace(_dots(layers, agree))
+    figure.add_trace(_agreement_dots(layers, agree))
     _axes(figure, layers, tokens)
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="What each layer would say next",
-        caption=f"{_how(kind)} Rows are layers, the last on top; columns are tokens of the "
+        caption=f"{_map_kind_sentence(kind)} Rows are layers, the last on top; columns are tokens of the "
         "sentence. Each cell shows the likeliest next word (· is a space), the brighter the "
         "likelier; a green dot: the word of the full model. Hover for more words.",
-        height=ROW * len(layers) + ROOM,
+        height=ROW_HEIGHT * len(layers) + MARGIN_HEIGHT,
     )
 
 
-def exits(values: Values, kind: str, setting: float) -> go.Figure:
+def exit_figure(values: LiveValues, kind: str, setting: float) -> go.Figure:
     """How sure each layer is at each token, and the layer where an early exit would stop."""
     found = values["kinds"][kind]
     gaps, tokens = found["gap"], values["tokens"]
@@ -71,7 +77,7 @@ def exits(values: Values, kind: str, setting: float) -> go.Figure:
                 for i in layers
             ],
             cell=("token",),
-            extra=[[(shown(token),) for token in tokens] for _ in layers],
+            extra=[[(visible_token(token),) for token in tokens] for _ in layers],
             bar="gap",
         )
     )
@@ -81,25 +87,25 @@ def exits(values: Values, kind: str, setting: float) -> go.Figure:
     ):
         mine = [t for t in range(len(tokens)) if bool(kept[t]) is right]
         if mine:
-            figure.add_trace(_stops(mine, [stops[t] for t in mine], f"stop, {name}", colour))
+            figure.add_trace(_exit_markers(mine, [stops[t] for t in mine], f"stop, {name}", colour))
     _axes(figure, layers, tokens)
     mean, same = sum(stops) / len(stops), sum(map(bool, kept)) / len(kept)
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="Where an early exit would stop",
-        caption=f"{_how(kind)} The brighter a cell, the surer the layer: its likeliest word "
+        caption=f"{_map_kind_sentence(kind)} The brighter a cell, the surer the layer: its likeliest word "
         "against the second. "
         f"A diamond marks the first layer sure enough for lambda {setting:g}: on average "
         f"{mean:.1f} of {layers[-1]} layers are run, and {same:.0%} of the tokens keep the full "
         "model's word.",
-        height=ROW * len(layers) + ROOM + 30,
+        height=ROW_HEIGHT * len(layers) + MARGIN_HEIGHT + 30,
     )
 
 
-def class_words(values: Values, *, share: bool = True) -> go.Figure:
+def class_words_figure(values: LiveValues, *, share: bool = True) -> go.Figure:
     """How likely each answer's word is through the layers: among the answers, or all words."""
     figure, layers = go.Figure(), values["layers"]
-    names = _answers(values)[:MOST_CLASSES]
+    names = _answers(values)[:MAX_CLASSES]
     several = len(values["probs"]) > 1
     for kind, rows in values["probs"].items():
         for place, (name, hue) in enumerate(zip(names, theme.PALETTE, strict=False)):
@@ -121,7 +127,7 @@ def class_words(values: Values, *, share: bool = True) -> go.Figure:
         figure.update_yaxes(type="log", exponentformat="power")
     more = len(_answers(values)) - len(names)
     kinds = " Dashed: read as it is (id); solid: after a fitted jump (mat)." if several else ""
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="The answers through the layers",
         caption="How likely each answer is if the model spoke from that layer, right behind the "
@@ -130,14 +136,14 @@ def class_words(values: Values, *, share: bool = True) -> go.Figure:
     )
 
 
-def probe(values: Values) -> go.Figure:
+def probe_figure(values: LiveValues) -> go.Figure:
     """What a fitted probe says of the sentence at each layer, with its score on unseen rows."""
     figure, layers, said = go.Figure(), values["layers"], values["said"]
     chances = values["task"] != "regression" and all(0 <= v <= 1 for row in said for v in row)
     names = list(values["classes"]) if len(said[0]) == len(values["classes"]) else ["score"]
-    for place, (name, hue) in enumerate(zip(names[:MOST_CLASSES], theme.PALETTE, strict=False)):
+    for place, (name, hue) in enumerate(zip(names[:MAX_CLASSES], theme.PALETTE, strict=False)):
         y = [row[place] for row in said]
-        figure.add_trace(_line(layers, y, formats.plain(name, 32), hue))
+        figure.add_trace(_line(layers, y, formats.figure_label(name, 32), hue))
     metric = values["metric"]
     held = _line(layers, values["held_out"], f"{metric} on unseen rows", theme.NEUTRAL)
     held.update(line={"dash": "dot", "color": theme.NEUTRAL, "width": 1.5}, mode="lines")
@@ -146,8 +152,8 @@ def probe(values: Values) -> go.Figure:
     figure.update_yaxes(title="probability of the class" if chances else "the probe's score")
     if chances:
         figure.update_yaxes(range=[-0.02, 1.02])
-    more = len(names) - MOST_CLASSES
-    return theme.finish(
+    more = len(names) - MAX_CLASSES
+    return theme.finish_figure(
         figure,
         title="A probe reads the sentence",
         caption=f"One {values['classifier']} probe a layer, fitted on {values['n_train']:,} rows "
@@ -189,7 +195,7 @@ def _grid(
     )
 
 
-def _dots(layers: Sequence[int], agree: Sequence[Sequence[bool]]) -> go.Scatter:
+def _agreement_dots(layers: Sequence[int], agree: Sequence[Sequence[bool]]) -> go.Scatter:
     """A dot in the corner of each cell that has the full model's word."""
     same = [
         (t + 1.38, layer + 0.26)
@@ -209,7 +215,9 @@ def _dots(layers: Sequence[int], agree: Sequence[Sequence[bool]]) -> go.Scatter:
     )
 
 
-def _stops(places: Sequence[int], stops: Sequence[int], name: str, colour: str) -> go.Scatter:
+def _exit_markers(
+    places: Sequence[int], stops: Sequence[int], name: str, colour: str
+) -> go.Scatter:
     return go.Scatter(
         x=[t + 1 for t in places],
         y=list(stops),
@@ -251,18 +259,18 @@ def _line(
     )
 
 
-def _answers(values: Values) -> list[str]:
+def _answers(values: LiveValues) -> list[str]:
     """Class and word; once where they are the same."""
     pairs = zip(values["classes"], values["words"], strict=True)
-    return [formats.plain(c if c == w else f"{c} ({w})", 32) for c, w in pairs]
+    return [formats.figure_label(c if c == w else f"{c} ({w})", 32) for c, w in pairs]
 
 
-def _how(kind: str) -> str:
-    return f"Layers are {KINDS.get(kind, f'read through {kind}')}."
+def _map_kind_sentence(kind: str) -> str:
+    return f"Layers are {MAP_KIND_LABELS.get(kind, f'read through {kind}')}."
 
 
 def _word(word: str, limit: int = 24) -> str:
-    return formats.plain(shown(word), limit)
+    return formats.figure_label(visible_token(word), limit)
 
 
 def _hover(token: str, layer: int, words: Sequence[str], probs: Sequence[float]) -> str:

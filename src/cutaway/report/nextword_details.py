@@ -13,23 +13,23 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.core.errors import Corrupt
-from cutaway.report.records import Drawable, parts, suffix
+from cutaway.report.records import RunOrRuns, model_suffix, single_runs
 from cutaway.store.files import disk_errors
 
-FILE = "nextword.json"
-FIELDS = {
+DETAILS_FILE = "nextword.json"
+DETAIL_FIELDS = {
     "tokens": ("label", "token", "weight", "effect", "examples"),
     "confusion": ("classes", "counts"),
     "calibration": ("confidence", "accuracy", "count", "ece"),
 }
-CELL = ("model", "task", "prompt", "features")
+CELL_COLUMNS = ("model", "task", "prompt", "features")
 
 
-def read(record: Drawable, figure: str) -> list[dict[str, Any]]:
+def read_details(record: RunOrRuns, figure: str) -> list[dict[str, Any]]:
     """The entries of all runs behind a record that feed one figure; none without the file."""
     found = []
-    for part in parts(record):
-        more = suffix(record, part)
+    for part in single_runs(record):
+        more = model_suffix(record, part)
         for one in _entries(Path(part.path)) if part.path is not None else []:
             if one["figure"] == figure:
                 found.append({**one, "model": f"{one['model']}{more}"})
@@ -37,13 +37,13 @@ def read(record: Drawable, figure: str) -> list[dict[str, Any]]:
 
 
 def _entries(folder: Path) -> list[dict[str, Any]]:
-    path = folder / FILE
+    path = folder / DETAILS_FILE
     with disk_errors(path):
         text = path.read_bytes() if path.exists() else b"[]"
     try:
         entries = json.loads(text)
         for one in entries:
-            for name in (*CELL, *FIELDS[one["figure"]]):
+            for name in (*CELL_COLUMNS, *DETAIL_FIELDS[one["figure"]]):
                 one[name]
     except (ValueError, TypeError, KeyError) as error:
         raise Corrupt(

@@ -8,9 +8,15 @@ import polars as pl
 
 from cutaway.report import formats
 from cutaway.report.cells import LOWER_IS_BETTER
-from cutaway.report.records import RecordLike, imported, names, short, verdict
+from cutaway.report.records import (
+    RecordLike,
+    entry_names,
+    is_imported,
+    short_name,
+    verdict_sentences,
+)
 
-SCHEMA = {
+OVERVIEW_SCHEMA = {
     "method": pl.String,
     "address": pl.String,
     "model": pl.String,
@@ -28,32 +34,32 @@ SCHEMA = {
 }
 
 
-def overview(records: Iterable[RecordLike]) -> pl.DataFrame:
+def overview_table(records: Iterable[RecordLike]) -> pl.DataFrame:
     """One line per run: what it measured, its best score and the best baseline's."""
-    return pl.DataFrame([_line(record) for record in records], schema=SCHEMA, orient="row")
+    return pl.DataFrame([_line(record) for record in records], schema=OVERVIEW_SCHEMA, orient="row")
 
 
 def _line(record: RecordLike) -> dict[str, Any]:
-    top = best_of(record)
+    top = best_in_summary(record)
     return {
         "method": record.method,
         "address": record.address,
-        "model": ", ".join(map(short, names(record.model))) or formats.DASH,
-        "data": ", ".join(map(short, names(record.data))) or formats.DASH,
+        "model": ", ".join(map(short_name, entry_names(record.model))) or formats.DASH,
+        "data": ", ".join(map(short_name, entry_names(record.data))) or formats.DASH,
         "metric": _text(top.get("metric") or (record.summary or {}).get("metric")),
         "best": _number(top.get("value")),
         "low": _number(top.get("low")),
         "high": _number(top.get("high")),
         "baseline": _baseline(record, top),
-        "where": _where(top),
+        "where": _cell_text(top),
         "seconds": _number(record.seconds),
-        "created": when(record.created),
-        "origin": "imported" if imported(record) else "run",
-        "verdict": " ".join(verdict(record)),
+        "created": local_time(record.created),
+        "origin": "imported" if is_imported(record) else "run",
+        "verdict": " ".join(verdict_sentences(record)),
     }
 
 
-def best_of(record: RecordLike) -> Mapping[str, Any]:
+def best_in_summary(record: RecordLike) -> Mapping[str, Any]:
     """The best cell a run's summary names; for a grid, the first one."""
     top = (record.summary or {}).get("best")
     if isinstance(top, list):
@@ -71,7 +77,7 @@ def _baseline(record: RecordLike, top: Mapping[str, Any]) -> float | None:
     return min(known) if top.get("metric") in LOWER_IS_BETTER else max(known)
 
 
-def when(created: str) -> str:
+def local_time(created: str) -> str:
     """A recorded time as local date and minute; as it stands when it can't be read."""
     try:
         return datetime.fromisoformat(created).astimezone().strftime("%Y-%m-%d %H:%M")
@@ -79,7 +85,7 @@ def when(created: str) -> str:
         return created
 
 
-def _where(top: Mapping[str, Any]) -> str:
+def _cell_text(top: Mapping[str, Any]) -> str:
     said = [f"layer {top['layers']}"] if top.get("layers") not in (None, "-") else []
     said += [str(top[key]) for key in ("pool", "classifier", "features") if top.get(key)]
     return " · ".join(said)

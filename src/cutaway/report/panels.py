@@ -13,22 +13,27 @@ import polars as pl
 from plotly.subplots import make_subplots
 
 from cutaway.report import formats, theme
-from cutaway.report.cells import LOWER_IS_BETTER, best_per, probes, varying
+from cutaway.report.cells import (
+    LOWER_IS_BETTER,
+    best_cell_per_group,
+    scored_probe_cells,
+    varying_columns,
+)
 
-MOST_PANELS = 4
-MOST_SERIES = 6
-MOST_BANDS = 3
+MAX_PANELS = 4
+MAX_SERIES = 6
+MAX_BANDS = 3
 # Pixels between panels, and around them for title, axis and legend.
-GAP = 52
-AROUND = 175
-BAND = "bands (or the hover text) give the 95 % interval of the mean over repeats"
-XOf = Callable[[pl.DataFrame], Sequence[float]]
+PANEL_GAP = 52
+FIGURE_MARGIN = 175
+INTERVAL_NOTE = "bands (or the hover text) give the 95 % interval of the mean over repeats"
+XValues = Callable[[pl.DataFrame], Sequence[float]]
 # What travels with each point, for the hover text and the CSV.
 POINT_COLUMNS = ("layers", "low", "high", "repeats", "n_train")
 
 
 @dataclass(frozen=True)
-class Series:
+class LineSeries:
     """One line of a figure: its cells and how it is drawn."""
 
     name: str
@@ -38,7 +43,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Style:
+class LineStyle:
     """Which columns tell lines apart, and the colour and dash of each value."""
 
     differ: tuple[str, ...]
@@ -47,7 +52,7 @@ class Style:
 
 
 @dataclass(frozen=True)
-class Panels:
+class StackedPanels:
     """A figure of stacked panels and which data set each one shows."""
 
     figure: go.Figure
@@ -58,42 +63,46 @@ class Panels:
     """Pixels for all panels with title, axis and legend."""
 
 
-def stack(titles: Sequence[str], *, each: int) -> Panels:
+def stack_panels(titles: Sequence[str], *, each: int) -> StackedPanels:
     """Empty panels of `each` pixels, one per title, at most MOST_PANELS; a single one untitled."""
-    shown = tuple(titles[:MOST_PANELS])
-    plot = each * len(shown) + GAP * (len(shown) - 1)
+    shown = tuple(titles[:MAX_PANELS])
+    plot = each * len(shown) + PANEL_GAP * (len(shown) - 1)
     figure = make_subplots(
         rows=len(shown),
         cols=1,
         shared_xaxes=True,
-        vertical_spacing=GAP / plot if len(shown) > 1 else 0,
-        subplot_titles=[formats.plain(t, 48) for t in shown] if len(titles) > 1 else None,
+        vertical_spacing=PANEL_GAP / plot if len(shown) > 1 else 0,
+        subplot_titles=[formats.figure_label(t, 48) for t in shown] if len(titles) > 1 else None,
     )
     figure.update_annotations(x=0, xanchor="left", font={"size": 13})
-    return Panels(figure, shown, len(titles) - len(shown), AROUND + plot)
+    return StackedPanels(figure, shown, len(titles) - len(shown), FIGURE_MARGIN + plot)
 
 
-def style(table: pl.DataFrame) -> Style:
+def line_style(table: pl.DataFrame) -> LineStyle:
     """How the lines of all panels are told apart: colour by the first difference, then dashes."""
-    found = probes(table)
-    differ = tuple(varying(table, ("model", "pool", "classifier")))
-    hues = theme.colours(found[differ[0]].unique(maintain_order=True).to_list()) if differ else {}
+    found = scored_probe_cells(table)
+    differ = tuple(varying_columns(table, ("model", "pool", "classifier")))
+    hues = (
+        theme.assign_colours(found[differ[0]].unique(maintain_order=True).to_list())
+        if differ
+        else {}
+    )
     rests = found.select(differ[1:]).unique(maintain_order=True).rows() if differ[1:] else [()]
     dashes = {rest: theme.DASHES[i % len(theme.DASHES)] for i, rest in enumerate(rests)}
-    return Style(differ, hues, dashes)
+    return LineStyle(differ, hues, dashes)
 
 
-def series(
-    table: pl.DataFrame, metric: str, look: Style, most: int = MOST_SERIES
-) -> tuple[list[Series], int]:
+def panel_series(
+    table: pl.DataFrame, metric: str, look: LineStyle, most: int = MAX_SERIES
+) -> tuple[list[LineSeries], int]:
     """The lines of one panel, best of each colour first, and how many had to be left out."""
     if not look.differ:
-        return [Series("probe", probes(table), theme.PALETTE[0], "solid")], 0
-    lines = dict(list(probes(table).group_by(look.differ, maintain_order=True)))
-    shown = _choose(table, look.differ, metric, most)
+        return [LineSeries("probe", scored_probe_cells(table), theme.PALETTE[0], "solid")], 0
+    lines = dict(list(scored_probe_cells(table).group_by(look.differ, maintain_order=True)))
+    shown = _series_to_draw(table, look.differ, metric, most)
     drawn = [
-        Series(
-            " · ".join(formats.plain(part, 32) for part in key),
+        LineSeries(
+            " · ".join(formats.figure_label(part, 32) for part in key),
             lines[key],
             look.hues[key[0]],
             look.dashes[key[1:]],
@@ -104,27 +113,29 @@ def series(
     return drawn, len(lines) - len(drawn)
 
 
-def _choose(
+def _series_to_draw(
     table: pl.DataFrame, differ: Sequence[str], metric: str, most: int
 ) -> list[tuple[object, ...]]:
     """Keys of the lines to draw: the best line of every colour first, then the best of the rest."""
     down = metric not in LOWER_IS_BETTER
-    ranked = best_per(table, differ, metric).sort("mean", descending=down, maintain_order=True)
+    ranked = best_cell_per_group(table, differ, metric).sort(
+        "mean", descending=down, maintain_order=True
+    )
     firsts = ranked.unique(differ[0], keep="first", maintain_order=True)
     order = [*firsts.select(differ).rows(), *ranked.select(differ).rows()]
     return list(dict.fromkeys(order))[:most]
 
 
-def lines(figure: go.Figure, drawn: Sequence[Series], x: XOf, row: int) -> None:
+def draw_lines(figure: go.Figure, drawn: Sequence[LineSeries], x: XValues, row: int) -> None:
     """Series of one panel; intervals as bands while the lines are few, in the hover always."""
     for one in drawn:
         at = x(one.cells)
-        if len(drawn) <= MOST_BANDS:
+        if len(drawn) <= MAX_BANDS:
             _band(figure, one, at, row)
         _line(figure, one, at, row)
 
 
-def _line(figure: go.Figure, one: Series, x: Sequence[float], row: int) -> None:
+def _line(figure: go.Figure, one: LineSeries, x: Sequence[float], row: int) -> None:
     table = one.cells
     seen = any(trace.legendgroup == one.name and trace.showlegend for trace in figure.data)
     figure.add_trace(
@@ -139,7 +150,7 @@ def _line(figure: go.Figure, one: Series, x: Sequence[float], row: int) -> None:
             marker={"size": 6},
             customdata=table.select(POINT_COLUMNS).rows(),
             meta={"columns": list(POINT_COLUMNS)},
-            hovertext=hover(table),
+            hovertext=hover_texts(table),
             hovertemplate="%{hovertext}",
         ),
         row=row,
@@ -147,7 +158,7 @@ def _line(figure: go.Figure, one: Series, x: Sequence[float], row: int) -> None:
     )
 
 
-def hover(table: pl.DataFrame) -> list[str]:
+def hover_texts(table: pl.DataFrame) -> list[str]:
     """`0.781 [0.760, 0.802], 10 repeats` for each cell."""
     return [
         formats.interval(c["mean"], c["low"], c["high"])
@@ -156,7 +167,7 @@ def hover(table: pl.DataFrame) -> list[str]:
     ]
 
 
-def _band(figure: go.Figure, one: Series, x: Sequence[float], row: int) -> None:
+def _band(figure: go.Figure, one: LineSeries, x: Sequence[float], row: int) -> None:
     pairs = zip(x, one.cells["low"], one.cells["high"], strict=True)
     known = [(at, low, high) for at, low, high in pairs if None not in (at, low, high)]
     if len(known) < 2:
@@ -167,7 +178,7 @@ def _band(figure: go.Figure, one: Series, x: Sequence[float], row: int) -> None:
             x=[at for at, _ in outline],
             y=[edge for _, edge in outline],
             fill="toself",
-            fillcolor=theme.faint(one.colour),
+            fillcolor=theme.translucent(one.colour),
             line={"width": 0},
             mode="lines",
             legendgroup=one.name,
@@ -180,7 +191,7 @@ def _band(figure: go.Figure, one: Series, x: Sequence[float], row: int) -> None:
     )
 
 
-def level(
+def draw_baseline(
     figure: go.Figure,
     kind: str,
     x: Sequence[float] | Sequence[str],
@@ -189,13 +200,13 @@ def level(
     more: str = "",
 ) -> None:
     """A baseline across a panel: flat, or layer by layer; `more` stands behind its name."""
-    words, colour, dash = theme.BASELINES.get(kind, (kind, theme.NEUTRAL, "dot"))
+    words, colour, dash = theme.BASELINE_STYLES.get(kind, (kind, theme.NEUTRAL, "dot"))
     seen = any(trace.legendgroup == kind and trace.showlegend for trace in figure.data)
     figure.add_trace(
         go.Scatter(
             x=list(x),
             y=list(y),
-            name=formats.plain(f"{words}{more}"),
+            name=formats.figure_label(f"{words}{more}"),
             legendgroup=kind,
             showlegend=not seen,
             mode="lines",
@@ -216,7 +227,7 @@ def flat_baselines(table: pl.DataFrame, data: str) -> dict[str, float]:
     return {c["classifier"]: c["mean"] for c in found.sort("mean").iter_rows(named=True)}
 
 
-def nearest(table: pl.DataFrame, kind: str, cell: Mapping[str, Any]) -> pl.DataFrame:
+def matching_cells(table: pl.DataFrame, kind: str, cell: Mapping[str, Any]) -> pl.DataFrame:
     """The cells of another kind (twin, control) read most nearly as `cell` is, layer by layer.
 
     Those are often measured with one classifier only: then the pooler decides, then the first.
@@ -232,7 +243,7 @@ def nearest(table: pl.DataFrame, kind: str, cell: Mapping[str, Any]) -> pl.DataF
     return found
 
 
-def positions(layers: Sequence[str]) -> dict[str, float]:
+def layer_positions(layers: Sequence[str]) -> dict[str, float]:
     """Where each layer choice stands: layers at their number, mixes in a row to their right."""
     single = sorted({int(name) for name in layers if name.isdigit()})
     mixes = list(dict.fromkeys(name for name in layers if not name.isdigit() and name != "-"))
@@ -251,11 +262,11 @@ def layer_axis(figure: go.Figure, where: Mapping[str, float]) -> None:
     figure.update_xaxes(
         autotickangles=[0, 60],
         tickvals=[where[name] for name in ticks],
-        ticktext=[formats.plain(n, 14).replace(":", "<br>", 1) for n in ticks],
+        ticktext=[formats.figure_label(n, 14).replace(":", "<br>", 1) for n in ticks],
     )
 
 
-def left_out(lines: int, hidden: int) -> str:
+def omitted_note(lines: int, hidden: int) -> str:
     """A sentence about what there was no room for."""
     said = []
     if lines:

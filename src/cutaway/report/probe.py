@@ -10,17 +10,17 @@ import plotly.graph_objects as go
 import polars as pl
 
 from cutaway.report import probe_compare, probe_details, probe_layers
-from cutaway.report.records import Drawable
+from cutaway.report.records import RunOrRuns
 
-FIGURES: dict[str, Callable[[pl.DataFrame, Drawable], go.Figure]] = {
-    "layers": probe_layers.layers,
-    "heatmap": probe_layers.heatmap,
+FIGURES: dict[str, Callable[[pl.DataFrame, RunOrRuns], go.Figure]] = {
+    "layers": probe_layers.layer_scores,
+    "heatmap": probe_layers.layer_pooler_heatmap,
     "classifiers": probe_compare.classifiers,
-    "curve": probe_compare.curve,
-    "sizes": probe_compare.sizes,
-    "confusion": probe_details.confusion,
-    "roc": probe_details.roc,
-    "scores": probe_details.scores,
+    "curve": probe_compare.learning_curve,
+    "sizes": probe_compare.model_sizes,
+    "confusion": probe_details.confusion_matrix,
+    "roc": probe_details.roc_curves,
+    "scores": probe_details.score_histogram,
     "projection": probe_details.projection,
-    "losses": probe_details.losses,
+    "losses": probe_details.loss_curves,
 }

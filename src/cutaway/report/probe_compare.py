@@ -9,62 +9,64 @@ from cutaway.core.errors import Missing
 from cutaway.report import formats, panels, theme
 from cutaway.report.cells import (
     LOWER_IS_BETTER,
-    best_per,
-    cells,
-    full_size,
+    aggregate_cells,
+    best_cell_per_group,
+    largest_training_size,
     main_metric,
-    metric_title,
-    probes,
+    metric_axis_label,
+    scored_probe_cells,
 )
-from cutaway.report.records import Drawable, parameters
+from cutaway.report.records import RunOrRuns, parameter_counts
 
 
-def sizes(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def model_sizes(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Score against model size: each model at its best layer."""
     metric = main_metric(rows, record)
-    counts = parameters(record)
-    table = probes(full_size(cells(rows, metric))).filter(pl.col("model").is_in(list(counts)))
+    counts = parameter_counts(record)
+    table = scored_probe_cells(largest_training_size(aggregate_cells(rows, metric))).filter(
+        pl.col("model").is_in(list(counts))
+    )
     if table["model"].n_unique() < 2:
         raise Missing("Score by model size needs runs of at least two models of known size.")
     known = pl.col("model").replace_strict(counts, default=None, return_dtype=pl.Float64)
-    tops = best_per(table, ("data", "model", "pool", "classifier"), metric)
+    tops = best_cell_per_group(table, ("data", "model", "pool", "classifier"), metric)
     tops = tops.with_columns(known.alias("parameters")).sort("parameters", maintain_order=True)
     sets = tops["data"].unique(maintain_order=True).to_list()
-    shown = panels.stack(sets, each=270 if len(sets) == 1 else 200)
-    look, missing = panels.style(tops.with_columns(model=pl.lit("all"))), 0
+    shown = panels.stack_panels(sets, each=270 if len(sets) == 1 else 200)
+    look, missing = panels.line_style(tops.with_columns(model=pl.lit("all"))), 0
     for row, data in enumerate(shown.titles, start=1):
         panel = tops.filter(pl.col("data") == data)
-        drawn, more = panels.series(panel.with_columns(model=pl.lit("all")), metric, look)
+        drawn, more = panels.panel_series(panel.with_columns(model=pl.lit("all")), metric, look)
         missing += more
         ends = sorted(panel["parameters"].unique().to_list())
-        for kind, value in panels.flat_baselines(cells(rows, metric), data).items():
-            panels.level(shown.figure, kind, ends, [value] * len(ends), row)
-        panels.lines(shown.figure, drawn, lambda t: t["parameters"].to_list(), row)
-        _name_models(shown.figure, panel, metric, row)
-    words = metric_title(metric)
+        for kind, value in panels.flat_baselines(aggregate_cells(rows, metric), data).items():
+            panels.draw_baseline(shown.figure, kind, ends, [value] * len(ends), row)
+        panels.draw_lines(shown.figure, drawn, lambda t: t["parameters"].to_list(), row)
+        _label_models(shown.figure, panel, metric, row)
+    words = metric_axis_label(metric)
     shown.figure.update_xaxes(type="log")
     marks = sorted({counts[m] for m in tops["model"].unique()})
     shown.figure.update_xaxes(tickvals=marks, ticktext=[formats.count(m) for m in marks])
     shown.figure.update_xaxes(title="model size (parameters, log scale)", row=len(shown.titles))
     shown.figure.update_yaxes(title=words)
-    return theme.finish(
+    return theme.finish_figure(
         shown.figure,
         title=f"{words} by model size",
         caption="Each model stands at its own best layer, larger models to the right; "
-        f"{panels.BAND}. A flat line says that size alone does not help."
-        + panels.left_out(missing, shown.hidden),
+        f"{panels.INTERVAL_NOTE}. A flat line says that size alone does not help."
+        + panels.omitted_note(missing, shown.hidden),
         height=shown.height,
     )
 
 
-def _name_models(figure: go.Figure, panel: pl.DataFrame, metric: str, row: int) -> None:
+def _label_models(figure: go.Figure, panel: pl.DataFrame, metric: str, row: int) -> None:
     # Runs of one size stand above each other: one name is enough.
-    for top in best_per(panel, ("parameters",), metric).iter_rows(named=True):
+    for top in best_cell_per_group(panel, ("parameters",), metric).iter_rows(named=True):
         figure.add_annotation(
             # Annotations on a log axis are placed by the exponent.
             x=math.log10(top["parameters"]),
             y=top["mean"],
-            text=formats.plain(top["model"].rsplit("/", 1)[-1], 22),
+            text=formats.figure_label(top["model"].rsplit("/", 1)[-1], 22),
             font={"size": 11},
             yshift=15,
             row=row,
@@ -72,29 +74,29 @@ def _name_models(figure: go.Figure, panel: pl.DataFrame, metric: str, row: int) 
         )
 
 
-def classifiers(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def classifiers(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Each classifier at its best layer and pooler, with its interval, beside the baselines."""
     metric = main_metric(rows, record)
-    table = full_size(cells(rows, metric))
-    tops = best_per(table, ("data", "model", "classifier"), metric)
+    table = largest_training_size(aggregate_cells(rows, metric))
+    tops = best_cell_per_group(table, ("data", "model", "classifier"), metric)
     if tops.is_empty():
         raise Missing("No probe in this run has a score. Its failures are listed in the table.")
     sets = tops["data"].unique(maintain_order=True).to_list()
     tallest = tops["classifier"].n_unique() + len(panels.flat_baselines(table, sets[0]))
-    shown = panels.stack(sets, each=26 * tallest + 16)
+    shown = panels.stack_panels(sets, each=26 * tallest + 16)
     for row, data in enumerate(shown.titles, start=1):
         _dot_panel(shown.figure, table, tops, data, metric, row)
-    words = metric_title(metric)
+    words = metric_axis_label(metric)
     shown.figure.update_xaxes(title=words, row=len(shown.titles))
     shown.figure.update_xaxes(showgrid=True)
     shown.figure.update_yaxes(title="classifier", showgrid=False)
-    return theme.finish(
+    return theme.finish_figure(
         shown.figure,
         title=f"{words} by classifier",
         caption="Each dot is a classifier at its best layer and pooler (hover shows which), the "
         "line through it the 95 % interval of the mean over repeats. Grey diamonds need no "
         "model. Where lines overlap the verdict says more: it compares row by row."
-        + panels.left_out(0, shown.hidden),
+        + panels.omitted_note(0, shown.hidden),
         height=shown.height - 20,
     )
 
@@ -105,14 +107,14 @@ def _dot_panel(
     """Dots of one data set, worst at the bottom."""
     down = metric in LOWER_IS_BETTER
     panel = tops.filter(pl.col("data") == data).sort("mean", descending=down)
-    hues = theme.colours(tops["model"].unique(maintain_order=True).to_list())
+    hues = theme.assign_colours(tops["model"].unique(maintain_order=True).to_list())
     several = len(hues) > 1
     for kind, value in panels.flat_baselines(table, data).items():
         _dot_baseline(figure, kind, value, row)
     for model, hue in hues.items():
         mine = panel.filter(pl.col("model") == model)
         if mine.height:
-            _dots(figure, mine, formats.plain(model, 32) if several else "probe", hue, row)
+            _dots(figure, mine, formats.figure_label(model, 32) if several else "probe", hue, row)
     order = [*panels.flat_baselines(table, data), *panel["classifier"].unique(maintain_order=True)]
     figure.update_yaxes(
         categoryorder="array", categoryarray=[_dot_name(n) for n in order], row=row, col=1
@@ -137,8 +139,8 @@ def _dots(figure: go.Figure, mine: pl.DataFrame, name: str, hue: str, row: int) 
             customdata=mine.select("layers", "pool", "low", "high", "repeats").rows(),
             meta={"columns": ["layers", "pool", "low", "high", "repeats"]},
             hovertext=[
-                f"{text}<br>layer {formats.plain(c['layers'])}, pooler {formats.plain(c['pool'])}"
-                for text, c in zip(panels.hover(mine), mine.to_dicts(), strict=True)
+                f"{text}<br>layer {formats.figure_label(c['layers'])}, pooler {formats.figure_label(c['pool'])}"
+                for text, c in zip(panels.hover_texts(mine), mine.to_dicts(), strict=True)
             ],
             hovertemplate="<b>%{y}</b> %{hovertext}<extra></extra>",
         ),
@@ -166,44 +168,48 @@ def _dot_baseline(figure: go.Figure, kind: str, value: float, row: int) -> None:
 
 
 def _dot_name(name: str) -> str:
-    return formats.plain(theme.BASELINES[name][0] if name in theme.BASELINES else name, 30)
+    return formats.figure_label(
+        theme.BASELINE_STYLES[name][0] if name in theme.BASELINE_STYLES else name, 30
+    )
 
 
-def curve(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def learning_curve(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Score against the number of training rows."""
     metric = main_metric(rows, record)
-    table = cells(rows, metric)
+    table = aggregate_cells(rows, metric)
     same = ["data", "model", "pool", "classifier", "layers"]
     several = pl.col("size").n_unique().over(same) > 1
-    found = probes(table).filter(pl.col("size").is_not_null()).filter(several)
+    found = scored_probe_cells(table).filter(pl.col("size").is_not_null()).filter(several)
     if found.is_empty():
         raise Missing("A learning curve needs several training sizes: try --protocol curve.")
     # At small sizes layers change places; each line keeps the layer that is best at full size.
-    fixed = best_per(full_size(found), ("data", "model", "pool", "classifier"), metric)
+    fixed = best_cell_per_group(
+        largest_training_size(found), ("data", "model", "pool", "classifier"), metric
+    )
     table_ = found.join(fixed.select(same), on=same, how="semi").sort("size", maintain_order=True)
     sets = table_["data"].unique(maintain_order=True).to_list()
-    shown = panels.stack(sets, each=270 if len(sets) == 1 else 200)
-    look, missing = panels.style(table_), 0
+    shown = panels.stack_panels(sets, each=270 if len(sets) == 1 else 200)
+    look, missing = panels.line_style(table_), 0
     for row, data in enumerate(shown.titles, start=1):
         panel = table_.filter(pl.col("data") == data)
-        flat = full_size(table.filter(pl.col("kind") == "baseline"))
+        flat = largest_training_size(table.filter(pl.col("kind") == "baseline"))
         ends = sorted(panel["size"].unique().to_list())
         for kind, value in panels.flat_baselines(flat, data).items():
-            panels.level(shown.figure, kind, ends, [value] * len(ends), row)
-        drawn, more = panels.series(panel, metric, look)
+            panels.draw_baseline(shown.figure, kind, ends, [value] * len(ends), row)
+        drawn, more = panels.panel_series(panel, metric, look)
         missing += more
-        panels.lines(shown.figure, drawn, lambda t: t["size"].to_list(), row)
-    words = metric_title(metric)
+        panels.draw_lines(shown.figure, drawn, lambda t: t["size"].to_list(), row)
+    words = metric_axis_label(metric)
     shown.figure.update_xaxes(type="log")
     marks = sorted(table_["size"].unique().to_list())
     shown.figure.update_xaxes(tickvals=marks, ticktext=[formats.count(m) for m in marks])
     shown.figure.update_xaxes(title="training rows (log scale)", row=len(shown.titles))
     shown.figure.update_yaxes(title=words)
-    return theme.finish(
+    return theme.finish_figure(
         shown.figure,
         title=f"{words} by training size",
-        caption=f"Each line keeps the layer that is best with all rows; {panels.BAND}. A line "
+        caption=f"Each line keeps the layer that is best with all rows; {panels.INTERVAL_NOTE}. A line "
         "still rising on the right says more data would help; a dip near the width of the states "
-        "is double descent." + panels.left_out(missing, shown.hidden),
+        "is double descent." + panels.omitted_note(missing, shown.hidden),
         height=shown.height,
     )

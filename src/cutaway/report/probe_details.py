@@ -9,12 +9,18 @@ import polars as pl
 
 from cutaway.core.errors import Missing
 from cutaway.report import details, formats, theme
-from cutaway.report.cells import LOWER_IS_BETTER, cells, full_size, main_metric, probes
-from cutaway.report.records import Drawable, parts, suffix
+from cutaway.report.cells import (
+    LOWER_IS_BETTER,
+    aggregate_cells,
+    largest_training_size,
+    main_metric,
+    scored_probe_cells,
+)
+from cutaway.report.records import RunOrRuns, model_suffix, single_runs
 
-MOST_POINTS = 2000
-MOST_LINES = 6
-SHARES = {
+MAX_POINTS = 2000
+MAX_LINES = 6
+SHARE_COLORAXIS = {
     "colorscale": theme.SEQUENTIAL,
     "cmin": 0,
     "cmax": 1,
@@ -23,7 +29,7 @@ SHARES = {
 DetailT = TypeVar("DetailT", bound=details.AnyDetail)
 
 
-def _added(found: Sequence[details.Confusion]) -> list[list[int]]:
+def _sum_counts(found: Sequence[details.ConfusionMatrix]) -> list[list[int]]:
     """The counts of all repeats with the same classes, added up."""
     counts = [[0] * len(found[0].classes) for _ in found[0].classes]
     for entry in found:
@@ -35,13 +41,13 @@ def _added(found: Sequence[details.Confusion]) -> list[list[int]]:
     return counts
 
 
-def confusion(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def confusion_matrix(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Which classes the best probe takes for which, as shares of each true class."""
-    found = _best_cell(details.Confusion, rows, record)
+    found = _best_details(details.ConfusionMatrix, rows, record)
     classes = found[0].classes
-    counts = _added(found)
+    counts = _sum_counts(found)
     shares = [[c / max(sum(row), 1) for c in row] for row in counts]
-    names = [formats.plain(c, 24) for c in classes]
+    names = [formats.figure_label(c, 24) for c in classes]
     roomy = len(classes) <= 8
     figure = go.Figure(
         go.Heatmap(
@@ -60,59 +66,59 @@ def confusion(rows: pl.DataFrame, record: Drawable) -> go.Figure:
             ygap=2,
         )
     )
-    figure.update_layout(coloraxis=SHARES)
+    figure.update_layout(coloraxis=SHARE_COLORAXIS)
     figure.update_xaxes(title="called", side="bottom", type="category", showgrid=False)
     figure.update_yaxes(title="true class", autorange="reversed", type="category", showgrid=False)
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="Confusion of the best probe",
         caption="Each row is a true class, each column what the probe called it; a perfect probe "
-        f"fills the diagonal. Test rows of all repeats together. {_where(found[0])}",
+        f"fills the diagonal. Test rows of all repeats together. {_cell_caption(found[0])}",
         height=200 + min(56, 560 // len(classes)) * len(classes),
     )
 
 
-def roc(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def roc_curves(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """ROC curves: of the best probes for two classes, of each class for several."""
-    ranked = _ranked(details.Roc, rows, record)
+    ranked = _ranked_details(details.RocCurve, rows, record)
     top = ranked[0]
     several = len({entry.label for entry in top}) > 1
     if several:
         chosen = [(entry.label, entry) for entry in top if entry.repeat == top[0].repeat]
     else:
-        chosen = [(_short(group[0], ranked), group[0]) for group in ranked]
+        chosen = [(_short_name(group[0], ranked), group[0]) for group in ranked]
     figure = go.Figure()
-    figure.add_trace(_chance())
-    for (name, entry), hue in zip(chosen[:MOST_LINES], theme.PALETTE, strict=False):
-        x, y = _thin(entry.false_positive, 300), _thin(entry.true_positive, 300)
+    figure.add_trace(_chance_line())
+    for (name, entry), hue in zip(chosen[:MAX_LINES], theme.PALETTE, strict=False):
+        x, y = _subsample(entry.false_positive, 300), _subsample(entry.true_positive, 300)
         area = f", area {formats.number(entry.auc)}" if entry.auc is not None else ""
         figure.add_trace(
             go.Scatter(
                 x=x,
                 y=y,
                 mode="lines",
-                name=formats.plain(name, 40) + area,
+                name=formats.figure_label(name, 40) + area,
                 line={"color": hue, "width": 2},
                 hovertemplate="false alarms %{x:.2f}, found %{y:.2f}",
             )
         )
     figure.update_xaxes(title="false positive rate", range=[-0.01, 1.01], showgrid=True)
     figure.update_yaxes(title="true positive rate", range=[-0.01, 1.02])
-    more = len(chosen) - MOST_LINES
-    return theme.finish(
+    more = len(chosen) - MAX_LINES
+    return theme.finish_figure(
         figure,
         title="ROC curve" + ("s by class" if several else ""),
         caption="How many of a class are found (up) against how many others are called it "
         "(right), for every threshold; the further a curve stands above the diagonal, the better. "
-        + f"First repeat, test rows. {_where(top[0])}"
+        + f"First repeat, test rows. {_cell_caption(top[0])}"
         + (f" {more} more not shown." if more > 0 else ""),
         height=460,
     )
 
 
-def scores(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def score_histogram(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """The best probe's scores by true class, with the threshold that decides."""
-    entry = _best_cell(details.Scores, rows, record)[0]
+    entry = _best_details(details.ScoreHistogram, rows, record)[0]
     centres = [(a + b) / 2 for a, b in zip(entry.edges, entry.edges[1:], strict=False)]
     widths = [b - a for a, b in zip(entry.edges, entry.edges[1:], strict=False)]
     figure = go.Figure()
@@ -122,7 +128,7 @@ def scores(rows: pl.DataFrame, record: Drawable) -> go.Figure:
                 x=centres,
                 y=list(counts),
                 width=widths,
-                name=formats.plain(label, 32),
+                name=formats.figure_label(label, 32),
                 marker={"color": hue, "opacity": 0.62, "line": {"width": 0}},
                 hovertemplate="score %{x:.3g}: %{y} rows",
             )
@@ -142,21 +148,21 @@ def scores(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     figure.update_layout(barmode="overlay", bargap=0)
     figure.update_xaxes(title="score of the probe")
     figure.update_yaxes(title="test rows")
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="Scores by true class",
         caption="How the probe scores the test rows of each class; right of the dashed line it "
-        f"says yes. The less the colours overlap, the surer the probe. {_where(entry)}",
+        f"says yes. The less the colours overlap, the surer the probe. {_cell_caption(entry)}",
         height=420,
     )
 
 
-def projection(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def projection(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """The hidden states of the best cell in two dimensions, coloured by label."""
-    found = _best_cell(details.Projection, rows, record)
+    found = _best_details(details.Projection, rows, record)
     entry = found[0]
     figure = go.Figure()
-    keep = _thin(range(len(entry.x)), MOST_POINTS)
+    keep = _subsample(range(len(entry.x)), MAX_POINTS)
     if all(isinstance(label, float) for label in entry.labels):
         figure.add_trace(_points(entry, keep, "states", {"coloraxis": "coloraxis"}))
         figure.data[0].marker.color = [entry.labels[i] for i in keep]
@@ -171,27 +177,27 @@ def projection(rows: pl.DataFrame, record: Drawable) -> go.Figure:
                 "color": theme.PALETTE[n % len(theme.PALETTE)],
                 "symbol": theme.SYMBOLS[n // len(theme.PALETTE) % len(theme.SYMBOLS)],
             }
-            figure.add_trace(_points(entry, mine, formats.plain(label, 32), marker))
+            figure.add_trace(_points(entry, mine, formats.figure_label(label, 32), marker))
     way = {"pca": "principal component", "lda": "discriminant"}[entry.way]
     figure.update_xaxes(title=f"first {way}", zeroline=False)
     figure.update_yaxes(title=f"second {way}", zeroline=False)
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title=f"States in two dimensions ({entry.way.upper()})",
         caption="Each dot is the state of one text; hover to read it. Classes that lie apart here "
         f"are easy to read off; classes that mix may still part in more dimensions. "
-        f"{_where(entry)}"
+        f"{_cell_caption(entry)}"
         + (f" {len(keep)} of {len(entry.x)} dots." if len(keep) < len(entry.x) else ""),
         height=480,
     )
 
 
-def losses(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def loss_curves(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Training and validation loss of gradient probes, epoch by epoch."""
-    ranked = _ranked(details.Losses, rows, record)
+    ranked = _ranked_details(details.LossCurves, rows, record)
     figure = go.Figure()
-    for group, hue in zip(ranked[:MOST_LINES], theme.PALETTE, strict=False):
-        entry, name = group[0], formats.plain(_short(group[0], ranked), 36)
+    for group, hue in zip(ranked[:MAX_LINES], theme.PALETTE, strict=False):
+        entry, name = group[0], formats.figure_label(_short_name(group[0], ranked), 36)
         both = (("train", entry.train, "solid"), ("validation", entry.validation, "dash"))
         for part, values, dash in both:
             if values:
@@ -207,10 +213,10 @@ def losses(rows: pl.DataFrame, record: Drawable) -> go.Figure:
                     )
                 )
         if entry.kept and entry.validation and entry.kept <= len(entry.validation):
-            figure.add_trace(_kept(entry, hue, name))
+            figure.add_trace(_best_epoch_marker(entry, hue, name))
     figure.update_xaxes(title="epoch", rangemode="tozero")
     figure.update_yaxes(title="loss")
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="Training loss of gradient probes",
         caption="Full lines are the loss on training rows, broken ones on validation rows, first "
@@ -220,7 +226,7 @@ def losses(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     )
 
 
-def _kept(entry: details.Losses, hue: str, name: str) -> go.Scatter:
+def _best_epoch_marker(entry: details.LossCurves, hue: str, name: str) -> go.Scatter:
     assert entry.kept is not None
     return go.Scatter(
         x=[entry.kept],
@@ -240,7 +246,7 @@ def _points(
     return go.Scatter(
         x=[entry.x[i] for i in keep],
         y=[entry.y[i] for i in keep],
-        text=[formats.plain(texts[i], 90) for i in keep],
+        text=[formats.figure_label(texts[i], 90) for i in keep],
         name=name,
         mode="markers",
         marker={"size": 6, "opacity": 0.72, **marker},
@@ -248,7 +254,7 @@ def _points(
     )
 
 
-def _chance() -> go.Scatter:
+def _chance_line() -> go.Scatter:
     return go.Scatter(
         x=[0, 1],
         y=[0, 1],
@@ -259,14 +265,16 @@ def _chance() -> go.Scatter:
     )
 
 
-def _ranked(kind: type[DetailT], rows: pl.DataFrame, record: Drawable) -> list[list[DetailT]]:
+def _ranked_details(
+    kind: type[DetailT], rows: pl.DataFrame, record: RunOrRuns
+) -> list[list[DetailT]]:
     """The entries of one kind by cell, best cell first, each cell's repeats in order."""
-    by_cell: dict[details.Key, list[DetailT]] = {}
+    by_cell: dict[details.DetailKey, list[DetailT]] = {}
     for entry in _entries(record):
         if isinstance(entry, kind):
             by_cell.setdefault(entry.key, []).append(entry)
     metric = main_metric(rows, record)
-    table = probes(full_size(cells(rows, metric)))
+    table = scored_probe_cells(largest_training_size(aggregate_cells(rows, metric)))
     columns = ("model", "data", "layers", "pool", "classifier")
     means = {tuple(c[k] for k in columns): c["mean"] for c in table.iter_rows(named=True)}
     # Rows may be filtered (the app's cross-filters): only cells still in them are shown.
@@ -277,19 +285,19 @@ def _ranked(kind: type[DetailT], rows: pl.DataFrame, record: Drawable) -> list[l
     return [sorted(by_cell[key], key=lambda entry: entry.repeat) for key in keys]
 
 
-def _entries(record: Drawable) -> Iterator[details.AnyDetail]:
+def _entries(record: RunOrRuns) -> Iterator[details.AnyDetail]:
     """The entries of every run behind a record, models named as in its rows."""
-    for part in parts(record):
-        more = suffix(record, part)
-        for entry in details.read(Path(part.path)) if part.path else ():
+    for part in single_runs(record):
+        more = model_suffix(record, part)
+        for entry in details.read_details(Path(part.path)) if part.path else ():
             yield entry.model_copy(update={"model": entry.model + more}) if more else entry
 
 
-def _best_cell(kind: type[DetailT], rows: pl.DataFrame, record: Drawable) -> list[DetailT]:
-    return _ranked(kind, rows, record)[0]
+def _best_details(kind: type[DetailT], rows: pl.DataFrame, record: RunOrRuns) -> list[DetailT]:
+    return _ranked_details(kind, rows, record)[0]
 
 
-def _where(entry: details.AnyDetail) -> str:
+def _cell_caption(entry: details.AnyDetail) -> str:
     """A sentence naming the cell; plain text, escaped by whoever shows it."""
     return (
         f"Shown: {entry.classifier} on layer {entry.layers}, pooler {entry.pool}, "
@@ -297,7 +305,7 @@ def _where(entry: details.AnyDetail) -> str:
     )
 
 
-def _short(entry: details.AnyDetail, ranked: Sequence[Sequence[details.AnyDetail]]) -> str:
+def _short_name(entry: details.AnyDetail, ranked: Sequence[Sequence[details.AnyDetail]]) -> str:
     """A cell's name by the coordinates in which the shown cells differ."""
     keys = [group[0].key for group in ranked]
     words = [
@@ -308,7 +316,7 @@ def _short(entry: details.AnyDetail, ranked: Sequence[Sequence[details.AnyDetail
     return " · ".join(words) or entry.classifier
 
 
-def _thin(values: Sequence[float] | range, most: int) -> list[Any]:
+def _subsample(values: Sequence[float] | range, most: int) -> list[Any]:
     """Evenly spaced values, ends kept, at most `most` of them."""
     if len(values) <= most:
         return list(values)

@@ -7,67 +7,67 @@ from cutaway.core.errors import Missing
 from cutaway.report import formats, panels, theme
 from cutaway.report.cells import (
     LOWER_IS_BETTER,
-    best,
-    cells,
-    full_size,
+    aggregate_cells,
+    best_cell,
+    largest_training_size,
     main_metric,
-    metric_title,
-    probes,
-    varying,
+    metric_axis_label,
+    scored_probe_cells,
+    varying_columns,
 )
-from cutaway.report.records import Drawable
+from cutaway.report.records import RunOrRuns
 
 
-def layers(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def layer_scores(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Score by layer with intervals, above what words and untrained weights already give."""
     metric = main_metric(rows, record)
-    table = full_size(cells(rows, metric))
-    where = panels.positions(probes(table)["layers"].to_list())
+    table = largest_training_size(aggregate_cells(rows, metric))
+    where = panels.layer_positions(scored_probe_cells(table)["layers"].to_list())
     if len(where) < 2:
         raise Missing("Score by layer needs at least two layers: try --layers all.")
-    sets = probes(table)["data"].unique(maintain_order=True).to_list()
-    shown = panels.stack(sets, each=290 if len(sets) == 1 else 210)
-    look, missing = panels.style(table), 0
+    sets = scored_probe_cells(table)["data"].unique(maintain_order=True).to_list()
+    shown = panels.stack_panels(sets, each=290 if len(sets) == 1 else 210)
+    look, missing = panels.line_style(table), 0
     for row, data in enumerate(shown.titles, start=1):
         panel = table.filter(pl.col("data") == data)
         missing += _layer_panel(shown.figure, panel, metric, look, row)
     panels.layer_axis(shown.figure, where)
-    words = metric_title(metric)
+    words = metric_axis_label(metric)
     shown.figure.update_xaxes(title="layer (0 = embeddings)", row=len(shown.titles))
     shown.figure.update_yaxes(title=words)
-    theme.finish(
+    theme.finish_figure(
         shown.figure,
         title=f"{words} by layer",
-        caption=f"Each point is a probe that reads one layer; {panels.BAND}. Broken grey, brown "
+        caption=f"Each point is a probe that reads one layer; {panels.INTERVAL_NOTE}. Broken grey, brown "
         "and violet lines are what no model, words alone, random weights or shuffled labels give: "
-        "only the gap to them speaks for the model." + panels.left_out(missing, shown.hidden),
+        "only the gap to them speaks for the model." + panels.omitted_note(missing, shown.hidden),
         height=shown.height,
     )
     return shown.figure.update_layout(hovermode="x unified")
 
 
 def _layer_panel(
-    figure: go.Figure, table: pl.DataFrame, metric: str, look: panels.Style, row: int
+    figure: go.Figure, table: pl.DataFrame, metric: str, look: panels.LineStyle, row: int
 ) -> int:
     """One data set's lines and baselines; how many lines were left out."""
-    where = panels.positions(probes(table)["layers"].to_list())
-    top = best(table, metric)
+    where = panels.layer_positions(scored_probe_cells(table)["layers"].to_list())
+    top = best_cell(table, metric)
     assert top is not None  # a panel exists only for a data set with probe cells
     for kind, value in panels.flat_baselines(table, top["data"]).items():
-        panels.level(figure, kind, list(where.values()), [value] * len(where), row)
+        panels.draw_baseline(figure, kind, list(where.values()), [value] * len(where), row)
     for kind in ("twin", "control"):
-        near = panels.nearest(table, kind, top).filter(pl.col("layers").is_in(list(where)))
+        near = panels.matching_cells(table, kind, top).filter(pl.col("layers").is_in(list(where)))
         if near.height:
             x = [where[name] for name in near["layers"]]
             how = near["classifier"][0]
             more = "" if how == top["classifier"] else f" ({how})"
-            panels.level(figure, kind, x, near["mean"].to_list(), row, more)
-    drawn, left_out = panels.series(table, metric, look)
-    panels.lines(figure, drawn, lambda t: [where[name] for name in t["layers"]], row)
+            panels.draw_baseline(figure, kind, x, near["mean"].to_list(), row, more)
+    drawn, left_out = panels.panel_series(table, metric, look)
+    panels.draw_lines(figure, drawn, lambda t: [where[name] for name in t["layers"]], row)
     figure.add_annotation(
         x=where[top["layers"]],
         y=top["mean"],
-        text=f"best {formats.number(top['mean'])}, layer {formats.plain(top['layers'], 16)}",
+        text=f"best {formats.number(top['mean'])}, layer {formats.figure_label(top['layers'], 16)}",
         showarrow=True,
         arrowhead=0,
         arrowwidth=1,
@@ -79,24 +79,24 @@ def _layer_panel(
     return left_out
 
 
-def heatmap(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def layer_pooler_heatmap(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Layer by pooler, one colour per score; the best cell is framed."""
     metric = main_metric(rows, record)
-    table = probes(full_size(cells(rows, metric)))
+    table = scored_probe_cells(largest_training_size(aggregate_cells(rows, metric)))
     if table["layers"].n_unique() * table["pool"].n_unique() < 4 or table["pool"].n_unique() < 2:
         raise Missing("The layer-by-pooler map needs two poolers: try --pool last,mean.")
-    differ = varying(table, ("data", "model", "classifier"))
+    differ = varying_columns(table, ("data", "model", "classifier"))
     groups = table.group_by(differ or ["data"], maintain_order=True)
     grids = {" · ".join(map(str, key)): cells_ for key, cells_ in groups}
     ranked = sorted(
         grids, key=lambda k: grids[k]["mean"].max() or 0, reverse=metric not in LOWER_IS_BETTER
     )
-    shown = panels.stack(ranked, each=34 * table["pool"].n_unique())
+    shown = panels.stack_panels(ranked, each=34 * table["pool"].n_unique())
     order = list(dict.fromkeys(table["layers"]))
     places = {name: float(i) for i, name in enumerate(order)}
     for row, name in enumerate(shown.titles, start=1):
-        _map_panel(shown.figure, grids[name], order, metric, row)
-    words = metric_title(metric)
+        _heatmap_panel(shown.figure, grids[name], order, metric, row)
+    words = metric_axis_label(metric)
     reverse = metric in LOWER_IS_BETTER
     shown.figure.update_layout(
         coloraxis={
@@ -108,19 +108,19 @@ def heatmap(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     shown.figure.update_xaxes(title="layer (0 = embeddings)", row=len(shown.titles))
     shown.figure.update_yaxes(title="pooler", showgrid=False, autorange="reversed")
     panels.layer_axis(shown.figure, places)
-    theme.finish(
+    theme.finish_figure(
         shown.figure,
         title=f"{words} by layer and pooler",
         caption="Each square is the mean over repeats of one layer read through one pooler; "
         f"{'darker' if reverse else 'yellower'} is better, the framed square is the best. Hover "
         "for its interval. The verdict says which layers can't be told from the best one."
-        + panels.left_out(0, shown.hidden),
+        + panels.omitted_note(0, shown.hidden),
         height=shown.height - 30,
     )
     return shown.figure
 
 
-def _map_panel(
+def _heatmap_panel(
     figure: go.Figure, table: pl.DataFrame, order: list[str], metric: str, row: int
 ) -> None:
     pools = list(dict.fromkeys(table["pool"]))
@@ -129,8 +129,8 @@ def _map_panel(
     figure.add_trace(
         go.Heatmap(
             x=list(range(len(order))),
-            customdata=[[[formats.plain(layer)] for layer in order] for _ in pools],
-            y=[formats.plain(pool, 20) for pool in pools],
+            customdata=[[[formats.figure_label(layer)] for layer in order] for _ in pools],
+            y=[formats.figure_label(pool, 20) for pool in pools],
             z=[[c["mean"] if c else None for c in line] for line in grid],
             text=[[_cell_text(c, len(order)) for c in line] for line in grid],
             texttemplate="%{text}",
@@ -145,7 +145,7 @@ def _map_panel(
         row=row,
         col=1,
     )
-    top = best(table, metric)
+    top = best_cell(table, metric)
     if top is not None:
         x, y = order.index(top["layers"]), pools.index(top["pool"])
         frame = {"type": "rect", "x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5}

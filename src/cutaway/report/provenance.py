@@ -4,28 +4,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from cutaway.report import formats
-from cutaway.report.overview import when
-from cutaway.report.records import RecordLike, entries, imported
+from cutaway.report.overview import local_time
+from cutaway.report.records import RecordLike, fact_entries, is_imported
 
-Facts = list[tuple[str, str]]
+LabelledFacts = list[tuple[str, str]]
 # Digests are long; this much tells them apart and can be searched for.
-DIGEST = 16
+DIGEST_LENGTH = 16
 
 
-def provenance(record: RecordLike) -> Facts:
+def provenance(record: RecordLike) -> LabelledFacts:
     """Label and value of everything needed to trust or repeat the run."""
-    facts: Facts = [("run", f"{record.method}/{record.address}")]
-    facts += [("model", _model(one)) for one in entries(record.model)]
-    facts += [("data", _data(one)) for one in entries(record.data)]
+    facts: LabelledFacts = [("run", f"{record.method}/{record.address}")]
+    facts += [("model", _model(one)) for one in fact_entries(record.model)]
+    facts += [("data", _data(one)) for one in fact_entries(record.data)]
     facts.append(("seed", _seed(record.seed)))
     facts.append(("time", formats.duration(record.seconds)))
     if record.peak_memory_mb:
         facts.append(("peak memory", formats.megabytes(record.peak_memory_mb)))
     if record.created:
-        facts.append(("made", when(record.created)))
+        facts.append(("made", local_time(record.created)))
     if record.versions:
         facts.append(("versions", ", ".join(f"{k} {v}" for k, v in record.versions.items())))
-    if imported(record):
+    if is_imported(record):
         facts.append(("origin", "imported from another program's logs; no baselines of ours"))
     return facts
 
@@ -46,7 +46,7 @@ def _data(one: Mapping[str, Any]) -> str:
 
 
 def _digest(one: Mapping[str, Any]) -> list[str]:
-    return [f"digest {str(one['digest'])[:DIGEST]}"] if one.get("digest") else []
+    return [f"digest {str(one['digest'])[:DIGEST_LENGTH]}"] if one.get("digest") else []
 
 
 def _seed(seed: Any) -> str:

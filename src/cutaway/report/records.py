@@ -50,7 +50,7 @@ class RecordLike(Protocol):
 
 
 @dataclass(frozen=True)
-class Together:
+class CombinedRuns:
     """Several runs of one method, looked at as one: the rows of all, the models of all.
 
     Where two runs measured the same model on the same data (another seed, another prompt), the
@@ -68,13 +68,13 @@ class Together:
     @cached_property
     def rows(self) -> pl.DataFrame:
         """The rows of all runs, columns matched by name."""
-        renamed = [_renamed(one.rows, self.suffixes[one.address]) for one in self.records]
+        renamed = [_with_model_suffix(one.rows, self.suffixes[one.address]) for one in self.records]
         return pl.concat(renamed, how="diagonal_relaxed")
 
     @cached_property
     def suffixes(self) -> dict[str, str]:
         """Address -> what is added to the run's model names; nothing where none is needed."""
-        pairs = {r.address: _measured_pairs(r) for r in self.records}
+        pairs = {r.address: _model_data_pairs(r) for r in self.records}
         all_pairs = [pair for found in pairs.values() for pair in found]
         return {
             address: f" [{address[:4]}]" if any(all_pairs.count(p) > 1 for p in found) else ""
@@ -82,34 +82,34 @@ class Together:
         }
 
 
-Drawable = RecordLike | Together
+RunOrRuns = RecordLike | CombinedRuns
 
 
-def parts(record: Drawable) -> tuple[RecordLike, ...]:
+def single_runs(record: RunOrRuns) -> tuple[RecordLike, ...]:
     """The single runs behind a record."""
-    return record.records if isinstance(record, Together) else (record,)
+    return record.records if isinstance(record, CombinedRuns) else (record,)
 
 
-def suffix(record: Drawable, part: RecordLike) -> str:
+def model_suffix(record: RunOrRuns, part: RecordLike) -> str:
     """What is added to a part's model names in the rows of the whole."""
-    return record.suffixes[part.address] if isinstance(record, Together) else ""
+    return record.suffixes[part.address] if isinstance(record, CombinedRuns) else ""
 
 
 # The columns that name a model and what it was measured on, by method.
-MODELS, TEXTS = ("model", "base"), ("data", "text", "task", "skill")
+MODEL_COLUMNS, DATA_COLUMNS = ("model", "base"), ("data", "text", "task", "skill")
 
 
-def _renamed(rows: pl.DataFrame, more: str) -> pl.DataFrame:
-    found = [c for c in MODELS if c in rows.columns][:1]
+def _with_model_suffix(rows: pl.DataFrame, more: str) -> pl.DataFrame:
+    found = [c for c in MODEL_COLUMNS if c in rows.columns][:1]
     return rows.with_columns(pl.col(found) + pl.lit(more)) if more else rows
 
 
-def _measured_pairs(record: RecordLike) -> set[tuple[Any, ...]]:
-    columns = [c for c in (*MODELS, *TEXTS) if c in record.rows.columns]
+def _model_data_pairs(record: RecordLike) -> set[tuple[Any, ...]]:
+    columns = [c for c in (*MODEL_COLUMNS, *DATA_COLUMNS) if c in record.rows.columns]
     return set(record.rows.select(columns).unique().rows())
 
 
-def entries(value: Any) -> list[Mapping[str, Any]]:
+def fact_entries(value: Any) -> list[Mapping[str, Any]]:
     """A record's `model` or `data` as a list: one entry for a single one, several for a grid."""
     if isinstance(value, Mapping):
         return [value]
@@ -118,40 +118,46 @@ def entries(value: Any) -> list[Mapping[str, Any]]:
     return []
 
 
-def names(value: Any) -> list[str]:
+def entry_names(value: Any) -> list[str]:
     """The names in a record's `model` or `data`, each once."""
-    return list(dict.fromkeys(str(e["name"]) for e in entries(value) if e.get("name")))
+    return list(dict.fromkeys(str(e["name"]) for e in fact_entries(value) if e.get("name")))
 
 
-def short(name: str) -> str:
+def short_name(name: str) -> str:
     """A name for a heading: of a folder given by its path, the last part."""
     is_path = name.startswith(("/", "./", "../", "~")) or "\\" in name
     return PurePath(name.replace("\\", "/")).name or name if is_path else name
 
 
-def parameters(record: Drawable) -> dict[str, int]:
+def parameter_counts(record: RunOrRuns) -> dict[str, int]:
     """Model name -> how many weights it has, for every model that says so."""
-    found = [(e, suffix(record, part)) for part in parts(record) for e in entries(part.model)]
+    found = [
+        (e, model_suffix(record, part))
+        for part in single_runs(record)
+        for e in fact_entries(part.model)
+    ]
     return {f"{e['name']}{more}": int(e["parameters"]) for e, more in found if e.get("parameters")}
 
 
-def verdict(record: RecordLike) -> list[str]:
+def verdict_sentences(record: RecordLike) -> list[str]:
     """The sentences that say what follows from the numbers; none for imported logs."""
     said = (record.summary or {}).get("verdict") or []
     return [said] if isinstance(said, str) else [str(sentence) for sentence in said]
 
 
-def imported(record: RecordLike) -> bool:
+def is_imported(record: RecordLike) -> bool:
     """Whether the run was brought in from another program's logs."""
     return bool((record.summary or {}).get("imported"))
 
 
-def headline(record: RecordLike) -> str:
+def run_title(record: RecordLike) -> str:
     """`smollm2-135m on gen:sentiment`, in the run's own words."""
-    models, sets = (list(map(short, names(told))) for told in (record.model, record.data))
-    return f"{_list(models) or 'unnamed model'} on {_list(sets) or 'unnamed data'}"
+    models, sets = (
+        list(map(short_name, entry_names(told))) for told in (record.model, record.data)
+    )
+    return f"{_join_names(models) or 'unnamed model'} on {_join_names(sets) or 'unnamed data'}"
 
 
-def _list(found: Sequence[str], most: int = 3) -> str:
+def _join_names(found: Sequence[str], most: int = 3) -> str:
     more = f" and {len(found) - most} more" if len(found) > most else ""
     return ", ".join(found[:most]) + more

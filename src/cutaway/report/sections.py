@@ -8,29 +8,36 @@ import polars as pl
 
 from cutaway.core.errors import CutawayError, Missing
 from cutaway.report import formats, tables, theme
-from cutaway.report.cells import best, cells, failures, full_size, main_metric, metric_words
-from cutaway.report.figures import attempts
-from cutaway.report.overview import best_of, when
+from cutaway.report.cells import (
+    aggregate_cells,
+    best_cell,
+    failed_cells,
+    largest_training_size,
+    main_metric,
+    metric_label,
+)
+from cutaway.report.figures import try_figures
+from cutaway.report.overview import best_in_summary, local_time
 from cutaway.report.panels import flat_baselines
 from cutaway.report.provenance import provenance
-from cutaway.report.records import RecordLike, headline, imported, verdict
+from cutaway.report.records import RecordLike, is_imported, run_title, verdict_sentences
 
-KeepPicture = Callable[[go.Figure], str | None]
+AddFigure = Callable[[go.Figure], str | None]
 # Figures that need the whole width of a screen.
-WIDE = frozenset({"layers"})
-MOST_LINES = 400
-MOST_LINKS = 30
+WIDE_FIGURES = frozenset({"layers"})
+MAX_TABLE_ROWS = 400
+MAX_LINKS = 30
 
 
-def links(records: Sequence[RecordLike]) -> str:
+def run_links(records: Sequence[RecordLike]) -> str:
     """Links to the runs, for the bar on top."""
     return "".join(
-        f'<a href="#run-{i}">{escape(formats.cut(headline(record), 40))}</a>'
-        for i, record in enumerate(records[:MOST_LINKS])
+        f'<a href="#run-{i}">{escape(formats.shorten(run_title(record), 40))}</a>'
+        for i, record in enumerate(records[:MAX_LINKS])
     )
 
 
-def story(text: str) -> str:
+def story_section(text: str) -> str:
     """What was found: each line a question, lines with a dash its answers; nothing for no text."""
     if not text:
         return ""
@@ -42,7 +49,7 @@ def story(text: str) -> str:
     return f'<h3>The story</h3><div class="story">{told}</div>'
 
 
-def overview(records: Sequence[RecordLike]) -> str:
+def overview_section(records: Sequence[RecordLike]) -> str:
     """How many runs there are, and when there are several, one line for each."""
     methods = ", ".join(dict.fromkeys(record.method for record in records))
     word = "run" if len(records) == 1 else "runs"
@@ -56,32 +63,32 @@ def overview(records: Sequence[RecordLike]) -> str:
 
 
 def _overview_line(record: RecordLike, place: int) -> str:
-    top, said = best_of(record), verdict(record)
+    top, said = best_in_summary(record), verdict_sentences(record)
     score = formats.interval(top.get("value"), top.get("low"), top.get("high"))
-    name = f"{metric_words(str(top['metric']))} " if top.get("metric") else ""
+    name = f"{metric_label(str(top['metric']))} " if top.get("metric") else ""
     return (
-        f'<tr><td><a href="#run-{place}">{escape(formats.cut(headline(record), 60))}</a></td>'
+        f'<tr><td><a href="#run-{place}">{escape(formats.shorten(run_title(record), 60))}</a></td>'
         f"<td>{escape(record.method)}</td><td>{escape(name + score)}</td>"
         f'<td class="wrap">{escape(said[0] if said else formats.DASH)}</td></tr>'
     )
 
 
-def run(record: RecordLike, anchor: str, keep: KeepPicture) -> str:
+def run_section(record: RecordLike, anchor: str, keep: AddFigure) -> str:
     """One run's section; what can't be read is said in its place, the rest stands."""
-    origin = '<span class="chip">imported</span>' if imported(record) else ""
+    origin = '<span class="chip">imported</span>' if is_imported(record) else ""
     chips = f'<span class="chip">{escape(record.method)}</span>{origin}'
-    chips += f'<span class="chip">{escape(when(record.created) or record.address)}</span>'
-    head = f"<header><h2>{escape(headline(record))}</h2>{chips}</header>"
+    chips += f'<span class="chip">{escape(local_time(record.created) or record.address)}</span>'
+    head = f"<header><h2>{escape(run_title(record))}</h2>{chips}</header>"
     try:
-        body = _measured(record, record.rows, keep)
+        body = _measured_section(record, record.rows, keep)
     except CutawayError as error:
         body = _note(str(error))
-    said = "".join(f"<p>{escape(sentence)}</p>" for sentence in verdict(record))
+    said = "".join(f"<p>{escape(sentence)}</p>" for sentence in verdict_sentences(record))
     told = f'<div class="verdict">{said}</div>' if said else ""
     return f'<section class="run" id="{anchor}">{head}{told}{body}{_provenance(record)}</section>'
 
 
-def _measured(record: RecordLike, rows: pl.DataFrame, keep: KeepPicture) -> str:
+def _measured_section(record: RecordLike, rows: pl.DataFrame, keep: AddFigure) -> str:
     """Key numbers, figures and tables."""
     # Key numbers come from a method's ranking; without one the verdict has to do.
     tiles = _tiles(record, rows) if record.method in tables.RANKINGS else ""
@@ -90,17 +97,17 @@ def _measured(record: RecordLike, rows: pl.DataFrame, keep: KeepPicture) -> str:
 
 def _tiles(record: RecordLike, rows: pl.DataFrame) -> str:
     metric = main_metric(rows, record)
-    table = cells(rows, metric)
-    top = best(table, metric)
+    table = aggregate_cells(rows, metric)
+    top = best_cell(table, metric)
     if top is None:
         return _note("No cell of this run has a score; the failures are listed below.")
     where = f"layer {top['layers']}, {top['pool']}, {top['classifier']}"
     spread = f"95 %: {formats.number(top['low'])} to {formats.number(top['high'])}"
-    found = [(f"best {metric_words(metric)}", formats.number(top["mean"]), where)]
+    found = [(f"best {metric_label(metric)}", formats.number(top["mean"]), where)]
     if top["low"] is not None:
         found[0] = (found[0][0], found[0][1], f"{where}; {spread}")
-    for name, value in flat_baselines(full_size(table), top["data"]).items():
-        words = theme.BASELINES.get(name, (name,))[0]
+    for name, value in flat_baselines(largest_training_size(table), top["data"]).items():
+        words = theme.BASELINE_STYLES.get(name, (name,))[0]
         found.append((words, formats.number(value), "baseline without a model"))
     found.append(("cells measured", f"{table.height:,}", f"in {formats.duration(record.seconds)}"))
     return '<div class="tiles">' + "".join(_tile(*one) for one in found[:6]) + "</div>"
@@ -111,9 +118,9 @@ def _tile(label: str, value: str, under: str) -> str:
     return f'<div class="tile">{lines}</div>'
 
 
-def _figures(record: RecordLike, rows: pl.DataFrame, keep: KeepPicture) -> str:
+def _figures(record: RecordLike, rows: pl.DataFrame, keep: AddFigure) -> str:
     drawn, problems, full = [], {}, 0
-    for name, figure in attempts(rows, record):
+    for name, figure in try_figures(rows, record):
         if isinstance(figure, go.Figure):
             kept = keep(figure)
             full += kept is None
@@ -126,7 +133,7 @@ def _figures(record: RecordLike, rows: pl.DataFrame, keep: KeepPicture) -> str:
 
 
 def _figure(name: str, figure: go.Figure, kept: str) -> str:
-    wide = ' class="wide"' if name in WIDE else ""
+    wide = ' class="wide"' if name in WIDE_FIGURES else ""
     title = escape(str(figure.layout.title.text), quote=True)
     return (
         f'<figure{wide}><div class="plot" role="img" aria-label="{title}" data-picture="{kept}" '
@@ -138,22 +145,22 @@ def _figure(name: str, figure: go.Figure, kept: str) -> str:
 def _tables(record: RecordLike, rows: pl.DataFrame) -> str:
     title = "Best cells and baselines" if record.method in tables.RANKINGS else "Measured"
     parts = [f"<h3>{title}</h3>", html_table(tables.highlights(rows, record))]
-    every = tables.summary(rows)
-    more = f" (first {MOST_LINES})" if every.height > MOST_LINES else ""
+    every = tables.summarize_cells(rows)
+    more = f" (first {MAX_TABLE_ROWS})" if every.height > MAX_TABLE_ROWS else ""
     parts.append(
         f"<details><summary>All {every.height:,} cells and metrics{more}</summary>"
-        f"{html_table(every.head(MOST_LINES))}</details>"
+        f"{html_table(every.head(MAX_TABLE_ROWS))}</details>"
     )
-    failed = failures(rows)
+    failed = failed_cells(rows)
     if failed.height:
-        parts.append(f"<h3>Failed cells</h3>{html_table(failed.head(MOST_LINES))}")
+        parts.append(f"<h3>Failed cells</h3>{html_table(failed.head(MAX_TABLE_ROWS))}")
     return "".join(parts)
 
 
 def html_table(frame: pl.DataFrame) -> str:
     """A frame as an HTML table, every cell escaped; mean, low and high in one column."""
     if {"mean", "low", "high"} <= set(frame.columns):
-        frame = _joined(frame)
+        frame = _join_interval(frame)
     right = [frame.schema[name].is_numeric() or name == "score" for name in frame.columns]
     head = "".join(
         _cell("th", n.replace("_", " "), r) for n, r in zip(frame.columns, right, strict=True)
@@ -163,13 +170,13 @@ def html_table(frame: pl.DataFrame) -> str:
         f"<tr{' class=baseline' if kind == 'baseline' else ''}>"
         + "".join(_cell("td", v, r) for v, r in zip(row, right, strict=True))
         + "</tr>"
-        for kind, row in zip(kinds, tables.shown(frame), strict=True)
+        for kind, row in zip(kinds, tables.formatted_rows(frame), strict=True)
     )
     whole = f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
     return f'<div class="scroll">{whole}</div>'
 
 
-def _joined(frame: pl.DataFrame) -> pl.DataFrame:
+def _join_interval(frame: pl.DataFrame) -> pl.DataFrame:
     score = [formats.interval(c["mean"], c["low"], c["high"]) for c in frame.iter_rows(named=True)]
     at = frame.columns.index("mean")
     return frame.insert_column(at, pl.Series("score", score, dtype=pl.String)).drop(

@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 
 from cutaway.core.errors import Missing
 from cutaway.report import formats, panels, theme
-from cutaway.report.records import Drawable
+from cutaway.report.records import RunOrRuns
 
 COLOURS = {
     "id": theme.NEUTRAL,
@@ -26,7 +26,7 @@ COLOURS = {
     "part:attn": theme.PALETTE[4],
     "part:mlp": theme.PALETTE[6],
 }
-MAPS = ("id", "mat", "affine", "ridge", "lowrank", "tuned")
+MAP_KINDS = ("id", "mat", "affine", "ridge", "lowrank", "tuned")
 TITLES = {
     "precision@1": "agreement with the full model's top token",
     "precision@5": "guess is among the full model's top 5",
@@ -36,12 +36,12 @@ TITLES = {
     "entropy": "entropy (nats)",
     "perplexity": "perplexity of the real next token",
 }
-BAND = "bands give the 95 % interval of the mean over tokens"
+BAND_CAPTION = "bands give the 95 % interval of the mean over tokens"
 # Maps that fit beside each other.
-MOST_MAPS = 4
+MAX_HEATMAPS = 4
 
 
-def _owners(table: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
+def _by_model_and_text(table: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
     """The rows of each model and text: what is added to names, how its lines are dashed."""
     apart = [c for c in ("model", "text") if table[c].n_unique() > 1]
     if not apart:
@@ -51,37 +51,37 @@ def _owners(table: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
         yield f" · {' on '.join(map(str, who))}", theme.DASHES[i % len(theme.DASHES)], mine
 
 
-def r2(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def r2_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Heat maps of r2 from every layer to every later one: the matrix beside the identity."""
     table = rows.filter(pl.col("metric") == "r2")
     if table.filter(pl.col("kind") == "mat").height < 3:
         raise Missing("The r2 map needs several pairs of layers: cutaway shortcut fit --layers all")
     found = {
         f"{kind}{who}": cells
-        for who, _, mine in _owners(table)
+        for who, _, mine in _by_model_and_text(table)
         for kind in ("mat", "id")
         if not (cells := mine.filter(pl.col("kind") == kind)).is_empty()
     }
-    drawn = dict(list(found.items())[:MOST_MAPS])
-    titles = [formats.plain(name) for name in drawn]
+    drawn = dict(list(found.items())[:MAX_HEATMAPS])
+    titles = [formats.figure_label(name) for name in drawn]
     figure = make_subplots(rows=1, cols=len(drawn), subplot_titles=titles, shared_yaxes=True)
     for column, cells in enumerate(drawn.values(), start=1):
-        figure.add_trace(_r2_map(cells), row=1, col=column)
-    figure.update_layout(coloraxis=theme.shares("r2"))
+        figure.add_trace(_r2_heatmap(cells), row=1, col=column)
+    figure.update_layout(coloraxis=theme.unit_coloraxis("r2"))
     figure.update_xaxes(title="from layer")
     figure.update_yaxes(title="to layer", col=1)
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="How linear is the way between two layers",
         caption="Share of the target layer's variance that the map from the source layer explains "
         "on held-out tokens, mean over coordinates. Values below 0 (worse than always guessing "
         "the mean) are drawn as 0; hover for them."
-        + panels.left_out(max(0, len(found) - MOST_MAPS), 0),
+        + panels.omitted_note(max(0, len(found) - MAX_HEATMAPS), 0),
         height=430,
     )
 
 
-def _r2_map(cells: pl.DataFrame) -> go.Heatmap:
+def _r2_heatmap(cells: pl.DataFrame) -> go.Heatmap:
     found = {(c["target"], c["source"]): c["value"] for c in cells.iter_rows(named=True)}
     targets = sorted({target for target, _ in found})
     sources = sorted({source for _, source in found})
@@ -98,21 +98,21 @@ def _r2_map(cells: pl.DataFrame) -> go.Heatmap:
     )
 
 
-def by_layer(metric: str, title: str) -> Callable[[pl.DataFrame, Drawable], go.Figure]:
+def layer_figure(metric: str, title: str) -> Callable[[pl.DataFrame, RunOrRuns], go.Figure]:
     """A figure function: one metric by layer, a line per kind of map."""
 
-    def draw(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+    def draw(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         table = rows.filter((pl.col("metric") == metric) & pl.col("lambda").is_null())
-        table = table.filter(pl.col("confidence").is_null() & pl.col("kind").is_in(MAPS))
+        table = table.filter(pl.col("confidence").is_null() & pl.col("kind").is_in(MAP_KINDS))
         if table.is_empty():
             raise Missing(f"This run has no {metric} by layer: cutaway shortcut eval measures it.")
         figure = go.Figure()
-        for who, dash, mine in _owners(table):
+        for who, dash, mine in _by_model_and_text(table):
             for (kind,), cells in mine.group_by(["kind"], maintain_order=True):
-                _line(figure, cells.sort("layer"), "layer", str(kind), who, dash)
+                _add_line(figure, cells.sort("layer"), "layer", str(kind), who, dash)
         figure.update_xaxes(title="layer (0 = embeddings)")
         figure.update_yaxes(title=TITLES[metric])
-        return theme.finish(figure, title=title, caption=_caption(metric)).update_layout(
+        return theme.finish_figure(figure, title=title, caption=_caption(metric)).update_layout(
             hovermode="x unified"
         )
 
@@ -122,11 +122,11 @@ def by_layer(metric: str, title: str) -> Callable[[pl.DataFrame, Drawable], go.F
 def _caption(metric: str) -> str:
     return (
         f"Each point reads one layer as if it were the last: {TITLES[metric]}. id takes the state "
-        f"as it is (the logit lens), the others go through a fitted map first; {BAND}."
+        f"as it is (the logit lens), the others go through a fitted map first; {BAND_CAPTION}."
     )
 
 
-def parts(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def parts_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Agreement when norms, attention or mlp of all blocks after a layer are replaced by maps."""
     table = rows.filter(pl.col("metric") == "precision@1")
     replaced = table.filter(pl.col("kind").str.starts_with("part"))
@@ -137,42 +137,42 @@ def parts(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     figure = go.Figure()
     jump = (pl.col("kind") == "mat") & pl.col("lambda").is_null() & pl.col("confidence").is_null()
     drawn = table.filter(jump | pl.col("kind").str.starts_with("part"))
-    for who, dash, mine in _owners(drawn):
+    for who, dash, mine in _by_model_and_text(drawn):
         for (kind,), cells in mine.sort(pl.col("kind") != "mat", maintain_order=True).group_by(
             ["kind"], maintain_order=True
         ):
-            _line(figure, cells.sort("layer"), "layer", str(kind), who, dash)
+            _add_line(figure, cells.sort("layer"), "layer", str(kind), who, dash)
     figure.update_xaxes(title="layer after which parts are replaced")
     figure.update_yaxes(title=TITLES["precision@1"])
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="Which part of a block needs to be what it is",
         caption="Real blocks up to the layer, then blocks whose norms, attention or mlp are one "
-        f"matrix each; mat jumps over them all at once; {BAND}.",
+        f"matrix each; mat jumps over them all at once; {BAND_CAPTION}.",
     )
 
 
-def exits(rows: pl.DataFrame, record: Drawable) -> go.Figure:
+def exits_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Layers processed against agreement: one point per lambda, fixed exits beside it."""
     curves = rows.filter(pl.col("lambda").is_not_null())
     if curves.is_empty():
         raise Missing("This run has no early exits: cutaway shortcut exit measures them.")
     figure = go.Figure()
     where = ["kind", "confidence"]
-    for who, _, mine in _owners(rows.filter(pl.col("confidence").is_not_null())):
+    for who, _, mine in _by_model_and_text(rows.filter(pl.col("confidence").is_not_null())):
         shown = mine.filter(pl.col("lambda").is_not_null())
         wide = shown.pivot(on="metric", index=[*where, "lambda"], values="value")
         names = wide["confidence"].unique(maintain_order=True).to_list()
         for (kind, name), cells in wide.group_by(where, maintain_order=True):
             dash = theme.DASHES[names.index(name) % len(theme.DASHES)]
-            _exit_line(figure, cells.sort("lambda"), kind, f"{kind}, {name}{who}", dash)
+            _add_exit_line(figure, cells.sort("lambda"), kind, f"{kind}, {name}{who}", dash)
         for (kind,), cells in mine.filter(pl.col("confidence") == "fixed").group_by(
             ["kind"], maintain_order=True
         ):
-            _fixed_line(figure, cells.sort("layer"), kind, who)
+            _add_fixed_line(figure, cells.sort("layer"), kind, who)
     figure.update_xaxes(title="layers processed on average")
     figure.update_yaxes(title=TITLES["precision@1"])
-    return theme.finish(
+    return theme.finish_figure(
         figure,
         title="What an early exit saves, and what it costs",
         caption="Each point is one lambda: tokens leave the model at the first layer that is sure "
@@ -181,13 +181,13 @@ def exits(rows: pl.DataFrame, record: Drawable) -> go.Figure:
     )
 
 
-def _exit_line(figure: go.Figure, cells: pl.DataFrame, kind: Any, name: str, dash: str) -> None:
+def _add_exit_line(figure: go.Figure, cells: pl.DataFrame, kind: Any, name: str, dash: str) -> None:
     figure.add_trace(
         go.Scatter(
             x=cells["layers"],
             y=cells["precision@1"],
             mode="lines+markers",
-            name=formats.plain(name),
+            name=formats.figure_label(name),
             line={"color": COLOURS.get(kind), "dash": dash},
             customdata=[[value] for value in cells["lambda"]],
             meta={"columns": ["lambda"]},
@@ -196,19 +196,19 @@ def _exit_line(figure: go.Figure, cells: pl.DataFrame, kind: Any, name: str, das
     )
 
 
-def _fixed_line(figure: go.Figure, cells: pl.DataFrame, kind: Any, who: str) -> None:
+def _add_fixed_line(figure: go.Figure, cells: pl.DataFrame, kind: Any, who: str) -> None:
     figure.add_trace(
         go.Scatter(
             x=cells["layer"],
             y=cells["value"],
             mode="lines",
-            name=formats.plain(f"{kind}, fixed layer{who}"),
+            name=formats.figure_label(f"{kind}, fixed layer{who}"),
             line={"color": COLOURS.get(kind), "dash": "dot", "width": 1},
         )
     )
 
 
-def _line(
+def _add_line(
     figure: go.Figure, cells: pl.DataFrame, x: str, kind: str, who: str = "", dash: str = "solid"
 ) -> None:
     """One kind's line with its interval band."""
@@ -225,20 +225,20 @@ def _line(
         )  # fmt: skip
     figure.add_trace(
         go.Scatter(
-            x=cells[x], y=cells["value"], name=formats.plain(group), legendgroup=group,
+            x=cells[x], y=cells["value"], name=formats.figure_label(group), legendgroup=group,
             mode="lines+markers", line={"color": colour, "dash": dash},
         )
     )  # fmt: skip
 
 
-FIGURES: dict[str, Callable[[pl.DataFrame, Drawable], go.Figure]] = {
-    "precision": by_layer("precision@1", "What the model would say if it stopped here"),
-    "precision@5": by_layer("precision@5", "Is the guess among the model's top 5"),
-    "precision@10": by_layer("precision@10", "Is the guess among the model's top 10"),
-    "surprisal": by_layer("surprisal", "How surprised the full model is by a layer's guess"),
-    "kl": by_layer("kl", "How far a layer's distribution is from the final one"),
-    "perplexity": by_layer("perplexity", "How well a layer predicts the real next token"),
-    "r2": r2,
-    "parts": parts,
-    "exits": exits,
+FIGURES: dict[str, Callable[[pl.DataFrame, RunOrRuns], go.Figure]] = {
+    "precision": layer_figure("precision@1", "What the model would say if it stopped here"),
+    "precision@5": layer_figure("precision@5", "Is the guess among the model's top 5"),
+    "precision@10": layer_figure("precision@10", "Is the guess among the model's top 10"),
+    "surprisal": layer_figure("surprisal", "How surprised the full model is by a layer's guess"),
+    "kl": layer_figure("kl", "How far a layer's distribution is from the final one"),
+    "perplexity": layer_figure("perplexity", "How well a layer predicts the real next token"),
+    "r2": r2_figure,
+    "parts": parts_figure,
+    "exits": exits_figure,
 }

@@ -10,7 +10,7 @@ from rich.text import Text
 from cutaway.report.shortcut_lens import lens_table
 from cutaway.report.terminal import PIPE_WIDTH
 
-KINDS = {"id": "read as it is (logit lens)", "mat": "after a jump to the last layer"}
+KIND_TITLES = {"id": "read as it is (logit lens)", "mat": "after a jump to the last layer"}
 
 
 def print_lens(lens: Mapping[str, Any]) -> None:
@@ -19,16 +19,16 @@ def print_lens(lens: Mapping[str, Any]) -> None:
     if not console.is_terminal:
         console = Console(width=PIPE_WIDTH)
     for kind in lens["kinds"]:
-        console.print(lens_grid(lens, kind))
+        console.print(terminal_grid(lens, kind))
     console.print(
         "Each cell: the likeliest next word and its probability in percent; * as the full model."
     )
 
 
-def lens_grid(lens: Mapping[str, Any], kind: str) -> Table:
+def terminal_grid(lens: Mapping[str, Any], kind: str) -> Table:
     """One kind's grid; words come from the model and are never read as markup."""
     head, *rows = lens_table(lens, kind)
-    grid = Table(title=f"{kind}: {KINDS.get(kind, 'after a fitted map')}", show_lines=False)
+    grid = Table(title=f"{kind}: {KIND_TITLES.get(kind, 'after a fitted map')}", show_lines=False)
     for word in head:
         grid.add_column(Text(word), no_wrap=True)
     for row in rows:

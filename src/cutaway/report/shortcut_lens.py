@@ -78,18 +78,18 @@ def lens_table(lens: Mapping[str, Any], kind: str) -> list[list[str]]:
     Each cell is the likeliest word and its probability in percent; a star marks the full
     model's word.
     """
-    rows = [["layer", *(shown(word) for word in lens["tokens"])]]
+    rows = [["layer", *(visible_token(word) for word in lens["tokens"])]]
     for place in reversed(range(len(lens["layers"]))):
         words, probs = lens["words"][kind][place], lens["probs"][kind][place]
         agree = lens["agree"][kind][place]
         cells = [
-            f"{shown(word[0])} {100 * prob[0]:.0f}{'*' if same else ''}"
+            f"{visible_token(word[0])} {100 * prob[0]:.0f}{'*' if same else ''}"
             for word, prob, same in zip(words, probs, agree, strict=True)
         ]
         rows.append([str(lens["layers"][place]), *cells])
     return rows
 
 
-def shown(word: str) -> str:
+def visible_token(word: str) -> str:
     """A token with its spaces and line breaks made visible."""
     return word.replace(" ", "·").replace("\n", "↵") or "∅"

@@ -5,55 +5,53 @@ from typing import Any
 
 from cutaway.report.formats import number
 
-HEAD = ("finding", "expected", "more", "less", "difference", "holds")
+FINDING_COLUMNS = ("finding", "expected", "more", "less", "difference", "holds")
 
 
-def lines(study: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def finding_rows(study: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """One row per finding, in the order of HEAD."""
     return [
         (
             one["says"],
             one["expected"],
-            _told(one["more"]),
-            _told(one["less"]),
-            _told(one["difference"]),
+            _interval_text(one["more"]),
+            _interval_text(one["less"]),
+            _interval_text(one["difference"]),
             "yes" if one["passed"] else "no",
         )
         for one in study["judged"]
     ]
 
 
-def markdown(study: Mapping[str, Any]) -> str:
+def study_markdown(study: Mapping[str, Any]) -> str:
     """The study as a section of a page: question, paper, table, verdict."""
-    rows = [HEAD, ("---",) * len(HEAD), *lines(study)]
+    rows = [FINDING_COLUMNS, ("---",) * len(FINDING_COLUMNS), *finding_rows(study)]
     table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
-    return (
-        f"## {study['title']}\n\n{study['paper']}. {_where(study)}\n\n{table}\n\n{verdict(study)}\n"
-    )
+    return f"## {study['title']}\n\n{study['paper']}. {_inputs_text(study)}\n\n{table}\n\n{findings_verdict(study)}\n"
 
 
-def terminal(study: Mapping[str, Any]) -> str:
+def study_text(study: Mapping[str, Any]) -> str:
     """The study as plain lines: each finding with what was expected and measured."""
-    said = [study["title"], f"{study['paper']}. {_where(study)}", ""]
-    for says, expected, more, less, gap, holds in lines(study):
+    said = [study["title"], f"{study['paper']}. {_inputs_text(study)}", ""]
+    for says, expected, more, less, gap, holds in finding_rows(study):
         mark = "holds" if holds == "yes" else "FAILS"
         said += [
             f"{mark}  {says}",
             f"       expected {expected}; measured {more} against {less}, difference {gap}",
         ]
-    return "\n".join([*said, "", verdict(study)])
+    return "\n".join([*said, "", findings_verdict(study)])
 
 
-def verdict(study: Mapping[str, Any]) -> str:
+def findings_verdict(study: Mapping[str, Any]) -> str:
     """How many findings hold."""
     return f"{study['passed']} of {study['findings']} findings hold."
 
 
-def _where(study: Mapping[str, Any]) -> str:
+def _inputs_text(study: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value!r}" for name, value in study["places"].items() if value) + "."
 
 
-def _told(reading: Mapping[str, float | None]) -> str:
+def _interval_text(reading: Mapping[str, float | None]) -> str:
     value, low, high = reading["value"], reading["low"], reading["high"]
     if low is None or high is None or low == high:
         return number(value)

@@ -13,20 +13,29 @@ from rich.text import Text
 
 from cutaway.measure.intervals import corrected_t
 from cutaway.report import formats, graft_table
-from cutaway.report.cells import LOWER_IS_BETTER, RANGES, cells, full_size, main_metric, varying
+from cutaway.report.cells import (
+    LOWER_IS_BETTER,
+    METRIC_RANGES,
+    aggregate_cells,
+    largest_training_size,
+    main_metric,
+    varying_columns,
+)
 from cutaway.report.finetune_table import finetune_table
 from cutaway.report.inject_table import inject_table
-from cutaway.report.nextword_table import kinds_table, paper_table
-from cutaway.report.records import Drawable, RecordLike
+from cutaway.report.nextword_table import feature_table, paper_table
+from cutaway.report.records import RecordLike, RunOrRuns
 
-SUMMARY = (
+SUMMARY_COLUMNS = (
     "model", "data", "kind", "layers", "pool", "classifier", "metric",
     "mean", "low", "high", "repeats", "n_train", "n_test", "failed",
 )  # fmt: skip
 # What isn't a coordinate of a cell.
-MEASURED = frozenset({"value", "low", "high", "repeat", "seed", "status", "reason"})
+NON_COORDINATES = frozenset({"value", "low", "high", "repeat", "seed", "status", "reason"})
 # Whole numbers, shown without decimals even when the column holds floats.
-COUNTS = frozenset({"repeats", "n_train", "n_test", "n_val", "failed", "times", "repeat", "rows"})
+COUNT_COLUMNS = frozenset(
+    {"repeats", "n_train", "n_test", "n_val", "failed", "times", "repeat", "rows"}
+)
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
@@ -36,32 +45,32 @@ _LATEX = {
 }  # fmt: skip
 
 
-def summary(rows: pl.DataFrame, metric: str | None = None) -> pl.DataFrame:
+def summarize_cells(rows: pl.DataFrame, metric: str | None = None) -> pl.DataFrame:
     """One line per cell and metric: mean over repeats, interval, sizes, failed repeats.
 
     Rows of other methods than probe keep their own coordinates.
     """
     if "classifier" in rows.columns or "layers" in rows.columns:
-        return cells(rows, metric).select(SUMMARY)
+        return aggregate_cells(rows, metric).select(SUMMARY_COLUMNS)
     chosen = rows if metric is None else rows.filter(pl.col("metric") == metric)
-    coordinates = [c for c in rows.columns if c not in MEASURED]
+    coordinates = [c for c in rows.columns if c not in NON_COORDINATES]
     ends = [pl.col(c).first() for c in ("low", "high") if c in rows.columns]
     folded = chosen.group_by(coordinates, maintain_order=True).agg(
         pl.col("value").mean().alias("mean"), *ends, pl.len().alias("repeats"),
         pl.col("value").alias("each"),
         *[pl.col("low").drop_nulls().n_unique().alias("own")] * ("low" in rows.columns),
     )  # fmt: skip
-    return (_over_repeats(folded) if ends else folded).drop("each", "own", strict=False)
+    return (_intervals_over_repeats(folded) if ends else folded).drop("each", "own", strict=False)
 
 
-def _over_repeats(folded: pl.DataFrame) -> pl.DataFrame:
+def _intervals_over_repeats(folded: pl.DataFrame) -> pl.DataFrame:
     """Where each repeat has an interval of its own, none is the mean's: the one over repeats."""
     found = []
     for line in folded.select("metric", "low", "high", "each", "own").iter_rows(named=True):
         low, high = line["low"], line["high"]
         if line["own"] > 1:
             spread = corrected_t(line["each"], n_train=1, n_test=0)
-            floor, ceiling = RANGES.get(line["metric"], (None, None))
+            floor, ceiling = METRIC_RANGES.get(line["metric"], (None, None))
             low = spread.low if floor is None else max(spread.low, floor)
             high = spread.high if ceiling is None else min(spread.high, ceiling)
         found.append((low, high))
@@ -75,15 +84,17 @@ def highlights(rows: pl.DataFrame, record: RecordLike, most: int = 12) -> pl.Dat
     """The lines worth reading first: a ranking where the method has one, else the first lines."""
     if record.method in RANKINGS:
         return RANKINGS[record.method](rows, record, most)
-    if record.method in FIRST_LINES and (laid := FIRST_LINES[record.method](rows)).height:
+    if record.method in HIGHLIGHT_TABLES and (laid := HIGHLIGHT_TABLES[record.method](rows)).height:
         return laid
-    return summary(rows).head(2 * most)
+    return summarize_cells(rows).head(2 * most)
 
 
-def ranking(rows: pl.DataFrame, record: Drawable, most: int = 12) -> pl.DataFrame:
+def ranking_table(rows: pl.DataFrame, record: RunOrRuns, most: int = 12) -> pl.DataFrame:
     """The best cells and all baselines of the main metric, best first, ready to read."""
     metric = main_metric(rows, record)
-    table = full_size(cells(rows, metric)).filter(pl.col("mean").is_not_null())
+    table = largest_training_size(aggregate_cells(rows, metric)).filter(
+        pl.col("mean").is_not_null()
+    )
     down = metric not in LOWER_IS_BETTER
     table = table.sort("mean", descending=down, maintain_order=True)
     # The words are the same for every model, so a text baseline is listed once per data set.
@@ -92,7 +103,7 @@ def ranking(rows: pl.DataFrame, record: Drawable, most: int = 12) -> pl.DataFram
     )
     top = table.filter(pl.col("kind") == "probe").head(most)
     chosen = pl.concat([top, flat]).sort("mean", descending=down, maintain_order=True)
-    keep = [c for c in ("model", "data") if c in varying(table, ("model", "data"))]
+    keep = [c for c in ("model", "data") if c in varying_columns(table, ("model", "data"))]
     return chosen.select(
         *keep,
         "kind",
@@ -106,7 +117,7 @@ def ranking(rows: pl.DataFrame, record: Drawable, most: int = 12) -> pl.DataFram
     )
 
 
-def shown(frame: pl.DataFrame) -> list[list[str]]:
+def formatted_rows(frame: pl.DataFrame) -> list[list[str]]:
     """Every value as people read it: three digits, dashes for nothing, one line per text."""
     return [
         [value_text(v, n) for n, v in zip(frame.columns, row, strict=True)] for row in frame.rows()
@@ -118,13 +129,13 @@ def value_text(value: Any, column: str = "") -> str:
     if value is None:
         return formats.DASH
     if isinstance(value, bool | str):
-        return clean(value)
-    if isinstance(value, int) or column in COUNTS:
+        return strip_control_characters(value)
+    if isinstance(value, int) or column in COUNT_COLUMNS:
         return f"{int(value):,}"
-    return formats.number(value) if isinstance(value, float) else clean(value)
+    return formats.number(value) if isinstance(value, float) else strip_control_characters(value)
 
 
-def clean(value: object) -> str:
+def strip_control_characters(value: object) -> str:
     """Text without control characters, so that no data can steer a terminal or break a line."""
     line = re.sub(r"\s+", " ", str(value))
     return "".join(c for c in line if unicodedata.category(c) not in ("Cc", "Cf", "Cs"))
@@ -132,9 +143,9 @@ def clean(value: object) -> str:
 
 def to_markdown(frame: pl.DataFrame) -> str:
     """A GitHub table; numbers to the right."""
-    rule = ["---:" if _right(frame, name) else "---" for name in frame.columns]
+    rule = ["---:" if _is_numeric(frame, name) else "---" for name in frame.columns]
     lines = [list(map(_markdown_cell, frame.columns)), rule]
-    lines += [[_markdown_cell(cell) for cell in row] for row in shown(frame)]
+    lines += [[_markdown_cell(cell) for cell in row] for row in formatted_rows(frame)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
@@ -150,9 +161,9 @@ def to_csv(frame: pl.DataFrame) -> str:
 
 def to_latex(frame: pl.DataFrame) -> str:
     """A booktabs table; every special character escaped."""
-    columns = "".join("r" if _right(frame, name) else "l" for name in frame.columns)
+    columns = "".join("r" if _is_numeric(frame, name) else "l" for name in frame.columns)
     lines = [[_latex_cell(n.replace("_", " ")) for n in frame.columns]]
-    lines += [[_latex_cell(cell) for cell in row] for row in shown(frame)]
+    lines += [[_latex_cell(cell) for cell in row] for row in formatted_rows(frame)]
     head, *body = [" & ".join(line) + r" \\" for line in lines]
     start, end = rf"\begin{{tabular}}{{{columns}}}", r"\end{tabular}"
     return "\n".join([start, r"\toprule", head, r"\midrule", *body, r"\bottomrule", end]) + "\n"
@@ -166,11 +177,11 @@ def rich_table(frame: pl.DataFrame, *, title: str | None = None) -> Table:
     """The frame for a terminal; text from data can't carry markup or control codes."""
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for name in frame.columns:
-        right = _right(frame, name)
+        right = _is_numeric(frame, name)
         table.add_column(
             name.replace("_", " "), justify="right" if right else "left", no_wrap=right
         )
-    for row in shown(frame):
+    for row in formatted_rows(frame):
         table.add_row(*[Text(cell) for cell in row])
     return table
 
@@ -182,21 +193,23 @@ def to_text(frame: pl.DataFrame, width: int = 120) -> str:
     return out.getvalue()
 
 
-def _right(frame: pl.DataFrame, name: str) -> bool:
+def _is_numeric(frame: pl.DataFrame, name: str) -> bool:
     return frame.schema[name].is_numeric()
 
 
-RANKINGS: dict[str, Callable[[pl.DataFrame, Drawable, int], pl.DataFrame]] = {"probe": ranking}
+RANKINGS: dict[str, Callable[[pl.DataFrame, RunOrRuns, int], pl.DataFrame]] = {
+    "probe": ranking_table
+}
 # What is worth reading first of methods without a ranking.
-FIRST_LINES: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
+HIGHLIGHT_TABLES: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "finetune": finetune_table,
-    "graft": graft_table.kinds_table,
+    "graft": graft_table.graft_results_table,
     "inject": inject_table,
-    "nextword": kinds_table,
+    "nextword": feature_table,
 }
 # Methods whose papers have a table of their own; runs of other things give no lines there.
-LAYOUTS: dict[str, Callable[..., pl.DataFrame]] = {"nextword": paper_table}
-TABLES: dict[str, Callable[[pl.DataFrame], str]] = {
+PAPER_TABLES: dict[str, Callable[..., pl.DataFrame]] = {"nextword": paper_table}
+TABLE_FORMATS: dict[str, Callable[[pl.DataFrame], str]] = {
     "table": to_text,
     "markdown": to_markdown,
     "csv": to_csv,

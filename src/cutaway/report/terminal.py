@@ -11,10 +11,10 @@ from rich.text import Text
 
 from cutaway.core.errors import CutawayError
 from cutaway.report import formats, tables
-from cutaway.report.cells import failures, metric_words
-from cutaway.report.overview import overview
+from cutaway.report.cells import failed_cells, metric_label
+from cutaway.report.overview import overview_table
 from cutaway.report.provenance import provenance
-from cutaway.report.records import RecordLike, headline, verdict
+from cutaway.report.records import RecordLike, run_title, verdict_sentences
 
 # Pipes have no width; this one fits the tables without wrapping.
 PIPE_WIDTH = 170
@@ -37,26 +37,26 @@ def print_check(report: Mapping[str, Any]) -> None:
 
 def runs_table(records: Iterable[RecordLike]) -> RenderableType:
     """One line per run, newest first as given; a hint when there are none."""
-    listed = overview(records)
+    listed = overview_table(records)
     if listed.is_empty():
         return Text("No runs here yet. Make some with: cutaway tour")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("address", "method", "model", "data", "best", "where", "time", "made"):
         table.add_column(name, overflow="ellipsis", no_wrap=name not in ("model", "data"))
     for line in listed.iter_rows(named=True):
-        table.add_row(*[_plain(cell) for cell in _run_line(line)])
+        table.add_row(*[_clean_text(cell) for cell in _run_line(line)])
     return table
 
 
 def _run_line(line: Mapping[str, Any]) -> list[str]:
-    metric = f"{metric_words(line['metric'])} " if line["metric"] else ""
+    metric = f"{metric_label(line['metric'])} " if line["metric"] else ""
     best = formats.interval(line["best"], line["low"], line["high"])
     score = formats.DASH if line["best"] is None else metric + best
     return [
         line["address"],
         line["method"],
-        formats.cut(line["model"], 28),
-        formats.cut(line["data"], 28),
+        formats.shorten(line["model"], 28),
+        formats.shorten(line["data"], 28),
         score,
         line["where"],
         formats.duration(line["seconds"]),
@@ -66,47 +66,49 @@ def _run_line(line: Mapping[str, Any]) -> list[str]:
 
 def record_view(record: RecordLike) -> RenderableType:
     """Verdict first, then the numbers behind it, then where they come from."""
-    title = Text(tables.clean(f"{record.method}: {headline(record)}"), style="bold")
-    said = [_plain(f"• {sentence}") for sentence in verdict(record)]
+    title = Text(
+        tables.strip_control_characters(f"{record.method}: {run_title(record)}"), style="bold"
+    )
+    said = [_clean_text(f"• {sentence}") for sentence in verdict_sentences(record)]
     blocks: list[RenderableType] = [title, *said, Text("")]
     try:
-        blocks += _measured(record, record.rows)
+        blocks += _measured_blocks(record, record.rows)
     except CutawayError as error:
-        blocks.append(Text(tables.clean(error), style="yellow"))
-    return Group(*blocks, Text(""), _facts(provenance(record)), *_command(record.command))
+        blocks.append(Text(tables.strip_control_characters(error), style="yellow"))
+    return Group(*blocks, Text(""), _facts_table(provenance(record)), *_command(record.command))
 
 
-def _measured(record: RecordLike, rows: pl.DataFrame) -> list[RenderableType]:
+def _measured_blocks(record: RecordLike, rows: pl.DataFrame) -> list[RenderableType]:
     best = tables.rich_table(tables.highlights(rows, record, most=8))
-    failed = failures(rows)
+    failed = failed_cells(rows)
     if failed.is_empty():
         return [best]
     return [best, Text("\nFailed cells", style="bold yellow"), tables.rich_table(failed.head(20))]
 
 
 def _command(command: str) -> list[RenderableType]:
-    return [Text("\nRepeat it with:"), Padding(_plain(command), (0, 2))] if command else []
+    return [Text("\nRepeat it with:"), Padding(_clean_text(command), (0, 2))] if command else []
 
 
 def check_view(report: Mapping[str, Any]) -> RenderableType:
     """What the model is, which laws it holds, what each method can do with it, what it takes."""
     verdict_ = Text("every law holds", "green") if report["passed"] else Text("FAILED", "bold red")
-    title = Text.assemble((tables.clean(report["name"]), "bold"), ": ", verdict_)
-    facts = [(k.replace("_", " "), _value(k, v)) for k, v in report.items() if _is_fact(k, v)]
-    tokenizer = [(k.replace("_", " "), _value(k, v)) for k, v in report["tokenizer"].items()]
-    needs = [(k.replace("_", " "), formats.size(v)) for k, v in report["estimates"].items()]
+    title = Text.assemble((tables.strip_control_characters(report["name"]), "bold"), ": ", verdict_)
+    facts = [(k.replace("_", " "), _fact_text(k, v)) for k, v in report.items() if _is_fact(k, v)]
+    tokenizer = [(k.replace("_", " "), _fact_text(k, v)) for k, v in report["tokenizer"].items()]
+    needs = [(k.replace("_", " "), formats.file_size(v)) for k, v in report["estimates"].items()]
     return Group(
         title,
-        _facts(facts),
+        _facts_table(facts),
         _heading("Laws"),
-        _laws(report["laws"]),
+        _checks_table(report["laws"]),
         _heading("Methods"),
-        _facts(list(report["supports"].items())),
+        _facts_table(list(report["supports"].items())),
         _heading("Tokenizer"),
-        _facts(tokenizer),
+        _facts_table(tokenizer),
         _heading("Sizes"),
-        _facts(needs),
-        *[_plain(f"• {note}") for note in report["notes"]],
+        _facts_table(needs),
+        *[_clean_text(f"• {note}") for note in report["notes"]],
     )
 
 
@@ -114,7 +116,7 @@ def _is_fact(key: str, value: Any) -> bool:
     return isinstance(value, str | int | float) and key not in ("name", "passed")
 
 
-def _value(key: str, value: Any) -> str:
+def _fact_text(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -124,23 +126,23 @@ def _value(key: str, value: Any) -> str:
     return formats.DASH if value is None else str(value)[: 16 if key == "digest" else None]
 
 
-def _laws(laws: Sequence[Mapping[str, Any]]) -> Table:
+def _checks_table(laws: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "law", "measured", "allowed", ""):
         table.add_column(name, justify="right" if name in ("measured", "allowed") else "left")
     for law in laws:
         mark = Text("✓", "green") if law["passed"] else Text("✗", "bold red")
         numbers = (formats.number(law["measured"]), formats.number(law["limit"]))
-        table.add_row(mark, _plain(law["name"]), *numbers, _plain(law.get("detail", "")))
+        table.add_row(mark, _clean_text(law["name"]), *numbers, _clean_text(law.get("detail", "")))
     return table
 
 
-def _facts(facts: Sequence[tuple[str, str]]) -> Table:
+def _facts_table(facts: Sequence[tuple[str, str]]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for label, value in facts:
-        table.add_row(_plain(label), _plain(value))
+        table.add_row(_clean_text(label), _clean_text(value))
     return table
 
 
@@ -148,9 +150,9 @@ def _heading(text: str) -> Text:
     return Text(f"\n{text}", style="bold")
 
 
-def _plain(text: object) -> Text:
+def _clean_text(text: object) -> Text:
     """Text from data: no markup, no control codes."""
-    return Text(tables.clean(text))
+    return Text(tables.strip_control_characters(text))
 
 
 def _console() -> Console:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import plotly.graph_objects as go
 
-Mode = Literal["light", "dark"]
+ColourMode = Literal["light", "dark"]
 
 FONT = "Inter, 'Source Sans Pro', system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 
@@ -33,7 +33,7 @@ SEQUENTIAL = "Cividis"
 NEUTRAL = "#8a929e"
 
 # What a score is compared with: always grey-brown, told apart by the dash.
-BASELINES: dict[str, tuple[str, str, str]] = {
+BASELINE_STYLES: dict[str, tuple[str, str, str]] = {
     "majority": ("most frequent class", NEUTRAL, "dot"),
     "mean": ("mean of the targets", NEUTRAL, "dot"),
     "bow": ("bag of words", "#9b7653", "dash"),
@@ -42,7 +42,7 @@ BASELINES: dict[str, tuple[str, str, str]] = {
     "control": ("shuffled labels", "#a0709f", "dot"),
 }
 
-GROUNDS: dict[Mode, dict[str, str]] = {
+MODE_COLOURS: dict[ColourMode, dict[str, str]] = {
     "light": {
         "ground": "#ffffff",
         "ink": "#1f2733",
@@ -61,12 +61,12 @@ GROUNDS: dict[Mode, dict[str, str]] = {
 
 
 # Ticks that stand apart from each other on a laptop's screen.
-MOST_TICKS = 12
+MAX_TICKS = 12
 
 
-def template(mode: Mode = "light") -> go.layout.Template:
+def template(mode: ColourMode = "light") -> go.layout.Template:
     """The plotly template of one ground; the paper itself stays clear so the page shows through."""
-    c = GROUNDS[mode]
+    c = MODE_COLOURS[mode]
     axis = _axis(c)
     layout = {
         "font": {"family": FONT, "size": 13, "color": c["ink"]},
@@ -116,7 +116,7 @@ def _axis(c: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def finish(figure: go.Figure, *, title: str, caption: str, height: int = 420) -> go.Figure:
+def finish_figure(figure: go.Figure, *, title: str, caption: str, height: int = 420) -> go.Figure:
     """The figure with its title, its caption, the house look and room for its labels."""
     titled = any(note.yref == "paper" for note in figure.layout.annotations)
     figure.update_layout(
@@ -148,10 +148,10 @@ def finish(figure: go.Figure, *, title: str, caption: str, height: int = 420) ->
             "yanchor": "bottom",
         },
     )
-    return _whole_ticks(figure)
+    return _integer_ticks(figure)
 
 
-def _whole_ticks(figure: go.Figure) -> go.Figure:
+def _integer_ticks(figure: go.Figure) -> go.Figure:
     """Few whole numbers along an axis (layers, heads, steps) get a tick each, none between them."""
     along: dict[str, list[Any]] = {}
     for trace in figure.data:
@@ -161,13 +161,13 @@ def _whole_ticks(figure: go.Figure) -> go.Figure:
             along.setdefault(f"{way}axis{number}", []).extend(() if values is None else values)
     for name, values in along.items():
         axis = figure.layout[name]
-        whole = len(values) > 1 and all(_is_whole(value) for value in values)
-        if whole and axis.type != "log" and max(values) - min(values) <= MOST_TICKS:
+        whole = len(values) > 1 and all(_is_integer(value) for value in values)
+        if whole and axis.type != "log" and max(values) - min(values) <= MAX_TICKS:
             axis.update(tick0=0, dtick=1)
     return figure
 
 
-def _is_whole(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
     # Integral: also those of numpy, which a column becomes on its way into a figure.
     return isinstance(value, Integral) and not isinstance(value, bool)
 
@@ -177,18 +177,18 @@ def caption(figure: go.Figure) -> str:
     return str((figure.layout.meta or {}).get("caption", ""))
 
 
-def in_mode(figure: go.Figure, mode: Mode) -> go.Figure:
+def with_colour_mode(figure: go.Figure, mode: ColourMode) -> go.Figure:
     """A copy of the figure on the other ground."""
     copy = go.Figure(figure)
     copy.update_layout(template=template(mode))
     return copy
 
 
-def on_paper(figure: go.Figure, mode: Mode = "light", width: int = 900) -> go.Figure:
+def as_picture(figure: go.Figure, mode: ColourMode = "light", width: int = 900) -> go.Figure:
     """A copy that stands alone as a picture: solid ground, caption under the title."""
-    copy = in_mode(figure, mode)
+    copy = with_colour_mode(figure, mode)
     lines = textwrap.wrap(html.escape(caption(figure)), width=max(30, int(width / 6.9)))
-    ground = GROUNDS[mode]["ground"]
+    ground = MODE_COLOURS[mode]["ground"]
     extra = 17 * len(lines)
     copy.update_layout(
         width=width,
@@ -202,24 +202,24 @@ def on_paper(figure: go.Figure, mode: Mode = "light", width: int = 900) -> go.Fi
     return copy
 
 
-def faint(colour: str, alpha: float = 0.16) -> str:
+def translucent(colour: str, alpha: float = 0.16) -> str:
     """A colour of the palette as the see-through ground of an interval band."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{alpha})"
 
 
-def colours(names: Sequence[str]) -> dict[str, str]:
+def assign_colours(names: Sequence[str]) -> dict[str, str]:
     """One colour per name, in the order given, starting over when there are more names."""
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
 
 
-def shares(words: str) -> dict[str, Any]:
+def unit_coloraxis(words: str) -> dict[str, Any]:
     """The colour axis of values from 0 to 1, and the words beside its bar."""
     bar = {"title": {"text": words}}
     return {"colorscale": SEQUENTIAL, "cmin": 0, "cmax": 1, "colorbar": bar}
 
 
-def config(filename: str) -> dict[str, Any]:
+def plotly_config(filename: str) -> dict[str, Any]:
     """Plotly's buttons: the picture as PNG, zoom and its reset; no link to anywhere."""
     return {
         "displaylogo": False,

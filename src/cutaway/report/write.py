@@ -7,8 +7,13 @@ from cutaway.core.errors import Missing
 from cutaway.core.lookup import lookup
 from cutaway.report.export import write_run_pictures
 from cutaway.report.html import write_html
-from cutaway.report.records import RecordLike, Together, headline
-from cutaway.report.tables import LAYOUTS, TABLES, clean, summary
+from cutaway.report.records import CombinedRuns, RecordLike, run_title
+from cutaway.report.tables import (
+    PAPER_TABLES,
+    TABLE_FORMATS,
+    strip_control_characters,
+    summarize_cells,
+)
 
 
 def write_report(
@@ -40,30 +45,30 @@ def write_report(
 def _tables(records: Sequence[RecordLike], kind: str) -> list[str]:
     """One table per run; runs whose paper has a layout of its own stand in one of that kind."""
     made, done = [], []
-    for method, layout in LAYOUTS.items():
+    for method, layout in PAPER_TABLES.items():
         mine = [r for r in records if r.method == method and layout(r.rows).height]
         if mine:
             tuned = [r for r in records if r.method == "finetune"]
-            together = Together(tuple(mine)).rows
+            together = CombinedRuns(tuple(mine)).rows
             frame = layout(together, numbers=kind == "csv", beside=tuned)
-            text = lookup(TABLES, kind, kind="table format")(frame)
-            title = f"{_mark(kind)}{method}, in the layout of the paper"
+            text = lookup(TABLE_FORMATS, kind, kind="table format")(frame)
+            title = f"{_heading_prefix(kind)}{method}, in the layout of the paper"
             made.append(text if kind == "csv" else f"{title}\n\n{text}")
             done += [r.address for r in mine]
     return made + [_table(r, kind) for r in records if r.address not in done]
 
 
 def _table(record: RecordLike, kind: str) -> str:
-    text = lookup(TABLES, kind, kind="table format")(summary(record.rows))
+    text = lookup(TABLE_FORMATS, kind, kind="table format")(summarize_cells(record.rows))
     # CSV is read by programs: several runs differ by their model and data columns.
-    return text if kind == "csv" else f"{_comment(record, kind)}\n\n{text}"
+    return text if kind == "csv" else f"{_table_heading(record, kind)}\n\n{text}"
 
 
-def _comment(record: RecordLike, kind: str) -> str:
-    return f"{_mark(kind)}{clean(record.method)} {clean(record.address)}: {clean(headline(record))}"
+def _table_heading(record: RecordLike, kind: str) -> str:
+    return f"{_heading_prefix(kind)}{strip_control_characters(record.method)} {strip_control_characters(record.address)}: {strip_control_characters(run_title(record))}"
 
 
-def _mark(kind: str) -> str:
+def _heading_prefix(kind: str) -> str:
     """What makes a line a heading."""
     return {"markdown": "## ", "latex": "% "}.get(kind, "")
 

@@ -13,7 +13,7 @@ from cutaway.core.errors import BadSpec
 Named = TypeVar("Named")
 
 
-def apart(
+def with_unique_names(
     many: Iterable[Named], identity: Callable[[Named], str], *, option: str
 ) -> Iterator[Named]:
     """Each of them, one at a time, under a name that none before it has.
@@ -26,7 +26,7 @@ def apart(
         if who in seen:
             also = "" if seen[who] == given else f", first as {seen[who]!r}"
             raise BadSpec(f"{option} has {given!r} twice{also}. Give each once.")
-        seen[who] = _free(given, set(seen.values()))
+        seen[who] = _free_name(given, set(seen.values()))
         yield one if seen[who] == given else replace(one, name=seen[who])  # type: ignore[type-var]
 
 
@@ -34,7 +34,7 @@ def _name(one: Any) -> str:
     return str(one.name)
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _free_name(name: str, taken: set[str]) -> str:
     """The name, numbered where it is taken."""
     number, free = 1, name
     while free in taken:

@@ -8,11 +8,11 @@ from cutaway.core.digest import digest_rows
 from cutaway.core.textset import TextSet
 from cutaway.models.lm import LM
 
-Feed = Literal["plain", "cut", "mask"]
+InputMode = Literal["plain", "cut", "mask"]
 
 
 @dataclass(frozen=True)
-class Ask:
+class ExtractionRequest:
     """Everything a pass should keep, and everything that can change its numbers.
 
     feed: `plain` reads the texts as they are; `cut` marks seeded random positions (causal
@@ -27,7 +27,7 @@ class Ask:
     prompt: str = ""
     max_tokens: int | None = None
     cut: Literal["right", "left"] = "right"
-    feed: Feed = "plain"
+    feed: InputMode = "plain"
     positions: int = 1
     seed: int = 0
     keep: str = "float32"

@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Tokens per batch worth trying, smallest first.
-BUDGETS = (256, 512, 1024, 2048, 4096)
+TOKEN_BUDGETS = (256, 512, 1024, 2048, 4096)
 # A set of fewer tokens is read with the middle budget: trying would cost more than it gains.
-SMALL = 8192
+SMALL_SET_TOKENS = 8192
 # A row joins a batch while it wastes at most this share of the batch on padding.
-SLACK = 0.05
+MAX_PADDING_SHARE = 0.05
 # Up to so many tokens a batch costs the reading of the weights, whatever it holds: padding is free.
-FREE = 192
+FREE_PADDING_TOKENS = 192
 
 
 @dataclass(frozen=True)
-class Batch:
+class TokenBatch:
     """Row numbers that go through the model together, and the longest row's tokens."""
 
     rows: NDArray[np.int64]
@@ -34,7 +34,7 @@ class Batch:
 
 
 @dataclass
-class Budget:
+class TokenBudget:
     """The token budget: fixed when given, otherwise the fastest of those tried on the way."""
 
     fixed: int | None = None
@@ -51,7 +51,7 @@ class Budget:
         """The fixed one, or the fastest so far; the middle one before anything was measured."""
         if self.fixed is not None:
             return self.fixed
-        return max(self.speeds, key=lambda b: max(self.speeds[b]), default=middle())
+        return max(self.speeds, key=lambda b: max(self.speeds[b]), default=default_budget())
 
     def learn(self, budget: int, tokens: int, seconds: float) -> bool:
         """Remember how fast a batch of this budget went; whether that settled which is best."""
@@ -65,26 +65,28 @@ class Budget:
 
     def _untried(self) -> int | None:
         """The smallest budget that was not tried often enough and may be worth it."""
-        for budget in BUDGETS:
+        for budget in TOKEN_BUDGETS:
             if len(self.speeds.get(budget, [])) < self.tries and self._worth_trying(budget):
                 return budget
         return None
 
     def _worth_trying(self, budget: int) -> bool:
         """Larger budgets only while they keep getting faster."""
-        smaller = [b for b in BUDGETS if b < budget and b in self.speeds]
+        smaller = [b for b in TOKEN_BUDGETS if b < budget and b in self.speeds]
         if len(smaller) < 2:
             return True
         last, before = max(self.speeds[smaller[-1]]), max(self.speeds[smaller[-2]])
         return last > 0.95 * before
 
 
-def middle() -> int:
+def default_budget() -> int:
     """The budget that is right for most machines."""
-    return BUDGETS[len(BUDGETS) // 2]
+    return TOKEN_BUDGETS[len(TOKEN_BUDGETS) // 2]
 
 
-def by_length(lengths: Sequence[int], budget: Budget) -> Iterator[tuple[Batch, int]]:
+def batches_by_length(
+    lengths: Sequence[int], budget: TokenBudget
+) -> Iterator[tuple[TokenBatch, int]]:
     """All rows, longest first, each once, in batches within the budget (with that budget).
 
     Longest first: memory peaks at the start, where running out of it costs nothing.
@@ -93,21 +95,21 @@ def by_length(lengths: Sequence[int], budget: Budget) -> Iterator[tuple[Batch, i
     start = 0
     while start < len(order):
         allowed = budget.current()
-        end = _end(lengths, order, start, allowed)
+        end = _batch_end(lengths, order, start, allowed)
         rows = order[start:end]
         real = int(sum(lengths[i] for i in rows))
-        yield Batch(rows, int(lengths[order[start]]), real), allowed
+        yield TokenBatch(rows, int(lengths[order[start]]), real), allowed
         start = end
 
 
-def _end(lengths: Sequence[int], order: NDArray[np.int64], start: int, allowed: int) -> int:
+def _batch_end(lengths: Sequence[int], order: NDArray[np.int64], start: int, allowed: int) -> int:
     """One past the last row of the batch that starts at `start`."""
     width = max(int(lengths[order[start]]), 1)
     end, real = start + 1, width
     while end < len(order) and (end - start + 1) * width <= allowed:
         real += int(lengths[order[end]])
         padded = (end - start + 1) * width
-        if padded > FREE and real < (1 - SLACK) * padded:
+        if padded > FREE_PADDING_TOKENS and real < (1 - MAX_PADDING_SHARE) * padded:
             break
         end += 1
     return end

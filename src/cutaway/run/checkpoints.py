@@ -16,11 +16,11 @@ from cutaway.run.screen import Screen
 from cutaway.store import files
 from cutaway.store.artefacts import Artefact, load_artefact, save_artefact
 
-FILE = "state.safetensors"
+STATE_FILE = "state.safetensors"
 
 
 @dataclass(frozen=True)
-class State:
+class TrainingState:
     """Everything a training needs to go on."""
 
     facts: dict[str, Any]
@@ -32,29 +32,33 @@ class State:
     """By parameter name."""
 
 
-def save_state(folder: Path, identity: Mapping[str, Any], state: State) -> None:
+def save_state(folder: Path, identity: Mapping[str, Any], state: TrainingState) -> None:
     """The state is in `folder`, whole; killed at any moment, the state before is."""
     place = folder / f"step-{state.facts['step']:08d}"
-    aside = files.sibling(place)
+    aside = files.temporary_path(place)
     try:
-        save_artefact(aside / FILE, dict(_flat(state)), {"identity": identity, **state.facts})
+        save_artefact(
+            aside / STATE_FILE, dict(_named_tensors(state)), {"identity": identity, **state.facts}
+        )
         with files.disk_errors(place):
-            files.drop_folder(place)
+            files.remove_folder(place)
             aside.rename(place)
             files.sync_folder(folder)
     finally:
         files.discard(aside)
     for older in _steps(folder):
         if older != place:
-            files.drop_folder(older)
+            files.remove_folder(older)
 
 
-def load_state(folder: Path, identity: Mapping[str, Any], screen: Screen | None) -> State | None:
+def load_state(
+    folder: Path, identity: Mapping[str, Any], screen: Screen | None
+) -> TrainingState | None:
     """The newest whole state in `folder`, None without one; Mismatch if it is another run's."""
-    files.sweep(folder)
+    files.remove_stale_temporaries(folder)
     for place in reversed(_steps(folder)):
         try:
-            artefact = load_artefact(place / FILE)
+            artefact = load_artefact(place / STATE_FILE)
         except (Corrupt, Missing) as error:
             if screen is not None:
                 screen.say(f"A checkpoint is left out: {error}")
@@ -62,7 +66,7 @@ def load_state(folder: Path, identity: Mapping[str, Any], screen: Screen | None)
         _same_identity(artefact.meta["identity"], files.jsonable(identity), folder)
         if screen is not None:
             screen.say(f"Going on from step {artefact.meta['step']}.")
-        return _state(artefact)
+        return _state_from_artefact(artefact)
     return None
 
 
@@ -71,14 +75,14 @@ def _steps(folder: Path) -> list[Path]:
     return [path for path in found if path.is_dir() and not files.is_temporary(path)]
 
 
-def _flat(state: State) -> Iterator[tuple[str, Tensor]]:
+def _named_tensors(state: TrainingState) -> Iterator[tuple[str, Tensor]]:
     yield from ((f"weights/{name}", value) for name, value in state.weights.items())
     yield from ((f"best/{name}", value) for name, value in (state.best or {}).items())
     for name, values in state.optimizer.items():
         yield from ((f"optimizer/{name}/{key}", value) for key, value in values.items())
 
 
-def _state(artefact: Artefact) -> State:
+def _state_from_artefact(artefact: Artefact) -> TrainingState:
     parts: dict[str, dict[str, Tensor]] = {"weights": {}, "best": {}, "optimizer": {}}
     for name in artefact.names:
         part, _, rest = name.partition("/")
@@ -89,7 +93,7 @@ def _state(artefact: Artefact) -> State:
         parameter, _, key = name.rpartition("/")
         optimizer.setdefault(parameter, {})[key] = value
     facts = {key: value for key, value in artefact.meta.items() if key != "identity"}
-    return State(facts, parts["weights"], parts["best"] or None, optimizer)
+    return TrainingState(facts, parts["weights"], parts["best"] or None, optimizer)
 
 
 def _same_identity(there: Any, here: Any, folder: Path) -> None:

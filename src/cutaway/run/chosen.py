@@ -7,10 +7,10 @@ from torch import nn
 
 from cutaway.core.errors import BadSpec
 from cutaway.models.lm import LM
-from cutaway.run.pupil import Pupil
+from cutaway.run.pupil import TaskModel
 
 
-def groups(lm: LM, names: Sequence[str]) -> dict[str, str]:
+def parameter_groups(lm: LM, names: Sequence[str]) -> dict[str, str]:
     """Where each weight belongs: blocks, final (norm), embeddings, head, or new.
 
     `new` are weights that the language model hasn't: those of a classification head.
@@ -31,8 +31,8 @@ def groups(lm: LM, names: Sequence[str]) -> dict[str, str]:
     return {name: where(name) for name in names}
 
 
-def chosen(
-    pupil: Pupil,
+def select_trainable_params(
+    pupil: TaskModel,
     *,
     fixed_embeddings: bool = True,
     fixed_head: bool | None = None,
@@ -41,7 +41,7 @@ def chosen(
 ) -> dict[str, nn.Parameter]:
     """The weights to train, by name. Only `fixed_head` keeps a new head from learning."""
     every = pupil.params()
-    where = groups(pupil.lm, list(every))
+    where = parameter_groups(pupil.lm, list(every))
     resting = {"embeddings"} if fixed_embeddings else set()
     resting |= set() if fixed_head is False else {"head"}
     resting |= {"new"} if fixed_head else set()
@@ -54,11 +54,11 @@ def chosen(
 
     found = {name: parameter for name, parameter in every.items() if wanted(name)}
     if not found or (patterns and not any(where[name] != "new" for name in found)):
-        raise BadSpec(_nothing(pupil.lm, patterns, biases_only, list(every)))
+        raise BadSpec(_nothing_to_train(pupil.lm, patterns, biases_only, list(every)))
     return found
 
 
-def _nothing(lm: LM, patterns: Sequence[str], biases_only: bool, names: list[str]) -> str:
+def _nothing_to_train(lm: LM, patterns: Sequence[str], biases_only: bool, names: list[str]) -> str:
     """Why no weight is left to train."""
     if patterns:
         asked = " ".join(patterns) + (", biases only" if biases_only else "")

@@ -9,21 +9,21 @@ import numpy as np
 
 from cutaway.core.textset import TextSet
 from cutaway.models.lm import LM
-from cutaway.run.ask import Ask
-from cutaway.run.batches import BUDGETS, Budget
-from cutaway.run.feed import Fed, feed
+from cutaway.run.ask import ExtractionRequest
+from cutaway.run.batches import TOKEN_BUDGETS, TokenBudget
+from cutaway.run.feed import TokenRows, build_token_rows
 from cutaway.run.screen import Screen
-from cutaway.run.sweep import sweep
-from cutaway.run.visitors import DTYPES, Pools
-from cutaway.store.activations import open_shelf
-from cutaway.store.files import need_room
+from cutaway.run.sweep import run_pass
+from cutaway.run.visitors import STORED_DTYPES, PoolingVisitor
+from cutaway.store.activations import open_activations
+from cutaway.store.files import check_free_space
 
 # Rows tried to learn the speed: enough for two batches of a middling budget.
 SAMPLE_TOKENS = 1024
 
 
 @dataclass(frozen=True)
-class Estimate:
+class PassEstimate:
     """Rows, tokens, seconds, bytes: the cost of a pass before it starts."""
 
     rows: int
@@ -49,17 +49,17 @@ class Estimate:
         return asdict(self)
 
 
-def estimate(lm: LM, texts: TextSet, ask: Ask) -> Estimate:
+def estimate_pass(lm: LM, texts: TextSet, ask: ExtractionRequest) -> PassEstimate:
     """The cost of `extract(lm, texts, ask)`, from a short trial on some of the rows."""
-    fed = feed(lm, texts, ask)
-    shelf = open_shelf(ask.key(lm, texts), len(texts))
+    fed = build_token_rows(lm, texts, ask)
+    shelf = open_activations(ask.key(lm, texts), len(texts))
     there = shelf.columns()
     missing = {n: c for n, c in ask.columns().items() if n not in there}
     covered = shelf.covered(list(missing)) if missing else np.ones(len(texts), bool)
     todo = np.flatnonzero(~covered[fed.owner])
     tokens = int(sum(len(fed.rows[i]) for i in todo))
     speed = _speed(lm, ask, fed, todo, missing) if tokens else float("inf")
-    return Estimate(
+    return PassEstimate(
         rows=len(texts),
         tokens=tokens,
         shortened=int((fed.cut > 0).sum()),
@@ -70,30 +70,36 @@ def estimate(lm: LM, texts: TextSet, ask: Ask) -> Estimate:
     )
 
 
-def disk_bytes(lm: LM, ask: Ask, rows: int, fed: Fed, columns: int) -> int:
+def disk_bytes(lm: LM, ask: ExtractionRequest, rows: int, fed: TokenRows, columns: int) -> int:
     """Bytes the stored columns will take."""
     ragged = {"all": fed.tokens, "marks": rows * ask.positions}
-    size = DTYPES[ask.keep].itemsize * lm.width
+    size = STORED_DTYPES[ask.keep].itemsize * lm.width
     if not ask.pools or not columns:
         return 0
     per_pool = columns / len(ask.pools)
     return int(sum(per_pool * ragged.get(pool, rows) * size for pool in ask.pools))
 
 
-def memory_bytes(lm: LM, fed: Fed) -> int:
+def memory_bytes(lm: LM, fed: TokenRows) -> int:
     """Bytes besides the model: one batch on its way, one shard being filled, the tokens."""
     widest = max(fed.lengths, default=1)
-    batch = max(BUDGETS[2], widest) * lm.width * 4 * 12
+    batch = max(TOKEN_BUDGETS[2], widest) * lm.width * 4 * 12
     return batch + (128 << 20) + fed.tokens * 40
 
 
-def refuse_when_full(lm: LM, ask: Ask, rows: int, fed: Fed, columns: int, folder: Path) -> None:
+def need_disk_space(
+    lm: LM, ask: ExtractionRequest, rows: int, fed: TokenRows, columns: int, folder: Path
+) -> None:
     """NoRoom when the disk can't hold what is about to be written."""
-    need_room(folder, disk_bytes(lm, ask, rows, fed, columns))
+    check_free_space(folder, disk_bytes(lm, ask, rows, fed, columns))
 
 
 def _speed(
-    lm: LM, ask: Ask, fed: Fed, todo: np.ndarray, missing: Mapping[str, tuple[str, str]]
+    lm: LM,
+    ask: ExtractionRequest,
+    fed: TokenRows,
+    todo: np.ndarray,
+    missing: Mapping[str, tuple[str, str]],
 ) -> float:
     """Tokens per second on rows of middling length."""
     order = todo[np.argsort([len(fed.rows[i]) for i in todo], kind="stable")]
@@ -103,8 +109,12 @@ def _speed(
         total += len(fed.rows[row])
         if total >= SAMPLE_TOKENS:
             break
-    pools = Pools(lm, ask, missing, lambda rows, columns: None, lambda rows, lengths, columns: None)
+    pools = PoolingVisitor(
+        lm, ask, missing, lambda rows, columns: None, lambda rows, lengths, columns: None
+    )
     quiet, rows = Screen(quiet=True), np.array(sample)
     small = rows[: max(1, len(rows) // 8)]
-    sweep(lm, fed, [pools], screen=quiet, todo=small, budget=Budget(fixed=BUDGETS[1]))
-    return sweep(lm, fed, [pools], screen=quiet, todo=rows, budget=Budget(fixed=BUDGETS[1])).speed
+    run_pass(lm, fed, [pools], screen=quiet, todo=small, budget=TokenBudget(fixed=TOKEN_BUDGETS[1]))
+    return run_pass(
+        lm, fed, [pools], screen=quiet, todo=rows, budget=TokenBudget(fixed=TOKEN_BUDGETS[1])
+    ).speed

@@ -11,31 +11,31 @@ from torch import Tensor
 from cutaway.core.textset import TextSet
 from cutaway.engine import find_engine
 from cutaway.models.lm import LM
-from cutaway.run.ask import Ask
-from cutaway.run.batches import Budget
-from cutaway.run.door import Door
-from cutaway.run.estimate import refuse_when_full
-from cutaway.run.feed import Fed, feed
-from cutaway.run.reading import Range, read_elsewhere, read_rows
+from cutaway.run.ask import ExtractionRequest
+from cutaway.run.batches import TokenBudget
+from cutaway.run.door import ModelHandle
+from cutaway.run.estimate import need_disk_space
+from cutaway.run.feed import TokenRows, build_token_rows
+from cutaway.run.reading import TextRange, extract_on_workers, extract_rows
 from cutaway.run.screen import Screen
-from cutaway.run.sweep import Swept
+from cutaway.run.sweep import PassStats
 from cutaway.run.visitors import Visitor
-from cutaway.run.windows import need_combinable
-from cutaway.store.activations import Shelf, open_shelf
-from cutaway.store.cache import enforce
+from cutaway.run.windows import need_window_poolers
+from cutaway.store.activations import ActivationTable, open_activations
+from cutaway.store.cache import enforce_limit
 
 RAGGED = ("all", "marks")
 
 
 @dataclass(frozen=True)
-class Features:
+class StoredActivations:
     """Stored activations of a text set: read a column when it is needed, never all at once."""
 
-    shelf: Shelf
+    shelf: ActivationTable
     rows: int
     cut: NDArray[np.int64]
     """Tokens cut off, per text."""
-    swept: Swept | None
+    swept: PassStats | None
     """What the pass cost; None when everything was in the cache."""
 
     def column(self, layer: int | str, pool: str = "last") -> Tensor:
@@ -55,14 +55,14 @@ class Features:
 def extract(
     lm: LM,
     texts: TextSet,
-    ask: Ask,
+    ask: ExtractionRequest,
     *,
     screen: Screen | None = None,
     visitors: Sequence[Visitor] = (),
-    budget: Budget | None = None,
+    budget: TokenBudget | None = None,
     engine: str = "local",
-    door: Door | None = None,
-) -> Features:
+    door: ModelHandle | None = None,
+) -> StoredActivations:
     """Everything `ask` wants of these texts: from the cache where it is there, else computed.
 
     `visitors` watch the same pass (they see every text, so with visitors the pass always runs,
@@ -70,27 +70,29 @@ def extract(
     """
     screen = screen or Screen(quiet=True)
     if ask.window:
-        need_combinable(ask.pools)
-    fed = feed(lm, texts, ask)
-    shelf = open_shelf(ask.key(lm, texts), len(texts))
+        need_window_poolers(ask.pools)
+    fed = build_token_rows(lm, texts, ask)
+    shelf = open_activations(ask.key(lm, texts), len(texts))
     there = shelf.columns()
     missing = {n: c for n, c in ask.columns().items() if n not in there}
     if not missing and not visitors:
-        return Features(shelf, len(texts), fed.cut, None)
-    refuse_when_full(lm, ask, len(texts), fed, len(missing), shelf.folder)
+        return StoredActivations(shelf, len(texts), fed.cut, None)
+    need_disk_space(lm, ask, len(texts), fed, len(missing), shelf.folder)
     if find_engine(engine).here or visitors or door is None:
-        todo = _todo(shelf, list(missing), fed, everything=bool(visitors))
-        swept = read_rows(
-            lm, ask, Range(np.arange(len(texts)), fed), shelf, missing, todo=todo, screen=screen,
+        todo = _rows_to_read(shelf, list(missing), fed, everything=bool(visitors))
+        swept = extract_rows(
+            lm, ask, TextRange(np.arange(len(texts)), fed), shelf, missing, todo=todo, screen=screen,
             visitors=visitors, budget=budget,
         )  # fmt: skip
     else:
-        swept = read_elsewhere(engine, door, ask, fed, shelf, missing, screen)
-    enforce()
-    return Features(shelf, len(texts), fed.cut, swept)
+        swept = extract_on_workers(engine, door, ask, fed, shelf, missing, screen)
+    enforce_limit()
+    return StoredActivations(shelf, len(texts), fed.cut, swept)
 
 
-def _todo(shelf: Shelf, missing: list[str], fed: Fed, *, everything: bool) -> NDArray[np.int64]:
+def _rows_to_read(
+    shelf: ActivationTable, missing: list[str], fed: TokenRows, *, everything: bool
+) -> NDArray[np.int64]:
     """The rows that still have to go through the model: a killed pass is taken up again."""
     if everything:
         return np.arange(len(fed.rows))

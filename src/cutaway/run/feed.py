@@ -10,11 +10,11 @@ from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.models.lm import LM
 from cutaway.models.tokens import tokenize
-from cutaway.run.ask import Ask
+from cutaway.run.ask import ExtractionRequest
 
 
 @dataclass(frozen=True)
-class Fed:
+class TokenRows:
     """One row per forward: a text, or one window of a long text.
 
     owner[i] is the text that row i belongs to; of its tokens those from fresh[i] on count (the
@@ -39,7 +39,7 @@ class Fed:
         return sum(self.lengths)
 
 
-def feed(lm: LM, texts: TextSet, ask: Ask) -> Fed:
+def build_token_rows(lm: LM, texts: TextSet, ask: ExtractionRequest) -> TokenRows:
     """Tokens of every text as the ask wants them."""
     limit = _unlimited(texts) if ask.window else min(ask.max_tokens or lm.context, lm.context)
     got = tokenize(lm, texts.texts, pairs=texts.pairs, prompt=ask.prompt, limit=limit, cut=ask.cut)
@@ -51,7 +51,7 @@ def feed(lm: LM, texts: TextSet, ask: Ask) -> Fed:
     if ask.feed == "cut" and lm.kind == "causal":
         # What comes behind the last mark can't change it: those tokens need not be read.
         rows = [row[: int(at[-1]) + 1] for row, at in zip(rows, marks, strict=True)]
-    return Fed(rows, np.arange(n), np.zeros(n, np.int64), marks, got.cut)
+    return TokenRows(rows, np.arange(n), np.zeros(n, np.int64), marks, got.cut)
 
 
 def _unlimited(texts: TextSet) -> int:
@@ -59,7 +59,7 @@ def _unlimited(texts: TextSet) -> int:
     return 8 + max((4 * len(t) for t in (*texts.texts, *(texts.pairs or ()))), default=0)
 
 
-def _windows(lm: LM, rows: Sequence[list[int]], window: int) -> Fed:
+def _windows(lm: LM, rows: Sequence[list[int]], window: int) -> TokenRows:
     """Overlapping windows: each starts half a window later, so every token but the first few
     is read with at least half a window of context in front of it."""
     if not 2 <= window <= lm.context:
@@ -77,10 +77,10 @@ def _windows(lm: LM, rows: Sequence[list[int]], window: int) -> Fed:
                 owner.append(number)
                 fresh.append(seen)
     none = [np.zeros(0, np.int64)] * len(out)
-    return Fed(out, np.array(owner), np.array(fresh), none, np.zeros(len(rows), np.int64))
+    return TokenRows(out, np.array(owner), np.array(fresh), none, np.zeros(len(rows), np.int64))
 
 
-def _marks(lm: LM, rows: Sequence[list[int]], ask: Ask) -> list[NDArray[np.int64]]:
+def _marks(lm: LM, rows: Sequence[list[int]], ask: ExtractionRequest) -> list[NDArray[np.int64]]:
     """Seeded positions per row, never a special token; each row has its own stream of chance."""
     special = set(lm.tokenizer.all_special_ids)
     marks = []

@@ -7,31 +7,43 @@ from typing import Any
 from torch import nn
 
 from cutaway.core.errors import BadSpec
-from cutaway.core.spec import address, build
+from cutaway.core.spec import address, build_spec
 from cutaway.models.lm import LM
-from cutaway.run.finetune_cost import Cost, cost_of
-from cutaway.run.finetune_keep import Work, found_again, kept_checkpoint, need_free, out_of
-from cutaway.run.finetune_rows import curve_rows, frame, majority, scores_of, verdict
-from cutaway.run.lesson import Lesson, read_lesson
+from cutaway.run.finetune_cost import TrainingCost, estimate_training
+from cutaway.run.finetune_keep import (
+    FinetuneOutcome,
+    checkpoint_path,
+    need_free_output,
+    reuse_checkpoint,
+    written_checkpoint,
+)
+from cutaway.run.finetune_rows import (
+    curve_rows,
+    finetune_frame,
+    finetune_verdict,
+    majority_scores,
+    scores_with_intervals,
+)
+from cutaway.run.lesson import TaskSplit, load_task_split
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.opened import model_of
-from cutaway.run.pupil import Pupil, enrol, mode_for
+from cutaway.run.pupil import TaskModel, finetune_mode, make_task_model
 from cutaway.run.record import Meter, measured, provenance
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.specs.finetune import FinetuneSpec
-from cutaway.run.teaching import given_back, teach, trained_params
-from cutaway.run.team import by_first, team
+from cutaway.run.teaching import restored, run_finetuning, trainable_params
+from cutaway.run.team import on_rank0, process_group
 from cutaway.run.whole import tell_whole
-from cutaway.store.results import find, progress, save
+from cutaway.store.results import find_record, run_progress, save_record
 
 
 def finetune(*, quiet: bool = False, **options: Any) -> Result:
     """Teach a model a task; `model` and `data` may be given as objects, and stay as they are."""
     fields = ("model", "data")
     named, objects = name_objects(options, fields, single=fields)
-    spec, screen = build(FinetuneSpec, named), Screen(quiet=quiet)
+    spec, screen = build_spec(FinetuneSpec, named), Screen(quiet=quiet)
     tell_whole("finetune", spec.engine, screen)
     return run(spec, screen=screen, objects=objects)
 
@@ -41,47 +53,49 @@ def run(
 ) -> Result:
     """The taught model's checkpoint, and what it can do beside what the base could."""
     screen = screen or Screen(quiet=True)
-    team(spec.device)
+    process_group(spec.device)
     lm = model_of(spec, objects)
-    pupil, lesson = prepare(lm, spec, objects)
+    pupil, lesson = open_task(lm, spec, objects)
     name = address(spec, model=lm.identity, data=lesson.digest, mode=pupil.mode)
-    done = find(spec.runs, "finetune", name)
-    if done is not None and (again := found_again(spec, name, done)) is not None:
+    done = find_record(spec.runs, "finetune", name)
+    if done is not None and (again := reuse_checkpoint(spec, name, done)) is not None:
         return Result(again)
-    need_free(spec, name)
-    params = trained_params(pupil, spec)
-    with given_back(params, when=bool(objects and spec.model in objects)):
+    need_free_output(spec, name)
+    params = trainable_params(pupil, spec)
+    with restored(params, when=bool(objects and spec.model in objects)):
         with measured() as meter:
-            work = carry_out(spec, name, pupil, lesson, params, screen)
-        return by_first(lambda: kept(work, meter), spec.runs, "finetune", name)
+            work = train_and_score(spec, name, pupil, lesson, params, screen)
+        return on_rank0(lambda: save_with_checkpoint(work, meter), spec.runs, "finetune", name)
 
 
-def carry_out(
+def train_and_score(
     spec: FinetuneSpec,
     name: str,
-    pupil: Pupil,
-    lesson: Lesson,
+    pupil: TaskModel,
+    lesson: TaskSplit,
     params: Mapping[str, nn.Parameter],
     screen: Screen,
-) -> Work:
+) -> FinetuneOutcome:
     """Measured on the test rows before, taught, measured after."""
     test = pupil.asked.take(lesson.test)
-    base = scores_of(test, pupil.answers(lesson.test))
-    folder = progress(spec.runs, "finetune", name).folder / "training"
-    trained = teach(pupil, lesson, params, spec, folder, screen, identity=name)
-    tuned = scores_of(test, pupil.answers(lesson.test))
-    scores = {"tuned": tuned, "base": base, "majority": majority(test)}
-    return Work(spec, name, pupil.lm, pupil, lesson, params, trained, scores)
+    base = scores_with_intervals(test, pupil.answers(lesson.test))
+    folder = run_progress(spec.runs, "finetune", name).folder / "training"
+    trained = run_finetuning(pupil, lesson, params, spec, folder, screen, identity=name)
+    tuned = scores_with_intervals(test, pupil.answers(lesson.test))
+    scores = {"tuned": tuned, "base": base, "majority": majority_scores(test)}
+    return FinetuneOutcome(spec, name, pupil.lm, pupil, lesson, params, trained, scores)
 
 
-def prepare(lm: LM, spec: FinetuneSpec, objects: Objects | None = None) -> tuple[Pupil, Lesson]:
+def open_task(
+    lm: LM, spec: FinetuneSpec, objects: Objects | None = None
+) -> tuple[TaskModel, TaskSplit]:
     """The model with the task's questions, and how the rows are dealt."""
-    mode = mode_for(lm, spec.mode)
+    mode = finetune_mode(lm, spec.mode)
     if spec.at != "auto" and mode != "head":
         raise BadSpec(f"at is for --mode head, got {spec.at!r} with mode {mode!r}.")
     columns = {name: getattr(spec, name) for name in ("text_column", "pair_column", "label_column")}
-    lesson = read_lesson(spec, task=spec.task, data=spec.data, columns=columns, objects=objects)
-    pupil = enrol(
+    lesson = load_task_split(spec, task=spec.task, data=spec.data, columns=columns, objects=objects)
+    pupil = make_task_model(
         lm,
         lesson,
         mode,
@@ -94,13 +108,15 @@ def prepare(lm: LM, spec: FinetuneSpec, objects: Objects | None = None) -> tuple
     return pupil, lesson
 
 
-def kept(work: Work, meter: Meter) -> Result:
+def save_with_checkpoint(work: FinetuneOutcome, meter: Meter) -> Result:
     """The checkpoint and the run are on the disk."""
-    with kept_checkpoint(work) as held:
-        return finish(work, meter, held)
+    with written_checkpoint(work) as held:
+        return save_finetune_run(work, meter, held)
 
 
-def finish(work: Work, meter: Meter, held: Mapping[str, Path | bytes]) -> Result:
+def save_finetune_run(
+    work: FinetuneOutcome, meter: Meter, held: Mapping[str, Path | bytes]
+) -> Result:
     """The run, saved whole."""
     spec, texts, where = work.spec, work.lesson.texts, work.where
     metric = work.lesson.task.metric
@@ -110,12 +126,12 @@ def finish(work: Work, meter: Meter, held: Mapping[str, Path | bytes]) -> Result
         for kind, scores in work.scores.items()
         for row in where.rows(kind, steps[kind], "test", scores)
     ] + curve_rows(where, work.trained.curve)
-    record = save(
+    record = save_record(
         spec.runs,
         method="finetune",
         address=work.name,
         spec=spec,
-        summary=summarise(work),
+        summary=summarise_finetuning(work),
         baselines={
             f"{where.base} on {texts.name}": {
                 kind: work.scores[kind][metric].mean for kind in ("base", "majority")
@@ -124,13 +140,13 @@ def finish(work: Work, meter: Meter, held: Mapping[str, Path | bytes]) -> Result
         model=model_facts(work.lm),
         data={"name": texts.name, "rows": len(texts), "digest": texts.digest},
         **provenance("finetune", spec, meter),
-        rows=frame(rows),
+        rows=finetune_frame(rows),
         files=held,
     )
     return Result(record)
 
 
-def summarise(work: Work) -> dict[str, Any]:
+def summarise_finetuning(work: FinetuneOutcome) -> dict[str, Any]:
     """The findings."""
     metric, asked, trained = work.lesson.task.metric, work.pupil.asked, work.trained
     best = work.scores["tuned"][metric]
@@ -150,12 +166,14 @@ def summarise(work: Work) -> dict[str, Any]:
         "steps_per_second": round(trained.curve[-1]["step"] / max(trained.seconds, 1e-9), 2),
         "trained_weights": sum(p.numel() for p in work.params.values()),
         "cut_texts": asked.cut,
-        "checkpoint": str(out_of(work.spec, work.name)),
+        "checkpoint": str(checkpoint_path(work.spec, work.name)),
         "notes": list(work.lesson.texts.notes),
-        "verdict": verdict(work.where, metric, work.scores, trained, len(work.lesson.train)),
+        "verdict": finetune_verdict(
+            work.where, metric, work.scores, trained, len(work.lesson.train)
+        ),
     }
 
 
-def estimate(spec: FinetuneSpec, *, screen: Screen | None = None) -> list[Cost]:
+def estimate(spec: FinetuneSpec, *, screen: Screen | None = None) -> list[TrainingCost]:
     """The cost, from a few steps that change nothing."""
-    return [cost_of(*prepare(model_of(spec), spec), spec)]
+    return [estimate_training(*open_task(model_of(spec), spec), spec)]

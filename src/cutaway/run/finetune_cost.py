@@ -7,15 +7,15 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from cutaway.run.lesson import Lesson
-from cutaway.run.pupil import Pupil
-from cutaway.run.specs.finetune import Training
-from cutaway.run.teaching import loss_of, trained_params
-from cutaway.run.training import learning, others_at_rest
+from cutaway.run.lesson import TaskSplit
+from cutaway.run.pupil import TaskModel
+from cutaway.run.specs.finetune import TrainingSpec
+from cutaway.run.teaching import finetune_loss, trainable_params
+from cutaway.run.training import frozen_others, gradients_enabled
 
 
 @dataclass(frozen=True)
-class Cost:
+class TrainingCost:
     """What a fine-tuning will take, told before it starts."""
 
     steps: int
@@ -38,11 +38,11 @@ class Cost:
         return asdict(self)
 
 
-def cost_of(pupil: Pupil, lesson: Lesson, spec: Training) -> Cost:
+def estimate_training(pupil: TaskModel, lesson: TaskSplit, spec: TrainingSpec) -> TrainingCost:
     """The cost of teaching this lesson, from three steps on its own batches."""
-    params = trained_params(pupil, spec)
-    loss, tries = loss_of(pupil, lesson, params, spec), 3
-    with others_at_rest(pupil.module, params), learning(params):
+    params = trainable_params(pupil, spec)
+    loss, tries = finetune_loss(pupil, lesson, params, spec), 3
+    with frozen_others(pupil.module, params), gradients_enabled(params):
         seconds = [_timed(lambda step=step: _backward(loss(step), params)) for step in range(tries)]  # type: ignore[misc]
     pupil.module.eval()
     some = lesson.dev[:32]
@@ -50,7 +50,7 @@ def cost_of(pupil: Pupil, lesson: Lesson, spec: Training) -> Cost:
     looked = len(lesson.dev) * (1 + spec.steps // spec.every) + 2 * len(lesson.test)
     size = sum(p.nbytes for p in params.values())
     states = 3 if spec.optimizer == "adamw" else 1
-    return Cost(
+    return TrainingCost(
         steps=spec.steps,
         rows=len(lesson.train),
         weights=sum(p.numel() for p in params.values()),

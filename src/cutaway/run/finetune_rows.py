@@ -9,12 +9,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cutaway.measure.intervals import Interval, bootstrap, wilson
-from cutaway.measure.metrics import METRICS, evaluate, for_task
-from cutaway.run.question import Question, decide
+from cutaway.measure.metrics import METRICS, evaluate, metrics_for_task
+from cutaway.run.question import PromptedExamples, predict_from_proba
 from cutaway.run.table import Row, bounds, table
-from cutaway.run.training import Trained
+from cutaway.run.training import TrainingResult
 
-SCHEMA = {
+FINETUNE_SCHEMA = {
     "base": pl.String,
     "task": pl.String,
     "mode": pl.String,
@@ -33,7 +33,7 @@ NAN = float("nan")
 
 
 @dataclass(frozen=True)
-class Where:
+class FinetuneCoordinates:
     """The coordinates that all rows of a run share."""
 
     base: str
@@ -52,33 +52,35 @@ class Where:
         return cell | bounds(value)
 
 
-def metrics_of(asked: Question) -> list[str]:
+def metric_names(asked: PromptedExamples) -> list[str]:
     """What is measured: the task's own metric first, then what its kind is measured by."""
-    return list(dict.fromkeys([asked.metric, *(metric.name for metric in for_task(asked.task))]))
+    return list(
+        dict.fromkeys([asked.metric, *(metric.name for metric in metrics_for_task(asked.task))])
+    )
 
 
-def values_of(
-    asked: Question, probabilities: NDArray[np.float64], names: Sequence[str]
+def metric_values(
+    asked: PromptedExamples, probabilities: NDArray[np.float64], names: Sequence[str]
 ) -> dict[str, float]:
     """The metrics of these answers, without intervals."""
     scores = probabilities[:, 1] if asked.task == "binary" else probabilities
-    decided = decide(asked, probabilities)
+    decided = predict_from_proba(asked, probabilities)
     return evaluate(asked.labels, decided, scores, task=asked.task, names=names)
 
 
-def scores_of(
-    asked: Question, probabilities: NDArray[np.float64], names: Sequence[str] = ()
+def scores_with_intervals(
+    asked: PromptedExamples, probabilities: NDArray[np.float64], names: Sequence[str] = ()
 ) -> Scores:
     """Metrics with 95 % intervals: Wilson's for accuracy, the bootstrap's for the others.
 
     The calibration error has none: resampling is biased for it.
     """
-    values = values_of(asked, probabilities, names or metrics_of(asked))
+    values = metric_values(asked, probabilities, names or metric_names(asked))
     return {name: _interval(asked, probabilities, name, value) for name, value in values.items()}
 
 
 def _interval(
-    asked: Question, probabilities: NDArray[np.float64], name: str, value: float
+    asked: PromptedExamples, probabilities: NDArray[np.float64], name: str, value: float
 ) -> Interval:
     n = len(asked)
     if name == "accuracy":
@@ -87,13 +89,13 @@ def _interval(
         return Interval(value, NAN, NAN, 0.95, n)
 
     def again(rows: NDArray[np.int64]) -> float:
-        return values_of(asked.take(rows), probabilities[rows], [name])[name]
+        return metric_values(asked.take(rows), probabilities[rows], [name])[name]
 
     found = bootstrap(again, n, seed=0, resamples=200)
     return Interval(value, found.low, found.high, 0.95, n)
 
 
-def majority(asked: Question) -> Scores:
+def majority_scores(asked: PromptedExamples) -> Scores:
     """The scores of one answer for all: the commonest class, or the mean."""
     n, many = len(asked), asked.targets.shape[1]
     if asked.task == "regression":
@@ -103,16 +105,16 @@ def majority(asked: Question) -> Scores:
     else:
         shares = np.bincount(asked.labels.astype(np.int64), minlength=many) / n
         constant = np.tile(shares, (n, 1))
-    names = [name for name in metrics_of(asked) if METRICS[name].needs != "score"]
-    values = values_of(asked, constant, names)
-    return {name: _plain(name, value, n) for name, value in values.items()}
+    names = [name for name in metric_names(asked) if METRICS[name].needs != "score"]
+    values = metric_values(asked, constant, names)
+    return {name: _interval_without_bootstrap(name, value, n) for name, value in values.items()}
 
 
-def _plain(name: str, value: float, n: int) -> Interval:
+def _interval_without_bootstrap(name: str, value: float, n: int) -> Interval:
     return wilson(value * n, n) if name == "accuracy" else Interval(value, NAN, NAN, 0.95, n)
 
 
-def curve_rows(where: Where, curve: Iterable[Mapping[str, Any]]) -> list[Row]:
+def curve_rows(where: FinetuneCoordinates, curve: Iterable[Mapping[str, Any]]) -> list[Row]:
     """The training curve: losses of train, scores of dev."""
     rows = []
     for point in curve:
@@ -126,22 +128,26 @@ def curve_rows(where: Where, curve: Iterable[Mapping[str, Any]]) -> list[Row]:
     return rows
 
 
-def frame(rows: Iterable[Row]) -> pl.DataFrame:
+def finetune_frame(rows: Iterable[Row]) -> pl.DataFrame:
     """The rows as a table with every column of the schema; NaN becomes null."""
-    return table(rows, SCHEMA)
+    return table(rows, FINETUNE_SCHEMA)
 
 
-def verdict(
-    where: Where, metric: str, scores: Mapping[str, Scores], trained: Trained, rows: int
+def finetune_verdict(
+    where: FinetuneCoordinates,
+    metric: str,
+    scores: Mapping[str, Scores],
+    trained: TrainingResult,
+    rows: int,
 ) -> list[str]:
     """What follows from the numbers, in sentences."""
     before, after, always = (scores[kind][metric] for kind in ("base", "tuned", "majority"))
     shots = f" ({where.shots} a class)" if where.shots else ""
     said = [
-        f"{metric} on {where.task} went from {_number(before.mean)} to {_number(after.mean)} "
-        f"(95 %: {_number(after.low)} to {_number(after.high)}, {after.n} test rows) in "
+        f"{metric} on {where.task} went from {_format_score(before.mean)} to {_format_score(after.mean)} "
+        f"(95 %: {_format_score(after.low)} to {_format_score(after.high)}, {after.n} test rows) in "
         f"{trained.best_step} steps on {rows} rows{shots}; one answer for all gets "
-        f"{_number(always.mean)}."
+        f"{_format_score(always.mean)}."
     ]
     if not after.low > always.mean and not np.isnan(always.mean):
         said.append("That is not clearly better than one answer for all: train longer, with a "
@@ -150,10 +156,10 @@ def verdict(
         said.append("The model was as good before: this training taught it nothing measurable.")
     if "ece" in scores["tuned"]:
         error = {kind: scores[kind]["ece"].mean for kind in ("base", "tuned")}
-        said.append(f"Its calibration error went from {_number(error['base'])} to "
-                    f"{_number(error['tuned'])}.")  # fmt: skip
+        said.append(f"Its calibration error went from {_format_score(error['base'])} to "
+                    f"{_format_score(error['tuned'])}.")  # fmt: skip
     return said
 
 
-def _number(value: float) -> str:
+def _format_score(value: float) -> str:
     return "undefined" if np.isnan(value) else f"{value:.3f}"

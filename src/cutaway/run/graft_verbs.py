@@ -14,14 +14,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from cutaway.core.spec import build
+from cutaway.core.spec import build_spec
 from cutaway.run.objects import name_objects
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import GRAFT
 from cutaway.run.whole import tell_whole
 
 if TYPE_CHECKING:
-    from cutaway.run.graft.checkpoint import Told
+    from cutaway.run.graft.checkpoint import ActionResult
     from cutaway.run.graft.skill import Skill
     from cutaway.run.result import Result
 
@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 # Fields that take one object, and fields that take several.
-ONE, MANY = ("base", "tuned", "model", "text"), ("data", "skill")
+SINGLE_OBJECT_FIELDS, MULTI_OBJECT_FIELDS = ("base", "tuned", "model", "text"), ("data", "skill")
 # Verbs whose fields of the second kind really take several.
-SEVERAL: dict[str, tuple[str, ...]] = {
+LIST_FIELDS_BY_VERB: dict[str, tuple[str, ...]] = {
     "eval": ("data", "skill"),
     "stack": ("skill",),
     "overlap": ("skill",),
@@ -76,24 +76,24 @@ def continual(*, quiet: bool = False, **options: Any) -> "Result":
     return cast("Result", _run("continual", options, quiet))
 
 
-def attach(*, quiet: bool = False, **options: Any) -> "Told":
+def attach(*, quiet: bool = False, **options: Any) -> "ActionResult":
     """A plain checkpoint of the base with the skill in it."""
-    return cast("Told", _run("attach", options, quiet))
+    return cast("ActionResult", _run("attach", options, quiet))
 
 
-def detach(*, quiet: bool = False, **options: Any) -> "Told":
+def detach(*, quiet: bool = False, **options: Any) -> "ActionResult":
     """A plain checkpoint with the skill taken out again."""
-    return cast("Told", _run("detach", options, quiet))
+    return cast("ActionResult", _run("detach", options, quiet))
 
 
-def stack(*, quiet: bool = False, **options: Any) -> "Told":
+def stack(*, quiet: bool = False, **options: Any) -> "ActionResult":
     """One skill file made of several."""
-    return cast("Told", _run("stack", options, quiet))
+    return cast("ActionResult", _run("stack", options, quiet))
 
 
-def export(*, quiet: bool = False, **options: Any) -> "Told":
+def export(*, quiet: bool = False, **options: Any) -> "ActionResult":
     """The skill as plain tensors by weight name."""
-    return cast("Told", _run("export", options, quiet))
+    return cast("ActionResult", _run("export", options, quiet))
 
 
 def load(path: Path | str) -> "Skill":
@@ -106,10 +106,13 @@ def load(path: Path | str) -> "Skill":
 def _run(verb: str, options: Mapping[str, Any], quiet: bool) -> Any:
     """Run a verb's recipe; the science is loaded only now."""
     spec = GRAFT[f"graft {verb}"]
-    fields, several = (*ONE, *MANY), SEVERAL.get(verb, ())
+    fields, several = (
+        (*SINGLE_OBJECT_FIELDS, *MULTI_OBJECT_FIELDS),
+        LIST_FIELDS_BY_VERB.get(verb, ()),
+    )
     single = [name for name in fields if name not in several]
     named, objects = name_objects(options, fields, single=single)
     recipe = import_module(f"cutaway.run.graft.{verb}")
-    built, screen = build(spec, named), Screen(quiet=quiet)
+    built, screen = build_spec(spec, named), Screen(quiet=quiet)
     tell_whole(f"graft {verb}", built.engine, screen)
     return recipe.run(built, screen=screen, objects=objects)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cutaway.core.errors import Mismatch, Missing, RunError
-from cutaway.engine import Failed, Needs, find_engine, run_pieces
+from cutaway.engine import PieceFailed, Resources, find_engine, run_pieces
 from cutaway.models.lm import LM
 from cutaway.run.objects import Objects
 from cutaway.run.screen import Screen
@@ -86,7 +86,7 @@ def finished(
     pieces: Iterable[Piece],
     *,
     key: Callable[[Piece], str],
-    needs: Needs,
+    needs: Resources,
     kept: Path,
     screen: Screen,
 ) -> Iterator[tuple[Piece, Done]]:
@@ -96,9 +96,9 @@ def finished(
     """
     files.write_json(kept / MARK, {"engine": engine})
     stands = Standing(function, str(Path.cwd()), str(kept.absolute()))
-    broken: list[Failed] = []
+    broken: list[PieceFailed] = []
     for piece, got in run_pieces(engine, stands, pieces, key=key, needs=needs, say=screen.say):
-        if isinstance(got, Failed):
+        if isinstance(got, PieceFailed):
             screen.say(f"{got.key} failed after {got.tries} tries: {got.reason}")
             broken.append(got)
         else:
@@ -107,7 +107,7 @@ def finished(
         raise named(broken)
 
 
-def named(broken: list[Failed]) -> RunError:
+def named(broken: list[PieceFailed]) -> RunError:
     """One error for all pieces that can't be done, with the first one's exit status."""
     each = "; ".join(f"{one.key} ({one.tries} tries): {one.reason}" for one in broken)
     few = "1 piece" if len(broken) == 1 else f"{len(broken)} pieces"

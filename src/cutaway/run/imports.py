@@ -9,9 +9,9 @@ import polars as pl
 
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadData, Missing
-from cutaway.data.import_logs import Experiment, read_experiments
+from cutaway.data.import_logs import LoggedExperiment, read_experiments
 from cutaway.report import details as detail_file
-from cutaway.report.details import Losses
+from cutaway.report.details import LossCurves
 from cutaway.run.probe_rows import SCHEMA
 from cutaway.run.record import versions
 from cutaway.store import results as store
@@ -25,30 +25,30 @@ def import_experiments(path: Path, runs: Path | str) -> list[str]:
     experiments = [experiment for file in files for experiment in read_experiments(file)]
     if not experiments:
         raise BadData(f"{str(path)!r} holds no experiments.")
-    by_data: dict[str, list[Experiment]] = defaultdict(list)
+    by_data: dict[str, list[LoggedExperiment]] = defaultdict(list)
     for experiment in experiments:
         by_data[str(experiment.metadata.get("name", "unknown"))].append(experiment)
     return [_save(name, group, path, runs) for name, group in sorted(by_data.items())]
 
 
-def _save(name: str, group: list[Experiment], path: Path, runs: Path | str) -> str:
+def _save(name: str, group: list[LoggedExperiment], path: Path, runs: Path | str) -> str:
     rows = [row for experiment in group for row in experiment.rows()]
     table = pl.DataFrame(rows, schema=SCHEMA, orient="row")
     address = digest_json({"imported": [[e.name, e.rows()] for e in group]})[:16]
     models = sorted({str(e.settings["model"]) for e in group})
-    store.save(
+    store.save_record(
         runs, method="probe", address=address, spec={"imported": path.name},
         summary=_summary(name, group, table), baselines={}, seed=None,
         model=[{"name": model} for model in models],
         data={"name": name, "rows": group[0].metadata.get("size"), "digest": None},
         versions=versions(), seconds=0.0, peak_memory_mb=None,
         command=f"cutaway import {path.name}", rows=table,
-        files={detail_file.FILE: detail_file.dumps(_losses(group))},
+        files={detail_file.DETAILS_FILE: detail_file.dump_details(_losses(group))},
     )  # fmt: skip
     return address
 
 
-def _summary(name: str, group: list[Experiment], table: pl.DataFrame) -> dict[str, Any]:
+def _summary(name: str, group: list[LoggedExperiment], table: pl.DataFrame) -> dict[str, Any]:
     """The best mean of the log, with a sentence that says what is missing."""
     metric = "accuracy" if "accuracy" in table["metric"].to_list() else table["metric"][0]
     cell = ["model", "layers", "pool", "classifier"]
@@ -67,7 +67,7 @@ def _summary(name: str, group: list[Experiment], table: pl.DataFrame) -> dict[st
     }  # fmt: skip
 
 
-def _losses(group: list[Experiment]) -> list[Losses]:
+def _losses(group: list[LoggedExperiment]) -> list[LossCurves]:
     """Loss curves of gradient-trained probes, where the log kept them."""
     kept = []
     for experiment in group:
@@ -76,5 +76,5 @@ def _losses(group: list[Experiment]) -> list[Losses]:
         if train and rows:
             where = {k: rows[0][k] for k in ("model", "data", "layers", "pool", "classifier")}
             rest = experiment.losses.get("validation loss", ())
-            kept.append(Losses(**where, train=tuple(train), validation=tuple(rest)))
+            kept.append(LossCurves(**where, train=tuple(train), validation=tuple(rest)))
     return kept

@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.core.errors import Missing
-from cutaway.core.spec import address, build
+from cutaway.core.spec import address, build_spec
 from cutaway.models.lm import LM
-from cutaway.report.nextword_details import FILE
-from cutaway.run.apart import apart
-from cutaway.run.estimate import Estimate
-from cutaway.run.estimate import estimate as estimate_pass
-from cutaway.run.nextword_rows import frame
-from cutaway.run.nextword_save import save_p, size_of_p, tell_size
-from cutaway.run.nextword_sheet import prompts_of, reading
+from cutaway.report.nextword_details import DETAILS_FILE
+from cutaway.run.apart import with_unique_names
+from cutaway.run.estimate import PassEstimate
+from cutaway.run.estimate import estimate_pass as estimate_pass
+from cutaway.run.nextword_rows import nextword_frame
+from cutaway.run.nextword_save import p_size_bytes, report_p_size, save_p
+from cutaway.run.nextword_sheet import prompt_texts, prompts_for
 from cutaway.run.nextword_summary import summarise
-from cutaway.run.nextword_task import Question, questions
-from cutaway.run.nextword_work import Work, rows_and_details
+from cutaway.run.nextword_task import NextwordTask, nextword_tasks
+from cutaway.run.nextword_work import NextwordGrid, rows_and_details
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.opened import opened
-from cutaway.run.probe import about, one_or_many
+from cutaway.run.probe import data_facts, one_or_many
 from cutaway.run.record import measured, provenance
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
@@ -37,7 +37,7 @@ def nextword(*, quiet: bool = False, **options: Any) -> Result:
     Models, task files and text sets may be given as objects.
     """
     named, objects = name_objects(options, ("model", "task", "data"))
-    return run(build(NextwordSpec, named), screen=Screen(quiet=quiet), objects=objects)
+    return run(build_spec(NextwordSpec, named), screen=Screen(quiet=quiet), objects=objects)
 
 
 def run(
@@ -46,63 +46,72 @@ def run(
     """Measure every feature that is not yet measured, and save the whole."""
     screen, objects = screen or Screen(quiet=True), objects or {}
     with measured() as meter:
-        asked = questions(spec, objects)
-        seen = [(_facts(spec, lm, asked, screen), lm.identity) for lm in _models(spec, objects)]
+        asked = nextword_tasks(spec, objects)
+        seen = [
+            (_check_and_describe(spec, lm, asked, screen), lm.identity)
+            for lm in _models(spec, objects)
+        ]
         models, who = [facts for facts, _ in seen], [identity for _, identity in seen]
         name = address(spec, models=who, data=[q.identity for q in asked])
-        if (done := store.find(spec.runs, "nextword", name)) is not None:
+        if (done := store.find_record(spec.runs, "nextword", name)) is not None:
             screen.say(f"This run is done already: {done.path}")
             return Result(done)
-        progress = store.progress(spec.runs, "nextword", name)
+        progress = store.run_progress(spec.runs, "nextword", name)
         try:
-            keys, words, files = _carry_out(spec, asked, progress, screen, objects)
+            keys, words, files = _measure_all(spec, asked, progress, screen, objects)
             rows, details = rows_and_details(progress.rows(keys))
         except Missing:
-            if (done := store.made_by_another(spec.runs, "nextword", name)) is None:
+            if (done := store.find_finished_elsewhere(spec.runs, "nextword", name)) is None:
                 raise
             return Result(done)
-        table = frame(rows)
+        table = nextword_frame(rows)
         summary, baselines = summarise(table, asked, words, details)
-    record = store.save(
+    record = store.save_record(
         spec.runs, method="nextword", address=name, spec=spec, summary=summary,
         baselines=baselines, model=one_or_many(models),
-        data=one_or_many([{**about(q.texts), "name": q.name} for q in asked]),
+        data=one_or_many([{**data_facts(q.texts), "name": q.name} for q in asked]),
         **provenance("nextword", spec, meter), rows=table,
-        files={FILE: json.dumps(details).encode(), **files},
+        files={DETAILS_FILE: json.dumps(details).encode(), **files},
     )  # fmt: skip
     return Result(record)
 
 
-def _facts(spec: NextwordSpec, lm: LM, asked: list[Question], screen: Screen) -> dict[str, Any]:
+def _check_and_describe(
+    spec: NextwordSpec, lm: LM, asked: list[NextwordTask], screen: Screen
+) -> dict[str, Any]:
     """What identifies a model, once everything asked of it is known to be possible."""
     for question in asked:
-        Work(spec, lm, question, Progress(Path()), screen).need_possible()
+        NextwordGrid(spec, lm, question, Progress(Path()), screen).need_possible()
         if spec.save_p:
-            prompts = len(prompts_of(spec, lm, question))
-            tell_size(lm, len(question.texts), prompts, spec.runs, screen)
+            prompts = len(prompts_for(spec, lm, question))
+            report_p_size(lm, len(question.texts), prompts, spec.runs, screen)
     return model_facts(lm)
 
 
-def estimate(spec: NextwordSpec, *, screen: Screen | None = None) -> list[Estimate]:
+def estimate(spec: NextwordSpec, *, screen: Screen | None = None) -> list[PassEstimate]:
     """What the passes over the texts will cost, one estimate per model, task and prompt."""
-    asked = questions(spec, {})
+    asked = nextword_tasks(spec, {})
     return [
-        _with_p(spec, lm, estimate_pass(lm, read.texts, read.ask))
+        _add_p_size(spec, lm, estimate_pass(lm, read.texts, read.ask))
         for lm in _models(spec, {})
         for question in asked
-        for prompt in prompts_of(spec, lm, question)
-        for read in [reading(spec, lm, question, prompt, question.texts)]
+        for prompt in prompts_for(spec, lm, question)
+        for read in [prompt_texts(spec, lm, question, prompt, question.texts)]
     ]
 
 
-def _with_p(spec: NextwordSpec, lm: LM, found: Estimate) -> Estimate:
+def _add_p_size(spec: NextwordSpec, lm: LM, found: PassEstimate) -> PassEstimate:
     """The estimate with what --save-p puts on the disk."""
-    more = size_of_p(lm, found.rows) / 2**20 if spec.save_p else 0.0
+    more = p_size_bytes(lm, found.rows) / 2**20 if spec.save_p else 0.0
     return replace(found, disk_mb=round(found.disk_mb + more, 1))
 
 
-def _carry_out(
-    spec: NextwordSpec, asked: list[Question], progress: Progress, screen: Screen, objects: Objects
+def _measure_all(
+    spec: NextwordSpec,
+    asked: list[NextwordTask],
+    progress: Progress,
+    screen: Screen,
+    objects: Objects,
 ) -> tuple[list[str], dict[str, Any], dict[str, Path]]:
     """Every model on every task: the keys of all pieces, the words' tokens, files to keep."""
     keys: list[str] = []
@@ -110,20 +119,20 @@ def _carry_out(
     files: dict[str, Path] = {}
     for lm in _models(spec, objects):
         for question in asked:
-            work = Work(spec, lm, question, progress, screen)
+            work = NextwordGrid(spec, lm, question, progress, screen)
             keys += work.carry_out()
-            words[f"{lm.name} on {question.name}"] = _words(work)
-            files |= _saved(work, progress) if spec.save_p else {}
+            words[f"{lm.name} on {question.name}"] = _word_lists(work)
+            files |= _save_distributions(work, progress) if spec.save_p else {}
     return keys, words, files
 
 
 def _models(spec: NextwordSpec, objects: Objects) -> Iterator[LM]:
     """The models one at a time: only one is held in memory."""
     found = (opened(name, spec, objects, revision=spec.revision) for name in spec.model)
-    yield from apart(found, lambda lm: lm.short, option="--model")
+    yield from with_unique_names(found, lambda lm: lm.short, option="--model")
 
 
-def _words(work: Work) -> dict[str, Any]:
+def _word_lists(work: NextwordGrid) -> dict[str, Any]:
     """Every word list with its tokens, and the words that have none."""
     return {
         name: {
@@ -135,10 +144,10 @@ def _words(work: Work) -> dict[str, Any]:
     }
 
 
-def _saved(work: Work, progress: Progress) -> dict[str, Path]:
+def _save_distributions(work: NextwordGrid, progress: Progress) -> dict[str, Path]:
     files: dict[str, Path] = {}
     folder = Path(progress.folder) / "p"
-    for number, prompt in enumerate(prompts_of(work.spec, work.lm, work.question)):
+    for number, prompt in enumerate(prompts_for(work.spec, work.lm, work.question)):
         name = f"{work.lm.short[:8]}-{work.question.texts.digest[:8]}-{number}"
         files |= save_p(work.sheet(prompt), folder, name, work.screen)
     return files

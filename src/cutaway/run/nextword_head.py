@@ -8,28 +8,29 @@ from torch import Tensor
 
 from cutaway.core.errors import BadSpec
 from cutaway.core.textset import TextSet
-from cutaway.data.templates import check_template, fill
-from cutaway.methods.nextword.readout import Output
+from cutaway.data.templates import check_template, fill_template
+from cutaway.methods.nextword.readout import OutputHead
 from cutaway.methods.nextword.words import Encode
-from cutaway.models.lm import AFTER, LM
+from cutaway.models.lm import LM, LOGIT_OPERATIONS
 
-Place = str
+AnswerPosition = str
 """Which token's vector is f: last, cls or mask."""
 
 
-def output_of(lm: LM) -> Output:
+def make_output_head(lm: LM) -> OutputHead:
     """The model's output map in float32, with what its family does behind it."""
     phi, bias = lm.output_embedding
-    return Output(
+    return OutputHead(
         phi.detach().float().cpu(),
         None if bias is None else bias.detach().float().cpu(),
-        _bend(lm) if lm.anatomy.after else None,
+        _logit_transform(lm) if lm.anatomy.after else None,
     )
 
 
-def _bend(lm: LM) -> Callable[[Tensor], Tensor]:
+def _logit_transform(lm: LM) -> Callable[[Tensor], Tensor]:
     steps = [
-        (AFTER[name], getattr(lm.module.config, field, None)) for name, field in lm.anatomy.after
+        (LOGIT_OPERATIONS[name], getattr(lm.module.config, field, None))
+        for name, field in lm.anatomy.after
     ]
 
     def bend(logits: Tensor) -> Tensor:
@@ -40,7 +41,7 @@ def _bend(lm: LM) -> Callable[[Tensor], Tensor]:
     return bend
 
 
-def encoder_of(lm: LM) -> Encode:
+def make_encoder(lm: LM) -> Encode:
     """Text to token ids without special tokens; text with an unknown part gives none."""
 
     def encode(text: str) -> Sequence[int]:
@@ -58,7 +59,7 @@ def token_text(lm: LM, token: int) -> str:
     return f" {plain}" if known[:1] in ("▁", "Ġ") and not plain.startswith(" ") else plain
 
 
-def place_of(lm: LM, position: str) -> Place:
+def answer_position(lm: LM, position: str) -> AnswerPosition:
     """Where the answer is read; BadSpec for a place this kind of model doesn't have."""
     if position == "auto":
         return "last" if lm.kind == "causal" else "cls"
@@ -70,7 +71,7 @@ def place_of(lm: LM, position: str) -> Place:
     return position
 
 
-def as_template(texts: TextSet, template: str, mask: str, edits: Any) -> tuple[TextSet, str]:
+def fill_task_template(texts: TextSet, template: str, mask: str, edits: Any) -> tuple[TextSet, str]:
     """The texts inside the template, and what of it stands behind them and must not be cut."""
     paired = texts.pairs is not None
     try:
@@ -82,7 +83,7 @@ def as_template(texts: TextSet, template: str, mask: str, edits: Any) -> tuple[T
     front = template[:last] if tail else template
     pairs = texts.pairs or (None,) * len(texts)
     filled = tuple(
-        fill(front, text, pair=pair, mask=mask, edits=edits)
+        fill_template(front, text, pair=pair, mask=mask, edits=edits)
         for text, pair in zip(texts.texts, pairs, strict=True)
     )
     return replace(texts, texts=filled, pairs=None), tail

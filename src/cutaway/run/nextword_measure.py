@@ -16,25 +16,25 @@ from cutaway.measure.metrics import evaluate
 from cutaway.measure.splits import Split
 from cutaway.methods.nextword import diagnose as linear
 from cutaway.methods.nextword import full_p, tokens
-from cutaway.methods.nextword.classify import Fit, fit
-from cutaway.methods.nextword.readout import blocks_of, distribution
-from cutaway.methods.nextword.words import FoundWords, by_class
-from cutaway.methods.nextword.zeroshot import CONTENT_FREE, calibrated, class_scores
-from cutaway.methods.solvers import finite_rows
+from cutaway.methods.nextword.classify import LinearClassifier, fit_logistic_cv
+from cutaway.methods.nextword.readout import next_token_probs, vocab_blocks
+from cutaway.methods.nextword.words import WordTokens, class_token_ids
+from cutaway.methods.nextword.zeroshot import CONTENT_FREE, class_scores, contextual_calibration
+from cutaway.methods.solvers import check_finite
 from cutaway.run.nextword_head import token_text
-from cutaway.run.nextword_sheet import Sheet, sheet
-from cutaway.run.probe_rows import Measured
+from cutaway.run.nextword_sheet import NextwordFeatures, features_for
+from cutaway.run.probe_rows import RepeatMetrics
 
 if TYPE_CHECKING:
-    from cutaway.run.nextword_work import Piece, Work
+    from cutaway.run.nextword_work import NextwordGrid, NextwordPiece
 
 Details = list[dict[str, Any]]
-Measurements = dict[str, tuple[list[Measured], Details]]
-Rows = NDArray[np.int64]
-LETTERS = 160
+Measurements = dict[str, tuple[list[RepeatMetrics], Details]]
+RowIndex = NDArray[np.int64]
+EXAMPLE_CHARS = 160
 
 
-def baseline(work: "Work", piece: "Piece") -> Measurements:
+def measure_baseline(work: "NextwordGrid", piece: "NextwordPiece") -> Measurements:
     """A baseline on the words of the texts alone, from the rows that features learn from."""
     labels, texts, measured = work.question.labels, work.question.texts, []
     for split in work.splits:
@@ -45,42 +45,47 @@ def baseline(work: "Work", piece: "Piece") -> Measurements:
         )  # fmt: skip
         said = model(split.test)
         metrics = evaluate(labels[split.test], said.decisions, said.scores, task=texts.task)
-        measured.append(_measured(split, metrics))
+        measured.append(_split_scores(split, metrics))
     return {piece.what: (measured, [])}
 
 
-def dense(work: "Work", piece: "Piece") -> Measurements:
+def measure_features(work: "NextwordGrid", piece: "NextwordPiece") -> Measurements:
     """Classifiers on features that fit into memory."""
     page = work.sheet(piece.prompt)
-    x, ids = _matrix(work, page, piece.what)
-    finite_rows(x)
-    fits = fit(x, work.question.labels, [split.train for split in work.splits], work.plan)
+    x, ids = _feature_matrix(work, page, piece.what)
+    check_finite(x)
+    fits = fit_logistic_cv(
+        x, work.question.labels, [split.train for split in work.splits], work.plan
+    )
     logits = [one.logits(x) for one in fits]
     measured = [
-        _scored(work, s, one, z) for s, one, z in zip(work.splits, fits, logits, strict=True)
+        _classifier_scores(work, s, one, z)
+        for s, one, z in zip(work.splits, fits, logits, strict=True)
     ]
-    details = [_confusion(work, work.splits[0], logits[0], fits[0])]
+    details = [_classifier_confusion(work, work.splits[0], logits[0], fits[0])]
     if ids:
         train = torch.from_numpy(work.splits[0].train)
-        found = tokens.telling(
+        found = tokens.top_tokens(
             fits[0].weights, x[train].double().std(dim=0), classes=work.plan.classes,
             most=work.spec.tokens,
         )  # fmt: skip
-        details += _telling(work, page, found, ids)
+        details += _token_details(work, page, found, ids)
     return {piece.what: (measured, details)}
 
 
-def _matrix(work: "Work", page: Sheet, what: str) -> tuple[Tensor, tuple[int, ...]]:
+def _feature_matrix(
+    work: "NextwordGrid", page: NextwordFeatures, what: str
+) -> tuple[Tensor, tuple[int, ...]]:
     """The features of one kind, and the tokens they belong to where they are words."""
     if what in ("f", "phi_p", "projection"):
         return getattr(page, what), ()
     found = work.found[what]
     if not found.ids:
-        raise BadData(no_token(work, found))
+        raise BadData(no_token_message(work, found))
     return page.at(found.ids, work.spec.kind), found.ids
 
 
-def no_token(work: "Work", found: FoundWords) -> str:
+def no_token_message(work: "NextwordGrid", found: WordTokens) -> str:
     """What is wrong with words of which this model has none."""
     return (
         f"none of the words {', '.join(map(repr, found.missing))} is a single token of "
@@ -88,13 +93,13 @@ def no_token(work: "Work", found: FoundWords) -> str:
     )
 
 
-def whole(work: "Work", piece: "Piece") -> Measurements:
+def measure_full_p(work: "NextwordGrid", piece: "NextwordPiece") -> Measurements:
     """Classifiers on the whole p, of which only blocks are ever made."""
     page, labels = work.sheet(piece.prompt), work.question.labels
-    finite_rows(page.f)
+    check_finite(page.f)
     trains = [split.train for split in work.splits]
     rows = len(np.unique(np.concatenate(trains)))
-    way = full_p.way_for(rows, page.output.vocab)
+    way = full_p.choose_p_solver(rows, page.output.vocab)
     work.screen.say(
         f"p: {rows:,} x {page.output.vocab:,} numbers that are never stored, solved "
         + ("through the products of its rows." if way == "inside" else "block by block.")
@@ -103,60 +108,70 @@ def whole(work: "Work", piece: "Piece") -> Measurements:
     with work.screen.progress(f"p ({way})", rows) as advance:
         step = (lambda rows: advance(rows)) if way == "inside" else (lambda rows: None)
         fits = full_p.fit_p(page.f, page.output, labels, trains, plan, way=way, done=step)
-    logits = full_p.scores(fits, page.f, page.output)
+    logits = full_p.classifier_logits(fits, page.f, page.output)
     measured = [
-        _scored(work, split, one, logits[:, i], converged=float(one.converged))
+        _classifier_scores(work, split, one, logits[:, i], converged=float(one.converged))
         for i, (split, one) in enumerate(zip(work.splits, fits, strict=True))
     ]
     train = work.splits[0].train
-    found = tokens.telling(
-        fits[0].weights, _deviation(page, train), classes=work.plan.classes, most=work.spec.tokens
+    found = tokens.top_tokens(
+        fits[0].weights,
+        _probability_std(page, train),
+        classes=work.plan.classes,
+        most=work.spec.tokens,
     )
-    details = [_confusion(work, work.splits[0], logits[:, 0], fits[0])]
-    return {piece.what: (measured, details + _telling(work, page, found, range(page.output.vocab)))}
+    details = [_classifier_confusion(work, work.splits[0], logits[:, 0], fits[0])]
+    return {
+        piece.what: (
+            measured,
+            details + _token_details(work, page, found, range(page.output.vocab)),
+        )
+    }
 
 
-def _deviation(page: Sheet, rows: Rows) -> Tensor:
+def _probability_std(page: NextwordFeatures, rows: RowIndex) -> Tensor:
     """The deviation of every word's probability over some rows, in one look at p."""
     f = page.f[torch.from_numpy(rows)]
     first, second = torch.zeros(2, page.output.vocab, dtype=torch.float64)
-    for part in blocks_of(len(f), page.output.vocab):
-        p = distribution(f[part], page.output)
+    for part in vocab_blocks(len(f), page.output.vocab):
+        p = next_token_probs(f[part], page.output)
         first += p.sum(dim=0, dtype=torch.float64)
         second += p.square_().sum(dim=0, dtype=torch.float64)
     spread: Tensor = second / len(f) - (first / len(f)).square()
     return spread.clamp_min(0.0).sqrt()
 
 
-def zeroshot(work: "Work", piece: "Piece") -> Measurements:
+def measure_zeroshot(work: "NextwordGrid", piece: "NextwordPiece") -> Measurements:
     """The likeliest class word, as the model says it and with its habits taken out."""
     found, words = work.found["zeroshot"], work.words["zeroshot"]
-    groups = by_class(words, found, work.question.texts.classes)
+    groups = class_token_ids(words, found, work.question.texts.classes)
     ids = [token for group in groups for token in group]
     columns = [[ids.index(token) for token in group] for group in groups]
     page = work.sheet(piece.prompt)
     plain = class_scores(page.output.at(page.f, ids), columns)
-    free = sheet(work.spec, work.lm, work.question, piece.prompt, work.screen, texts=CONTENT_FREE)
+    free = features_for(
+        work.spec, work.lm, work.question, piece.prompt, work.screen, texts=CONTENT_FREE
+    )
     prior = class_scores(free.output.at(free.f, ids), columns)
     return {
-        name: _answers(work, scores.exp())
+        name: _zeroshot_scores(work, scores.exp())
         for name, scores in (
             ("zeroshot", plain),
-            ("zeroshot_calibrated", calibrated(plain, prior)),
+            ("zeroshot_calibrated", contextual_calibration(plain, prior)),
         )
     }
 
 
-def _answers(work: "Work", p: Tensor) -> tuple[list[Measured], Details]:
+def _zeroshot_scores(work: "NextwordGrid", p: Tensor) -> tuple[list[RepeatMetrics], Details]:
     labels, measured = work.question.labels, []
     for split in work.splits:
-        measured.append(_measured(split, _metrics(work, split.test, p)))
+        measured.append(_split_scores(split, _metrics(work, split.test, p)))
     test = work.splits[0].test
     said, bins = p[torch.from_numpy(test)].numpy(), 10
     curve = reliability(said, labels[test], bins=bins)
     known = curve.count > 0
     details: Details = [
-        _counts(work, test, said.argmax(axis=1)),
+        _confusion_matrix(work, test, said.argmax(axis=1)),
         {
             "figure": "calibration",
             "confidence": curve.confidence[known].tolist(),
@@ -168,7 +183,7 @@ def _answers(work: "Work", p: Tensor) -> tuple[list[Measured], Details]:
     return measured, details
 
 
-def diagnose(work: "Work", piece: "Piece") -> Measurements:
+def measure_linearity(work: "NextwordGrid", piece: "NextwordPiece") -> Measurements:
     """How linear Phi p is in f, and how quadratic the log-partition, on test rows."""
     page, split = work.sheet(piece.prompt), work.splits[0]
     train, test = (torch.from_numpy(rows) for rows in (split.train, split.test))
@@ -180,45 +195,49 @@ def diagnose(work: "Work", piece: "Piece") -> Measurements:
         "directions": float(logz.directions),
     }
     return {
-        "phi_p": ([_measured(split, {"r2_from_f": phi_p})], []),
-        "logz": ([_measured(split, about)], []),
+        "phi_p": ([_split_scores(split, {"r2_from_f": phi_p})], []),
+        "logz": ([_split_scores(split, about)], []),
     }
 
 
-def _scored(work: "Work", split: Split, one: Fit, logits: Tensor, **besides: float) -> Measured:
+def _classifier_scores(
+    work: "NextwordGrid", split: Split, one: LinearClassifier, logits: Tensor, **besides: float
+) -> RepeatMetrics:
     """The metrics of one classifier on its test rows, and its training accuracy."""
     p = one.probabilities(logits)
     train = _metrics(work, split.train, p)["accuracy"]
     more = {"accuracy_train": train, "c": one.c, **besides}
-    return _measured(split, {**_metrics(work, split.test, p), **more})
+    return _split_scores(split, {**_metrics(work, split.test, p), **more})
 
 
-def _metrics(work: "Work", rows: Rows, p: Tensor) -> dict[str, float]:
+def _metrics(work: "NextwordGrid", rows: RowIndex, p: Tensor) -> dict[str, float]:
     mine = p[torch.from_numpy(rows)].double().numpy()
     scores = mine[:, 1] if mine.shape[1] == 2 else mine
     labels = work.question.labels[rows]
     return evaluate(labels, mine.argmax(axis=1), scores, task=work.question.texts.task)
 
 
-def _measured(split: Split, metrics: dict[str, float]) -> Measured:
-    return Measured(split.repeat, len(split.train), 0, len(split.test), metrics)
+def _split_scores(split: Split, metrics: dict[str, float]) -> RepeatMetrics:
+    return RepeatMetrics(split.repeat, len(split.train), 0, len(split.test), metrics)
 
 
-def _confusion(work: "Work", split: Split, logits: Tensor, one: Fit) -> dict[str, Any]:
+def _classifier_confusion(
+    work: "NextwordGrid", split: Split, logits: Tensor, one: LinearClassifier
+) -> dict[str, Any]:
     said = one.probabilities(logits[torch.from_numpy(split.test)]).argmax(dim=1).numpy()
-    return _counts(work, split.test, said)
+    return _confusion_matrix(work, split.test, said)
 
 
-def _counts(work: "Work", rows: Rows, said: NDArray[Any]) -> dict[str, Any]:
+def _confusion_matrix(work: "NextwordGrid", rows: RowIndex, said: NDArray[Any]) -> dict[str, Any]:
     classes = work.question.texts.classes
     counts = np.zeros((len(classes), len(classes)), dtype=int)
     np.add.at(counts, (work.question.labels[rows], said), 1)
     return {"figure": "confusion", "classes": list(classes), "counts": counts.tolist()}
 
 
-def _telling(
-    work: "Work",
-    page: Sheet,
+def _token_details(
+    work: "NextwordGrid",
+    page: NextwordFeatures,
     found: list[tuple[int, int, float, float]],
     ids: Sequence[int],
 ) -> Details:
@@ -239,7 +258,7 @@ def _telling(
             "id": int(token),
             "weight": one.weight,
             "effect": one.effect,
-            "examples": [texts.texts[i][:LETTERS] for i in one.examples],
+            "examples": [texts.texts[i][:EXAMPLE_CHARS] for i in one.examples],
         }
         for one, token in zip(told, columns, strict=True)
     ]

@@ -14,42 +14,42 @@ from torch.nn import functional as F
 
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadData, BadSpec
-from cutaway.core.spec import address, build
-from cutaway.data.load import load
+from cutaway.core.spec import address, build_spec
+from cutaway.data.load import load_text_set
 from cutaway.methods.nextword.quad import quad_loss
 from cutaway.models.lm import LM
 from cutaway.models.quiet import quiet as without_chatter
-from cutaway.models.read import call_with
+from cutaway.models.read import forward_kwargs
 from cutaway.models.tokens import pad, tokenize
 from cutaway.run.nextword import run as measure
-from cutaway.run.nextword_rows import Cell, frame
-from cutaway.run.nextword_start import start_of
-from cutaway.run.nextword_summary import features_of
-from cutaway.run.nextword_task import Question, questions
+from cutaway.run.nextword_rows import NextwordCell, nextword_frame
+from cutaway.run.nextword_start import base_and_initial
+from cutaway.run.nextword_summary import feature_scores
+from cutaway.run.nextword_task import NextwordTask, nextword_tasks
 from cutaway.run.objects import Objects, name_objects
-from cutaway.run.order import order_of
+from cutaway.run.order import make_batch_order
 from cutaway.run.owned import NOTE, checkpoint_there, maker_of_folder
-from cutaway.run.plan import Plan
+from cutaway.run.plan import TrainingPlan
 from cutaway.run.record import measured, provenance
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
-from cutaway.run.shortcut.sample import split
+from cutaway.run.shortcut.sample import hold_out_split
 from cutaway.run.specs.nextword import NextwordSpec, QuadSpec
-from cutaway.run.team import by_first, team
-from cutaway.run.training import Trained, train
+from cutaway.run.team import on_rank0, process_group
+from cutaway.run.training import TrainingResult, train
 from cutaway.run.whole import tell_whole
 from cutaway.store import files
 from cutaway.store import results as store
 from cutaway.store.records import run_folder
 
 CHECKPOINT = "checkpoint"
-HELD = 256
+MAX_HELD_OUT = 256
 """Held-out texts looked at in each evaluation."""
 
 
 @dataclass(frozen=True, eq=False)
-class Pages:
+class TokenizedTexts:
     """The texts as tokens, and which are learned from."""
 
     name: str
@@ -66,7 +66,7 @@ def quad(*, quiet: bool = False, **options: Any) -> Result:
     """
     fields = ("model", "text", "data")
     named, objects = name_objects(options, fields, single=fields)
-    spec, screen = build(QuadSpec, named), Screen(quiet=quiet)
+    spec, screen = build_spec(QuadSpec, named), Screen(quiet=quiet)
     tell_whole("quad", spec.engine, screen)
     return run(spec, screen=screen, objects=objects)
 
@@ -74,39 +74,39 @@ def quad(*, quiet: bool = False, **options: Any) -> Result:
 def run(spec: QuadSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:
     """The trained model, its loss curves, and what its features know before and after."""
     screen, objects = screen or Screen(quiet=True), objects or {}
-    together = team(spec.device)
+    together = process_group(spec.device)
     with measured() as meter:
-        base, lm = start_of(spec, objects)
-        pages = _pages(spec, lm, objects)
-        asked = [question.identity for question in _questions(spec, objects)]
+        base, lm = base_and_initial(spec, objects)
+        pages = _tokenize_texts(spec, lm, objects)
+        asked = [question.identity for question in _tasks_to_measure(spec, objects)]
         name = address(spec, model=base.identity, data=pages.digest, asked=asked)
-        done = store.find(spec.runs, "nextword", name)
-        again = None if done is None else found_again(spec, done)
+        done = store.find_record(spec.runs, "nextword", name)
+        again = None if done is None else finished_quad_run(spec, done)
         if again is not None:
             screen.say(f"This run is done already: {again.path}")
             return Result(again)
-        need_free(spec)
-        before = together.told(lambda: _features(spec, lm, screen, objects, "start"))
+        check_out_free(spec)
+        before = together.told(lambda: _task_scores(spec, lm, screen, objects, "start"))
         trained = _train(spec, name, lm, pages, screen)
-        after = together.told(lambda: _features(spec, lm, screen, objects, name))
+        after = together.told(lambda: _task_scores(spec, lm, screen, objects, name))
 
     def save() -> Result:
-        with _kept(spec, lm, {"quad": name, "base": model_facts(base)}) as held:
-            record = store.save(
+        with _saved_checkpoint(spec, lm, {"quad": name, "base": model_facts(base)}) as held:
+            record = store.save_record(
                 spec.runs, method="nextword", address=name, spec=spec,
                 summary=_summary(spec, lm, pages, trained, before, after, name),
                 baselines={"before": before}, model=model_facts(base),
                 data={"name": pages.name, "rows": len(pages.rows), "digest": pages.digest},
                 **provenance("quad", spec, meter),
-                rows=frame(_rows(spec, lm, pages, trained)), files=held,
+                rows=nextword_frame(_rows(spec, lm, pages, trained)), files=held,
             )  # fmt: skip
         return Result(record)
 
-    return by_first(save, spec.runs, "nextword", name)
+    return on_rank0(save, spec.runs, "nextword", name)
 
 
-def _pages(spec: QuadSpec, lm: LM, objects: Objects) -> Pages:
-    texts = load(
+def _tokenize_texts(spec: QuadSpec, lm: LM, objects: Objects) -> TokenizedTexts:
+    texts = load_text_set(
         objects.get(spec.text, spec.text), text_column=spec.text_column, as_task="text",
         limit=spec.limit, seed=spec.seed, offline=spec.offline,
     )  # fmt: skip
@@ -114,41 +114,45 @@ def _pages(spec: QuadSpec, lm: LM, objects: Objects) -> Pages:
     kept = [row for row in rows if len(row) > 1]
     if len(kept) < 4:
         raise BadData(f"{texts.name!r} has {len(kept)} texts of two tokens or more: give more.")
-    held, learn = split(len(kept), spec.held_out, spec.seed)
-    return Pages(texts.name, texts.digest, kept, learn.tolist(), held.tolist()[:HELD])
+    held, learn = hold_out_split(len(kept), spec.held_out, spec.seed)
+    return TokenizedTexts(
+        texts.name, texts.digest, kept, learn.tolist(), held.tolist()[:MAX_HELD_OUT]
+    )
 
 
-def _train(spec: QuadSpec, name: str, lm: LM, pages: Pages, screen: Screen) -> Trained:
+def _train(
+    spec: QuadSpec, name: str, lm: LM, pages: TokenizedTexts, screen: Screen
+) -> TrainingResult:
     """The weights that did best on held-out texts are in the model afterwards."""
     params: dict[str, nn.Parameter] = dict(lm.module.named_parameters())
     mine = [pages.rows[i] for i in pages.train]
-    order = order_of(mine, spec.batch, spec.seed)
-    plan = Plan(
+    order = make_batch_order(mine, spec.batch, spec.seed)
+    plan = TrainingPlan(
         steps=spec.steps, lr=spec.lr, schedule="cosine", warmup=min(spec.warmup, spec.steps - 1),
         every=min(spec.every, spec.steps), seed=spec.seed,
     )  # fmt: skip
 
-    together = team()
+    together = process_group()
 
     def loss(step: int) -> Mapping[str, Tensor]:
         rows = order(step)
-        f, words = _contexts(lm, [mine[i] for i in together.share(rows)])
+        f, words = _contexts_and_targets(lm, [mine[i] for i in together.share(rows)])
         # The mean runs over tokens, each of which but the first of a row is predicted.
         weight = together.weight(rows, lambda some: sum(len(mine[i]) - 1 for i in some))
-        return {"loss": LOSSES[spec.objective](lm, f, words).mean() * weight}
+        return {"loss": OBJECTIVES[spec.objective](lm, f, words).mean() * weight}
 
-    folder = Path(store.progress(spec.runs, "nextword", name).folder) / "training"
+    folder = Path(store.run_progress(spec.runs, "nextword", name).folder) / "training"
     return train(
         params, loss, plan, folder=folder, identity={"run": name}, screen=screen,
-        evaluate=lambda: held_out(lm, [pages.rows[i] for i in pages.held], spec.objective),
+        evaluate=lambda: held_out_losses(lm, [pages.rows[i] for i in pages.held], spec.objective),
         score="score",
     )  # fmt: skip
 
 
-def _contexts(lm: LM, rows: list[list[int]]) -> tuple[Tensor, Tensor]:
+def _contexts_and_targets(lm: LM, rows: list[list[int]]) -> tuple[Tensor, Tensor]:
     """f at every token that has a next one, and that next one."""
     ids, mask = (x.to(lm.device) for x in pad(rows, lm.pad_id))
-    f = lm.body(**call_with(lm, ids, mask)).last_hidden_state
+    f = lm.body(**forward_kwargs(lm, ids, mask)).last_hidden_state
     there = mask[:, 1:]
     return f[:, :-1][there], ids[:, 1:][there]
 
@@ -161,23 +165,26 @@ def _cross_entropy(lm: LM, f: Tensor, words: Tensor) -> Tensor:
     return F.cross_entropy(lm.unembed(f).float(), words, reduction="none")
 
 
-LOSSES: dict[str, Callable[[LM, Tensor, Tensor], Tensor]] = {"quad": _quad, "ce": _cross_entropy}
+OBJECTIVES: dict[str, Callable[[LM, Tensor, Tensor], Tensor]] = {
+    "quad": _quad,
+    "ce": _cross_entropy,
+}
 
 
 @torch.no_grad()
-def held_out(lm: LM, rows: list[list[int]], objective: str) -> dict[str, float]:
+def held_out_losses(lm: LM, rows: list[list[int]], objective: str) -> dict[str, float]:
     """Both losses per held-out token, and the score that training keeps the best of."""
-    sums, count = dict.fromkeys(LOSSES, 0.0), 0
+    sums, count = dict.fromkeys(OBJECTIVES, 0.0), 0
     for start in range(0, len(rows), 16):
-        f, words = _contexts(lm, rows[start : start + 16])
+        f, words = _contexts_and_targets(lm, rows[start : start + 16])
         count += len(words)
-        for name, function in LOSSES.items():
+        for name, function in OBJECTIVES.items():
             sums[name] += float(function(lm, f, words).double().sum())
     found = {f"held_{name}": value / count for name, value in sums.items()}
     return {**found, "score": -found[f"held_{objective}"]}
 
 
-def _features(
+def _task_scores(
     spec: QuadSpec, lm: LM, screen: Screen, objects: Objects, state: str
 ) -> dict[str, float]:
     """What the features of the model know of the task, as it is now; nothing without a task."""
@@ -186,11 +193,13 @@ def _features(
     when = "before" if state == "start" else "after"
     digest = digest_json({"start": lm.digest, "state": state})
     now = replace(lm, name=f"{lm.name} {when}", digest=digest)
-    result = measure(_asked(spec, now.name), screen=screen, objects={**objects, now.name: now})
-    return features_of(result.rows)
+    result = measure(
+        _nextword_spec(spec, now.name), screen=screen, objects={**objects, now.name: now}
+    )
+    return feature_scores(result.rows)
 
 
-def _asked(spec: QuadSpec, model: str) -> NextwordSpec:
+def _nextword_spec(spec: QuadSpec, model: str) -> NextwordSpec:
     """What is asked of the model's features before and after."""
     return NextwordSpec(
         model=(model,), task=(spec.task,) if spec.task else (),
@@ -199,27 +208,27 @@ def _asked(spec: QuadSpec, model: str) -> NextwordSpec:
     )  # fmt: skip
 
 
-def _questions(spec: QuadSpec, objects: Objects) -> list[Question]:
+def _tasks_to_measure(spec: QuadSpec, objects: Objects) -> list[NextwordTask]:
     """The task's rows and words, where there is a task."""
     if spec.task is None and spec.data is None:
         return []
-    return questions(_asked(spec, spec.model), objects)
+    return nextword_tasks(_nextword_spec(spec, spec.model), objects)
 
 
-def found_again(spec: QuadSpec, done: store.Record) -> store.Record | None:
+def finished_quad_run(spec: QuadSpec, done: store.Record) -> store.Record | None:
     """A finished run with its checkpoint at --out, copied if it was elsewhere; None if lost."""
     if spec.out is None:
         return done
     if maker_of_folder(Path(spec.out), "quad") != done.address:
-        need_free(spec)
+        check_out_free(spec)
     kept = (done.path / CHECKPOINT, Path(str(done.summary["checkpoint"])))
     out = Path(spec.out)
-    if not team().told(lambda: checkpoint_there(out, "quad", done.address, kept)):
+    if not process_group().told(lambda: checkpoint_there(out, "quad", done.address, kept)):
         return None
     return replace(done, summary={**done.summary, "checkpoint": spec.out})
 
 
-def need_free(spec: QuadSpec) -> None:
+def check_out_free(spec: QuadSpec) -> None:
     """BadSpec when --out holds something already."""
     if spec.out is not None and Path(spec.out).exists():
         other = maker_of_folder(Path(spec.out), "quad")
@@ -230,11 +239,13 @@ def need_free(spec: QuadSpec) -> None:
 
 
 @contextmanager
-def _kept(spec: QuadSpec, lm: LM, note: Mapping[str, Any]) -> Iterator[dict[str, Path | bytes]]:
+def _saved_checkpoint(
+    spec: QuadSpec, lm: LM, note: Mapping[str, Any]
+) -> Iterator[dict[str, Path | bytes]]:
     """The trained model stands in --out; without it, its files go into the run's own folder."""
     out = Path(spec.out) if spec.out else None
     with TemporaryDirectory() as scratch:
-        aside = Path(scratch) if out is None else files.sibling(out)
+        aside = Path(scratch) if out is None else files.temporary_path(out)
         try:
             with without_chatter():
                 lm.module.save_pretrained(aside)
@@ -251,21 +262,23 @@ def _kept(spec: QuadSpec, lm: LM, note: Mapping[str, Any]) -> Iterator[dict[str,
                 files.discard(aside)
 
 
-def _rows(spec: QuadSpec, lm: LM, pages: Pages, trained: Trained) -> list[dict[str, Any]]:
+def _rows(
+    spec: QuadSpec, lm: LM, pages: TokenizedTexts, trained: TrainingResult
+) -> list[dict[str, Any]]:
     """The curves as tidy rows: loss of training, both losses on held-out texts."""
-    cell = Cell(lm.name, pages.name, "", spec.objective).coordinates
+    cell = NextwordCell(lm.name, pages.name, "", spec.objective).coordinates
     sizes = {"repeat": 0, "n_train": len(pages.train), "n_test": len(pages.held)}
     return [
         {**cell, **sizes, "step": point["step"], "metric": metric, "value": point[metric],
          "status": "done", "reason": ""}
         for point in trained.curve
-        for metric in ("loss", *(f"held_{name}" for name in LOSSES))
+        for metric in ("loss", *(f"held_{name}" for name in OBJECTIVES))
         if point.get(metric) is not None
     ]  # fmt: skip
 
 
 def _summary(
-    spec: QuadSpec, lm: LM, pages: Pages, trained: Trained,
+    spec: QuadSpec, lm: LM, pages: TokenizedTexts, trained: TrainingResult,
     before: Mapping[str, float], after: Mapping[str, float], name: str,
 ) -> dict[str, Any]:  # fmt: skip
     own = f"held_{spec.objective}"

@@ -9,21 +9,21 @@ from typing import Any
 
 import polars as pl
 
-from cutaway.run.probe_rows import Measured, spread
+from cutaway.run.probe_rows import RepeatMetrics, metric_interval
 from cutaway.run.table import Row, table
 
-SCHEMA: dict[str, Any] = {
+NEXTWORD_SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("model", "task", "prompt", "features"), pl.String),
     **dict.fromkeys(("repeat", "n_train", "n_test", "step"), pl.Int64),
     "metric": pl.String,
     **dict.fromkeys(("value", "low", "high"), pl.Float64),
     **dict.fromkeys(("status", "reason"), pl.String),
 }
-MAIN = "accuracy"
+MAIN_METRIC = "accuracy"
 
 
 @dataclass(frozen=True)
-class Cell:
+class NextwordCell:
     """Where a measurement stands."""
 
     model: str
@@ -37,11 +37,11 @@ class Cell:
         return {name: getattr(self, name) for name in ("model", "task", "prompt", "features")}
 
 
-def tidy(cell: Cell, measured: Sequence[Measured]) -> list[Row]:
+def score_rows(cell: NextwordCell, measured: Sequence[RepeatMetrics]) -> list[Row]:
     """One row per repeat and metric; low and high are those of the cell's mean."""
     rows = []
     for metric in measured[0].metrics:
-        ends = spread([m.metrics[metric] for m in measured], measured, metric)
+        ends = metric_interval([m.metrics[metric] for m in measured], measured, metric)
         for one in measured:
             rows.append(
                 {
@@ -60,16 +60,16 @@ def tidy(cell: Cell, measured: Sequence[Measured]) -> list[Row]:
     return rows
 
 
-def failed(cell: Cell, reason: str) -> Row:
+def failed_row(cell: NextwordCell, reason: str) -> Row:
     """The row of a cell that could not be measured: no value, but the reason."""
     nothing = dict.fromkeys(("value", "low", "high"))
     counts = dict.fromkeys(("repeat", "n_train", "n_test"), 0)
     return {
-        **cell.coordinates, **counts, "metric": MAIN, **nothing,
+        **cell.coordinates, **counts, "metric": MAIN_METRIC, **nothing,
         "status": "failed", "reason": reason,
     }  # fmt: skip
 
 
-def frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+def nextword_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """The rows as a table with the promised columns; NaN becomes null."""
-    return table(rows, SCHEMA)
+    return table(rows, NEXTWORD_SCHEMA)

@@ -13,65 +13,81 @@ import numpy as np
 from torch import Tensor
 
 from cutaway.core.textset import TextSet
-from cutaway.methods.nextword.readout import Output, expectations, projection, word_features
-from cutaway.methods.nextword.words import FoundWords, find_words
+from cutaway.methods.nextword.readout import (
+    OutputHead,
+    expectations,
+    random_projection,
+    word_features,
+)
+from cutaway.methods.nextword.words import WordTokens, find_word_tokens
 from cutaway.models.lm import LM
-from cutaway.run.ask import Ask
-from cutaway.run.door import Door, door_of
-from cutaway.run.extract import Features, extract
-from cutaway.run.nextword_head import as_template, encoder_of, output_of, place_of
-from cutaway.run.nextword_task import Question
+from cutaway.run.ask import ExtractionRequest
+from cutaway.run.door import ModelHandle, make_model_handle
+from cutaway.run.extract import StoredActivations, extract
+from cutaway.run.nextword_head import (
+    answer_position,
+    fill_task_template,
+    make_encoder,
+    make_output_head,
+)
+from cutaway.run.nextword_task import NextwordTask
 from cutaway.run.screen import Screen
 from cutaway.run.specs.nextword import NextwordSpec
 
 
 @dataclass(frozen=True)
-class Reading:
+class PromptedTexts:
     """How the texts of a question go to the model: rows, what is asked of them, where it looks."""
 
     texts: TextSet
-    ask: Ask
+    ask: ExtractionRequest
     place: str
     prompt: str
     """What the rows call it: the prompt, or the template."""
 
 
-def reading(spec: NextwordSpec, lm: LM, question: Question, prompt: str, texts: TextSet) -> Reading:
+def prompt_texts(
+    spec: NextwordSpec, lm: LM, question: NextwordTask, prompt: str, texts: TextSet
+) -> PromptedTexts:
     """The texts as the model is to see them, and the pass that reads f.
 
     A long text loses its beginning, with the prompt and without, so that both see the same end;
     only where a template's mask stands before the text it loses its end, which keeps the mask.
     """
-    place, tail, shown = place_of(lm, spec.position), prompt, prompt
+    place, tail, shown = answer_position(lm, spec.position), prompt, prompt
     if place == "mask":
-        texts, tail = as_template(texts, question.template, lm.tokenizer.mask_token, question.edits)
+        texts, tail = fill_task_template(
+            texts, question.template, lm.tokenizer.mask_token, question.edits
+        )
         shown = question.template
-    ask = Ask(
+    ask = ExtractionRequest(
         layers=(), pools=(place,), heads=("final",), prompt=tail, max_tokens=spec.max_tokens,
         cut="right" if place == "mask" and not tail else "left",
     )  # fmt: skip
-    return Reading(texts, ask, place, shown)
+    return PromptedTexts(texts, ask, place, shown)
 
 
-def prompts_of(spec: NextwordSpec, lm: LM, question: Question) -> tuple[str, ...]:
+def prompts_for(spec: NextwordSpec, lm: LM, question: NextwordTask) -> tuple[str, ...]:
     """The prompts to ask with; a template is one of its own."""
-    return question.prompts[-1:] if place_of(lm, spec.position) == "mask" else question.prompts
+    return (
+        question.prompts[-1:] if answer_position(lm, spec.position) == "mask" else question.prompts
+    )
 
 
 @dataclass(frozen=True)
-class Sheet:
+class NextwordFeatures:
     """f of every text, and what is made of it when it is asked for."""
 
     lm: LM
-    read: Reading
+    read: PromptedTexts
     seed: int
     screen: Screen
-    output: Output
+    output: OutputHead
     engine: str = "local"
-    door: Door | None = None
+    door: ModelHandle | None = None
 
     @cached_property
-    def features(self) -> Features:
+    def features(self) -> StoredActivations:
         """The pass over the texts, or what is kept of it."""
         got = extract(
             self.lm, self.read.texts, self.read.ask, screen=self.screen, engine=self.engine,
@@ -104,9 +120,9 @@ class Sheet:
         """The log-partition of each text (n,)."""
         return self._derived("logz")[:, 0]
 
-    def words(self, words: Sequence[str]) -> FoundWords:
+    def words(self, words: Sequence[str]) -> WordTokens:
         """The single tokens of some words."""
-        return find_words(words, encoder_of(self.lm))
+        return find_word_tokens(words, make_encoder(self.lm))
 
     def at(self, ids: Sequence[int], kind: str) -> Tensor:
         """The scores of some tokens (n, words)."""
@@ -133,14 +149,14 @@ class Sheet:
     def _maps(self, name: str) -> Mapping[str, Tensor]:
         if name.startswith("projection"):
             rows, vocab = min(self.f.shape[1], self.output.vocab), self.output.vocab
-            return {name: projection(rows, vocab, seed=self.seed, like=self.output.phi)}
+            return {name: random_projection(rows, vocab, seed=self.seed, like=self.output.phi)}
         return {"phi_p": self.output.phi} if name == "phi_p" else {}
 
 
-def sheet(
-    spec: NextwordSpec, lm: LM, question: Question, prompt: str, screen: Screen,
+def features_for(
+    spec: NextwordSpec, lm: LM, question: NextwordTask, prompt: str, screen: Screen,
     *, texts: Sequence[str] | None = None,
-) -> Sheet:  # fmt: skip
+) -> NextwordFeatures:  # fmt: skip
     """The features of a question under a prompt; of other `texts` asked in the same way."""
     rows = question.texts
     if texts is not None:
@@ -149,10 +165,12 @@ def sheet(
             rows, name="content-free", texts=tuple(texts), labels=None, pairs=pairs, parts=None,
             task="text", meta={},
         )  # fmt: skip
-    read = reading(spec, lm, question, prompt, rows)
-    return Sheet(lm, read, spec.seed, screen, output_of(lm), spec.engine, door_to(spec, lm))
+    read = prompt_texts(spec, lm, question, prompt, rows)
+    return NextwordFeatures(
+        lm, read, spec.seed, screen, make_output_head(lm), spec.engine, model_handle_for(spec, lm)
+    )
 
 
-def door_to(spec: NextwordSpec, lm: LM) -> Door | None:
+def model_handle_for(spec: NextwordSpec, lm: LM) -> ModelHandle | None:
     """The way to the model; one given as an object has a name by which nobody can open it."""
-    return door_of(lm, spec) if lm.name in spec.model else None
+    return make_model_handle(lm, spec) if lm.name in spec.model else None

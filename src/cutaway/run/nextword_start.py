@@ -14,29 +14,29 @@ from cutaway.models.lm import LM
 from cutaway.run.objects import Objects
 from cutaway.run.opened import model_of
 from cutaway.run.specs.nextword import QuadSpec
-from cutaway.run.twin import twin
+from cutaway.run.twin import random_twin
 
 
-def start_of(spec: QuadSpec, objects: Objects) -> tuple[LM, LM]:
+def base_and_initial(spec: QuadSpec, objects: Objects) -> tuple[LM, LM]:
     """The model that was named, and the one to train: never the same object."""
     base = model_of(spec, objects)
     if base.kind != "causal":
         raise BadSpec(f"quad trains causal models, and {base.name!r} is {base.kind}.")
-    lm = STARTS[spec.start](base, spec)
+    lm = INITIALISERS[spec.start](base, spec)
     name = f"{base.name} ({spec.start}, {spec.objective})"
     lm = replace(lm, name=name.replace(",", ""))
-    return base, untied(lm) if spec.untie and lm.tied else lm
+    return base, untie_embeddings(lm) if spec.untie and lm.tied else lm
 
 
-def _same(base: LM, spec: QuadSpec) -> LM:
+def _copy_of_base(base: LM, spec: QuadSpec) -> LM:
     return replace(base, module=deepcopy(base.module))
 
 
-def _fresh(base: LM, spec: QuadSpec) -> LM:
-    return twin(base, seed=spec.seed)
+def _random_weights(base: LM, spec: QuadSpec) -> LM:
+    return random_twin(base, seed=spec.seed)
 
 
-def _small(base: LM, spec: QuadSpec) -> LM:
+def _small_llama(base: LM, spec: QuadSpec) -> LM:
     """A new model in the shape of llama with the base's tokenizer."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -64,7 +64,7 @@ def _small(base: LM, spec: QuadSpec) -> LM:
     )  # fmt: skip
 
 
-def untied(lm: LM) -> LM:
+def untie_embeddings(lm: LM) -> LM:
     """The model with an output embedding of its own, equal to the input's at first."""
     decoder: Any = lm.decoder
     decoder.weight = nn.Parameter(decoder.weight.detach().clone(), requires_grad=False)
@@ -73,4 +73,4 @@ def untied(lm: LM) -> LM:
     return replace(lm, tied=False, parameters=parameters, digest=f"{lm.digest}-untied")
 
 
-STARTS = {"model": _same, "fresh": _fresh, "small": _small}
+INITIALISERS = {"model": _copy_of_base, "fresh": _random_weights, "small": _small_llama}

@@ -5,10 +5,10 @@ from typing import Any
 
 import polars as pl
 
-from cutaway.run.nextword_rows import MAIN
-from cutaway.run.nextword_task import Question
+from cutaway.run.nextword_rows import MAIN_METRIC
+from cutaway.run.nextword_task import NextwordTask
 
-KINDS = {
+FEATURE_NAMES = {
     "f": "the hidden state f",
     "phi_p": "the conditional mean Phi p",
     "subset": "the task's words",
@@ -21,14 +21,14 @@ KINDS = {
 }
 BASELINES = ("majority", "bow", "tfidf")
 # Accuracies closer than this count as the same in a sentence.
-NEAR = 0.02
-Table = dict[tuple[str, str], dict[str, Any]]
+TIE_MARGIN = 0.02
+ScoreTable = dict[tuple[str, str], dict[str, Any]]
 """(prompt, features) -> mean, low, high of the main metric."""
 
 
 def summarise(
     table: pl.DataFrame,
-    questions: Sequence[Question],
+    questions: Sequence[NextwordTask],
     words: Mapping[str, Mapping[str, Any]],
     details: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -40,7 +40,7 @@ def summarise(
         for model in of_task["model"].unique(maintain_order=True):
             mine = of_task.filter(pl.col("model") == model)
             told = [d for d in details if (d["model"], d["task"]) == (model, question.name)]
-            found = _finding(mine, model, question, words[f"{model} on {question.name}"], told)
+            found = _task_summary(mine, model, question, words[f"{model} on {question.name}"], told)
             baselines[f"{model} on {question.name}"] = found.pop("baselines")
             findings.append(found)
     several = len(findings) > 1
@@ -51,40 +51,44 @@ def summarise(
     ]
     best = [f["best"] for f in findings if f["best"]]
     summary = {
-        "metric": MAIN, "best": best[0] if best else None, "verdict": said, "findings": findings,
+        "metric": MAIN_METRIC, "best": best[0] if best else None, "verdict": said, "findings": findings,
         "failed": table.filter(pl.col("status") == "failed").height,
     }  # fmt: skip
     return summary, baselines
 
 
-def _finding(
-    mine: pl.DataFrame, model: str, question: Question, words: Mapping[str, Any],
+def _task_summary(
+    mine: pl.DataFrame, model: str, question: NextwordTask, words: Mapping[str, Any],
     details: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:  # fmt: skip
-    cells = scores(mine)
+    cells = mean_scores(mine)
     own = {key: cell for key, cell in cells.items() if key[1] not in BASELINES}
     told = {
-        "model": model, "task": question.name, "data": question.texts.name, "metric": MAIN,
+        "model": model, "task": question.name, "data": question.texts.name, "metric": MAIN_METRIC,
         "words": dict(words),
         "baselines": {k[1]: c["value"] for k, c in cells.items() if k[1] in BASELINES},
     }  # fmt: skip
     if not own:
-        return {**told, "best": None, "verdict": ["No feature could be measured.", *_failed(mine)]}
+        return {
+            **told,
+            "best": None,
+            "verdict": ["No feature could be measured.", *_failed_sentence(mine)],
+        }
     top = max(own, key=lambda key: own[key]["value"])
     best = {
         "model": model, "data": question.name, "prompt": top[0], "features": top[1],
-        "metric": MAIN, **own[top],
+        "metric": MAIN_METRIC, **own[top],
     }  # fmt: skip
     lines = [
-        *_answer(own, cells), *_prompt(own), *_zero(own), *_linear(mine), *_telling(details),
-        *_lacking(words), *_failed(mine),
+        *_accuracy_sentences(own, cells), *_prompt_sentence(own), *_zeroshot_sentence(own), *_linearity_sentence(mine), *_top_tokens_sentence(details),
+        *_missing_words_sentences(words), *_failed_sentence(mine),
     ]  # fmt: skip
-    return {**told, "best": best, "scores": _plain(cells), "verdict": lines}
+    return {**told, "best": best, "scores": _score_list(cells), "verdict": lines}
 
 
-def scores(mine: pl.DataFrame) -> Table:
+def mean_scores(mine: pl.DataFrame) -> ScoreTable:
     """The mean accuracy of every cell over its repeats."""
-    done = mine.filter((pl.col("metric") == MAIN) & (pl.col("status") == "done"))
+    done = mine.filter((pl.col("metric") == MAIN_METRIC) & (pl.col("status") == "done"))
     folded = done.group_by(["prompt", "features"], maintain_order=True).agg(
         pl.col("value").mean(), pl.col("low").first(), pl.col("high").first()
     )
@@ -94,22 +98,22 @@ def scores(mine: pl.DataFrame) -> Table:
     }
 
 
-def _plain(cells: Table) -> list[dict[str, Any]]:
+def _score_list(cells: ScoreTable) -> list[dict[str, Any]]:
     return [{"prompt": p, "features": k, **cell} for (p, k), cell in cells.items()]
 
 
-def _shown(cell: Mapping[str, Any]) -> str:
+def _format_score(cell: Mapping[str, Any]) -> str:
     if cell["low"] is None:
         return f"{cell['value']:.3f}"
     return f"{cell['value']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]"
 
 
-def _answer(own: Table, cells: Table) -> list[str]:
+def _accuracy_sentences(own: ScoreTable, cells: ScoreTable) -> list[str]:
     """Every kind under the best prompt; the best next-word feature beside baseline and f."""
     prompt = max(own, key=lambda key: own[key]["value"])[0]
     here = {kind: cell for (p, kind), cell in own.items() if p == prompt}
-    said = ", ".join(f"{kind} {_shown(cell)}" for kind, cell in here.items())
-    lines = [f"Accuracy{_with(prompt)}: {said}."]
+    said = ", ".join(f"{kind} {_format_score(cell)}" for kind, cell in here.items())
+    lines = [f"Accuracy{_prompt_phrase(prompt)}: {said}."]
     fitted = {k: c["value"] for k, c in here.items() if k != "f" and not k.startswith("zeroshot")}
     if not fitted:
         return lines
@@ -119,25 +123,25 @@ def _answer(own: Table, cells: Table) -> list[str]:
     gain = fitted[best] - flat[floor] if floor else 1.0
     if floor:
         lines.append(
-            f"{_sentence(KINDS[best])} {_gives(best)} {'more' if gain > 0 else 'no more'} than the "
+            f"{_capitalised(FEATURE_NAMES[best])} {_verb_form(best)} {'more' if gain > 0 else 'no more'} than the "
             f"best baseline, {floor} {flat[floor]:.3f} ({gain:+.3f})."
         )
-    return lines + ([_beside_f(best, fitted[best], here["f"]["value"])] if "f" in here else [])
+    return lines + ([_compared_to_f(best, fitted[best], here["f"]["value"])] if "f" in here else [])
 
 
-def _gives(kind: str) -> str:
+def _verb_form(kind: str) -> str:
     return "give" if kind in ("subset", "classwords") else "gives"
 
 
-def _beside_f(best: str, value: float, f: float) -> str:
+def _compared_to_f(best: str, value: float, f: float) -> str:
     """How far the best next-word feature is from the hidden state."""
     gap = f - value
-    if gap > NEAR:
+    if gap > TIE_MARGIN:
         return f"The hidden state knows {gap:.3f} more than the next-word features show ({best})."
     return f"The next-word features ({best} {value:.3f}) know as much of it as f does ({f:.3f})."
 
 
-def _prompt(own: Table) -> list[str]:
+def _prompt_sentence(own: ScoreTable) -> list[str]:
     """What the prompt adds, kind by kind."""
     prompts = list(dict.fromkeys(p for p, _ in own))
     if len(prompts) != 2 or "" not in prompts:
@@ -152,15 +156,17 @@ def _prompt(own: Table) -> list[str]:
     return [f"The prompt {asked!r} changes accuracy by: {said}."] if gains else []
 
 
-def _zero(own: Table) -> list[str]:
+def _zeroshot_sentence(own: ScoreTable) -> list[str]:
     found = [(key, cell) for key, cell in own.items() if key[1].startswith("zeroshot")]
     if not found:
         return []
     (prompt, kind), cell = max(found, key=lambda item: item[1]["value"])
-    return [f"Without any training, {KINDS[kind]}{_with(prompt)} gets {_shown(cell)}."]
+    return [
+        f"Without any training, {FEATURE_NAMES[kind]}{_prompt_phrase(prompt)} gets {_format_score(cell)}."
+    ]
 
 
-def _linear(mine: pl.DataFrame) -> list[str]:
+def _linearity_sentence(mine: pl.DataFrame) -> list[str]:
     """The diagnoses of the last prompt."""
     found = {
         name: mine.filter(pl.col("metric") == name)["value"].to_list()
@@ -175,7 +181,7 @@ def _linear(mine: pl.DataFrame) -> list[str]:
     ]
 
 
-def _telling(details: Sequence[Mapping[str, Any]]) -> list[str]:
+def _top_tokens_sentence(details: Sequence[Mapping[str, Any]]) -> list[str]:
     told = [d for d in details if d["figure"] == "tokens"]
     kinds = [k for k in ("p", "subset", "classwords") if any(d["features"] == k for d in told)]
     if not kinds:
@@ -189,7 +195,7 @@ def _telling(details: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"The words that carry it ({kinds[0]}): {said}."]
 
 
-def _lacking(words: Mapping[str, Any]) -> list[str]:
+def _missing_words_sentences(words: Mapping[str, Any]) -> list[str]:
     lost = {name: w["missing"] for name, w in words.items() if w["missing"]}
     if lost.get("zeroshot") == lost.get("classwords"):
         lost.pop("zeroshot", None)
@@ -200,32 +206,32 @@ def _lacking(words: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _failed(mine: pl.DataFrame) -> list[str]:
+def _failed_sentence(mine: pl.DataFrame) -> list[str]:
     failed = mine.filter(pl.col("status") == "failed")
     cells = "1 cell" if failed.height == 1 else f"{failed.height} cells"
     return [f"{cells} failed; the first: {failed['reason'][0]}"] if failed.height else []
 
 
-def _with(prompt: str) -> str:
+def _prompt_phrase(prompt: str) -> str:
     if "{text}" in prompt:
         return f" in the template {prompt!r}"
     return f" with the prompt {prompt!r}" if prompt else " without a prompt"
 
 
-def _sentence(text: str) -> str:
+def _capitalised(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def features_of(rows: pl.DataFrame) -> dict[str, float]:
+def feature_scores(rows: pl.DataFrame) -> dict[str, float]:
     """Accuracies by feature kind and prompt, and how linear Phi p is in f, in words."""
     wanted = rows.filter(
-        ((pl.col("metric") == MAIN) & pl.col("features").is_in(["f", "phi_p"]))
+        ((pl.col("metric") == MAIN_METRIC) & pl.col("features").is_in(["f", "phi_p"]))
         | (pl.col("metric") == "r2_from_f")
     ).drop_nulls("value")
     means = wanted.group_by(["features", "prompt", "metric"], maintain_order=True).agg(
         pl.col("value").mean()
     )
     return {
-        f"{'R2 of Phi p from f' if m == 'r2_from_f' else f'accuracy of {kind}'}{_with(prompt)}": v
+        f"{'R2 of Phi p from f' if m == 'r2_from_f' else f'accuracy of {kind}'}{_prompt_phrase(prompt)}": v
         for kind, prompt, m, v in means.rows()
     }

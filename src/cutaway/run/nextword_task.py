@@ -10,37 +10,37 @@ from numpy.typing import NDArray
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
-from cutaway.data.labels import need_labels
-from cutaway.data.load import load, load_task
-from cutaway.data.tasks import Protocol, TaskFile, find_task
-from cutaway.measure.splits import Split, stream
-from cutaway.measure.strata import cut
-from cutaway.methods.nextword.classify import fold_rows
-from cutaway.run.apart import apart
-from cutaway.run.lesson import fitting
+from cutaway.data.labels import check_learnable
+from cutaway.data.load import load_task, load_text_set
+from cutaway.data.tasks import SplitProtocol, TaskFile, find_task
+from cutaway.measure.splits import Split, repeat_rng
+from cutaway.measure.strata import stratified_cut
+from cutaway.methods.nextword.classify import stratified_folds
+from cutaway.run.apart import with_unique_names
+from cutaway.run.lesson import align_classes
 from cutaway.run.objects import Objects
 from cutaway.run.specs.nextword import NextwordSpec
 
-Words = tuple[str, ...]
+WordList = tuple[str, ...]
 # Where a set comes without a task and without parts.
-SPLIT = Protocol(kind="repeats", repeats=5, dev_share=0.0, test_share=0.2)
+DEFAULT_PROTOCOL = SplitProtocol(kind="repeats", repeats=5, dev_share=0.0, test_share=0.2)
 
 
 @dataclass(frozen=True)
-class Question:
+class NextwordTask:
     """One task as this run asks it."""
 
     name: str
     texts: TextSet
-    prompts: Words
+    prompts: WordList
     """What is appended to the texts, one after the other; "" is nothing."""
     template: str
     edits: dict[Any, str]
-    words: dict[str, Words]
+    words: dict[str, WordList]
     """subset, classwords, posneg -> their words; none where the task has none."""
-    answers: tuple[Words, ...]
+    answers: tuple[WordList, ...]
     """Word lists with one word for each class that zero-shot may choose between, best first."""
-    protocol: Protocol
+    protocol: SplitProtocol
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -57,22 +57,26 @@ class Question:
         return [self.texts.digest, *shown, words, answers, protocol]
 
 
-def questions(spec: NextwordSpec, objects: Objects) -> list[Question]:
+def nextword_tasks(spec: NextwordSpec, objects: Objects) -> list[NextwordTask]:
     """Every task of the spec, no two of one name; what is wrong is said before all else."""
     option = "--task" if spec.task else "--data"
-    return list(apart(_questions(spec, objects), lambda q: digest_json(q.identity), option=option))
+    return list(
+        with_unique_names(
+            _tasks_from_spec(spec, objects), lambda q: digest_json(q.identity), option=option
+        )
+    )
 
 
-def _questions(spec: NextwordSpec, objects: Objects) -> list[Question]:
+def _tasks_from_spec(spec: NextwordSpec, objects: Objects) -> list[NextwordTask]:
     if not spec.task:
-        return [_question(spec, None, objects.get(name, name)) for name in spec.data]
+        return [_task_from_source(spec, None, objects.get(name, name)) for name in spec.data]
     sources = [objects.get(name, name) for name in spec.data] or [None] * len(spec.task)
     tasks = [find_task(objects.get(name, name)) for name in spec.task]
-    return [_question(spec, task, data) for task, data in zip(tasks, sources, strict=True)]
+    return [_task_from_source(spec, task, data) for task, data in zip(tasks, sources, strict=True)]
 
 
-def _question(spec: NextwordSpec, task: TaskFile | None, data: Any) -> Question:
-    texts = _load(spec, task, data)
+def _task_from_source(spec: NextwordSpec, task: TaskFile | None, data: Any) -> NextwordTask:
+    texts = _load_texts(spec, task, data)
     if texts.task not in ("binary", "multiclass"):
         raise BadData(
             f"nextword needs classes, and {texts.name!r} is {texts.task}. "
@@ -82,33 +86,35 @@ def _question(spec: NextwordSpec, task: TaskFile | None, data: Any) -> Question:
     if protocol.kind == "fixed":
         # Rows that are neither learned from nor tested on need not go through the model.
         parts = np.asarray(texts.parts)
-        used = np.isin(parts, ["train", _tested(set(parts.tolist()))])
+        used = np.isin(parts, ["train", _test_part(set(parts.tolist()))])
         texts = texts.take(np.flatnonzero(used))
-    return Question(
+    return NextwordTask(
         name=texts.name if task is None else task.name,
         texts=texts,
         prompts=_prompts(spec, task, texts.name),
         template=spec.template or (task.template if task else ""),
         edits=dict(task.edits) if task else {},
-        words=_words(spec, task),
-        answers=_answers(spec, task, len(texts.classes)),
+        words=_word_lists(spec, task),
+        answers=_zeroshot_word_lists(spec, task, len(texts.classes)),
         protocol=protocol,
     )
 
 
-def _load(spec: NextwordSpec, task: TaskFile | None, data: Any) -> TextSet:
+def _load_texts(spec: NextwordSpec, task: TaskFile | None, data: Any) -> TextSet:
     shared: dict[str, Any] = {"limit": spec.limit, "seed": spec.seed, "offline": spec.offline}
     columns: dict[str, Any] = {"text_column": spec.text_column, "label_column": spec.label_column}
     made = isinstance(data, TextSet) or str(data).startswith("gen:")
     if task is None:
-        return need_labels(load(data, **columns, **shared))
+        return check_learnable(load_text_set(data, **columns, **shared))
     named = [name for name, value in columns.items() if value is not None]
     if named:
         raise BadSpec(f"{named[0]} is for data without a task: {task.name!r} names its columns.")
-    texts = need_labels(load(data, **shared) if made else load_task(task, data=data, **shared))
+    texts = check_learnable(
+        load_text_set(data, **shared) if made else load_task(task, data=data, **shared)
+    )
     # Words that the user gives are in the order of the set's own classes.
     if not spec.class_words:
-        return fitting(task, texts)
+        return align_classes(task, texts)
     _need_as_many_classes(task, texts)
     return texts
 
@@ -123,7 +129,7 @@ def _need_as_many_classes(task: TaskFile, texts: TextSet) -> None:
         )
 
 
-def _prompts(spec: NextwordSpec, task: TaskFile | None, name: str) -> Words:
+def _prompts(spec: NextwordSpec, task: TaskFile | None, name: str) -> WordList:
     own = spec.prompt_text if spec.prompt_text is not None else (task.prompt if task else "")
     if spec.prompt and not own:
         who = f"The task {task.name!r}" if task else f"{name!r}, without a task,"
@@ -135,7 +141,7 @@ def _prompts(spec: NextwordSpec, task: TaskFile | None, name: str) -> Words:
     return (own,) if spec.prompt else ("",)
 
 
-def _words(spec: NextwordSpec, task: TaskFile | None) -> dict[str, Words]:
+def _word_lists(spec: NextwordSpec, task: TaskFile | None) -> dict[str, WordList]:
     return {
         "subset": spec.subset_words or (task.subset_words if task else ()),
         "classwords": spec.class_words or (task.class_words if task else ()),
@@ -143,7 +149,9 @@ def _words(spec: NextwordSpec, task: TaskFile | None) -> dict[str, Words]:
     }
 
 
-def _answers(spec: NextwordSpec, task: TaskFile | None, classes: int) -> tuple[Words, ...]:
+def _zeroshot_word_lists(
+    spec: NextwordSpec, task: TaskFile | None, classes: int
+) -> tuple[WordList, ...]:
     known = {
         "class_words": spec.class_words or (task.class_words if task else ()),
         "label_words": task.label_words if task else (),
@@ -155,15 +163,15 @@ def _answers(spec: NextwordSpec, task: TaskFile | None, classes: int) -> tuple[W
     return tuple(words for words in chosen if len(words) == classes)
 
 
-def _protocol(spec: NextwordSpec, task: TaskFile | None, texts: TextSet) -> Protocol:
+def _protocol(spec: NextwordSpec, task: TaskFile | None, texts: TextSet) -> SplitProtocol:
     """The task's protocol; random splits where it wants parts that the rows haven't."""
-    wanted = task.protocol if task else Protocol()
+    wanted = task.protocol if task else SplitProtocol()
     parts = set() if texts.parts is None else set(texts.parts.tolist())
     if wanted.kind == "fixed" and not ({"train", "test"} <= parts or {"train", "dev"} <= parts):
-        wanted = SPLIT
+        wanted = DEFAULT_PROTOCOL
     if wanted.kind == "fixed" and spec.repeats is None and spec.test_share is None:
         return wanted
-    base = SPLIT if wanted.kind == "fixed" else wanted
+    base = DEFAULT_PROTOCOL if wanted.kind == "fixed" else wanted
     return base.model_copy(
         update={
             "repeats": spec.repeats or base.repeats,
@@ -172,42 +180,44 @@ def _protocol(spec: NextwordSpec, task: TaskFile | None, texts: TextSet) -> Prot
     )
 
 
-def splits(question: Question, spec: NextwordSpec) -> list[Split]:
+def task_splits(question: NextwordTask, spec: NextwordSpec) -> list[Split]:
     """Rows to learn from and to test on. `val` is one fold of the training rows, for baselines."""
     made = []
-    for repeat, train, test in SPLITS[question.protocol.kind](question, spec.seed):
-        held = fold_rows(question.labels, train, spec.folds, seed=spec.seed, split=repeat)[0]
+    for repeat, train, test in SPLITTERS[question.protocol.kind](question, spec.seed):
+        held = stratified_folds(question.labels, train, spec.folds, seed=spec.seed, split=repeat)[0]
         made.append(Split(repeat, train, held, test))
     return made
 
 
-Rows = tuple[int, NDArray[Any], NDArray[Any]]
+SplitRows = tuple[int, NDArray[Any], NDArray[Any]]
 
 
-def _fixed(question: Question, seed: int) -> Iterator[Rows]:
+def _fixed(question: NextwordTask, seed: int) -> Iterator[SplitRows]:
     texts = question.texts
     have = set(np.asarray(texts.parts).tolist())
-    yield 0, texts.rows_of("train"), texts.rows_of(_tested(have))
+    yield 0, texts.rows_of("train"), texts.rows_of(_test_part(have))
 
 
-def _tested(parts: set[str]) -> str:
+def _test_part(parts: set[str]) -> str:
     """The part that is tested on: dev where there is no test."""
     return "test" if "test" in parts else "dev"
 
 
-def _repeats(question: Question, seed: int) -> Iterator[Rows]:
+def _repeats(question: NextwordTask, seed: int) -> Iterator[SplitRows]:
     share, labels = question.protocol.test_share, question.labels
     for repeat in range(question.protocol.repeats):
-        train, test = cut(np.arange(len(labels)), labels, (1 - share, share), stream(seed, repeat))
+        train, test = stratified_cut(
+            np.arange(len(labels)), labels, (1 - share, share), repeat_rng(seed, repeat)
+        )
         yield repeat, train, test
 
 
-def _kfold(question: Question, seed: int) -> Iterator[Rows]:
+def _kfold(question: NextwordTask, seed: int) -> Iterator[SplitRows]:
     rows = np.arange(len(question.labels))
     for k, test in enumerate(
-        fold_rows(question.labels, rows, question.protocol.folds, seed=seed, split=0)
+        stratified_folds(question.labels, rows, question.protocol.folds, seed=seed, split=0)
     ):
         yield k, np.setdiff1d(rows, test), test
 
 
-SPLITS = {"fixed": _fixed, "repeats": _repeats, "kfold": _kfold}
+SPLITTERS = {"fixed": _fixed, "repeats": _repeats, "kfold": _kfold}

@@ -10,25 +10,25 @@ from numpy.typing import NDArray
 Rows = NDArray[np.int64]
 
 # Rows are sorted by length within so many batches: padding small, company varied.
-WINDOW = 32
+SORT_WINDOW = 32
 # Lengths count as this much longer or shorter, drawn anew each pass, so that batches change.
-JITTER = 0.05
+LENGTH_JITTER = 0.05
 
 
 @dataclass(frozen=True)
-class Order:
+class BatchOrder:
     """The rows of every step, decided by the seed alone: nothing has to be kept to go on."""
 
     lengths: tuple[int, ...]
     batch: int
     seed: int
-    window: int = WINDOW
+    window: int = SORT_WINDOW
     """Rows are sorted by length within so many batches; 1 makes each batch a plain draw."""
 
     def __call__(self, step: int) -> Rows:
         """The rows of step number `step`; every row comes once in each pass."""
         passed, place = divmod(step, self.per_pass)
-        return one_pass(self, passed)[place]
+        return epoch_batches(self, passed)[place]
 
     @property
     def per_pass(self) -> int:
@@ -36,20 +36,20 @@ class Order:
         return -(-len(self.lengths) // self.batch)
 
 
-def order_of(
-    rows: Sequence[Sequence[int]], batch: int, seed: int, *, window: int = WINDOW
-) -> Order:
+def make_batch_order(
+    rows: Sequence[Sequence[int]], batch: int, seed: int, *, window: int = SORT_WINDOW
+) -> BatchOrder:
     """The order in which these rows of tokens are learned from."""
-    return Order(tuple(map(len, rows)), batch, seed, window)
+    return BatchOrder(tuple(map(len, rows)), batch, seed, window)
 
 
 @lru_cache(maxsize=4)
-def one_pass(order: Order, passed: int) -> tuple[Rows, ...]:
+def epoch_batches(order: BatchOrder, passed: int) -> tuple[Rows, ...]:
     """The batches of pass number `passed`, in the order they are taken."""
     rng = np.random.default_rng([order.seed, passed])
     mixed = rng.permutation(len(order.lengths))
     lengths = np.asarray(order.lengths)[mixed]
-    felt = lengths * (1 + JITTER * rng.uniform(-1, 1, len(mixed)))
+    felt = lengths * (1 + LENGTH_JITTER * rng.uniform(-1, 1, len(mixed)))
     width = order.batch * order.window
     window = np.arange(len(mixed)) // width
     ordered = mixed[np.lexsort((felt, window))]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cutaway.core.errors import CutawayError
 from cutaway.store import files, remote
-from cutaway.store.artefacts import copy_artefact, description_of, maker_of
+from cutaway.store.artefacts import copy_artefact, description_path, run_of_artefact
 from cutaway.store.results import Record
 
 NOTE = "cutaway.json"
@@ -22,13 +22,13 @@ def artefact_there(done: Record, out: str | None, file: str) -> Record | None:
     `file` is what it is called in the run's own folder.
     """
     own, told = done.path / file, Path(str(done.summary.get("out", file)))
-    for path in (own, description_of(own)):
+    for path in (own, description_path(own)):
         if not path.is_file():
             remote.fetch(path)
-    kept = [path for path in (own, told) if maker_of(path) == done.address]
+    kept = [path for path in (own, told) if run_of_artefact(path) == done.address]
     if out is None:
         return done if kept else None
-    if maker_of(Path(out)) != done.address:
+    if run_of_artefact(Path(out)) != done.address:
         if not kept:
             return None
         copy_artefact(kept[0], Path(out))
@@ -37,7 +37,7 @@ def artefact_there(done: Record, out: str | None, file: str) -> Record | None:
 
 def with_artefact(saved: Record, out: str | None, file: str, made: Path) -> Record:
     """The saved run with its artefact, also when the run was there before and had lost it."""
-    if out is None and maker_of(saved.path / file) != saved.address:
+    if out is None and run_of_artefact(saved.path / file) != saved.address:
         copy_artefact(made, saved.path / file)
     return replace(saved, summary={**saved.summary, "out": out or file})
 
@@ -66,12 +66,12 @@ def checkpoint_there(out: Path, verb: str, name: str, kept: Iterable[Path]) -> b
 
 def copy_folder(source: Path, out: Path) -> None:
     """The folder at `out` too, whole or not at all."""
-    aside = files.sibling(out)
+    aside = files.temporary_path(out)
     files.make_folder(out.parent)
     with files.disk_errors(out):
         try:
             shutil.copytree(source, aside)
-            files.drop_folder(out)
+            files.remove_folder(out)
             aside.rename(out)
         finally:
             files.discard(aside)

@@ -14,7 +14,7 @@ from cutaway.core.lookup import lookup
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """How to train: every choice that changes a weight."""
 
     steps: int
@@ -52,19 +52,19 @@ class Plan:
             raise BadSpec(f"clip must be above 0, got {self.clip!r}. Leave it out with None.")
 
 
-_SPARED = re.compile(r"bias$|norm|(^|[._])ln(_|\.|\d|$)")
+_NO_DECAY = re.compile(r"bias$|norm|(^|[._])ln(_|\.|\d|$)")
 
 
-def decays(name: str, parameter: Tensor) -> bool:
+def uses_weight_decay(name: str, parameter: Tensor) -> bool:
     """Whether weight decay touches a parameter: biases, norms and other vectors it spares."""
-    return parameter.ndim > 1 and not _SPARED.search(name.lower())
+    return parameter.ndim > 1 and not _NO_DECAY.search(name.lower())
 
 
-def optimizer_of(params: Mapping[str, nn.Parameter], plan: Plan) -> torch.optim.Optimizer:
+def make_optimizer(params: Mapping[str, nn.Parameter], plan: TrainingPlan) -> torch.optim.Optimizer:
     """The plan's optimiser over the parameters, in two groups: with weight decay and without."""
     if not params:
         raise BadSpec("There is no parameter to train. Widen the choice of parameters.")
-    decayed = {name for name, parameter in params.items() if decays(name, parameter)}
+    decayed = {name for name, parameter in params.items() if uses_weight_decay(name, parameter)}
     with_it = [p for name, p in params.items() if name in decayed]
     without = [p for name, p in params.items() if name not in decayed]
     groups = [
@@ -74,48 +74,50 @@ def optimizer_of(params: Mapping[str, nn.Parameter], plan: Plan) -> torch.optim.
     return OPTIMIZERS[plan.optimizer]([group for group in groups if group["params"]], plan)
 
 
-def _sgd(groups: Any, plan: Plan) -> torch.optim.Optimizer:
+def _sgd(groups: Any, plan: TrainingPlan) -> torch.optim.Optimizer:
     return torch.optim.SGD(groups, lr=plan.lr, momentum=plan.momentum)
 
 
-def _adamw(groups: Any, plan: Plan) -> torch.optim.Optimizer:
+def _adamw(groups: Any, plan: TrainingPlan) -> torch.optim.Optimizer:
     # One pass over the weights instead of ten: a third of the time where memory is the limit. On
     # other devices torch chooses for itself.
     home = all(p.device.type == "cpu" for group in groups for p in group["params"])
     return torch.optim.AdamW(groups, lr=plan.lr, fused=True if home else None)
 
 
-OPTIMIZERS: dict[str, Callable[[Any, Plan], torch.optim.Optimizer]] = {
+OPTIMIZERS: dict[str, Callable[[Any, TrainingPlan], torch.optim.Optimizer]] = {
     "sgd": _sgd,
     "adamw": _adamw,
 }
 
 
-def _constant(step: int, plan: Plan) -> float:
+def _constant(step: int, plan: TrainingPlan) -> float:
     return 1.0
 
 
-def _linear(step: int, plan: Plan) -> float:
+def _linear(step: int, plan: TrainingPlan) -> float:
     return max(0.0, 1.0 - _progress(step, plan))
 
 
-def _cosine(step: int, plan: Plan) -> float:
+def _cosine(step: int, plan: TrainingPlan) -> float:
     return max(0.0, 0.5 * (1.0 + math.cos(math.pi * _progress(step, plan))))
 
 
-def _progress(step: int, plan: Plan) -> float:
+def _progress(step: int, plan: TrainingPlan) -> float:
     """How far past the warm-up, from 0 to 1."""
     return (step - plan.warmup) / max(1, plan.steps - plan.warmup)
 
 
-def _warmed(after: Callable[[int, Plan], float]) -> Callable[[int, Plan], float]:
+def _with_warmup(
+    after: Callable[[int, TrainingPlan], float],
+) -> Callable[[int, TrainingPlan], float]:
     """The schedule behind a linear rise from 0, as transformers has it."""
     return lambda step, plan: step / plan.warmup if step < plan.warmup else after(step, plan)
 
 
-SCHEDULES: dict[str, Callable[[int, Plan], float]] = {
-    "constant": _warmed(_constant),
-    "linear": _warmed(_linear),
-    "cosine": _warmed(_cosine),
+SCHEDULES: dict[str, Callable[[int, TrainingPlan], float]] = {
+    "constant": _with_warmup(_constant),
+    "linear": _with_warmup(_linear),
+    "cosine": _with_warmup(_cosine),
 }
 """What the learning rate is multiplied by at a step."""

@@ -4,21 +4,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from cutaway.core.errors import Missing
-from cutaway.core.spec import address, build
+from cutaway.core.spec import address, build_spec
 from cutaway.core.textset import TextSet
-from cutaway.data.labels import need_labels
-from cutaway.data.load import load
+from cutaway.data.labels import check_learnable
+from cutaway.data.load import load_text_set
 from cutaway.models.lm import LM
 from cutaway.report import details as detail_file
-from cutaway.run.apart import apart
-from cutaway.run.estimate import Estimate
-from cutaway.run.estimate import estimate as estimate_pass
+from cutaway.run.apart import with_unique_names
+from cutaway.run.estimate import PassEstimate
+from cutaway.run.estimate import estimate_pass as estimate_pass
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.opened import opened
-from cutaway.run.probe_kept import told_apart
-from cutaway.run.probe_rows import frame
+from cutaway.run.probe_kept import split_details
+from cutaway.run.probe_rows import probe_table
 from cutaway.run.probe_summary import summarise
-from cutaway.run.probe_work import Work, ask_for, mixes_of
+from cutaway.run.probe_work import ProbeGrid, extraction_request_for, layer_mixes
 from cutaway.run.record import measured, provenance
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
@@ -33,94 +33,96 @@ def probe(*, quiet: bool = False, **options: Any) -> Result:
     Models, text sets, dictionaries and classifiers may be given as objects.
     """
     named, objects = name_objects(options, ("model", "data", "classifier"))
-    return run(build(ProbeSpec, named), screen=Screen(quiet=quiet), objects=objects)
+    return run(build_spec(ProbeSpec, named), screen=Screen(quiet=quiet), objects=objects)
 
 
 def run(spec: ProbeSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:
     """Measure every cell of the grid that is not yet measured, and save the whole."""
     screen, objects = screen or Screen(quiet=True), objects or {}
     with measured() as meter:
-        sets = _sets(spec, objects)
-        seen = [(_facts(lm), lm.identity) for lm in _models(spec, objects)]
+        sets = _load_sets(spec, objects)
+        seen = [(_model_facts(lm), lm.identity) for lm in _open_models(spec, objects)]
         models, who = [facts for facts, _ in seen], [identity for _, identity in seen]
         name = address(spec, models=who, data=[s.digest for s in sets])
-        if (done := store.find(spec.runs, "probe", name)) is not None:
+        if (done := store.find_record(spec.runs, "probe", name)) is not None:
             screen.say(f"This run is done already: {done.path}")
             return Result(done)
-        progress = store.progress(spec.runs, "probe", name)
+        progress = store.run_progress(spec.runs, "probe", name)
         try:
-            rows, details, stand = told_apart(_pieces(spec, sets, objects, progress, screen))
+            rows, details, stand = split_details(
+                _measure_pieces(spec, sets, objects, progress, screen)
+            )
         except Missing:
-            if (done := store.made_by_another(spec.runs, "probe", name)) is None:
+            if (done := store.find_finished_elsewhere(spec.runs, "probe", name)) is None:
                 raise
             return Result(done)
-        table = frame(rows)
+        table = probe_table(rows)
         summary, baselines = summarise(table, sets, stand, curve=spec.protocol == "curve")
-    record = store.save(
+    record = store.save_record(
         spec.runs, method="probe", address=name, spec=spec, summary=summary, baselines=baselines,
-        model=one_or_many(models), data=one_or_many([about(s) for s in sets]),
+        model=one_or_many(models), data=one_or_many([data_facts(s) for s in sets]),
         **provenance("probe", spec, meter), rows=table,
-        files={detail_file.FILE: detail_file.dumps(details)},
+        files={detail_file.DETAILS_FILE: detail_file.dump_details(details)},
     )  # fmt: skip
     return Result(record)
 
 
-def _pieces(
+def _measure_pieces(
     spec: ProbeSpec, sets: list[TextSet], objects: Objects, progress: Progress, screen: Screen
 ) -> list[dict[str, Any]]:
     """The rows of every piece, in order, those that were lacking measured."""
     keys = [
         key
-        for lm in _models(spec, objects)
+        for lm in _open_models(spec, objects)
         for texts in sets
-        for key in Work(spec, lm, texts, objects, progress, screen).carry_out()
+        for key in ProbeGrid(spec, lm, texts, objects, progress, screen).carry_out()
     ]
     return progress.rows(keys)
 
 
-def estimate(spec: ProbeSpec, *, screen: Screen | None = None) -> list[Estimate]:
+def estimate(spec: ProbeSpec, *, screen: Screen | None = None) -> list[PassEstimate]:
     """What the passes will cost, one estimate per model and set."""
-    sets = _sets(spec, {})
+    sets = _load_sets(spec, {})
     return [
-        estimate_pass(lm, texts, ask_for(spec, mixes_of(spec, lm)))
-        for lm in _models(spec, {})
+        estimate_pass(lm, texts, extraction_request_for(spec, layer_mixes(spec, lm)))
+        for lm in _open_models(spec, {})
         for texts in sets
     ]
 
 
-def _models(spec: ProbeSpec, objects: Objects) -> Iterator[LM]:
+def _open_models(spec: ProbeSpec, objects: Objects) -> Iterator[LM]:
     """The models one at a time: only one is held in memory."""
     kernel = spec.attention
     if kernel == "auto":
         kernel = "eager" if any(p.startswith("attn") for p in spec.pool) else "sdpa"
     options = {"revision": spec.revision, "attention": kernel}
     found = (opened(name, spec, objects, **options) for name in spec.model)
-    yield from apart(found, lambda lm: lm.short, option="--model")
+    yield from with_unique_names(found, lambda lm: lm.short, option="--model")
 
 
-def _sets(spec: ProbeSpec, objects: Objects) -> list[TextSet]:
+def _load_sets(spec: ProbeSpec, objects: Objects) -> list[TextSet]:
     """Every set of the spec, no two of one name."""
     found = (load_texts(spec, name, objects) for name in spec.data)
-    return list(apart(found, lambda texts: texts.digest, option="--data"))
+    return list(with_unique_names(found, lambda texts: texts.digest, option="--data"))
 
 
 def load_texts(spec: ProbeSpec, name: str, objects: Objects) -> TextSet:
     """A set of the spec, with its labels."""
     columns = {k: getattr(spec, k) for k in ("text_column", "pair_column", "label_column")}
-    texts = load(
+    texts = load_text_set(
         objects.get(name, name), **columns, as_task=spec.as_,
         drop_empty=spec.drop_empty, limit=spec.limit, seed=spec.seed,
         offline=spec.offline,
     )  # fmt: skip
-    return need_labels(texts)
+    return check_learnable(texts)
 
 
-def _facts(lm: LM) -> dict[str, Any]:
+def _model_facts(lm: LM) -> dict[str, Any]:
     names = ("name", "family", "layers", "width", "parameters", "digest")
     return {name: getattr(lm, name) for name in names}
 
 
-def about(texts: TextSet) -> dict[str, Any]:
+def data_facts(texts: TextSet) -> dict[str, Any]:
     """What identifies a set in results."""
     return {
         "name": texts.name, "rows": len(texts), "digest": texts.digest, "task": texts.task,

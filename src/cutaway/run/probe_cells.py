@@ -11,66 +11,72 @@ from numpy.typing import NDArray
 from cutaway.measure.baselines import fit_baseline
 from cutaway.measure.control import control_labels
 from cutaway.measure.splits import Split
-from cutaway.methods.probe import Cell as Outcome
-from cutaway.methods.probe import Ragged, cells
+from cutaway.methods.probe import ProbeOutcome as Outcome
+from cutaway.methods.probe import RaggedTokens, probe_splits
 from cutaway.methods.probe_layers import LayerMix
 from cutaway.methods.probe_mdl import code_length
-from cutaway.methods.probe_said import Said
-from cutaway.report.details import AnyDetail, Losses
-from cutaway.run.probe_rows import MAIN, Cell, Measured
+from cutaway.methods.probe_said import ProbeOutputs
+from cutaway.report.details import AnyDetail, LossCurves
+from cutaway.run.probe_rows import MAIN_METRIC, ProbeCell, RepeatMetrics
 
 if TYPE_CHECKING:
-    from cutaway.run.probe_work import Work
+    from cutaway.run.probe_work import ProbeGrid
 
-Measurement = tuple[list[Measured], list[AnyDetail]]
+Measurement = tuple[list[RepeatMetrics], list[AnyDetail]]
 
 
 @dataclass(frozen=True)
-class Job:
+class ProbePiece:
     """One piece of work: what kind, for which cell, from which layers."""
 
     what: str
-    cell: Cell
+    cell: ProbeCell
     layers: LayerMix | None = None
 
 
-def measure(job: Job, work: "Work") -> Measurement:
+def measure_piece(job: ProbePiece, work: "ProbeGrid") -> Measurement:
     """The metrics of every split, and what figures need besides."""
-    return KINDS[job.what](job, work)
+    return PIECE_KINDS[job.what](job, work)
 
 
-def _probe(job: Job, work: "Work") -> Measurement:
-    return _fit(job, work, np.asarray(work.texts.labels), of_twin=False)
+def _measure_probe(job: ProbePiece, work: "ProbeGrid") -> Measurement:
+    return _fit_all_splits(job, work, np.asarray(work.texts.labels), of_twin=False)
 
 
-def _twin(job: Job, work: "Work") -> Measurement:
-    return _fit(job, work, np.asarray(work.texts.labels), of_twin=True)[0], []
+def _measure_twin(job: ProbePiece, work: "ProbeGrid") -> Measurement:
+    return _fit_all_splits(job, work, np.asarray(work.texts.labels), of_twin=True)[0], []
 
 
-def _control(job: Job, work: "Work") -> Measurement:
+def _measure_control(job: ProbePiece, work: "ProbeGrid") -> Measurement:
     labels = np.asarray(work.texts.labels)
     random = control_labels(work.texts.texts, labels, seed=work.spec.seed)
-    return _fit(job, work, random, of_twin=False)[0], []
+    return _fit_all_splits(job, work, random, of_twin=False)[0], []
 
 
-def _fit(job: Job, work: "Work", labels: NDArray[Any], *, of_twin: bool) -> Measurement:
+def _fit_all_splits(
+    job: ProbePiece, work: "ProbeGrid", labels: NDArray[Any], *, of_twin: bool
+) -> Measurement:
     """One classifier on every split of one feature matrix."""
     assert job.layers is not None
     name = job.cell.classifier
-    outcomes = cells(
+    outcomes = probe_splits(
         work.states(job.layers, job.cell.pool, of_twin=of_twin), labels, work.splits,
         work.objects.get(name, name), task=work.texts.task, classes=work.texts.classes,
         seed=work.spec.seed, balanced=work.spec.class_weight == "balanced",
     )  # fmt: skip
     pairs = zip(work.splits, outcomes, strict=True)
     measured = [
-        Measured.of(split, _with_size(outcome), _blocks(work, split, outcome.said))
+        RepeatMetrics.of(
+            split, _metrics_with_parameters(outcome), _pseudo_values(work, split, outcome.said)
+        )
         for split, outcome in pairs
     ]
-    return measured, _losses(job.cell, outcomes[0])
+    return measured, _loss_curves(job.cell, outcomes[0])
 
 
-def _blocks(work: "Work", split: Split, said: Said) -> dict[str, tuple[float, ...]]:
+def _pseudo_values(
+    work: "ProbeGrid", split: Split, said: ProbeOutputs
+) -> dict[str, tuple[float, ...]]:
     """Pseudo-values over blocks of shared test rows; none where repeats draw their own.
 
     Of the main metric for each repeat; of the others, which no verdict compares, for the first.
@@ -80,37 +86,37 @@ def _blocks(work: "Work", split: Split, said: Said) -> dict[str, tuple[float, ..
     mine, count = work.blocks[split.test], int(work.blocks.max()) + 1
     if split is work.splits[0]:
         return said.all_blocks(mine, count)
-    main = MAIN[work.texts.task]
+    main = MAIN_METRIC[work.texts.task]
     return {main: said.blocks(mine, count, main)}
 
 
-def _with_size(outcome: Outcome) -> Mapping[str, float]:
+def _metrics_with_parameters(outcome: Outcome) -> Mapping[str, float]:
     return {**outcome.metrics, "parameters": float(outcome.parameters)}
 
 
-def _losses(cell: Cell, outcome: Outcome) -> list[AnyDetail]:
+def _loss_curves(cell: ProbeCell, outcome: Outcome) -> list[AnyDetail]:
     """The loss curve of the first split, where the classifier was trained by gradients."""
     notes = outcome.notes
     if "train_loss" not in notes:
         return []
     return [
-        Losses(
-            **coordinates(cell), train=tuple(notes["train_loss"]),
+        LossCurves(
+            **cell_coordinates(cell), train=tuple(notes["train_loss"]),
             validation=tuple(notes["val_loss"]), kept=notes["best_epoch"],
         )
     ]  # fmt: skip
 
 
-def coordinates(cell: Cell) -> dict[str, Any]:
+def cell_coordinates(cell: ProbeCell) -> dict[str, Any]:
     """The words by which details name a cell."""
     return {k: getattr(cell, k) for k in ("model", "data", "layers", "pool", "classifier")}
 
 
-def _mdl(job: Job, work: "Work") -> Measurement:
+def _measure_mdl(job: ProbePiece, work: "ProbeGrid") -> Measurement:
     """The online code of all labels: one number for the cell, not one per split."""
     assert job.layers is not None
     states = work.states(job.layers, job.cell.pool)
-    assert not isinstance(states, Ragged)
+    assert not isinstance(states, RaggedTokens)
     code = code_length(
         states, np.asarray(work.texts.labels),
         classes=len(work.texts.classes), seed=work.spec.seed,
@@ -121,10 +127,10 @@ def _mdl(job: Job, work: "Work") -> Measurement:
         "mdl_compression": code.compression,
     }
     n = len(work.texts)
-    return [Measured(0, n, 0, n, metrics)], []
+    return [RepeatMetrics(0, n, 0, n, metrics)], []
 
 
-def _text(job: Job, work: "Work") -> Measurement:
+def _measure_text_baseline(job: ProbePiece, work: "ProbeGrid") -> Measurement:
     """A baseline on the words alone."""
     labels, texts = np.asarray(work.texts.labels), work.texts
     measured = []
@@ -134,17 +140,17 @@ def _text(job: Job, work: "Work") -> Measurement:
             n_classes=len(texts.classes),
         )  # fmt: skip
         found = model(split.test)
-        said = Said(
+        said = ProbeOutputs(
             texts.task, labels[split.test], found.decisions, found.scores, chance=found.scores
         )
-        measured.append(Measured.of(split, said.metrics(), _blocks(work, split, said)))
+        measured.append(RepeatMetrics.of(split, said.metrics(), _pseudo_values(work, split, said)))
     return measured, []
 
 
-KINDS: dict[str, Callable[[Job, "Work"], Measurement]] = {
-    "probe": _probe,
-    "twin": _twin,
-    "control": _control,
-    "mdl": _mdl,
-    "baseline": _text,
+PIECE_KINDS: dict[str, Callable[[ProbePiece, "ProbeGrid"], Measurement]] = {
+    "probe": _measure_probe,
+    "twin": _measure_twin,
+    "control": _measure_control,
+    "mdl": _measure_mdl,
+    "baseline": _measure_text_baseline,
 }

@@ -10,24 +10,24 @@ from sklearn.metrics import roc_curve
 from torch import Tensor
 
 from cutaway.measure.metrics import auc
-from cutaway.methods.probe import Cell as Outcome
-from cutaway.methods.probe import cell as fit_cell
-from cutaway.methods.probe import take
-from cutaway.methods.probe_project import Way, project
-from cutaway.report.details import AnyDetail, Confusion, Projection, Roc, Scores
-from cutaway.run.probe_cells import Job, coordinates
+from cutaway.methods.probe import ProbeOutcome as Outcome
+from cutaway.methods.probe import probe_split as fit_cell
+from cutaway.methods.probe import take_rows
+from cutaway.methods.probe_project import ProbeProjection, project_2d
+from cutaway.report.details import AnyDetail, ConfusionMatrix, Projection, RocCurve, ScoreHistogram
+from cutaway.run.probe_cells import ProbePiece, cell_coordinates
 
 if TYPE_CHECKING:
-    from cutaway.run.probe_work import Work
+    from cutaway.run.probe_work import ProbeGrid
 
-POINTS = 400
+MAX_POINTS = 400
 """Points in a projection: enough to see, few enough to stay fluid."""
-CURVE = 200
+ROC_POINTS = 200
 """Points of a ROC curve."""
-LETTERS = 120
+TEXT_CHARS = 120
 
 
-def best_details(job: Job, work: "Work") -> list[AnyDetail]:
+def best_cell_details(job: ProbePiece, work: "ProbeGrid") -> list[AnyDetail]:
     """Every detail the task allows, for one cell."""
     assert job.layers is not None
     states, name = work.states(job.layers, job.cell.pool), job.cell.classifier
@@ -37,30 +37,32 @@ def best_details(job: Job, work: "Work") -> list[AnyDetail]:
         classes=work.texts.classes, seed=work.spec.seed,
         balanced=work.spec.class_weight == "balanced",
     )  # fmt: skip
-    where, classes = coordinates(job.cell), work.texts.classes
+    where, classes = cell_coordinates(job.cell), work.texts.classes
     made: list[AnyDetail] = []
     if work.texts.task in ("binary", "multiclass"):
-        made.append(_confusion(where, classes, labels[split.test], outcome))
-        made += _rocs(where, classes, labels[split.test], outcome)
+        made.append(_confusion_matrix(where, classes, labels[split.test], outcome))
+        made += _roc_curves(where, classes, labels[split.test], outcome)
     if work.texts.task == "binary":
-        made.append(_scores(where, classes, labels[split.test], outcome))
-    chosen = np.sort(split.test)[:POINTS]
-    picked = take(states, chosen)
+        made.append(_score_histogram(where, classes, labels[split.test], outcome))
+    chosen = np.sort(split.test)[:MAX_POINTS]
+    picked = take_rows(states, chosen)
     if isinstance(picked, Tensor) and work.texts.task != "multilabel":
-        ways: tuple[Way, ...] = ("pca",) if work.texts.task == "regression" else ("pca", "lda")
+        ways: tuple[ProbeProjection, ...] = (
+            ("pca",) if work.texts.task == "regression" else ("pca", "lda")
+        )
         made += [_projection(where, way, picked.float(), chosen, work) for way in ways]
     return made
 
 
-def _confusion(
+def _confusion_matrix(
     where: dict[str, Any], classes: tuple[str, ...], truth: NDArray[Any], outcome: Outcome
-) -> Confusion:
+) -> ConfusionMatrix:
     counts = np.zeros((len(classes), len(classes)), dtype=int)
     np.add.at(counts, (truth.astype(int), outcome.decisions.astype(int)), 1)
-    return Confusion(**where, classes=classes, counts=tuple(map(tuple, counts.tolist())))
+    return ConfusionMatrix(**where, classes=classes, counts=tuple(map(tuple, counts.tolist())))
 
 
-def _rocs(
+def _roc_curves(
     where: dict[str, Any], classes: tuple[str, ...], truth: NDArray[Any], outcome: Outcome
 ) -> list[AnyDetail]:
     """One curve for two classes, one against the rest for several."""
@@ -71,9 +73,9 @@ def _rocs(
         mine = (truth == number).astype(int)
         if 0 < mine.sum() < len(mine):
             wrong, right, _ = roc_curve(mine, scores)
-            keep = np.unique(np.linspace(0, len(wrong) - 1, CURVE).astype(int))
+            keep = np.unique(np.linspace(0, len(wrong) - 1, ROC_POINTS).astype(int))
             curves.append(
-                Roc(
+                RocCurve(
                     **where, label=classes[number], false_positive=tuple(wrong[keep].tolist()),
                     true_positive=tuple(right[keep].tolist()), auc=auc(mine, scores),
                 )
@@ -81,25 +83,29 @@ def _rocs(
     return curves
 
 
-def _scores(
+def _score_histogram(
     where: dict[str, Any], classes: tuple[str, ...], truth: NDArray[Any], outcome: Outcome
-) -> Scores:
+) -> ScoreHistogram:
     edges = np.histogram_bin_edges(outcome.scores, bins=30)
     counts = {
         name: tuple(np.histogram(outcome.scores[truth == number], edges)[0].tolist())
         for number, name in enumerate(classes)
     }
-    return Scores(
+    return ScoreHistogram(
         **where, edges=tuple(edges.tolist()), counts=counts, threshold=outcome.thresholds[0]
     )
 
 
 def _projection(
-    where: dict[str, Any], way: Way, states: Tensor, rows: NDArray[Any], work: "Work"
+    where: dict[str, Any],
+    way: ProbeProjection,
+    states: Tensor,
+    rows: NDArray[Any],
+    work: "ProbeGrid",
 ) -> Projection:
     labels = np.asarray(work.texts.labels)[rows]
     numbers = None if work.texts.task == "regression" else torch.from_numpy(labels.astype(int))
-    points = project(states, numbers, way)
+    points = project_2d(states, numbers, way)
     names = (
         tuple(float(v) for v in labels)
         if numbers is None
@@ -107,5 +113,5 @@ def _projection(
     )
     return Projection(
         **where, way=way, x=tuple(points[:, 0].tolist()), y=tuple(points[:, 1].tolist()),
-        labels=names, texts=tuple(work.texts.texts[i][:LETTERS] for i in rows),
+        labels=names, texts=tuple(work.texts.texts[i][:TEXT_CHARS] for i in rows),
     )  # fmt: skip

@@ -5,44 +5,56 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from cutaway.measure.tested import Basis
-from cutaway.report.details import AnyDetail, loads
-from cutaway.run.probe_rows import Cell, Measured, basis_of, by_size, where
+from cutaway.measure.tested import ResamplingInfo
+from cutaway.report.details import AnyDetail, parse_details
+from cutaway.run.probe_rows import (
+    ProbeCell,
+    RepeatMetrics,
+    group_by_size,
+    resampling_info,
+    row_coordinates,
+)
 
 DETAIL, BASIS = "detail", "basis"
-Place = tuple[Any, ...]
+CellKey = tuple[Any, ...]
 """Model, data, kind, layers, pool, classifier and training rows."""
-Bases = dict[Place, Basis]
-NAMES = ("model", "data", "kind", "layers", "pool", "classifier", "n_train")
+CellResampling = dict[CellKey, ResamplingInfo]
+KEY_COLUMNS = ("model", "data", "kind", "layers", "pool", "classifier", "n_train")
 
 
-def bases(cell: Cell, measured: Sequence[Measured], metric: str) -> list[dict[str, Any]]:
+def resampling_records(
+    cell: ProbeCell, measured: Sequence[RepeatMetrics], metric: str
+) -> list[dict[str, Any]]:
     """What the repeats of each size stand on, where the rows of the table alone don't tell."""
     return [
-        {BASIS: json.dumps([where(cell, group[0]), asdict(basis_of(group, metric))])}
-        for group in by_size(measured)
+        {
+            BASIS: json.dumps(
+                [row_coordinates(cell, group[0]), asdict(resampling_info(group, metric))]
+            )
+        }
+        for group in group_by_size(measured)
         if metric in group[0].metrics and (group[0].tested or group[0].drawn)
     ]
 
 
-def place(row: Mapping[str, Any]) -> Place:
+def cell_key(row: Mapping[str, Any]) -> CellKey:
     """Where a row stands, its repeat aside."""
-    return tuple(row[name] for name in NAMES)
+    return tuple(row[name] for name in KEY_COLUMNS)
 
 
-def told_apart(
+def split_details(
     kept: Iterable[Mapping[str, Any]],
-) -> tuple[list[Mapping[str, Any]], list[AnyDetail], Bases]:
+) -> tuple[list[Mapping[str, Any]], list[AnyDetail], CellResampling]:
     """Tidy rows, details, and what cells stand on."""
     rows: list[Mapping[str, Any]] = []
     details: list[AnyDetail] = []
-    found: Bases = {}
+    found: CellResampling = {}
     for row in kept:
         if DETAIL in row:
-            details.extend(loads(json.dumps([json.loads(row[DETAIL])]).encode()))
+            details.extend(parse_details(json.dumps([json.loads(row[DETAIL])]).encode()))
         elif BASIS in row:
             at, basis = json.loads(row[BASIS])
-            found[place(at)] = Basis(**{**basis, "blocks": tuple(basis["blocks"])})
+            found[cell_key(at)] = ResamplingInfo(**{**basis, "blocks": tuple(basis["blocks"])})
         else:
             rows.append(row)
     return rows, details, found

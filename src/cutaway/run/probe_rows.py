@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cutaway.measure.intervals import Interval, within
-from cutaway.measure.metrics import UNIT
+from cutaway.measure.intervals import Interval, clip_interval
+from cutaway.measure.metrics import UNIT_METRICS
 from cutaway.measure.splits import Split
-from cutaway.measure.tested import Basis, mean_over
+from cutaway.measure.tested import ResamplingInfo, mean_interval
 
 COORDINATES = (
     "model", "data", "kind", "layers", "pool", "classifier", "repeat", "n_train", "n_val", "n_test",
@@ -25,18 +25,18 @@ SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("status", "reason"), pl.String),
 }
 # The metric a verdict speaks of, by task.
-MAIN = {
+MAIN_METRIC = {
     "binary": "accuracy",
     "multiclass": "accuracy",
     "multilabel": "f1_macro",
     "regression": "r2",
 }
 # Metrics that are a share of right answers: what the rows bring to their error is Wilson's.
-SHARES = ("accuracy", "accuracy_ref", "accuracy_train")
+PROPORTION_METRICS = ("accuracy", "accuracy_ref", "accuracy_train")
 
 
 @dataclass(frozen=True)
-class Cell:
+class ProbeCell:
     """Where a measurement stands in the grid."""
 
     model: str
@@ -53,7 +53,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Measured:
+class RepeatMetrics:
     """What one repeat of a cell gave: its sizes and its metrics."""
 
     repeat: int
@@ -75,7 +75,7 @@ class Measured:
         split: Split,
         metrics: Mapping[str, float],
         blocks: Mapping[str, tuple[float, ...]] | None = None,
-    ) -> "Measured":
+    ) -> "RepeatMetrics":
         """The metrics of one split."""
         sizes = len(split.train), len(split.val), len(split.test)
         return cls(
@@ -83,12 +83,12 @@ class Measured:
         )
 
 
-def tidy(cell: Cell, measured: Sequence[Measured]) -> list[dict[str, Any]]:
+def cell_rows(cell: ProbeCell, measured: Sequence[RepeatMetrics]) -> list[dict[str, Any]]:
     """One row per repeat and metric; low and high are those of the cell's mean."""
-    return [row for group in by_size(measured) for row in _group(cell, group)]
+    return [row for group in group_by_size(measured) for row in _rows_of_size(cell, group)]
 
 
-def basis_of(group: Sequence[Measured], metric: str) -> Basis:
+def resampling_info(group: Sequence[RepeatMetrics], metric: str) -> ResamplingInfo:
     """What one metric of some repeats stands on."""
     train, test = (float(np.mean([getattr(m, k) for m in group])) for k in ("n_train", "n_test"))
     of_train = metric.endswith("_train")
@@ -96,57 +96,61 @@ def basis_of(group: Sequence[Measured], metric: str) -> Basis:
     known = [m.blocks[metric] for m in group if metric in m.blocks]
     if of_train and len(group) == 1:
         test = train
-    return Basis(
+    return ResamplingInfo(
         float(np.mean([m.drawn or m.n_train for m in group])), test, tested,
         tuple(np.mean(known, axis=0).tolist()) if known else (),
     )  # fmt: skip
 
 
-def by_size(measured: Sequence[Measured]) -> Iterable[list[Measured]]:
+def group_by_size(measured: Sequence[RepeatMetrics]) -> Iterable[list[RepeatMetrics]]:
     """The repeats of each training size."""
-    found: dict[int | None, list[Measured]] = defaultdict(list)
+    found: dict[int | None, list[RepeatMetrics]] = defaultdict(list)
     for one in measured:
         found[one.size].append(one)
     return found.values()
 
 
-def _group(cell: Cell, group: Sequence[Measured]) -> Iterable[dict[str, Any]]:
+def _rows_of_size(cell: ProbeCell, group: Sequence[RepeatMetrics]) -> Iterable[dict[str, Any]]:
     """The rows of repeats of the same training size."""
     for metric in group[0].metrics:
-        interval = spread([m.metrics[metric] for m in group], group, metric)
+        interval = metric_interval([m.metrics[metric] for m in group], group, metric)
         for one in group:
             yield {
-                **where(cell, one),
+                **row_coordinates(cell, one),
                 "metric": metric,
-                "value": _number(one.metrics[metric]),
-                "low": _number(interval.low),
-                "high": _number(interval.high),
+                "value": _finite_or_none(one.metrics[metric]),
+                "low": _finite_or_none(interval.low),
+                "high": _finite_or_none(interval.high),
                 "status": "done",
                 "reason": "",
             }
 
 
-def spread(values: Sequence[float], group: Sequence[Measured], metric: str) -> Interval:
+def metric_interval(
+    values: Sequence[float], group: Sequence[RepeatMetrics], metric: str
+) -> Interval:
     """The 95 % interval of the mean, by what the repeats were tested on."""
-    interval = mean_over(values, basis_of(group, metric), share=metric in SHARES)
+    interval = mean_interval(
+        values, resampling_info(group, metric), share=metric in PROPORTION_METRICS
+    )
     plain = metric.removesuffix("_ref").removesuffix("_train")
-    return within(interval, 0.0, 1.0) if plain in UNIT else interval
+    return clip_interval(interval, 0.0, 1.0) if plain in UNIT_METRICS else interval
 
 
-def failed(cell: Cell, reason: str, metric: str) -> dict[str, Any]:
+def failed_row(cell: ProbeCell, reason: str, metric: str) -> dict[str, Any]:
     """The row of a cell that could not be measured: no value, but the reason."""
-    nothing = Measured(repeat=0, n_train=0, n_val=0, n_test=0)
+    nothing = RepeatMetrics(repeat=0, n_train=0, n_val=0, n_test=0)
     empty = {"metric": metric, "value": None, "low": None, "high": None}
-    return {**where(cell, nothing), **empty, "status": "failed", "reason": reason}
+    return {**row_coordinates(cell, nothing), **empty, "status": "failed", "reason": reason}
 
 
-def frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+def probe_table(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """Tidy rows as a data frame with the promised columns, in a fixed order."""
     table = pl.DataFrame(list(rows), schema=SCHEMA, orient="row")
     return table.sort([*COORDINATES, "metric"], maintain_order=True)
 
 
-def where(cell: Cell, one: Measured) -> dict[str, Any]:
+def row_coordinates(cell: ProbeCell, one: RepeatMetrics) -> dict[str, Any]:
     """The columns that name a row."""
     return {
         "model": cell.model, "data": cell.data, "kind": cell.kind, "layers": cell.layers,
@@ -155,6 +159,6 @@ def where(cell: Cell, one: Measured) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _number(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     """A float, or None where there is none (JSON and SQL know no NaN)."""
     return float(value) if math.isfinite(value) else None

@@ -7,18 +7,18 @@ import numpy as np
 import polars as pl
 
 from cutaway.core.textset import TextSet
-from cutaway.measure.tested import Basis
-from cutaway.methods.probe_verdicts import Evidence, Score, best, verdicts
-from cutaway.run.probe_kept import Place, place
-from cutaway.run.probe_rows import MAIN
+from cutaway.measure.tested import ResamplingInfo
+from cutaway.methods.probe_verdicts import Evidence, ProbeScore, best_score, verdict_sentences
+from cutaway.run.probe_kept import CellKey, cell_key
+from cutaway.run.probe_rows import MAIN_METRIC
 
-CELL = ["layers", "pool", "classifier"]
+CELL_COLUMNS = ["layers", "pool", "classifier"]
 
 
 def summarise(
     table: pl.DataFrame,
     sets: Iterable[TextSet],
-    bases: Mapping[Place, Basis] | None = None,
+    bases: Mapping[CellKey, ResamplingInfo] | None = None,
     *,
     curve: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -28,7 +28,7 @@ def summarise(
     """
     findings, baselines = [], {}
     for texts in sets:
-        metric = MAIN[texts.task]
+        metric = MAIN_METRIC[texts.task]
         of_set = table.filter(pl.col("data") == texts.name)
         for model in of_set["model"].unique(maintain_order=True):
             mine = of_set.filter(pl.col("model") == model)
@@ -55,7 +55,7 @@ def summarise(
         "best": top[0] if top else None,
         "verdict": said,
         "findings": findings,
-        "cells": table.select(["model", "data", "kind", *CELL]).unique().height,
+        "cells": table.select(["model", "data", "kind", *CELL_COLUMNS]).unique().height,
         "failed": table.filter(pl.col("status") == "failed").height,
     }
     return summary, baselines
@@ -76,7 +76,7 @@ def _finding(mine: pl.DataFrame, model: str, texts: TextSet, evidence: Evidence)
             "verdict": ["No cell could be measured.", *told],
             "baselines": {},
         }
-    top = best(evidence)
+    top = best_score(evidence)
     where = {"layers": top.layers, "pool": top.pool, "classifier": top.classifier}
     row = mine.filter(
         (pl.col("kind") == "probe") & (pl.col("metric") == metric)
@@ -86,15 +86,15 @@ def _finding(mine: pl.DataFrame, model: str, texts: TextSet, evidence: Evidence)
     return {
         **shared,
         "best": {"model": model, "data": texts.name, **where, **value},
-        "verdict": [*verdicts(evidence), *told],
+        "verdict": [*verdict_sentences(evidence), *told],
         "baselines": {name: score.mean for name, score in evidence.baselines.items()},
     }
 
 
-def _evidence(mine: pl.DataFrame, metric: str, bases: Mapping[Place, Basis]) -> Evidence:
+def _evidence(mine: pl.DataFrame, metric: str, bases: Mapping[CellKey, ResamplingInfo]) -> Evidence:
     """The scores as the verdict wants them."""
     done = mine.filter((pl.col("metric") == metric) & (pl.col("status") == "done"))
-    scores = {kind: _scores(done.filter(pl.col("kind") == kind), bases)
+    scores = {kind: _probe_scores(done.filter(pl.col("kind") == kind), bases)
               for kind in ("probe", "twin", "control", "baseline")}  # fmt: skip
     return Evidence(
         metric=metric,
@@ -102,27 +102,31 @@ def _evidence(mine: pl.DataFrame, metric: str, bases: Mapping[Place, Basis]) -> 
         baselines={s.classifier: s for s in scores["baseline"]},
         twins=scores["twin"],
         controls=scores["control"],
-        mdl=_code(mine, scores["probe"], metric),
+        mdl=_mdl_of_best(mine, scores["probe"], metric),
     )
 
 
-def _scores(rows: pl.DataFrame, bases: Mapping[Place, Basis]) -> tuple[Score, ...]:
+def _probe_scores(
+    rows: pl.DataFrame, bases: Mapping[CellKey, ResamplingInfo]
+) -> tuple[ProbeScore, ...]:
     made = []
-    for _, group in rows.sort("repeat", *CELL).group_by(CELL, maintain_order=True):
+    for _, group in rows.sort("repeat", *CELL_COLUMNS).group_by(CELL_COLUMNS, maintain_order=True):
         values = tuple(float("nan") if v is None else v for v in group["value"])
         first = group.row(0, named=True)
         train, test = (float(np.mean(group[k].to_numpy())) for k in ("n_train", "n_test"))
-        where = {name: first[name] for name in CELL}
-        basis = bases.get(place(first), Basis(train, test))
-        made.append(Score(values, basis, **where))
+        where = {name: first[name] for name in CELL_COLUMNS}
+        basis = bases.get(cell_key(first), ResamplingInfo(train, test))
+        made.append(ProbeScore(values, basis, **where))
     return tuple(made)
 
 
-def _code(mine: pl.DataFrame, cells: tuple[Score, ...], metric: str) -> tuple[float, float] | None:
+def _mdl_of_best(
+    mine: pl.DataFrame, cells: tuple[ProbeScore, ...], metric: str
+) -> tuple[float, float] | None:
     """Code length and uniform code of the best cell's layer and pooler."""
     if not cells:
         return None
-    top = best(Evidence(metric, cells))
+    top = best_score(Evidence(metric, cells))
     here = mine.filter((pl.col("layers") == top.layers) & (pl.col("pool") == top.pool))
     found = {
         name: here.filter(pl.col("metric") == name)["value"].to_list()

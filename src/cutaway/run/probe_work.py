@@ -15,40 +15,40 @@ from torch import Tensor
 
 from cutaway.core.errors import CutawayError
 from cutaway.core.textset import TextSet
-from cutaway.engine import Failed, find_engine, run_pieces
-from cutaway.engine.local import run_here
-from cutaway.engine.pieces import Terms
-from cutaway.measure.splits import Plan, Split, split
-from cutaway.measure.tested import deal_blocks
-from cutaway.measure.words import Words, count_words
-from cutaway.methods.probe import Ragged, Rows, classifier
-from cutaway.methods.probe_fitted import Aim
-from cutaway.methods.probe_layers import LayerMix, mix, parse_layers
+from cutaway.engine import PieceFailed, find_engine, run_pieces
+from cutaway.engine.local import run_inline
+from cutaway.engine.pieces import PieceOptions
+from cutaway.measure.splits import Split, SplitPlan, split
+from cutaway.measure.tested import assign_blocks
+from cutaway.measure.words import WordCounts, count_words
+from cutaway.methods.probe import RaggedTokens, RowBlocks, classifier
+from cutaway.methods.probe_fitted import FitSettings
+from cutaway.methods.probe_layers import LayerMix, mix_layers, parse_layers
 from cutaway.models.lm import LM
 from cutaway.pool import pooler
-from cutaway.run.ask import Ask
-from cutaway.run.door import Door, door_of, twin_door
-from cutaway.run.extract import Features, extract
+from cutaway.run.ask import ExtractionRequest
+from cutaway.run.door import ModelHandle, make_model_handle, random_twin_handle
+from cutaway.run.extract import StoredActivations, extract
 from cutaway.run.objects import Objects
-from cutaway.run.probe_cells import Job, measure
-from cutaway.run.probe_details import best_details
-from cutaway.run.probe_kept import DETAIL, bases
-from cutaway.run.probe_rows import MAIN, Cell, failed, tidy
+from cutaway.run.probe_cells import ProbePiece, measure_piece
+from cutaway.run.probe_details import best_cell_details
+from cutaway.run.probe_kept import DETAIL, resampling_records
+from cutaway.run.probe_rows import MAIN_METRIC, ProbeCell, cell_rows, failed_row
 from cutaway.run.screen import Screen
 from cutaway.run.specs.probe import ProbeSpec
-from cutaway.run.twin import twin
+from cutaway.run.twin import random_twin
 from cutaway.store.progress import Progress
 
-LEARNED = "learned"
+LEARNED_POOLER = "learned"
 """The pooler that is learnt: one query attends to all token vectors."""
-TEXT = ("majority", "bow", "tfidf")
-AT_ONCE = 256 << 20
+TEXT_BASELINES = ("majority", "bow", "tfidf")
+MAX_MATRIX_BYTES = 256 << 20
 """Bytes of one feature matrix that are held in memory; larger ones are read in blocks."""
-BLOCK = 8192
+BLOCK_ROWS = 8192
 
 
 @dataclass(frozen=True)
-class Work:
+class ProbeGrid:
     """Everything about one model and one set."""
 
     spec: ProbeSpec
@@ -68,10 +68,10 @@ class Work:
             self._do(todo)
         return [*jobs, *self._best_piece(jobs, done)]
 
-    def _best_piece(self, jobs: Mapping[str, Job], done: set[str]) -> list[str]:
+    def _best_piece(self, jobs: Mapping[str, ProbePiece], done: set[str]) -> list[str]:
         """The piece with the details of the best cell; none when every cell failed."""
         probes = {key: job for key, job in jobs.items() if job.what == "probe"}
-        metric, means = MAIN[self.texts.task], {}
+        metric, means = MAIN_METRIC[self.texts.task], {}
         for key in probes:
             rows = [r for r in self.progress.rows([key]) if r.get("metric") == metric]
             most = max((r["n_train"] for r in rows), default=0)
@@ -92,17 +92,17 @@ class Work:
             self.progress.put(name, self._details(probes[best]))
         return [*beside, name]
 
-    def _beside(self, best: Job, known: set[str]) -> Iterator[Job]:
+    def _beside(self, best: ProbePiece, known: set[str]) -> Iterator[ProbePiece]:
         """Twin and control task of the best cell, where its classifier has none yet."""
         for kind in ("twin", "control"):
-            if kind in self.spec.baselines and best.cell.pool != LEARNED:
-                job = Job(kind, replace(best.cell, kind=kind), best.layers)
+            if kind in self.spec.baselines and best.cell.pool != LEARNED_POOLER:
+                job = ProbePiece(kind, replace(best.cell, kind=kind), best.layers)
                 if self._key(job) not in known:
                     yield job
 
-    def _details(self, best: Job) -> list[dict[str, Any]]:
+    def _details(self, best: ProbePiece) -> list[dict[str, Any]]:
         """What figures need of the best cell; pictures that can't be made cost no numbers."""
-        for _, got in run_pieces("local", lambda job: best_details(job, self), [best]):
+        for _, got in run_pieces("local", lambda job: best_cell_details(job, self), [best]):
             if isinstance(got, Exception):
                 self.screen.say(f"No details for {best.cell.key}: {got}")
                 return []
@@ -113,9 +113,9 @@ class Work:
         """Everything that is wrong with the request is said before anything is computed."""
         for name in self.spec.classifier:
             row = classifier(self.objects.get(name, name))
-            row.check(Aim(self.texts.task, max(2, len(self.texts.classes))))
+            row.check(FitSettings(self.texts.task, max(2, len(self.texts.classes))))
         for name in self.spec.pool:
-            if name != LEARNED:
+            if name != LEARNED_POOLER:
                 pooler(name)
         find_engine(self.spec.engine).check()
         _ = self.mixes, self.splits
@@ -123,18 +123,18 @@ class Work:
     @cached_property
     def mixes(self) -> list[LayerMix]:
         """The layer choices of the spec, for this model's number of layers."""
-        return mixes_of(self.spec, self.lm)
+        return layer_mixes(self.spec, self.lm)
 
     @cached_property
-    def ask(self) -> Ask:
+    def ask(self) -> ExtractionRequest:
         """What the one pass must give."""
-        return ask_for(self.spec, self.mixes)
+        return extraction_request_for(self.spec, self.mixes)
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
         """The splits every cell and every baseline is measured on."""
         spec = self.spec
-        plan = Plan(
+        plan = SplitPlan(
             protocol=spec.protocol, seed=spec.seed, repeats=spec.repeats, folds=spec.folds,
             shots=spec.shots, sizes=self._sizes(),
         )  # fmt: skip
@@ -146,10 +146,10 @@ class Work:
     @cached_property
     def blocks(self) -> NDArray[np.int64]:
         """The block of each row, where the splits share their test rows."""
-        return deal_blocks([split.test for split in self.splits], len(self.texts))
+        return assign_blocks([split.test for split in self.splits], len(self.texts))
 
     @cached_property
-    def features(self) -> Features:
+    def features(self) -> StoredActivations:
         """The model's states; computed when the first cell needs them."""
         got = extract(
             self.lm, self.texts, self.ask, screen=self.screen, engine=self.spec.engine,
@@ -160,25 +160,25 @@ class Work:
         return got
 
     @cached_property
-    def twin_features(self) -> Features:
+    def twin_features(self) -> StoredActivations:
         """The states of the random-weights twin."""
         seed, engine = self.spec.seed, self.spec.engine
-        other = twin(self.lm, seed=seed)
-        door = twin_door(self._door, other, seed)
+        other = random_twin(self.lm, seed=seed)
+        door = random_twin_handle(self._door, other, seed)
         return extract(
             other, self.texts, self.ask, screen=self.screen, engine=engine, door=door
         )  # fmt: skip
 
     @property
-    def _door(self) -> Door | None:
+    def _door(self) -> ModelHandle | None:
         # A model given as an object, or renamed beside its namesake, can't be opened by its name.
-        return door_of(self.lm, self.spec) if self.lm.name in self.spec.model else None
+        return make_model_handle(self.lm, self.spec) if self.lm.name in self.spec.model else None
 
     def _sizes(self) -> tuple[int, ...]:
         """Training sizes as row counts; shares are shares of the training part."""
         if self.spec.protocol != "curve":
             return ()
-        plan = Plan(protocol="repeats", seed=self.spec.seed, repeats=self.spec.repeats)
+        plan = SplitPlan(protocol="repeats", seed=self.spec.seed, repeats=self.spec.repeats)
         labels = np.asarray(self.texts.labels)
         made = split(labels, plan, task=self.texts.task, classes=self.texts.classes)
         whole = min(len(one.train) for one in made)
@@ -187,47 +187,49 @@ class Work:
         }
         return tuple(sorted(sizes))
 
-    def _jobs(self) -> Iterator[Job]:
+    def _jobs(self) -> Iterator[ProbePiece]:
         """Every piece: text baselines, then cells and what stands beside them."""
         wanted = self.spec.baselines
-        for name in TEXT:
+        for name in TEXT_BASELINES:
             if name in wanted:
-                yield Job("baseline", self._cell("-", "text", name, "baseline"))
+                yield ProbePiece("baseline", self._cell("-", "text", name, "baseline"))
         for pool in self.spec.pool:
             for layers in self.mixes:
                 yield from self._cell_jobs(pool, layers, wanted)
 
-    def _cell_jobs(self, pool: str, layers: LayerMix, wanted: Iterable[str]) -> Iterator[Job]:
-        names = ("attention",) if pool == LEARNED else self.spec.classifier
+    def _cell_jobs(
+        self, pool: str, layers: LayerMix, wanted: Iterable[str]
+    ) -> Iterator[ProbePiece]:
+        names = ("attention",) if pool == LEARNED_POOLER else self.spec.classifier
         for name in names:
-            yield Job("probe", self._cell(layers.name, pool, name), layers)
+            yield ProbePiece("probe", self._cell(layers.name, pool, name), layers)
         first = self._cell(layers.name, pool, names[0])
-        if pool == LEARNED:
+        if pool == LEARNED_POOLER:
             return
         for kind in ("twin", "control"):
             if kind in wanted:
-                yield Job(kind, replace(first, kind=kind), layers)
+                yield ProbePiece(kind, replace(first, kind=kind), layers)
         if "mdl" in wanted and self.texts.task in ("binary", "multiclass"):
-            yield Job("mdl", self._cell(layers.name, pool, "logistic"), layers)
+            yield ProbePiece("mdl", self._cell(layers.name, pool, "logistic"), layers)
 
-    def _cell(self, layers: str, pool: str, classifier: str, kind: str = "probe") -> Cell:
-        return Cell(self.lm.name, self.texts.name, layers, pool, classifier, kind)
+    def _cell(self, layers: str, pool: str, classifier: str, kind: str = "probe") -> ProbeCell:
+        return ProbeCell(self.lm.name, self.texts.name, layers, pool, classifier, kind)
 
-    def _key(self, job: Job) -> str:
+    def _key(self, job: ProbePiece) -> str:
         return "|".join((self.lm.short, self.texts.digest[:16], job.what, job.cell.key))
 
-    def _do(self, todo: list[Job]) -> None:
+    def _do(self, todo: list[ProbePiece]) -> None:
         title, here = f"probing {self.lm.name} on {self.texts.name}", self._here
         # What can't be read is the whole run's failure and is said now, not kept as a cell's.
         self._read(todo)
         hands = self if here else self._sent(todo)
         # Here a piece is a single cell, so that a killed run loses no more than one.
-        pieces = [(job,) for job in todo] if here else by_matrix(todo)
+        pieces = [(job,) for job in todo] if here else group_by_matrix(todo)
         with self.screen.progress(title, len(todo)) as advance:
             for jobs, got in run_pieces(
-                self.spec.engine, hands.measure, pieces, key=name_of, say=self.screen.say
+                self.spec.engine, hands.measure, pieces, key=piece_name, say=self.screen.say
             ):
-                each = [got] * len(jobs) if isinstance(got, Failed) else got
+                each = [got] * len(jobs) if isinstance(got, PieceFailed) else got
                 for job, one in zip(jobs, each, strict=True):
                     rows = self._failed(job, one) if isinstance(one, Exception) else one
                     self.progress.put(self._key(job), rows)
@@ -239,7 +241,7 @@ class Work:
     def _here(self) -> bool:
         return find_engine(self.spec.engine).here
 
-    def _sent(self, todo: list[Job]) -> "Work":
+    def _sent(self, todo: list[ProbePiece]) -> "ProbeGrid":
         """This work as it travels: cells need features, which are on the disk, and no weights."""
         kept = {name: self.objects[name] for name in self.spec.classifier if name in self.objects}
         sent = replace(
@@ -249,7 +251,7 @@ class Work:
         vars(sent).update(self._read(todo))
         return sent
 
-    def _read(self, todo: list[Job]) -> dict[str, Any]:
+    def _read(self, todo: list[ProbePiece]) -> dict[str, Any]:
         """The features that these jobs need, in the store."""
         found: dict[str, Any] = {}
         if any(job.layers is not None for job in todo):
@@ -258,60 +260,62 @@ class Work:
             found["twin_features"] = self.twin_features
         return found
 
-    def measure(self, jobs: tuple[Job, ...]) -> list[list[dict[str, Any]] | Failed]:
+    def measure(self, jobs: tuple[ProbePiece, ...]) -> list[list[dict[str, Any]] | PieceFailed]:
         """The rows of each job, or why there are none; one that fails spoils no other."""
-        terms = Terms(key=lambda job: job.cell.key, say=self.screen.say)
-        return [got for _, got in run_here(self._measure, jobs, terms)]
+        terms = PieceOptions(key=lambda job: job.cell.key, say=self.screen.say)
+        return [got for _, got in run_inline(self._measure, jobs, terms)]
 
-    def _measure(self, job: Job) -> list[dict[str, Any]]:
+    def _measure(self, job: ProbePiece) -> list[dict[str, Any]]:
         """The tidy rows of one piece, and its details."""
-        measured, details = measure(job, self)
-        rows = tidy(job.cell, measured)
-        rows += bases(job.cell, measured, MAIN[self.texts.task])
+        measured, details = measure_piece(job, self)
+        rows = cell_rows(job.cell, measured)
+        rows += resampling_records(job.cell, measured, MAIN_METRIC[self.texts.task])
         return [*rows, *({DETAIL: d.model_dump_json()} for d in details)]
 
-    def _failed(self, job: Job, error: Exception) -> list[dict[str, Any]]:
-        if isinstance(error, Failed) and error.passing:
+    def _failed(self, job: ProbePiece, error: Exception) -> list[dict[str, Any]]:
+        if isinstance(error, PieceFailed) and error.passing:
             raise error
         kind = "" if isinstance(error, CutawayError) else f"{type(error).__name__}: "
         reason = f"{kind}{error}"
         self.screen.say(f"Cell {job.cell.key} failed: {reason}")
-        return [failed(job.cell, reason, MAIN[self.texts.task])]
+        return [failed_row(job.cell, reason, MAIN_METRIC[self.texts.task])]
 
     @cached_property
-    def words(self) -> Words:
+    def words(self) -> WordCounts:
         """The words of every text, counted once for all text baselines."""
         return count_words(self.texts.texts, self.texts.pairs)
 
     def states(
         self, layers: LayerMix, pool: str, *, of_twin: bool = False
-    ) -> Tensor | Rows | Ragged:
+    ) -> Tensor | RowBlocks | RaggedTokens:
         """The features of one layer mix and pooler; read block by block when they are large."""
         source = self.twin_features if of_twin else self.features
-        if pool == LEARNED:
+        if pool == LEARNED_POOLER:
             return self._tokens(layers, source)
-        if len(layers.layers) == 1 and len(self.texts) * self.lm.width * 4 > AT_ONCE:
+        if len(layers.layers) == 1 and len(self.texts) * self.lm.width * 4 > MAX_MATRIX_BYTES:
             return self._streamed(f"{layers.layers[0]}/{pool}", source)
-        return mix({layer: source.column(layer, pool) for layer in layers.layers}, layers)
+        return mix_layers({layer: source.column(layer, pool) for layer in layers.layers}, layers)
 
-    def _tokens(self, layers: LayerMix, source: Features) -> Ragged:
+    def _tokens(self, layers: LayerMix, source: StoredActivations) -> RaggedTokens:
         parts = {layer: source.tokens(layer) for layer in layers.layers}
         offsets = next(iter(parts.values()))[1]
-        return Ragged(mix({layer: values for layer, (values, _) in parts.items()}, layers), offsets)
+        return RaggedTokens(
+            mix_layers({layer: values for layer, (values, _) in parts.items()}, layers), offsets
+        )
 
-    def _streamed(self, column: str, source: Features) -> Rows:
+    def _streamed(self, column: str, source: StoredActivations) -> RowBlocks:
         n = len(self.texts)
 
         def blocks() -> Iterator[Tensor]:
-            for start in range(0, n, BLOCK):
-                yield source.shelf.read(column, np.arange(start, min(start + BLOCK, n)))
+            for start in range(0, n, BLOCK_ROWS):
+                yield source.shelf.read(column, np.arange(start, min(start + BLOCK_ROWS, n)))
 
-        return Rows(blocks, n, self.lm.width)
+        return RowBlocks(blocks, n, self.lm.width)
 
 
-def by_matrix(jobs: Iterable[Job]) -> list[tuple[Job, ...]]:
+def group_by_matrix(jobs: Iterable[ProbePiece]) -> list[tuple[ProbePiece, ...]]:
     """Jobs in pieces: what is measured on one matrix goes together, a text baseline alone."""
-    pieces: dict[Any, list[Job]] = {}
+    pieces: dict[Any, list[ProbePiece]] = {}
     for job in jobs:
         alone = job.cell.classifier if job.layers is None else ""
         matrix = (job.what == "twin", job.cell.layers, job.cell.pool, alone)
@@ -319,22 +323,22 @@ def by_matrix(jobs: Iterable[Job]) -> list[tuple[Job, ...]]:
     return [tuple(piece) for piece in pieces.values()]
 
 
-def name_of(piece: tuple[Job, ...]) -> str:
+def piece_name(piece: tuple[ProbePiece, ...]) -> str:
     """A piece by its first cell."""
     more = f" and {len(piece) - 1} more" if len(piece) > 1 else ""
     return f"{piece[0].cell.key}{more}"
 
 
-def mixes_of(spec: ProbeSpec, lm: LM) -> list[LayerMix]:
+def layer_mixes(spec: ProbeSpec, lm: LM) -> list[LayerMix]:
     """The layer choices of the spec, each once."""
     found = [m for text in spec.layers for m in parse_layers(text, lm.layers)]
     return list({m.name: m for m in found}.values())
 
 
-def ask_for(spec: ProbeSpec, mixes: Iterable[LayerMix]) -> Ask:
+def extraction_request_for(spec: ProbeSpec, mixes: Iterable[LayerMix]) -> ExtractionRequest:
     """What one pass must give for these layer choices and the spec's poolers."""
     layers = sorted({layer for m in mixes for layer in m.layers})
-    pools = tuple(dict.fromkeys("all" if p == LEARNED else p for p in spec.pool))
-    return Ask(
+    pools = tuple(dict.fromkeys("all" if p == LEARNED_POOLER else p for p in spec.pool))
+    return ExtractionRequest(
         layers=tuple(layers), pools=pools, max_tokens=spec.max_tokens, cut=spec.cut, keep=spec.keep
     )

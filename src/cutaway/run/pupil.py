@@ -19,33 +19,40 @@ from torch import Tensor, nn
 
 from cutaway.core.errors import BadSpec
 from cutaway.models.lm import LM
-from cutaway.models.loss import Head, head_logits
+from cutaway.models.loss import LinearHead, head_logits
 from cutaway.models.quiet import quiet
-from cutaway.models.read import call_with
+from cutaway.models.read import forward_kwargs
 from cutaway.models.tokens import pad, tokenize
-from cutaway.run.batches import Budget, by_length
-from cutaway.run.lesson import Lesson
-from cutaway.run.question import TOKENS, Form, Question, ask, logits, targets_of
+from cutaway.run.batches import TokenBudget, batches_by_length
+from cutaway.run.lesson import TaskSplit
+from cutaway.run.question import (
+    EVAL_BATCH_TOKENS,
+    PromptedExamples,
+    PromptFormat,
+    make_prompted_examples,
+    prompt_logits,
+    target_distribution,
+)
 from cutaway.store.artefacts import save_artefact
 
 HEAD_FILE = "head.safetensors"
-Place = Literal["auto", "first", "last", "mask"]
+HeadPosition = Literal["auto", "first", "last", "mask"]
 Rows = Sequence[int] | NDArray[np.integer]
 
 
 @dataclass(frozen=True, eq=False)
-class Pupil:
+class TaskModel:
     """A model and its questions; `say` gives (rows, cls) logits, differentiable in the weights."""
 
     lm: LM
     mode: str
     module: Any
     """What is trained and saved; its trunk is the language model's own, weight for weight."""
-    asked: Question
+    asked: PromptedExamples
     say: Callable[[Rows], Tensor]
     own: Mapping[str, nn.Parameter] = field(default_factory=dict)
     """Weights of a linear head that is kept beside the model."""
-    at: Place = "auto"
+    at: HeadPosition = "auto"
 
     def params(self) -> dict[str, nn.Parameter]:
         """Every weight by name; tied ones once."""
@@ -65,7 +72,7 @@ class Pupil:
         self.module.eval()
         try:
             lengths = [len(self.asked.rows[i]) for i in index]
-            for batch, _ in by_length(lengths, Budget(fixed=TOKENS)):
+            for batch, _ in batches_by_length(lengths, TokenBudget(fixed=EVAL_BATCH_TOKENS)):
                 said = self.say(index[batch.rows]).double().softmax(dim=1)
                 found[batch.rows] = said.cpu().numpy()
         finally:
@@ -78,18 +85,18 @@ class Pupil:
             self.module.save_pretrained(folder)
             self.lm.tokenizer.save_pretrained(folder)
         if self.own:
-            save_linear(folder, self.own, self.at, self.asked.form.words, self.lm.name)
+            save_linear_head(folder, self.own, self.at, self.asked.form.words, self.lm.name)
 
 
-def save_linear(
-    folder: Path, head: Mapping[str, Tensor], at: Place, classes: Sequence[str], base: str
+def save_linear_head(
+    folder: Path, head: Mapping[str, Tensor], at: HeadPosition, classes: Sequence[str], base: str
 ) -> None:
     """A linear head in its file, beside the model it stands on."""
     tensors = {name.removeprefix("head."): value.data for name, value in head.items()}
     save_artefact(folder / HEAD_FILE, tensors, {"at": at, "classes": list(classes), "base": base})
 
 
-def mode_for(lm: LM, mode: str | None) -> str:
+def finetune_mode(lm: LM, mode: str | None) -> str:
     """The mode, by default what the model is made for; BadSpec for one it can't do."""
     made_for = {"masked": "prompt", "causal": "autoregressive"}[lm.kind]
     if mode in (None, "head", made_for):
@@ -101,42 +108,48 @@ def mode_for(lm: LM, mode: str | None) -> str:
     )
 
 
-def enrol(
+def make_task_model(
     lm: LM,
-    lesson: Lesson,
+    lesson: TaskSplit,
     mode: str,
     *,
     template: str | None = None,
     words: Sequence[str] = (),
-    at: Place = "auto",
+    at: HeadPosition = "auto",
     max_tokens: int | None = None,
     seed: int = 0,
-) -> Pupil:
+) -> TaskModel:
     """The model with the lesson's questions; a new head starts from the seed."""
     if lm.dtype == "float16":
         raise BadSpec("dtype 'float16' loses small gradients. Train in float32 or bfloat16.")
     if mode != "head" or at == "mask":
         lm.need_head()
         form: dict[str, Any] = {"template": template, "words": words, "max_tokens": max_tokens}
-        asked = ask(lm, lesson.task, lesson.texts, **form)
+        asked = make_prompted_examples(lm, lesson.task, lesson.texts, **form)
         if mode != "head":
-            return Pupil(lm, mode, lm.module, asked, lambda rows: logits(lm, asked, rows))
-        return _linear(lm, asked, at, seed)
-    asked = plain_question(lm, lesson, max_tokens)
-    return _family_head(lm, asked, seed) if at == "auto" else _linear(lm, asked, at, seed)
+            return TaskModel(
+                lm, mode, lm.module, asked, lambda rows: prompt_logits(lm, asked, rows)
+            )
+        return _linear_head_model(lm, asked, at, seed)
+    asked = make_plain_examples(lm, lesson, max_tokens)
+    return (
+        _family_head_model(lm, asked, seed)
+        if at == "auto"
+        else _linear_head_model(lm, asked, at, seed)
+    )
 
 
-def plain_question(lm: LM, lesson: Lesson, max_tokens: int | None) -> Question:
+def make_plain_examples(lm: LM, lesson: TaskSplit, max_tokens: int | None) -> PromptedExamples:
     """The texts as they are, without a template, for a head to read."""
     task, texts = lesson.task, lesson.texts
     limit = min(max_tokens or lm.context, lm.context)
     found = tokenize(lm, texts.texts, pairs=texts.pairs, limit=limit)
     names = task.classes if task.kind != "regression" else ("low", "high")
-    targets, bounds = targets_of(task, texts, len(names))
+    targets, bounds = target_distribution(task, texts, len(names))
     if task.kind == "regression":
         names = tuple(f"{bound:g}" for bound in bounds)
-    return Question(
-        form=Form("", tuple(names), {}),
+    return PromptedExamples(
+        form=PromptFormat("", tuple(names), {}),
         rows=found.rows,
         words=torch.arange(len(names), device=lm.device),
         targets=targets.to(lm.device),
@@ -148,19 +161,19 @@ def plain_question(lm: LM, lesson: Lesson, max_tokens: int | None) -> Question:
     )
 
 
-def _family_head(lm: LM, asked: Question, seed: int) -> Pupil:
+def _family_head_model(lm: LM, asked: PromptedExamples, seed: int) -> TaskModel:
     """The model as transformers classifies with its family; the trunk's weights are the model's."""
-    module = classifier(lm, asked.form.words, seed)
+    module = sequence_classifier(lm, asked.form.words, seed)
 
     def say(rows: Rows) -> Tensor:
         ids, mask = pad([asked.rows[i] for i in rows], lm.pad_id)
-        found: Tensor = module(**call_with(lm, ids.to(lm.device), mask.to(lm.device))).logits
+        found: Tensor = module(**forward_kwargs(lm, ids.to(lm.device), mask.to(lm.device))).logits
         return found
 
-    return Pupil(lm, "head", module, asked, say)
+    return TaskModel(lm, "head", module, asked, say)
 
 
-def classifier(lm: LM, classes: Sequence[str], seed: int) -> Any:
+def sequence_classifier(lm: LM, classes: Sequence[str], seed: int) -> Any:
     """The family's classifier in transformers: the model's own trunk, a head from the seed."""
     from transformers import AutoModelForSequenceClassification
 
@@ -187,13 +200,13 @@ def classifier(lm: LM, classes: Sequence[str], seed: int) -> Any:
     return module.to(lm.device).eval().requires_grad_(False)
 
 
-def _linear(lm: LM, asked: Question, at: Place, seed: int) -> Pupil:
+def _linear_head_model(lm: LM, asked: PromptedExamples, at: HeadPosition, seed: int) -> TaskModel:
     """A linear head of our own on one token's final state."""
     if at == "mask" and lm.kind != "masked":
         raise BadSpec(f"at 'mask' needs a masked model, and {lm.name!r} is causal. Use --at last.")
     rng = torch.Generator().manual_seed(seed)
     many = asked.targets.shape[1]
-    start = 0.02 * torch.randn(many, _width(lm, asked), generator=rng)
+    start = 0.02 * torch.randn(many, _state_width(lm, asked), generator=rng)
     dtype = getattr(torch, lm.dtype)
     own = {
         "head.weight": nn.Parameter(start.to(lm.device, dtype), requires_grad=False),
@@ -202,16 +215,16 @@ def _linear(lm: LM, asked: Question, at: Place, seed: int) -> Pupil:
 
     def say(rows: Rows) -> Tensor:
         ids, mask = pad([asked.rows[i] for i in rows], lm.pad_id)
-        head = Head(own["head.weight"], own["head.bias"])
+        head = LinearHead(own["head.weight"], own["head.bias"])
         place: Any = at
         return head_logits(lm, None, head, ids.to(lm.device), mask.to(lm.device), at=place)
 
-    return Pupil(lm, "head", lm.module, asked, say, own, at)
+    return TaskModel(lm, "head", lm.module, asked, say, own, at)
 
 
 @torch.inference_mode()
-def _width(lm: LM, asked: Question) -> int:
+def _state_width(lm: LM, asked: PromptedExamples) -> int:
     """How wide the body's last state is."""
     ids, mask = pad([asked.rows[0]], lm.pad_id)
-    given = call_with(lm, ids.to(lm.device), mask.to(lm.device))
+    given = forward_kwargs(lm, ids.to(lm.device), mask.to(lm.device))
     return int(lm.body(**given).last_hidden_state.shape[-1])

@@ -21,23 +21,23 @@ from torch import Tensor
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import Task, TextSet
 from cutaway.data.tasks import TaskFile
-from cutaway.data.templates import check_template, fill
+from cutaway.data.templates import check_template, fill_template
 from cutaway.models.lm import LM
 from cutaway.models.loss import label_word_logits
 from cutaway.models.swap import Params
 from cutaway.models.tokens import pad
-from cutaway.run.batches import Budget, by_length
+from cutaway.run.batches import TokenBudget, batches_by_length
 
 # Padded tokens that go through the model together when answers are read.
-TOKENS = 2048
-OTHER_WORD = (
+EVAL_BATCH_TOKENS = 2048
+LABEL_WORD_HINT = (
     "Choose another word with --words, or, where a command has no --words, in a copy of the "
     "task's .toml file given as --task."
 )
 
 
 @dataclass(frozen=True)
-class Form:
+class PromptFormat:
     """How a task is asked: the text around each example, and one word for each answer."""
 
     template: str
@@ -46,10 +46,10 @@ class Form:
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class PromptedExamples:
     """Every example as a row of tokens, what each should be answered with, and the words."""
 
-    form: Form
+    form: PromptFormat
     rows: list[list[int]]
     words: Tensor
     """The label words' token ids, in class order."""
@@ -67,7 +67,7 @@ class Question:
         """How many examples."""
         return len(self.rows)
 
-    def take(self, rows: Sequence[int] | NDArray[np.integer]) -> "Question":
+    def take(self, rows: Sequence[int] | NDArray[np.integer]) -> "PromptedExamples":
         """The chosen examples."""
         index = np.asarray(rows, dtype=int)
         return replace(
@@ -78,9 +78,9 @@ class Question:
         )
 
 
-def form_of(
+def make_prompt_format(
     lm: LM, task: TaskFile, *, template: str | None = None, words: Sequence[str] = ()
-) -> Form:
+) -> PromptFormat:
     """The task's own way to ask this kind of model, or the one given."""
     own, spoken = task.template, task.label_words
     if lm.kind == "causal":
@@ -100,10 +100,10 @@ def form_of(
         check_template(chosen, pair=bool(task.columns.pair), mask=lm.kind == "masked")
     except ValueError as error:
         raise BadSpec(str(error)) from None
-    return Form(chosen, named, {str(side): edit for side, edit in task.edits.items()})
+    return PromptFormat(chosen, named, {str(side): edit for side, edit in task.edits.items()})
 
 
-def ask(
+def make_prompted_examples(
     lm: LM,
     task: TaskFile,
     texts: TextSet,
@@ -111,19 +111,22 @@ def ask(
     template: str | None = None,
     words: Sequence[str] = (),
     max_tokens: int | None = None,
-) -> Question:
+) -> PromptedExamples:
     """The texts as questions; BadSpec when a label word isn't one token of this model."""
     if texts.labels is None:
         raise BadData(f"{texts.name!r} has no labels: task {task.name!r} needs them.")
-    form = form_of(lm, task, template=template, words=words)
-    ids = torch.tensor([word_id(lm, form, word) for word in form.words], device=lm.device)
+    form = make_prompt_format(lm, task, template=template, words=words)
+    ids = torch.tensor([label_word_id(lm, form, word) for word in form.words], device=lm.device)
     if len(set(ids.tolist())) < len(ids):
         raise BadSpec(f"Label words {', '.join(form.words)} are not different tokens.")
     limit = min(max_tokens or lm.context, lm.context)
     pairs = texts.pairs or (None,) * len(texts)
-    made = [_row(lm, form, one, two, limit) for one, two in zip(texts.texts, pairs, strict=True)]
-    targets, bounds = targets_of(task, texts, len(form.words))
-    return Question(
+    made = [
+        _prompted_row(lm, form, one, two, limit)
+        for one, two in zip(texts.texts, pairs, strict=True)
+    ]
+    targets, bounds = target_distribution(task, texts, len(form.words))
+    return PromptedExamples(
         form=form,
         rows=[row for row, _ in made],
         words=ids,
@@ -136,50 +139,56 @@ def ask(
     )
 
 
-def word_id(lm: LM, form: Form, word: str) -> int:
+def label_word_id(lm: LM, form: PromptFormat, word: str) -> int:
     """The token a label word is in its place in the template; BadSpec when it is several."""
-    blank = fill(form.template, "it", pair="it", mask=_mask(lm))
+    blank = fill_template(form.template, "it", pair="it", mask=_mask(lm))
     if lm.kind == "masked":
-        with_word = _ids(lm, fill(form.template, "it", pair="it", mask=word))
+        with_word = _ids(lm, fill_template(form.template, "it", pair="it", mask=word))
         middle = _middle(with_word, _ids(lm, blank))
         if len(middle) == 1:
-            return _known(lm, word, middle[0])
+            return _need_known_word(lm, word, middle[0])
     else:
         without = _ids(lm, blank, special=False)
         space = "" if blank[-1:].isspace() else " "
         with_word = _ids(lm, blank + space + word, special=False)
         if with_word[: len(without)] == without and len(with_word) == len(without) + 1:
-            return _known(lm, word, with_word[-1])
+            return _need_known_word(lm, word, with_word[-1])
     pieces = lm.tokenizer.tokenize(word if lm.kind == "masked" else " " + word)
     raise BadSpec(
         f"Label word {word!r} is not a single token of {lm.name!r} in {form.template!r}: it is "
-        f"{pieces}. {OTHER_WORD}"
+        f"{pieces}. {LABEL_WORD_HINT}"
     )
 
 
-def logits(lm: LM, asked: Question, rows: Any, params: Params | None = None) -> Tensor:
+def prompt_logits(
+    lm: LM, asked: PromptedExamples, rows: Any, params: Params | None = None
+) -> Tensor:
     """(rows, cls) logits of the label words."""
     ids, mask = pad([asked.rows[i] for i in rows], lm.pad_id)
     return label_word_logits(lm, params, ids.to(lm.device), mask.to(lm.device), asked.words)
 
 
-def losses(lm: LM, asked: Question, rows: Any, params: Params | None = None) -> Tensor:
+def prompt_losses(
+    lm: LM, asked: PromptedExamples, rows: Any, params: Params | None = None
+) -> Tensor:
     """Cross-entropy per row between what should be answered and what is."""
-    said = logits(lm, asked, rows, params).float().log_softmax(dim=1)
+    said = prompt_logits(lm, asked, rows, params).float().log_softmax(dim=1)
     return -(asked.targets[torch.as_tensor(np.asarray(rows))] * said).sum(dim=1)
 
 
 @torch.inference_mode()
-def answers(lm: LM, asked: Question) -> NDArray[np.float64]:
+def predict_proba(lm: LM, asked: PromptedExamples) -> NDArray[np.float64]:
     """(n, cls) probabilities of the answers, in the order of the examples."""
     found = np.zeros((len(asked), len(asked.words)))
-    for batch, _ in by_length([len(row) for row in asked.rows], Budget(fixed=TOKENS)):
-        said = logits(lm, asked, batch.rows).double().softmax(dim=1)
+    for batch, _ in batches_by_length(
+        [len(row) for row in asked.rows], TokenBudget(fixed=EVAL_BATCH_TOKENS)
+    ):
+        said = prompt_logits(lm, asked, batch.rows).double().softmax(dim=1)
         found[batch.rows] = said.cpu().numpy()
     return found
 
 
-def decide(asked: Question, probabilities: NDArray[np.float64]) -> NDArray[Any]:
+def predict_from_proba(asked: PromptedExamples, probabilities: NDArray[np.float64]) -> NDArray[Any]:
     """The likeliest class of each row; the point between the two words for a regression."""
     if asked.task != "regression":
         return np.asarray(probabilities.argmax(axis=1))
@@ -187,7 +196,9 @@ def decide(asked: Question, probabilities: NDArray[np.float64]) -> NDArray[Any]:
     return np.asarray(low + (high - low) * probabilities[:, -1])
 
 
-def targets_of(task: TaskFile, texts: TextSet, many: int) -> tuple[Tensor, tuple[float, float]]:
+def target_distribution(
+    task: TaskFile, texts: TextSet, many: int
+) -> tuple[Tensor, tuple[float, float]]:
     """(n, cls) how much of each answer is right, and what the ends of a regression stand for."""
     labels = np.asarray(texts.labels)
     if texts.task == "regression":
@@ -202,12 +213,16 @@ def targets_of(task: TaskFile, texts: TextSet, many: int) -> tuple[Tensor, tuple
     return torch.eye(many)[torch.from_numpy(labels.astype(np.int64))], (0.0, 1.0)
 
 
-def _row(lm: LM, form: Form, text: str, pair: str | None, limit: int) -> tuple[list[int], bool]:
+def _prompted_row(
+    lm: LM, form: PromptFormat, text: str, pair: str | None, limit: int
+) -> tuple[list[int], bool]:
     """The tokens of one example; the texts lose their ends when it doesn't fit, never the form."""
     sides, shortened = [text] if pair is None else [text, pair], False
     while True:
         second = sides[1] if pair is not None else None
-        whole = fill(form.template, sides[0], pair=second, mask=_mask(lm), edits=form.edits)
+        whole = fill_template(
+            form.template, sides[0], pair=second, mask=_mask(lm), edits=form.edits
+        )
         row = _ids(lm, whole)
         if len(row) <= limit:
             return row, shortened
@@ -216,10 +231,10 @@ def _row(lm: LM, form: Form, text: str, pair: str | None, limit: int) -> tuple[l
             raise BadSpec(
                 f"{limit} tokens leave no room for a text in {form.template!r}: allow more."
             )
-        sides[longest], shortened = _shorter(lm, sides[longest], len(row) - limit), True
+        sides[longest], shortened = _drop_last_tokens(lm, sides[longest], len(row) - limit), True
 
 
-def _shorter(lm: LM, text: str, excess: int) -> str:
+def _drop_last_tokens(lm: LM, text: str, excess: int) -> str:
     """The text without its last `excess` tokens."""
     spans = lm.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     offsets = spans["offset_mapping"]
@@ -243,9 +258,9 @@ def _middle(row: list[int], other: list[int]) -> list[int]:
     return row[start : len(row) - end]
 
 
-def _known(lm: LM, word: str, token: int) -> int:
+def _need_known_word(lm: LM, word: str, token: int) -> int:
     if token == lm.tokenizer.unk_token_id and word != lm.tokenizer.unk_token:
         raise BadSpec(
-            f"Label word {word!r} is unknown to the tokenizer of {lm.name!r}. {OTHER_WORD}"
+            f"Label word {word!r} is unknown to the tokenizer of {lm.name!r}. {LABEL_WORD_HINT}"
         )
     return token

@@ -13,33 +13,33 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cutaway.core.errors import Missing
-from cutaway.engine import Failed, find_engine, run_pieces
+from cutaway.engine import PieceFailed, find_engine, run_pieces
 from cutaway.models.lm import LM
-from cutaway.run.ask import Ask
-from cutaway.run.batches import Budget, Stopwatch
-from cutaway.run.door import Door
-from cutaway.run.feed import Fed
+from cutaway.run.ask import ExtractionRequest
+from cutaway.run.batches import Stopwatch, TokenBudget
+from cutaway.run.door import ModelHandle
+from cutaway.run.feed import TokenRows
 from cutaway.run.screen import Screen
-from cutaway.run.sweep import Swept, sweep
-from cutaway.run.visitors import Pools, Visitor
-from cutaway.run.windows import Windowed
-from cutaway.store.activations import Shelf
-from cutaway.store.writer import Writer
+from cutaway.run.sweep import PassStats, run_pass
+from cutaway.run.visitors import PoolingVisitor, Visitor
+from cutaway.run.windows import WindowCombiner
+from cutaway.store.activations import ActivationTable
+from cutaway.store.writer import ActivationWriter
 
-Numbers = NDArray[np.int64]
-Columns = Mapping[str, tuple[str, str]]
+Indices = NDArray[np.int64]
+ColumnSources = Mapping[str, tuple[str, str]]
 
 # Tokens of a range: several ranges for each worker, but none so small that starting it costs more
 # than reading it, and none so large that losing it hurts.
-LEAST, MOST, EACH = 8_192, 262_144, 4
+MIN_RANGE_TOKENS, MAX_RANGE_TOKENS, RANGES_PER_WORKER = 8_192, 262_144, 4
 
 
 @dataclass(frozen=True)
-class Range:
+class TextRange:
     """Some texts: their numbers, and their rows of tokens, whose owners count within them."""
 
-    texts: Numbers
-    fed: Fed
+    texts: Indices
+    fed: TokenRows
 
     @property
     def key(self) -> str:
@@ -47,79 +47,85 @@ class Range:
         return f"texts {self.texts[0]}..{self.texts[-1]}"
 
 
-def read_rows(
-    lm: LM, ask: Ask, part: Range, shelf: Shelf, columns: Columns, *, todo: Numbers,
-    screen: Screen, visitors: Sequence[Visitor] = (), budget: Budget | None = None,
-) -> Swept:  # fmt: skip
+def extract_rows(
+    lm: LM, ask: ExtractionRequest, part: TextRange, shelf: ActivationTable, columns: ColumnSources, *, todo: Indices,
+    screen: Screen, visitors: Sequence[Visitor] = (), budget: TokenBudget | None = None,
+) -> PassStats:  # fmt: skip
     """One pass over the rows `todo` of a range; its columns are on the shelf afterwards."""
     fed = part.fed
     with shelf.writer() as writer:
         dense = partial(_append, writer, part.texts)
-        sink = Windowed(fed, dense) if ask.window else dense
+        sink = WindowCombiner(fed, dense) if ask.window else dense
         ragged = partial(_append_ragged, writer, part.texts)
-        pools = [Pools(lm, ask, columns, sink, ragged)] if columns else []
-        return sweep(
+        pools = [PoolingVisitor(lm, ask, columns, sink, ragged)] if columns else []
+        return run_pass(
             lm, fed, [*pools, *visitors], screen=screen, todo=todo, budget=budget,
             title=f"reading {lm.name}",
         )  # fmt: skip
 
 
 def _append(
-    writer: Writer, texts: Numbers, rows: Numbers, columns: Mapping[str, Tensor]
+    writer: ActivationWriter, texts: Indices, rows: Indices, columns: Mapping[str, Tensor]
 ) -> None:  # fmt: skip
     writer.append(texts[rows], columns)
 
 
 def _append_ragged(
-    writer: Writer, texts: Numbers, rows: Numbers, lengths: list[int],
+    writer: ActivationWriter, texts: Indices, rows: Indices, lengths: list[int],
     columns: Mapping[str, Tensor],
 ) -> None:  # fmt: skip
     writer.append_ragged(texts[rows], lengths, columns)
 
 
 @dataclass(frozen=True)
-class Reader:
+class ExtractWorker:
     """What a worker needs to read a range: the way to the model, and where the rows go."""
 
-    door: Door
-    ask: Ask
-    columns: Columns
-    shelf: Shelf
+    door: ModelHandle
+    ask: ExtractionRequest
+    columns: ColumnSources
+    shelf: ActivationTable
 
-    def __call__(self, part: Range) -> Swept:
+    def __call__(self, part: TextRange) -> PassStats:
         """The rows of the range that aren't kept yet go through the model."""
         kept = self.shelf.covered(self.columns)[part.texts]
-        return read_rows(
+        return extract_rows(
             self.door.open(), self.ask, part, self.shelf, self.columns,
             todo=np.flatnonzero(~kept[part.fed.owner]), screen=Screen(quiet=True),
         )  # fmt: skip
 
 
-def read_elsewhere(
-    engine: str, door: Door, ask: Ask, fed: Fed, shelf: Shelf, columns: Columns, screen: Screen
-) -> Swept:
+def extract_on_workers(
+    engine: str,
+    door: ModelHandle,
+    ask: ExtractionRequest,
+    fed: TokenRows,
+    shelf: ActivationTable,
+    columns: ColumnSources,
+    screen: Screen,
+) -> PassStats:
     """All texts that lack a column, read by the engine's workers."""
-    clock, reader = Stopwatch(), Reader(door, ask, dict(columns), shelf)
+    clock, reader = Stopwatch(), ExtractWorker(door, ask, dict(columns), shelf)
     lacking = np.flatnonzero(~shelf.covered(columns))
-    ranges = list(cut(fed, lacking, find_engine(engine).workers()))
-    done: list[Swept] = []
+    ranges = list(split_ranges(fed, lacking, find_engine(engine).workers()))
+    done: list[PassStats] = []
     with screen.progress(f"reading {door.name}", len(lacking)) as advance:
         for part, got in run_pieces(
             engine, reader, ranges, key=lambda p: p.key, needs=door.needs(engine), say=screen.say
         ):
-            if isinstance(got, Failed):
+            if isinstance(got, PieceFailed):
                 got.add_note(f"{part.key}, tried {got.tries} times")
                 raise got
             done.append(got)
             advance(len(part.texts))
-    need_shared(shelf, columns)
-    return Swept(
+    need_shared_store(shelf, columns)
+    return PassStats(
         sum(s.rows for s in done), sum(s.tokens for s in done), sum(s.padded for s in done),
         clock.lap(), max((s.budget for s in done), default=0),
     )  # fmt: skip
 
 
-def need_shared(shelf: Shelf, columns: Columns) -> None:
+def need_shared_store(shelf: ActivationTable, columns: ColumnSources) -> None:
     """Missing unless what the workers wrote can be seen here."""
     lacking = int((~shelf.covered(columns)).sum())
     if lacking:
@@ -129,32 +135,36 @@ def need_shared(shelf: Shelf, columns: Columns) -> None:
         )
 
 
-def cut(fed: Fed, texts: Numbers, workers: int) -> Iterator[Range]:
+def split_ranges(fed: TokenRows, texts: Indices, workers: int) -> Iterator[TextRange]:
     """The texts in ranges of about equal tokens, windows of one text together."""
     weight = np.bincount(fed.owner, weights=fed.lengths, minlength=len(fed.cut))[texts]
-    size = int(np.clip(weight.sum() / (EACH * max(workers, 1)), LEAST, MOST))
+    size = int(
+        np.clip(
+            weight.sum() / (RANGES_PER_WORKER * max(workers, 1)), MIN_RANGE_TOKENS, MAX_RANGE_TOKENS
+        )
+    )
     # A range ends where the running count of tokens passes the next multiple of its size.
     place = (np.cumsum(weight) - weight) // size
-    of_text = _rows_of(fed)
+    of_text = _rows_by_text(fed)
     for number in np.unique(place):
-        yield take(fed, texts[place == number], of_text)
+        yield select_range(fed, texts[place == number], of_text)
 
 
-def _rows_of(fed: Fed) -> list[Numbers]:
+def _rows_by_text(fed: TokenRows) -> list[Indices]:
     """The rows of each text."""
     order = np.argsort(fed.owner, kind="stable")
     ends = np.cumsum(np.bincount(fed.owner, minlength=len(fed.cut)))
     return np.split(order, ends[:-1])
 
 
-def take(fed: Fed, texts: Numbers, of_text: Sequence[Numbers]) -> Range:
+def select_range(fed: TokenRows, texts: Indices, of_text: Sequence[Indices]) -> TextRange:
     """These texts alone."""
     counts = [len(of_text[i]) for i in texts]
     rows = np.concatenate([of_text[i] for i in texts])
     owner = np.repeat(np.arange(len(texts)), counts)
-    return Range(
+    return TextRange(
         texts,
-        Fed(
+        TokenRows(
             [fed.rows[i] for i in rows], owner, fed.fresh[rows], [fed.marks[i] for i in rows],
             fed.cut[texts],
         ),

@@ -10,20 +10,20 @@ import numpy as np
 import polars as pl
 
 from cutaway.core.errors import BadSpec, Missing
-from cutaway.core.spec import Spec, build
+from cutaway.core.spec import Spec, build_spec
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.specs import SPECS
-from cutaway.run.studies import Finding, Side, Step, Study
+from cutaway.run.studies import Finding, FindingSide, Study, StudyStep
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
-MEASURED = ("metric", "value", "low", "high")
-Carry = Callable[[str, Spec], Result]
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+MEASURED_COLUMNS = ("metric", "value", "low", "high")
+RunVerb = Callable[[str, Spec], Result]
 """Carries out a verb with its spec."""
 
 
 @dataclass(frozen=True)
-class Reading:
+class MeasuredValue:
     """A number read off tables, and where it lies; None where no interval is known."""
 
     value: float
@@ -32,25 +32,25 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Judged:
+class FindingResult:
     """A finding, expected and measured."""
 
     says: str
     expected: str
-    more: Reading
-    less: Reading
-    difference: Reading
+    more: MeasuredValue
+    less: MeasuredValue
+    difference: MeasuredValue
     passed: bool
 
 
 @dataclass(frozen=True)
-class Reproduced:
+class StudyResult:
     """What became of a paper's findings."""
 
     study: str
     title: str
     paper: str
-    judged: tuple[Judged, ...]
+    judged: tuple[FindingResult, ...]
     runs: dict[str, str]
     """The address of each step's run."""
     places: dict[str, str]
@@ -69,87 +69,88 @@ class Reproduced:
 def reproduce(
     study: Study,
     given: Mapping[str, str | None],
-    carry: Carry,
+    carry: RunVerb,
     *,
     runs: str,
     screen: Screen,
-    shared: Mapping[str, Any] = NOTHING,
-) -> Reproduced:
+    shared: Mapping[str, Any] = NO_OPTIONS,
+) -> StudyResult:
     """Run every step and judge every finding. `given` replaces the study's own placeholders."""
     results: dict[str, Result] = {}
-    steps = specs(study, given, runs=runs, shared=shared)
+    steps = study_specs(study, given, runs=runs, shared=shared)
     for number, (name, (step, spec)) in enumerate(steps.items(), start=1):
         screen.say(f"\n{study.name}, {number} of {len(steps)}: cutaway {step.verb}")
         results[name] = carry(step.verb, spec)
     tables = {name: result.rows for name, result in results.items()}
     addresses = {name: result.record.address for name, result in results.items()}
-    judged = tuple(judge(finding, tables) for finding in study.findings)
-    places = _places(study, given)
-    return Reproduced(study.name, study.title, study.paper, judged, addresses, places)
+    judged = tuple(judge_finding(finding, tables) for finding in study.findings)
+    places = _placeholder_values(study, given)
+    return StudyResult(study.name, study.title, study.paper, judged, addresses, places)
 
 
-def specs(
+def study_specs(
     study: Study,
     given: Mapping[str, str | None],
     *,
     runs: str,
-    shared: Mapping[str, Any] = NOTHING,
-) -> dict[str, tuple[Step, Spec]]:
+    shared: Mapping[str, Any] = NO_OPTIONS,
+) -> dict[str, tuple[StudyStep, Spec]]:
     """Every step with its spec, by name. `shared` are options that every recipe has: seed ..."""
-    places = {**_places(study, given), "out": f"{runs}/{study.name}"}
+    places = {**_placeholder_values(study, given), "out": f"{runs}/{study.name}"}
     return {
-        step.name: (step, _spec(step, places, {**shared, "runs": runs})) for step in study.steps
+        step.name: (step, _step_spec(step, places, {**shared, "runs": runs}))
+        for step in study.steps
     }
 
 
-def judge(finding: Finding, tables: Mapping[str, pl.DataFrame]) -> Judged:
+def judge_finding(finding: Finding, tables: Mapping[str, pl.DataFrame]) -> FindingResult:
     """Whether the tables show the finding."""
-    more, less = (read(side, tables) for side in (finding.more, finding.less))
-    gap = apart(more, less)
+    more, less = (read_value(side, tables) for side in (finding.more, finding.less))
+    gap = value_difference(more, less)
     wanted = f"at least {finding.by:g} more" if finding.by else "at least as much"
     expected = f"{wanted} (tolerance {finding.tolerance:g})" if finding.tolerance else wanted
     passed = isfinite(gap.value) and gap.value >= finding.by - finding.tolerance
-    return Judged(finding.says, expected, more, less, gap, passed)
+    return FindingResult(finding.says, expected, more, less, gap, passed)
 
 
-def read(side: Side, tables: Mapping[str, pl.DataFrame]) -> Reading:
+def read_value(side: FindingSide, tables: Mapping[str, pl.DataFrame]) -> MeasuredValue:
     """The number a side names; Missing when no cell of the table fits."""
     if side.value is not None:
-        return Reading(side.value, side.value, side.value)
-    table = _chosen(tables[str(side.step)], side)
+        return MeasuredValue(side.value, side.value, side.value)
+    table = _select_rows(tables[str(side.step)], side)
     found = table.filter((pl.col("metric") == side.metric) & pl.col("value").is_not_null())
     if found.is_empty():
         raise Missing(f"The step {side.step!r} measured no {side.metric!r} where {side.where!r}.")
     if side.take == "mean":
-        return _mean(found)
+        return _mean_value(found)
     best = found.sort("value", descending=side.take == "max").row(0, named=True)
-    return Reading(best["value"], best["low"], best["high"])
+    return MeasuredValue(best["value"], best["low"], best["high"])
 
 
-def apart(more: Reading, less: Reading) -> Reading:
+def value_difference(more: MeasuredValue, less: MeasuredValue) -> MeasuredValue:
     """The difference; its interval as if the two were measured independently."""
-    gap, reaches = more.value - less.value, [_reach(r) for r in (more, less)]
+    gap, reaches = more.value - less.value, [_half_width(r) for r in (more, less)]
     if any(reach is None for reach in reaches):
-        return Reading(gap)
+        return MeasuredValue(gap)
     reach = sqrt(sum((r or 0.0) ** 2 for r in reaches))
-    return Reading(gap, gap - reach, gap + reach)
+    return MeasuredValue(gap, gap - reach, gap + reach)
 
 
-def _reach(reading: Reading) -> float | None:
+def _half_width(reading: MeasuredValue) -> float | None:
     if reading.low is None or reading.high is None:
         return None
     return (reading.high - reading.low) / 2
 
 
-def _mean(found: pl.DataFrame) -> Reading:
+def _mean_value(found: pl.DataFrame) -> MeasuredValue:
     """The mean over cells; the mean of their borders, which is too wide rather than too narrow."""
-    value, low, high = (found[name].cast(pl.Float64).to_numpy() for name in MEASURED[1:])
+    value, low, high = (found[name].cast(pl.Float64).to_numpy() for name in MEASURED_COLUMNS[1:])
     if np.isnan(low).any() or np.isnan(high).any():
-        return Reading(float(value.mean()))
-    return Reading(float(value.mean()), float(low.mean()), float(high.mean()))
+        return MeasuredValue(float(value.mean()))
+    return MeasuredValue(float(value.mean()), float(low.mean()), float(high.mean()))
 
 
-def _chosen(table: pl.DataFrame, side: Side) -> pl.DataFrame:
+def _select_rows(table: pl.DataFrame, side: FindingSide) -> pl.DataFrame:
     """The rows of the cells that a side names."""
     for column, wanted in side.where.items():
         if column not in table.columns:
@@ -157,14 +158,14 @@ def _chosen(table: pl.DataFrame, side: Side) -> pl.DataFrame:
         denied = isinstance(wanted, dict)
         same = pl.col(column).eq_missing(pl.lit(wanted["not"] if denied else wanted))
         table = table.filter(~same if denied else same)
-    cell = [name for name in table.columns if name not in MEASURED]
+    cell = [name for name in table.columns if name not in MEASURED_COLUMNS]
     for metric, least in side.given.items():
         good = table.filter((pl.col("metric") == metric) & (pl.col("value") >= least))
         table = table.join(good.select(cell).unique(), on=cell, how="semi", nulls_equal=True)
     return table
 
 
-def _places(study: Study, given: Mapping[str, str | None]) -> dict[str, str]:
+def _placeholder_values(study: Study, given: Mapping[str, str | None]) -> dict[str, str]:
     """What the placeholders stand for."""
     said = {name: value for name, value in given.items() if value is not None}
     unknown = [name for name in said if name not in study.defaults]
@@ -176,16 +177,16 @@ def _places(study: Study, given: Mapping[str, str | None]) -> dict[str, str]:
     return {**study.defaults, **said}
 
 
-def _spec(step: Step, places: Mapping[str, str], shared: Mapping[str, Any]) -> Spec:
+def _step_spec(step: StudyStep, places: Mapping[str, str], shared: Mapping[str, Any]) -> Spec:
     """The step's spec with its placeholders filled in; fields that become empty are left out."""
     if step.verb not in SPECS:
         raise BadSpec(f"The step {step.name!r} has no known verb: {step.verb!r}.")
-    filled = {name: _filled(value, places) for name, value in step.fields.items()}
+    filled = {name: _fill_placeholders(value, places) for name, value in step.fields.items()}
     kept = {name: value for name, value in filled.items() if value != ""}
-    return build(SPECS[step.verb], {**shared, **kept})
+    return build_spec(SPECS[step.verb], {**shared, **kept})
 
 
-def _filled(value: Any, places: Mapping[str, str]) -> Any:
+def _fill_placeholders(value: Any, places: Mapping[str, str]) -> Any:
     """A string with <model>, <data>, ... replaced."""
     if not isinstance(value, str):
         return value

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from cutaway.core.spec import build
+from cutaway.core.spec import build_spec
 from cutaway.run.objects import name_objects
 from cutaway.run.screen import Screen
 from cutaway.run.specs.shortcut import (
@@ -28,57 +28,57 @@ from cutaway.run.whole import tell_whole
 if TYPE_CHECKING:
     from cutaway.models.lm import LM
     from cutaway.run.result import Result
-    from cutaway.run.shortcut.generate import Texts
-    from cutaway.run.shortcut.lens import Lens
-    from cutaway.run.shortcut.maps import Maps
+    from cutaway.run.shortcut.generate import Generations
+    from cutaway.run.shortcut.lens import LensGrid
+    from cutaway.run.shortcut.maps import ShortcutMaps
 
 __all__ = ["eval", "exit", "fit", "generate", "import_maps", "lens", "load"]
 
 
 def fit(*, quiet: bool = False, **options: Any) -> "Result":
     """All layer-to-layer maps of a model, written to `out` or into the run's folder."""
-    return cast("Result", _run("fit", FitSpec, options, quiet))
+    return cast("Result", _run_verb("fit", FitSpec, options, quiet))
 
 
 def eval(*, quiet: bool = False, **options: Any) -> "Result":  # safe: a verb, not the builtin
     """r2, precision@k, surprisal, KL, entropy and perplexity by layer and kind of map."""
-    return cast("Result", _run("eval", EvalSpec, options, quiet))
+    return cast("Result", _run_verb("eval", EvalSpec, options, quiet))
 
 
 def exit(*, quiet: bool = False, **options: Any) -> "Result":
     """The early-exit curve, and with `agreement` a threshold that comes with a promise."""
-    return cast("Result", _run("exit", ExitSpec, options, quiet))
+    return cast("Result", _run_verb("exit", ExitSpec, options, quiet))
 
 
-def generate(*, quiet: bool = False, **options: Any) -> "Texts":
+def generate(*, quiet: bool = False, **options: Any) -> "Generations":
     """Text with early exit or lossless self-speculation, plain `generate` beside it."""
-    return cast("Texts", _run("generate", GenerateSpec, options, quiet))
+    return cast("Generations", _run_verb("generate", GenerateSpec, options, quiet))
 
 
-def lens(text: str, *, quiet: bool = False, **options: Any) -> "Lens":
+def lens(text: str, *, quiet: bool = False, **options: Any) -> "LensGrid":
     """What every layer would say at every token of the text."""
-    return cast("Lens", _run("lens", LensSpec, {"text": text, **options}, quiet))
+    return cast("LensGrid", _run_verb("lens", LensSpec, {"text": text, **options}, quiet))
 
 
-def load(path: Path | str, model: "LM | None" = None) -> "Maps":
+def load(path: Path | str, model: "LM | None" = None) -> "ShortcutMaps":
     """The maps in a file, read one at a time; with a model, only if they are its own."""
     from cutaway.run.shortcut.maps import load_maps
 
     return load_maps(path, model and model.recognise())
 
 
-def import_maps(folder: Path | str, *, model: "LM", out: Path | str) -> "Maps":
+def import_maps(folder: Path | str, *, model: "LM", out: Path | str) -> "ShortcutMaps":
     """The reference's matrices (one tensor file `i_j` per pair) as a file of ours."""
-    from cutaway.run.shortcut.foreign import import_maps as bring_in
+    from cutaway.run.shortcut.foreign import import_reference_maps as bring_in
 
     return bring_in(Path(folder), model.recognise(), Path(out))
 
 
-def _run(verb: str, spec: type[ShortcutSpec], options: Mapping[str, Any], quiet: bool) -> Any:
+def _run_verb(verb: str, spec: type[ShortcutSpec], options: Mapping[str, Any], quiet: bool) -> Any:
     """Run a verb's recipe; the science is loaded only now."""
     fields = ("model",) if verb == "lens" else ("model", "text")
     named, objects = name_objects(options, fields, single=fields)
     recipe = import_module(f"cutaway.run.shortcut.{verb}")
-    built, screen = build(spec, named), Screen(quiet=quiet)
+    built, screen = build_spec(spec, named), Screen(quiet=quiet)
     tell_whole(f"shortcut {verb}", built.engine, screen)
     return recipe.run(built, screen=screen, objects=objects)

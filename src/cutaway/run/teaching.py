@@ -8,22 +8,22 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.methods.finetune import l1_distance
-from cutaway.run.chosen import chosen
-from cutaway.run.finetune_rows import values_of
-from cutaway.run.lesson import Lesson
-from cutaway.run.order import order_of
-from cutaway.run.plan import Plan
-from cutaway.run.pupil import Pupil
+from cutaway.run.chosen import select_trainable_params
+from cutaway.run.finetune_rows import metric_values
+from cutaway.run.lesson import TaskSplit
+from cutaway.run.order import make_batch_order
+from cutaway.run.plan import TrainingPlan
+from cutaway.run.pupil import TaskModel
 from cutaway.run.screen import Screen
-from cutaway.run.specs.finetune import Training
-from cutaway.run.team import team
-from cutaway.run.threshold import Loss, thresholded
-from cutaway.run.training import Trained, others_at_rest, train
+from cutaway.run.specs.finetune import TrainingSpec
+from cutaway.run.team import process_group
+from cutaway.run.threshold import StepLoss, with_l1_proximal
+from cutaway.run.training import TrainingResult, frozen_others, train
 
 
-def trained_params(pupil: Pupil, spec: Training) -> dict[str, nn.Parameter]:
+def trainable_params(pupil: TaskModel, spec: TrainingSpec) -> dict[str, nn.Parameter]:
     """The weights the spec lets learn."""
-    return chosen(
+    return select_trainable_params(
         pupil,
         fixed_embeddings=spec.fixed_embeddings,
         fixed_head=spec.fixed_head,
@@ -32,38 +32,38 @@ def trained_params(pupil: Pupil, spec: Training) -> dict[str, nn.Parameter]:
     )
 
 
-def plan_of(spec: Training) -> Plan:
+def training_plan(spec: TrainingSpec) -> TrainingPlan:
     """The training plan in a spec."""
     names = ("steps", "lr", "optimizer", "schedule", "warmup", "weight_decay", "momentum",
              "every", "patience", "seed")  # fmt: skip
-    return Plan(**{name: getattr(spec, name) for name in names}, clip=spec.clip or None)
+    return TrainingPlan(**{name: getattr(spec, name) for name in names}, clip=spec.clip or None)
 
 
-def teach(
-    pupil: Pupil,
-    lesson: Lesson,
+def run_finetuning(
+    pupil: TaskModel,
+    lesson: TaskSplit,
     params: Mapping[str, nn.Parameter],
-    spec: Training,
+    spec: TrainingSpec,
     folder: Path,
     screen: Screen,
     *,
     identity: str,
     project: Callable[[], None] | None = None,
-) -> Trained:
+) -> TrainingResult:
     """The weights are the best on dev afterwards; a killed run is taken up where it was."""
     screen.say(
         f"{len(lesson.train)} rows to learn from, {len(lesson.dev)} to tune on, "
         f"{len(lesson.test)} to test on; {sum(p.numel() for p in params.values()):,} weights learn."
     )
-    loss: Loss = loss_of(pupil, lesson, params, spec)
+    loss: StepLoss = finetune_loss(pupil, lesson, params, spec)
     if spec.l1 and spec.l1_way == "threshold":
-        loss, project = thresholded(loss, params, spec.l1, plan_of(spec), project)
+        loss, project = with_l1_proximal(loss, params, spec.l1, training_plan(spec), project)
     try:
-        with others_at_rest(pupil.module, params):
+        with frozen_others(pupil.module, params):
             return train(
                 params,
                 loss,
-                plan_of(spec),
+                training_plan(spec),
                 folder=folder,
                 identity={"run": identity},
                 evaluate=lambda: dev_scores(pupil, lesson),
@@ -76,15 +76,15 @@ def teach(
         pupil.module.eval()
 
 
-def loss_of(
-    pupil: Pupil, lesson: Lesson, params: Mapping[str, nn.Parameter], spec: Training
+def finetune_loss(
+    pupil: TaskModel, lesson: TaskSplit, params: Mapping[str, nn.Parameter], spec: TrainingSpec
 ) -> Callable[[int], dict[str, Tensor]]:
     """step -> the parts of its loss, over a batch that seed and step decide."""
-    order = order_of([pupil.asked.rows[i] for i in lesson.train], spec.batch, spec.seed)
+    order = make_batch_order([pupil.asked.rows[i] for i in lesson.train], spec.batch, spec.seed)
     in_loss = spec.l1 if spec.l1_way == "gradient" else 0.0
     start = {n: p.detach().clone() for n, p in params.items()} if in_loss else {}
 
-    together = team()
+    together = process_group()
 
     def loss(step: int) -> dict[str, Tensor]:
         pupil.module.train(spec.dropout)
@@ -98,17 +98,17 @@ def loss_of(
     return loss
 
 
-def dev_scores(pupil: Pupil, lesson: Lesson) -> dict[str, float]:
+def dev_scores(pupil: TaskModel, lesson: TaskSplit) -> dict[str, float]:
     """Loss and metrics on the dev rows."""
     asked, said = pupil.asked.take(lesson.dev), pupil.answers(lesson.dev)
     likely = torch.from_numpy(said).clamp_min(1e-12).log()
     loss = -(asked.targets.cpu().double() * likely).sum(dim=1).mean()
-    values = values_of(asked, said, [asked.metric])
+    values = metric_values(asked, said, [asked.metric])
     return {"dev_loss": float(loss), **{f"dev_{name}": value for name, value in values.items()}}
 
 
 @contextmanager
-def given_back(params: Mapping[str, nn.Parameter], *, when: bool) -> Iterator[None]:
+def restored(params: Mapping[str, nn.Parameter], *, when: bool) -> Iterator[None]:
     """The weights are afterwards what they were: a model given as an object stays the user's."""
     kept = {name: p.detach().clone() for name, p in params.items()} if when else {}
     try:

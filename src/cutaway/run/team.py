@@ -15,20 +15,20 @@ from numpy.typing import NDArray
 
 from cutaway.core.errors import BadSpec, Missing
 from cutaway.run.result import Result
-from cutaway.store.results import find
+from cutaway.store.results import find_record
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Rows = NDArray[np.int64]
-Said = TypeVar("Said")
+ResultT = TypeVar("ResultT")
 
-TRAINING = ("finetune", "inject", "quad")
+DISTRIBUTED_VERBS = ("finetune", "inject", "quad")
 """The verbs that train together."""
 
 
 @dataclass(frozen=True)
-class Team:
+class ProcessGroup:
     """How many processes train together, and which one this is; alone it costs nothing."""
 
     size: int = 1
@@ -72,17 +72,17 @@ class Team:
         found = reduce(torch.tensor([values[n] for n in names], device=device).double(), "mean")
         return dict(zip(names, found.tolist(), strict=True))
 
-    def told(self, make: Callable[[], Said]) -> Said:
+    def told(self, make: Callable[[], ResultT]) -> ResultT:
         """What the first process makes; the others wait for it."""
         if self.size == 1:
             return make()
         from accelerate.utils import broadcast_object_list
 
         box: list[Any] = [make() if self.first else None]
-        said: Said = broadcast_object_list(box)[0]
+        said: ResultT = broadcast_object_list(box)[0]
         return said
 
-    def one_by_one(self, make: Callable[[], Said]) -> Said:
+    def one_by_one(self, make: Callable[[], ResultT]) -> ResultT:
         """Made by the first process, then by the others, which find what it kept."""
         if not self.first:
             self.wait()
@@ -99,28 +99,28 @@ class Team:
             wait_for_everyone()
 
 
-def team(device: str = "auto") -> Team:
+def process_group(device: str = "auto") -> ProcessGroup:
     """The processes that were launched together; asked before a model is opened.
 
     The first call decides the device: with GPUs each process has its own from then on.
     """
-    if not launched():
-        return Team()
+    if not is_distributed():
+        return ProcessGroup()
     import torch
     from accelerate import PartialState
 
     state = PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
-    return Team(state.num_processes, state.process_index)
+    return ProcessGroup(state.num_processes, state.process_index)
 
 
-def by_first(make: Callable[[], Result], runs: str, method: str, name: str) -> Result:
+def on_rank0(make: Callable[[], Result], runs: str, method: str, name: str) -> Result:
     """The run that the first process saves; the others read it when it is there."""
-    together = team()
+    together = process_group()
     result = make() if together.first else None
     together.wait()
     if result is not None:
         return result
-    record = find(runs, method, name)
+    record = find_record(runs, method, name)
     if record is None:
         raise Missing(
             f"The first process saved run {name!r}, but it is not in {runs!r} here: give every "
@@ -129,25 +129,25 @@ def by_first(make: Callable[[], Result], runs: str, method: str, name: str) -> R
     return Result(record)
 
 
-def launched() -> bool:
+def is_distributed() -> bool:
     """Whether a launcher started this process as one of several."""
     said = os.environ.get("WORLD_SIZE", "1")
     return said.isdigit() and int(said) > 1
 
 
-def need_alone(verb: str, engine: str = "local") -> None:
+def need_single_process(verb: str, engine: str = "local") -> None:
     """BadSpec for a verb that would do, and write, the same thing in every process."""
-    if not launched():
+    if not is_distributed():
         return
     if engine != "local":
         raise BadSpec(
             f"--engine {engine} spreads trainings over workers, a launcher splits each of them: "
             "choose one of the two."
         )
-    if verb not in TRAINING:
+    if verb not in DISTRIBUTED_VERBS:
         raise BadSpec(
             f"'cutaway {verb}' runs in one process, and a launcher started "
-            f"{os.environ['WORLD_SIZE']}. Together train: {', '.join(TRAINING)}. To spread the "
+            f"{os.environ['WORLD_SIZE']}. Together train: {', '.join(DISTRIBUTED_VERBS)}. To spread the "
             "work of others use --engine."
         )
 

@@ -5,20 +5,20 @@ from collections.abc import Callable, Mapping
 from torch import Tensor, nn
 
 from cutaway.core.errors import BadSpec
-from cutaway.methods.finetune import draw_back
-from cutaway.run.plan import SCHEDULES, Plan
+from cutaway.methods.finetune import l1_proximal_step
+from cutaway.run.plan import SCHEDULES, TrainingPlan
 
-Loss = Callable[[int], Mapping[str, Tensor]]
-Project = Callable[[], None]
+StepLoss = Callable[[int], Mapping[str, Tensor]]
+AfterStep = Callable[[], None]
 
 
-def thresholded(
-    loss: Loss,
+def with_l1_proximal(
+    loss: StepLoss,
     params: Mapping[str, nn.Parameter],
     l1: float,
-    plan: Plan,
-    after: Project | None = None,
-) -> tuple[Loss, Project]:
+    plan: TrainingPlan,
+    after: AfterStep | None = None,
+) -> tuple[StepLoss, AfterStep]:
     """The loss as it is, and what follows each of its steps: all weights drawn back by lr x l1.
 
     Training may be taken up in the middle, so the step is the one the loss was last asked for.
@@ -36,7 +36,7 @@ def thresholded(
         return loss(step)
 
     def project() -> None:
-        draw_back(params, start, l1 * plan.lr * SCHEDULES[plan.schedule](now[0], plan))
+        l1_proximal_step(params, start, l1 * plan.lr * SCHEDULES[plan.schedule](now[0], plan))
         if after is not None:
             after()
 

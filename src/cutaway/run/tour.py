@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from cutaway.core.spec import Spec, build
+from cutaway.core.spec import Spec, build_spec
 from cutaway.models.check import check
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
@@ -33,36 +33,36 @@ from cutaway.run.specs.shortcut import EvalSpec, ExitSpec, FitSpec, GenerateSpec
 
 
 @dataclass(frozen=True)
-class Stop:
+class TourStop:
     """One place the tour visits: a question, and the recipe that answers it."""
 
     question: str
-    run: Callable[..., Result | generate.Texts]
+    run: Callable[..., Result | generate.Generations]
     spec: type[Spec]
     options: dict[str, Any]
 
 
-Shared = Mapping[str, Any]
-NOTHING: Shared = MappingProxyType({})
-OPENING = ("device", "dtype", "offline")
+SharedOptions = Mapping[str, Any]
+NO_OPTIONS: SharedOptions = MappingProxyType({})
+OPEN_OPTIONS = ("device", "dtype", "offline")
 # Under the runs, where the app's Live page looks for fitted maps.
-MAPS = "{out}/runs/shortcut.safetensors"
+MAPS_FILE = "{out}/runs/shortcut.safetensors"
 # Several positions of each sentence: a map needs more rows than the model is wide.
-DOCS = {"text": "docs", "limit": 1_000, "positions_per_text": 4}
-PROBE = {
+DOCS_OPTIONS = {"text": "docs", "limit": 1_000, "positions_per_text": 4}
+PROBE_OPTIONS = {
     "layers": "all",
     "pool": ["last", "mean"],
     "classifier": ["logistic", "lda", "centroid"],
     "protocol": "fixed",
 }
-FEELING = {
+SENTIMENT_OPTIONS = {
     "data": "gen:sentiment",
     "prompt_text": " All in all, it was",
     "class_words": ["terrible", "great"],
     "subset_words": "great,good,terrible,bad,boring,fantastic,sad,happy,exciting",
     "features": "f,phi_p,subset,classwords,p,zeroshot",
 }
-TOPIC = {
+TOPIC_OPTIONS = {
     "data": "gen:topic",
     "prompt_text": " This is all about",
     "class_words": ["business", "cooking", "science", "sport"],
@@ -70,13 +70,13 @@ TOPIC = {
     "features": "f,phi_p,subset,classwords,zeroshot",
     "limit": 400,
 }
-WRITTEN = {
-    "shortcut": MAPS,
+GENERATE_OPTIONS = {
+    "shortcut": MAPS_FILE,
     "prompt": "The ship left the harbour at dawn, and",
     "max_new_tokens": 32,
 }
 # The last fifth of the blocks learns: quick, and enough for a few words of feeling.
-TAUGHT = {
+FINETUNE_OPTIONS = {
     "task": "sst2",
     "data": "gen:sentiment",
     "template": "{{text}} All in all, it was",
@@ -84,8 +84,8 @@ TAUGHT = {
     "shots": 16,
     "test_limit": 40,
 }
-TUNED = "{out}/tuned"
-SUMS = {
+TUNED_FOLDER = "{out}/tuned"
+ARITHMETIC_OPTIONS = {
     "data": "gen:arithmetic?n=600,dev=30,test=60,ops=+,digits=1-2",
     "regulariser": "none,ewc",
     "strength": [1.0],
@@ -100,62 +100,62 @@ SUMS = {
     "lr": 3e-4,
     "checkpoints": False,
 }
-STOPS: tuple[Stop, ...] = (
-    Stop(
+TOUR_STOPS: tuple[TourStop, ...] = (
+    TourStop(
         "Which layers know whether a sentence is happy, when every telling word is new?",
-        probe.run, ProbeSpec, {**PROBE, "data": "gen:sentiment"},
+        probe.run, ProbeSpec, {**PROBE_OPTIONS, "data": "gen:sentiment"},
     ),
-    Stop(
+    TourStop(
         "Which layers know the tense of a verb they were never shown?",
-        probe.run, ProbeSpec, {**PROBE, "data": "gen:tense", "pool": "last"},
+        probe.run, ProbeSpec, {**PROBE_OPTIONS, "data": "gen:tense", "pool": "last"},
     ),
-    Stop(
+    TourStop(
         "Does predicting the next word already say whether a sentence is happy, by which words?",
-        nextword.run, NextwordSpec, FEELING,
+        nextword.run, NextwordSpec, SENTIMENT_OPTIONS,
     ),
-    Stop(
+    TourStop(
         "Does it also say what a sentence is about?",
-        nextword.run, NextwordSpec, TOPIC,
+        nextword.run, NextwordSpec, TOPIC_OPTIONS,
     ),
-    Stop(
+    TourStop(
         "How linear is the way from each layer to the last?",
-        fit.run, FitSpec, {**DOCS, "layers": "to-final", "out": MAPS},
+        fit.run, FitSpec, {**DOCS_OPTIONS, "layers": "to-final", "out": MAPS_FILE},
     ),
-    Stop(
+    TourStop(
         "What would the model say if it stopped at each layer, as it is or after a jump?",
-        evaluate.run, EvalSpec, {**DOCS, "shortcut": MAPS},
+        evaluate.run, EvalSpec, {**DOCS_OPTIONS, "shortcut": MAPS_FILE},
     ),
-    Stop(
+    TourStop(
         "How many layers could it skip without changing its answer?",
-        leave.run, ExitSpec, {**DOCS, "shortcut": MAPS, "agreement": 0.95},
+        leave.run, ExitSpec, {**DOCS_OPTIONS, "shortcut": MAPS_FILE, "agreement": 0.95},
     ),
-    Stop(
+    TourStop(
         "Can its own first layers draft what the whole model then only checks?",
-        generate.run, GenerateSpec, WRITTEN,
+        generate.run, GenerateSpec, GENERATE_OPTIONS,
     ),
-    Stop(
+    TourStop(
         "Can the model be taught to say it, with 16 examples a class?",
         finetune.run, FinetuneSpec,
-        {**TAUGHT, "params": "{last}", "steps": 20, "batch": 8, "lr": 0.02,
-         "every": 10, "out": TUNED},
+        {**FINETUNE_OPTIONS, "params": "{last}", "steps": 20, "batch": 8, "lr": 0.02,
+         "every": 10, "out": TUNED_FOLDER},
     ),
-    Stop(
+    TourStop(
         "Which few weights hold what it was taught?",
         learn.run, LearnSpec,
-        {**TAUGHT, "base": "{model}", "tuned": TUNED, "sparsity": 1e-3, "steps": 10,
+        {**FINETUNE_OPTIONS, "base": "{model}", "tuned": TUNED_FOLDER, "sparsity": 1e-3, "steps": 10,
          "step_examples": 16, "slope_examples": 8, "text_limit": 16,
          "baselines": "random,movement,grad_movement"},
     ),
-    Stop(
+    TourStop(
         "Can it be taught sums, and what does that cost its language?",
-        inject.run, InjectSpec, SUMS,
+        inject.run, InjectSpec, ARITHMETIC_OPTIONS,
     ),
 )  # fmt: skip
 ROWS, QUICK_ROWS = 600, 300
 
 
 @dataclass(frozen=True)
-class Toured:
+class TourResult:
     """What the tour found, and where its report lies."""
 
     story: str
@@ -170,14 +170,19 @@ class Toured:
 
 
 def tour(
-    out: Path, *, model: str, quick: bool = False, shared: Shared = NOTHING, screen: Screen
-) -> Toured:
+    out: Path,
+    *,
+    model: str,
+    quick: bool = False,
+    shared: SharedOptions = NO_OPTIONS,
+    screen: Screen,
+) -> TourResult:
     """Take every stop, write OUT/report.html, and tell what was found."""
     begin = time.monotonic()
-    lm, said = _introduce(model, shared, screen)
+    lm, said = _open_and_check(model, shared, screen)
     story, records = [said], []
-    for number, (stop, spec) in enumerate(plan(lm, out, model, quick, shared), start=1):
-        screen.say(f"\n{number} of {len(STOPS)}: {stop.question}")
+    for number, (stop, spec) in enumerate(tour_specs(lm, out, model, quick, shared), start=1):
+        screen.say(f"\n{number} of {len(TOUR_STOPS)}: {stop.question}")
         found = stop.run(spec, screen=screen)
         # A text that was written leaves no run: what it showed is told, here and in the report.
         records += [found.record] if isinstance(found, Result) else []
@@ -189,15 +194,15 @@ def tour(
         f"Open the app:    cutaway app --runs {out / 'runs'}",
     ]
     addresses = tuple(record.address for record in records)
-    return Toured("\n".join(story), str(page), str(out / "runs"), addresses, round(seconds, 1))
+    return TourResult("\n".join(story), str(page), str(out / "runs"), addresses, round(seconds, 1))
 
 
-def plan(
-    lm: LM, out: Path, model: str, quick: bool = False, shared: Shared = NOTHING
-) -> list[tuple[Stop, Spec]]:
+def tour_specs(
+    lm: LM, out: Path, model: str, quick: bool = False, shared: SharedOptions = NO_OPTIONS
+) -> list[tuple[TourStop, Spec]]:
     """Every stop with its spec. `shared` are options that every recipe has: seed, device ..."""
     places = {"out": str(out), "model": model, "last": last_blocks(lm)}
-    return [(stop, _spec(stop, places, quick, shared)) for stop in STOPS]
+    return [(stop, _stop_spec(stop, places, quick, shared)) for stop in TOUR_STOPS]
 
 
 def last_blocks(lm: LM) -> str:
@@ -207,7 +212,7 @@ def last_blocks(lm: LM) -> str:
     return ",".join(f"{lm.anatomy.blocks}.{number}.*" for number in chosen)
 
 
-def _spec(stop: Stop, places: dict[str, str], quick: bool, options: Shared) -> Spec:
+def _stop_spec(stop: TourStop, places: dict[str, str], quick: bool, options: SharedOptions) -> Spec:
     placed = {
         name: value.format(**places) if isinstance(value, str) else value
         for name, value in stop.options.items()
@@ -215,19 +220,19 @@ def _spec(stop: Stop, places: dict[str, str], quick: bool, options: Shared) -> S
     limit, runs = QUICK_ROWS if quick else ROWS, f"{places['out']}/runs"
     shared = {**options, "limit": limit, "model": places["model"], "runs": runs}
     known = {name: value for name, value in shared.items() if name in stop.spec.model_fields}
-    return build(stop.spec, {**known, **placed})
+    return build_spec(stop.spec, {**known, **placed})
 
 
-def opened(model: str, shared: Shared = NOTHING) -> LM:
+def open_tour_model(model: str, shared: SharedOptions = NO_OPTIONS) -> LM:
     """The model, as the options of the stops say."""
-    told = {name: shared[name] for name in OPENING if name in shared}
+    told = {name: shared[name] for name in OPEN_OPTIONS if name in shared}
     return open_model(model, watch=False, **told)
 
 
-def _introduce(model: str, shared: Shared, screen: Screen) -> tuple[LM, str]:
+def _open_and_check(model: str, shared: SharedOptions, screen: Screen) -> tuple[LM, str]:
     """The model, checked at the door, and what it is."""
     screen.say(f"Opening {model} and checking that what we read is what it computes ...")
-    lm = opened(model, shared)
+    lm = open_tour_model(model, shared)
     report = check(lm)
     report.need_passed()
     return lm, (

@@ -23,21 +23,29 @@ from torch import Tensor, nn
 
 from cutaway.core.errors import BadSpec, RunError
 from cutaway.core.lookup import lookup
-from cutaway.run.checkpoints import State, load_state, save_state
-from cutaway.run.plan import SCHEDULES, Plan, optimizer_of
+from cutaway.run.checkpoints import TrainingState, load_state, save_state
+from cutaway.run.plan import SCHEDULES, TrainingPlan, make_optimizer
 from cutaway.run.screen import Advance, Screen
-from cutaway.run.team import team
+from cutaway.run.team import process_group
 
-__all__ = ["Plan", "Trained", "learning", "others_at_rest", "seeded", "take_step", "train"]
+__all__ = [
+    "TrainingPlan",
+    "TrainingResult",
+    "gradients_enabled",
+    "frozen_others",
+    "seeded_step",
+    "training_step",
+    "train",
+]
 
 Parameters = Mapping[str, nn.Parameter]
-Loss = Callable[[int], Mapping[str, Tensor]]
+StepLoss = Callable[[int], Mapping[str, Tensor]]
 Evaluate = Callable[[], Mapping[str, float]]
-Stop = Callable[[Mapping[str, float]], str | None]
+StopRule = Callable[[Mapping[str, float]], str | None]
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """What training came to; the best weights are in the parameters."""
 
     curve: list[dict[str, Any]]
@@ -54,17 +62,17 @@ class Trained:
 
 def train(
     params: Parameters,
-    loss: Loss,
-    plan: Plan,
+    loss: StepLoss,
+    plan: TrainingPlan,
     *,
     folder: Path,
     identity: Mapping[str, Any],
     evaluate: Evaluate | None = None,
     score: str | None = None,
-    stop: Stop | None = None,
+    stop: StopRule | None = None,
     project: Callable[[], None] | None = None,
     screen: Screen | None = None,
-) -> Trained:
+) -> TrainingResult:
     """Minimises `loss(step)["loss"]` and leaves the weights of the best score in `params`.
 
     Larger scores are better. Every `plan.every` steps it evaluates and writes a checkpoint into
@@ -72,35 +80,39 @@ def train(
     is refused. `project` may change the parameters after each step (to hold some entries still).
     The start is evaluated but never the best: what comes back was trained.
     """
-    run = _Run(params, plan, optimizer_of(params, plan), score)
-    identity = whole_identity(identity, plan, params)
-    together = team()
+    run = _TrainingRun(params, plan, make_optimizer(params, plan), score)
+    identity = training_identity(identity, plan, params)
+    together = process_group()
     kept = load_state(folder, identity, screen)
     if kept is not None:
         run.resume(kept)
     # All have read what is kept before the first process writes the next.
     together.wait()
     with (
-        learning(params),
+        gradients_enabled(params),
         (screen or Screen(quiet=True)).progress("training", plan.steps) as advance,
     ):
         advance(run.step)
         if run.step == 0 and evaluate is not None and kept is None:
-            run.curve.append(_row(0, {}, together.told(evaluate)))
+            run.curve.append(_curve_row(0, {}, together.told(evaluate)))
         while not run.stopped:
             run.go(loss, project, advance)
             run.look(evaluate, stop)
             if together.first:
                 save_state(folder, identity, run.state())
     run.put_best()
-    return Trained(run.curve, run.best_step, run.best, run.stopped, round(run.spent, 3))
+    return TrainingResult(run.curve, run.best_step, run.best, run.stopped, round(run.spent, 3))
 
 
-class _Run:
+class _TrainingRun:
     """A training under way: where it is, what was best, how long it took."""
 
     def __init__(
-        self, params: Parameters, plan: Plan, optimizer: torch.optim.Optimizer, score: str | None
+        self,
+        params: Parameters,
+        plan: TrainingPlan,
+        optimizer: torch.optim.Optimizer,
+        score: str | None,
     ) -> None:
         self.params, self.plan, self.optimizer, self.score = params, plan, optimizer, score
         self.step, self.best_step = 0, 0
@@ -110,7 +122,7 @@ class _Run:
         self.stopped, self.spent = "", 0.0
         self._since, self._means = time.monotonic(), dict[str, float]()
 
-    def resume(self, kept: State) -> None:
+    def resume(self, kept: TrainingState) -> None:
         """Go on from a checkpoint."""
         facts = kept.facts
         self.step, self.best_step, self.best = facts["step"], facts["best_step"], facts["best"]
@@ -127,13 +139,13 @@ class _Run:
         if self.score is not None:
             self.best_weights = kept.best or kept.weights
 
-    def go(self, loss: Loss, project: Callable[[], None] | None, advance: Advance) -> None:
+    def go(self, loss: StepLoss, project: Callable[[], None] | None, advance: Advance) -> None:
         """Take the steps up to the next evaluation."""
         until = min((self.step // self.plan.every + 1) * self.plan.every, self.plan.steps)
         sums: dict[str, float] = {}
         first, start = self.step, time.monotonic()
         while self.step < until:
-            parts = take_step(self.params, self.optimizer, loss, self.plan, self.step)
+            parts = training_step(self.params, self.optimizer, loss, self.plan, self.step)
             sums = {name: sums.get(name, 0.0) + value for name, value in parts.items()}
             if project is not None:
                 with torch.no_grad():
@@ -144,12 +156,12 @@ class _Run:
             advance(1, f"loss {sums['loss'] / done:.4f}, {rate:.3g} steps/s")
         self._means = {name: value / (until - first) for name, value in sums.items()}
 
-    def look(self, evaluate: Evaluate | None, stop: Stop | None) -> None:
+    def look(self, evaluate: Evaluate | None, stop: StopRule | None) -> None:
         """Evaluate, remember the best, decide whether to go on."""
-        found = dict(team().told(evaluate)) if evaluate is not None else {}
-        self.curve.append(_row(self.step, self._means, found))
+        found = dict(process_group().told(evaluate)) if evaluate is not None else {}
+        self.curve.append(_curve_row(self.step, self._means, found))
         value = self._score(found)
-        if self.best_step == 0 or value is None or _beats(value, self.best):
+        if self.best_step == 0 or value is None or _is_better(value, self.best):
             self.best, self.best_step = value, self.step
             self.best_weights = None if value is None else _copies(self.params)
         idle = sum(row["step"] > self.best_step for row in self.curve)
@@ -167,12 +179,12 @@ class _Run:
             return None
         return float(lookup(dict(found), self.score, kind="score"))
 
-    def state(self) -> State:
+    def state(self) -> TrainingState:
         """What a checkpoint keeps. The best weights are left out while they are the current."""
         facts = {
             name: getattr(self, name) for name in ("step", "best_step", "best", "curve", "stopped")
         }
-        return State(
+        return TrainingState(
             facts=facts | {"seconds": self.spent},
             weights=dict(self.params),
             best=None if self.best_step == self.step else self.best_weights,
@@ -191,16 +203,20 @@ class _Run:
                 parameter.copy_(self.best_weights[name])
 
 
-def take_step(
-    params: Parameters, optimizer: torch.optim.Optimizer, loss: Loss, plan: Plan, step: int
+def training_step(
+    params: Parameters,
+    optimizer: torch.optim.Optimizer,
+    loss: StepLoss,
+    plan: TrainingPlan,
+    step: int,
 ) -> dict[str, float]:
     """One step; the parts of its loss. What is random in it depends on seed and step only."""
     rate = plan.lr * SCHEDULES[plan.schedule](step, plan)
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.zero_grad(set_to_none=True)
-    together = team()
-    with seeded(plan.seed, step, params, together.rank):
+    together = process_group()
+    with seeded_step(plan.seed, step, params, together.rank):
         parts = loss(step)
         # Only these: weights that rest must not gather gradients, nor memory for them.
         parts["loss"].backward(inputs=list(params.values()))  # type: ignore[no-untyped-call]
@@ -219,7 +235,9 @@ def take_step(
 
 
 @contextmanager
-def seeded(seed: int, step: int, params: Mapping[str, Tensor], rank: int = 0) -> Iterator[None]:
+def seeded_step(
+    seed: int, step: int, params: Mapping[str, Tensor], rank: int = 0
+) -> Iterator[None]:
     """Torch's randomness decided by seed and step, and given back as it was.
 
     In a team each process has its own: their rows are others, so must be what is dropped out.
@@ -232,7 +250,7 @@ def seeded(seed: int, step: int, params: Mapping[str, Tensor], rank: int = 0) ->
 
 
 @contextmanager
-def learning(params: Parameters) -> Iterator[None]:
+def gradients_enabled(params: Parameters) -> Iterator[None]:
     """The parameters take gradients for a while."""
     before = {name: parameter.requires_grad for name, parameter in params.items()}
     try:
@@ -246,7 +264,7 @@ def learning(params: Parameters) -> Iterator[None]:
 
 
 @contextmanager
-def others_at_rest(module: nn.Module, params: Mapping[str, Tensor]) -> Iterator[None]:
+def frozen_others(module: nn.Module, params: Mapping[str, Tensor]) -> Iterator[None]:
     """The module's other parameters take no gradient for a while: nothing is kept for them."""
     ours = {id(parameter) for parameter in params.values()}
     others = [p for p in module.parameters() if p.requires_grad and id(p) not in ours]
@@ -259,15 +277,15 @@ def others_at_rest(module: nn.Module, params: Mapping[str, Tensor]) -> Iterator[
             parameter.requires_grad_(True)
 
 
-def whole_identity(
-    identity: Mapping[str, Any], plan: Plan, params: Mapping[str, Tensor]
+def training_identity(
+    identity: Mapping[str, Any], plan: TrainingPlan, params: Mapping[str, Tensor]
 ) -> dict[str, Any]:
     """The caller's identity, the plan and the shapes: all that decides where training ends."""
     shapes = {f"shape of {name}": list(value.shape) for name, value in params.items()}
     return {**identity, **asdict(plan), **shapes}
 
 
-def _row(step: int, means: Mapping[str, float], found: Mapping[str, float]) -> dict[str, Any]:
+def _curve_row(step: int, means: Mapping[str, float], found: Mapping[str, float]) -> dict[str, Any]:
     """A row of the curve; a value that is no number is None, as it comes back from a file."""
     if both := set(means) & set(found):
         raise BadSpec(f"{sorted(both)[0]!r} is a part of the loss and an evaluation: rename one.")
@@ -276,7 +294,7 @@ def _row(step: int, means: Mapping[str, float], found: Mapping[str, float]) -> d
     return {"step": step, **kept}
 
 
-def _beats(value: float, best: float | None) -> bool:
+def _is_better(value: float, best: float | None) -> bool:
     """Strictly better: of equals the first is kept. Anything beats a score that is no number."""
     return best is None or math.isnan(best) or value > best
 

@@ -8,7 +8,7 @@ from cutaway.core.digest import digest_json
 from cutaway.models.lm import LM
 
 
-def twin(lm: LM, *, seed: int) -> LM:
+def random_twin(lm: LM, *, seed: int) -> LM:
     """A model like `lm` that has learnt nothing: weights as the family initialises them."""
     config = lm.module.config
     with torch.random.fork_rng(devices=[]):

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cutaway.core.errors import BadSpec
-from cutaway.run.feed import Fed
+from cutaway.run.feed import TokenRows
 
-Combine = Callable[[Tensor, Tensor], Tensor]
+CombineRule = Callable[[Tensor, Tensor], Tensor]
 
 # pooler -> (windows d), (tokens that count per window) -> d
-COMBINE: dict[str, Combine] = {
+COMBINE: dict[str, CombineRule] = {
     "mean": lambda values, weights: (values * weights[:, None]).sum(0) / weights.sum(),
     "max": lambda values, weights: values.amax(0),
     "min": lambda values, weights: values.amin(0),
@@ -24,7 +24,7 @@ COMBINE: dict[str, Combine] = {
 }
 
 
-def need_combinable(pools: tuple[str, ...]) -> None:
+def need_window_poolers(pools: tuple[str, ...]) -> None:
     """BadSpec unless every pooler has a meaning over several windows."""
     odd = [pool for pool in pools if pool not in COMBINE]
     if odd:
@@ -35,10 +35,10 @@ def need_combinable(pools: tuple[str, ...]) -> None:
 
 
 @dataclass
-class Windowed:
+class WindowCombiner:
     """Collects a text's windows until all are there, then hands one row on to `sink`."""
 
-    fed: Fed
+    fed: TokenRows
     sink: Callable[[NDArray[np.int64], Mapping[str, Tensor]], None]
     _parts: dict[int, dict[int, dict[str, Tensor]]] = field(default_factory=dict)
 

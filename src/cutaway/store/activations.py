@@ -24,10 +24,10 @@ from cutaway.core.digest import digest_json
 from cutaway.core.errors import Corrupt, Mismatch, Missing
 from cutaway.core.lookup import suggestion
 from cutaway.store import files, gather, remote
-from cutaway.store.home import home
-from cutaway.store.shards import Column, Rows, Shard, find_shards, is_sidecar
-from cutaway.store.stamps import Hold, release_dead, touch_used
-from cutaway.store.writer import Writer
+from cutaway.store.home import cache_folder
+from cutaway.store.shards import ColumnInfo, RowNumbers, Shard, find_shards, is_sidecar
+from cutaway.store.stamps import InUseMarker, mark_used, remove_dead_markers
+from cutaway.store.writer import ActivationWriter
 
 if TYPE_CHECKING:
     import torch
@@ -40,46 +40,46 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Shelf:
+class ActivationTable:
     """The activations of one identity: a model, its rows, how they were read."""
 
     folder: Path
     key: Mapping[str, Any]
     rows: int
-    _hold: Hold = field(repr=False, compare=False)
+    _hold: InUseMarker = field(repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A shelf travels by where it stands in its store: each machine has its own mirror."""
         far = remote.remote_of(self.folder)
         if far is None:
-            return _shelf, (self.folder, self.key, self.rows)
+            return _activation_table, (self.folder, self.key, self.rows)
         inner = self.folder.relative_to(far.root).as_posix()
-        return _far_shelf, (far.url, inner, self.key, self.rows)
+        return _remote_activation_table, (far.url, inner, self.key, self.rows)
 
-    def columns(self) -> dict[str, Column]:
+    def columns(self) -> dict[str, ColumnInfo]:
         """The columns that are there for all rows."""
         self._look()
         shards = self._shards()
         known = {name: column for shard in shards for name, column in shard.columns.items()}
-        there = _present(shards, list(known), self.rows)
+        there = _coverage(shards, list(known), self.rows)
         return {name: column for name, column in known.items() if there[name].all()}
 
     def covered(self, columns: Iterable[str]) -> NDArray[np.bool_]:
         """For each row, whether all these columns are there already."""
         self._look()
-        there = _present(self._shards(), list(columns), self.rows)
+        there = _coverage(self._shards(), list(columns), self.rows)
         everywhere = np.ones(self.rows, dtype=bool)
         for mask in there.values():
             everywhere &= mask
         return everywhere
 
-    def writer(self, shard_bytes: int = SHARD_BYTES) -> Writer:
+    def writer(self, shard_bytes: int = SHARD_BYTES) -> ActivationWriter:
         """A writer for this shelf; the folder and its manifest are there from now on."""
         _write_manifest(self.folder, self.key, self.rows)
         self._hold.take()
-        files.sweep(self.folder)
-        release_dead(self.folder)
-        return Writer(self.folder, self.rows, shard_bytes)
+        files.remove_stale_temporaries(self.folder)
+        remove_dead_markers(self.folder)
+        return ActivationWriter(self.folder, self.rows, shard_bytes)
 
     def read(
         self, column: str, rows: ArrayLike | None = None, *, dtype: "Dtype" = "float32"
@@ -90,7 +90,7 @@ class Shelf:
         """
         shards, wanted = self._having(column, ragged=False), self._wanted(rows)
         self._need_rows(column, shards, wanted)
-        return gather.dense(shards, column, wanted, self.rows, dtype)
+        return gather.gather_dense(shards, column, wanted, self.rows, dtype)
 
     def read_ragged(
         self, column: str, rows: ArrayLike | None = None, *, dtype: "Dtype" = "float32"
@@ -98,13 +98,13 @@ class Shelf:
         """Values (tokens, ...) and offsets (n + 1): row i has values[offsets[i]:offsets[i+1]]."""
         shards, wanted = self._having(column, ragged=True), self._wanted(rows)
         self._need_rows(column, shards, wanted)
-        return gather.ragged(shards, column, wanted, self.rows, dtype)
+        return gather.gather_ragged(shards, column, wanted, self.rows, dtype)
 
-    def mapped(self, column: str) -> Iterator[tuple[Rows, "Tensor"]]:
+    def mapped(self, column: str) -> Iterator[tuple[RowNumbers, "Tensor"]]:
         """(row numbers, values) shard by shard, as views on the files; each row once."""
-        return gather.stream(self._having(column, ragged=False), column, self.rows)
+        return gather.stream_dense(self._having(column, ragged=False), column, self.rows)
 
-    def mapped_ragged(self, column: str) -> Iterator[tuple[Rows, Rows, "Tensor"]]:
+    def mapped_ragged(self, column: str) -> Iterator[tuple[RowNumbers, RowNumbers, "Tensor"]]:
         """(row numbers, lengths, values) shard by shard, as views on the files; each row once."""
         return gather.stream_ragged(self._having(column, ragged=True), column, self.rows)
 
@@ -119,7 +119,7 @@ class Shelf:
         """The shards with this column; Missing with a suggestion when there are none."""
         shards = self._shards()
         far = remote.remote_of(self.folder) is not None
-        if far and not _present(shards, [column], self.rows)[column].all():
+        if far and not _coverage(shards, [column], self.rows)[column].all():
             self._look()
             shards = self._shards()
         having = [shard for shard in shards if column in shard.columns]
@@ -129,19 +129,19 @@ class Shelf:
                 f"No column {column!r} in {str(self.folder)!r}. {suggestion(column, known)}"
                 f"There: {', '.join(known) or 'none'}."
             )
-        _same_kind(having, column, ragged)
-        touch_used(self.folder)
+        _check_one_form(having, column, ragged)
+        mark_used(self.folder)
         return having
 
-    def _wanted(self, rows: ArrayLike | None) -> Rows:
+    def _wanted(self, rows: ArrayLike | None) -> RowNumbers:
         wanted = np.arange(self.rows) if rows is None else np.asarray(rows, dtype=np.int64)
         wrong = wanted[(wanted < 0) | (wanted >= self.rows)]
         if len(wrong):
             raise Mismatch(f"Row number {int(wrong[0])} is not in 0..{self.rows - 1}.")
         return wanted
 
-    def _need_rows(self, column: str, shards: list[Shard], wanted: Rows) -> None:
-        lacking = int((~_present(shards, [column], self.rows)[column][wanted]).sum())
+    def _need_rows(self, column: str, shards: list[Shard], wanted: RowNumbers) -> None:
+        lacking = int((~_coverage(shards, [column], self.rows)[column][wanted]).sum())
         if lacking:
             raise Missing(
                 f"Column {column!r} lacks {lacking} of {len(wanted)} rows in "
@@ -149,41 +149,45 @@ class Shelf:
             )
 
 
-def open_shelf(key: Mapping[str, Any], rows: int, folder: Path | None = None) -> Shelf:
+def open_activations(
+    key: Mapping[str, Any], rows: int, folder: Path | None = None
+) -> ActivationTable:
     """The shelf of a key, there or not yet; nothing is written before `writer` is asked for."""
     plain = files.jsonable(key)
-    shelf = _shelf(shelves_folder(folder) / digest_json(plain), plain, rows)
+    shelf = _activation_table(activations_folder(folder) / digest_json(plain), plain, rows)
     have = _manifest_or_none(shelf.folder)
     if have is not None and have["rows"] != rows:
         raise Mismatch(f"{str(shelf.folder)!r} is for {have['rows']} rows, asked for {rows}.")
     return shelf
 
 
-def read_shelf(folder: Path) -> Shelf:
+def load_activations(folder: Path) -> ActivationTable:
     """The shelf in a folder, known by its manifest alone; Corrupt or Missing without one."""
     content = read_manifest(folder)
-    return _shelf(folder, content["key"], content["rows"])
+    return _activation_table(folder, content["key"], content["rows"])
 
 
-def shelves_folder(folder: Path | None = None) -> Path:
+def activations_folder(folder: Path | None = None) -> Path:
     """Where the shelves stand."""
-    return home() / "activations" if folder is None else Path(folder)
+    return cache_folder() / "activations" if folder is None else Path(folder)
 
 
-def _shelf(folder: Path, key: Mapping[str, Any], rows: int) -> Shelf:
-    shelf = Shelf(folder, key, rows, Hold(folder))
+def _activation_table(folder: Path, key: Mapping[str, Any], rows: int) -> ActivationTable:
+    shelf = ActivationTable(folder, key, rows, InUseMarker(folder))
     shelf._hold.take()
     return shelf
 
 
-def _far_shelf(url: str, inner: str, key: Mapping[str, Any], rows: int) -> Shelf:
-    return _shelf(remote.local(url) / inner, key, rows)
+def _remote_activation_table(
+    url: str, inner: str, key: Mapping[str, Any], rows: int
+) -> ActivationTable:
+    return _activation_table(remote.local_folder(url) / inner, key, rows)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Format, key and rows of the shelf in a folder; Missing or Corrupt without a manifest."""
     path = folder / "manifest.json"
-    if not files.is_there(path):
+    if not files.file_exists(path):
         remote.fetch(path, files.read_json)
     content: dict[str, Any] = files.read_json(path)
     fields = isinstance(content, dict) and {"format", "key", "rows"} <= set(content)
@@ -212,7 +216,7 @@ def _write_manifest(folder: Path, key: Mapping[str, Any], rows: int) -> None:
         files.write_atomic(folder / "manifest.json", content)
 
 
-def _present(shards: list[Shard], columns: list[str], rows: int) -> dict[str, NDArray[np.bool_]]:
+def _coverage(shards: list[Shard], columns: list[str], rows: int) -> dict[str, NDArray[np.bool_]]:
     """For each column and row, whether some shard has it."""
     holders = {c: tuple(i for i, s in enumerate(shards) if c in s.columns) for c in columns}
     # Columns mostly come in the same shards, so this is one look per group, not per column.
@@ -220,11 +224,11 @@ def _present(shards: list[Shard], columns: list[str], rows: int) -> dict[str, ND
     for group in set(holders.values()):
         masks[group] = np.zeros(rows, dtype=bool)
         for number in group:
-            masks[group][_numbers(shards[number], rows)] = True
+            masks[group][_row_numbers(shards[number], rows)] = True
     return {column: masks[group] for column, group in holders.items()}
 
 
-def _numbers(shard: Shard, rows: int) -> Rows:
+def _row_numbers(shard: Shard, rows: int) -> RowNumbers:
     """The shard's row numbers; none when another process has dropped it in this very moment."""
     try:
         return gather.row_numbers(shard, rows)
@@ -234,7 +238,7 @@ def _numbers(shard: Shard, rows: int) -> Rows:
         raise
 
 
-def _same_kind(shards: list[Shard], column: str, ragged: bool) -> None:
+def _check_one_form(shards: list[Shard], column: str, ragged: bool) -> None:
     forms = {shard.columns[column] for shard in shards}
     if len(forms) > 1:
         raise Mismatch(f"Column {column!r} comes in several forms: {sorted(map(str, forms))!r}.")

@@ -33,23 +33,23 @@ class Artefact:
 
 def save_artefact(path: Path, values: Mapping[str, "Tensor"], meta: Mapping[str, Any]) -> Path:
     """Tensors at `path` and `meta` in the JSON beside it, which is written last."""
-    path = need_free(path)
-    description = description_of(path)
-    layout = tensors.Layout({name: [value] for name, value in values.items()})
-    files.sweep(path.parent)
-    files.need_room(path.parent, sum(value.nbytes for value in values.values()))
+    path = check_output_free(path)
+    description = description_path(path)
+    layout = tensors.TensorLayout({name: [value] for name, value in values.items()})
+    files.remove_stale_temporaries(path.parent)
+    files.check_free_space(path.parent, sum(value.nbytes for value in values.values()))
     # An older description must not stand beside new tensors: without one there is no artefact.
     with files.disk_errors(path):
         description.unlink(missing_ok=True)
     # Summed up as it is written: the file at `path` may be another process's a moment later.
-    total = _Sum()
+    total = _Checksum()
     files.write_atomic(path, total.over(layout.chunks()))
     digest = {"sha256": total.sha256.hexdigest(), "bytes": total.bytes}
     files.write_sealed(description, {"meta": meta, **digest})
     return path
 
 
-class _Sum:
+class _Checksum:
     """The checksum and size of what passes through."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ def load_artefact(path: Path, *, verify: bool = True) -> Artefact:
         if not path.is_file():
             raise Missing(f"No artefact {str(path)!r}.")
         tensors.refuse_pickle(path)
-    content = _description(check_name(path))
+    content = _description(check_artefact_name(path))
     size = path.stat().st_size
     if size != content["bytes"]:
         raise Corrupt(f"{str(path)!r} has {size} bytes, expected {content['bytes']}.")
@@ -78,7 +78,7 @@ def load_artefact(path: Path, *, verify: bool = True) -> Artefact:
     return Artefact(path, content["meta"], tensors.tensor_names(path))
 
 
-def maker_of(path: Path) -> str | None:
+def run_of_artefact(path: Path) -> str | None:
     """The address of the run that wrote an artefact; None when it isn't whole or doesn't say."""
     try:
         meta: Any = load_artefact(path, verify=False).meta
@@ -90,23 +90,23 @@ def maker_of(path: Path) -> str | None:
 
 def copy_artefact(source: Path, path: Path) -> Path:
     """The artefact at `path` too; its description is written last."""
-    path, described = need_free(path), description_of(source)
-    files.sweep(path.parent)
-    files.need_room(path.parent, source.stat().st_size)
+    path, described = check_output_free(path), description_path(source)
+    files.remove_stale_temporaries(path.parent)
+    files.check_free_space(path.parent, source.stat().st_size)
     with files.disk_errors(path):
-        description_of(path).unlink(missing_ok=True)
+        description_path(path).unlink(missing_ok=True)
         with source.open("rb") as handle:
             files.write_atomic(path, iter(lambda: handle.read(1 << 20), b""))
-        files.write_atomic(description_of(path), described.read_bytes())
+        files.write_atomic(description_path(path), described.read_bytes())
     return path
 
 
-def description_of(path: Path) -> Path:
+def description_path(path: Path) -> Path:
     """Where the JSON of an artefact is."""
     return path.with_suffix(".json")
 
 
-def check_name(path: Path) -> Path:
+def check_artefact_name(path: Path) -> Path:
     """The path; BadSpec unless an artefact may be called so."""
     path = Path(path)
     if path.suffix != _SUFFIX:
@@ -114,12 +114,12 @@ def check_name(path: Path) -> Path:
     return path
 
 
-def need_free(path: Path) -> Path:
+def check_output_free(path: Path) -> Path:
     """The path; BadSpec when an artefact there would be written over a JSON file that is not one's.
 
     Asked before the work as well: to refuse it at the end would cost the work.
     """
-    described = description_of(check_name(path))
+    described = description_path(check_artefact_name(path))
     with files.disk_errors(described):
         # Beside an artefact's own file it is that one's, damaged perhaps.
         alone = described.is_file() and not Path(path).exists()
@@ -133,7 +133,7 @@ def need_free(path: Path) -> Path:
 
 def _description(path: Path) -> dict[str, Any]:
     """The sealed JSON of an artefact, with all its fields."""
-    described = description_of(path)
+    described = description_path(path)
     if not described.is_file():
         raise Missing(
             f"{str(path)!r} has no {described.name} beside it: it was never finished, or the "

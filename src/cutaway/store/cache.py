@@ -12,16 +12,16 @@ from typing import Any
 
 from cutaway.core.errors import BadSpec, Corrupt, CutawayError, Missing
 from cutaway.store import files
-from cutaway.store.activations import read_manifest, shelves_folder
+from cutaway.store.activations import activations_folder, read_manifest
 from cutaway.store.owners import DAY
-from cutaway.store.shards import find_shards, orphans, read_shard, sidecar
-from cutaway.store.stamps import in_use, last_used, release_dead
+from cutaway.store.shards import find_shards, orphan_shards, read_shard, sidecar_path
+from cutaway.store.stamps import in_use, last_used, remove_dead_markers
 
 DEFAULT_GB = 20.0
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """One shelf as the cache lists it; `model` is `?` where the manifest can't be read."""
 
     digest: str
@@ -45,24 +45,24 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Problem:
+class CacheProblem:
     """A file of the cache that can't be relied on."""
 
     path: Path
     reason: str
 
 
-def entries(folder: Path | None = None) -> list[Entry]:
+def list_entries(folder: Path | None = None) -> list[CacheEntry]:
     """All shelves, the most recently used first."""
-    found = [_entry(path) for path in _shelves(folder)]
+    found = [_entry(path) for path in _entry_folders(folder)]
     # Another process may drop a shelf while it is being described here.
     there = [entry for entry in found if entry.path.is_dir()]
     return sorted(there, key=lambda entry: (entry.used, entry.digest), reverse=True)
 
 
-def size(folder: Path | None = None) -> int:
+def cache_size(folder: Path | None = None) -> int:
     """The bytes all shelves take on the disk."""
-    return sum(_bytes(path) for path in _shelves(folder))
+    return sum(_bytes(path) for path in _entry_folders(folder))
 
 
 def prune(
@@ -71,7 +71,7 @@ def prune(
     older_than_days: float | None = None,
     digest: str | None = None,
     folder: Path | None = None,
-) -> list[Entry]:
+) -> list[CacheEntry]:
     """Drops shelves, the least recently used first, and returns what was dropped.
 
     `digest` (a prefix will do) drops one shelf, `older_than_days` those not used for so long,
@@ -84,25 +84,25 @@ def prune(
         # What is no amount would drop every shelf.
         if value is not None and not 0 <= value < math.inf:
             raise BadSpec(f"{rule} must be a number >= 0, got {value!r}.")
-    files.sweep(shelves_folder(folder))
-    oldest_first = entries(folder)[::-1]
+    files.remove_stale_temporaries(activations_folder(folder))
+    oldest_first = list_entries(folder)[::-1]
     if digest is not None:
-        return _drop([_by_prefix(oldest_first, digest)])
+        return _evict([_by_prefix(oldest_first, digest)])
     if older_than_days is not None:
         since = time.time() - older_than_days * DAY
-        return _drop(entry for entry in oldest_first if entry.used.timestamp() < since)
-    return _drop(_surplus(oldest_first, max_bytes or 0))
+        return _evict(entry for entry in oldest_first if entry.used.timestamp() < since)
+    return _evict(_entries_to_evict(oldest_first, max_bytes or 0))
 
 
-def enforce(limit_bytes: int | None = None, folder: Path | None = None) -> list[Entry]:
+def enforce_limit(limit_bytes: int | None = None, folder: Path | None = None) -> list[CacheEntry]:
     """Keeps the cache below its limit (`CUTAWAY_CACHE_GB`, 20 by default); what it dropped."""
-    allowed = limit() if limit_bytes is None else limit_bytes
-    files.sweep(shelves_folder(folder))
+    allowed = cache_limit() if limit_bytes is None else limit_bytes
+    files.remove_stale_temporaries(activations_folder(folder))
     # Asked after every extraction, and mostly there is room: sizes alone say so.
-    return prune(max_bytes=allowed, folder=folder) if size(folder) > allowed else []
+    return prune(max_bytes=allowed, folder=folder) if cache_size(folder) > allowed else []
 
 
-def limit() -> int:
+def cache_limit() -> int:
     """The cache's limit in bytes; BadSpec when `CUTAWAY_CACHE_GB` is no size."""
     said = os.environ.get("CUTAWAY_CACHE_GB", "").strip() or str(DEFAULT_GB)
     try:
@@ -114,21 +114,21 @@ def limit() -> int:
     return int(size_gb * 1e9)
 
 
-def verify(repair: bool = False, folder: Path | None = None) -> list[Problem]:
+def verify(repair: bool = False, folder: Path | None = None) -> list[CacheProblem]:
     """Every file that fails its checksum; with `repair` those are dropped and made again later."""
     problems = []
-    for path in _shelves(folder):
+    for path in _entry_folders(folder):
         problems += [*_manifest_problems(path, repair), *_shard_problems(path, repair)]
         if repair:
-            files.sweep(path)
-            release_dead(path)
+            files.remove_stale_temporaries(path)
+            remove_dead_markers(path)
     if repair:
-        files.sweep(shelves_folder(folder))
+        files.remove_stale_temporaries(activations_folder(folder))
     return problems
 
 
-def _shelves(folder: Path | None) -> list[Path]:
-    root = shelves_folder(folder)
+def _entry_folders(folder: Path | None) -> list[Path]:
+    root = activations_folder(folder)
     found = root.iterdir() if root.is_dir() else []
     return sorted(path for path in found if path.is_dir() and not files.is_temporary(path))
 
@@ -141,13 +141,13 @@ def _bytes(path: Path) -> int:
     return total
 
 
-def _entry(path: Path) -> Entry:
+def _entry(path: Path) -> CacheEntry:
     try:
         manifest = read_manifest(path)
         name, rows = _model_name(manifest["key"].get("model")), manifest["rows"]
     except CutawayError:
         name, rows = "?", 0
-    return Entry(
+    return CacheEntry(
         digest=path.name,
         model=name,
         rows=rows,
@@ -171,7 +171,7 @@ def _model_name(model: object) -> str:
     return str(model.get("name", "?") if isinstance(model, dict) else model or "?")
 
 
-def _by_prefix(known: list[Entry], digest: str) -> Entry:
+def _by_prefix(known: list[CacheEntry], digest: str) -> CacheEntry:
     found = [entry for entry in known if digest and entry.digest.startswith(digest)]
     if not found:
         raise Missing(f"No shelf {digest!r} in the cache. `cutaway cache ls` lists them.")
@@ -182,7 +182,7 @@ def _by_prefix(known: list[Entry], digest: str) -> Entry:
     return found[0]
 
 
-def _surplus(oldest_first: list[Entry], max_bytes: int) -> list[Entry]:
+def _entries_to_evict(oldest_first: list[CacheEntry], max_bytes: int) -> list[CacheEntry]:
     """The least recently used shelves without which the rest fits."""
     total, chosen = sum(entry.bytes for entry in oldest_first), []
     for entry in oldest_first:
@@ -194,15 +194,15 @@ def _surplus(oldest_first: list[Entry], max_bytes: int) -> list[Entry]:
     return chosen
 
 
-def _drop(chosen: Iterable[Entry]) -> list[Entry]:
-    return [entry for entry in chosen if _drop_one(entry.path)]
+def _evict(chosen: Iterable[CacheEntry]) -> list[CacheEntry]:
+    return [entry for entry in chosen if _evict_one(entry.path)]
 
 
-def _drop_one(path: Path) -> bool:
+def _evict_one(path: Path) -> bool:
     """Whether the shelf is gone now; one that is in use stays."""
     if in_use(path):
         return False
-    aside = files.sibling(path)
+    aside = files.temporary_path(path)
     with files.disk_errors(path):
         try:
             path.rename(aside)
@@ -217,7 +217,7 @@ def _drop_one(path: Path) -> bool:
     return True
 
 
-def _manifest_problems(path: Path, repair: bool) -> list[Problem]:
+def _manifest_problems(path: Path, repair: bool) -> list[CacheProblem]:
     try:
         read_manifest(path)
     except CutawayError as error:
@@ -227,11 +227,11 @@ def _manifest_problems(path: Path, repair: bool) -> list[Problem]:
         if repair and isinstance(error, Corrupt):
             # The key that opens the shelf the next time writes it again.
             files.discard(path / "manifest.json")
-        return [Problem(path / "manifest.json", str(error))]
+        return [CacheProblem(path / "manifest.json", str(error))]
     return []
 
 
-def _shard_problems(path: Path, repair: bool) -> list[Problem]:
+def _shard_problems(path: Path, repair: bool) -> list[CacheProblem]:
     problems = []
     for described in sorted(path.glob("shard-*.json")):
         try:
@@ -240,12 +240,14 @@ def _shard_problems(path: Path, repair: bool) -> list[Problem]:
             if shard is not None and not shard.far:
                 shard.check()
         except Corrupt as error:
-            problems.append(Problem(described.with_suffix(".safetensors"), str(error)))
+            problems.append(CacheProblem(described.with_suffix(".safetensors"), str(error)))
             if repair:
                 files.discard(described)
                 files.discard(described.with_suffix(".safetensors"))
-    for orphan in orphans(path):
-        problems.append(Problem(orphan, f"{str(orphan)!r} never got its {sidecar(orphan).name}."))
+    for orphan in orphan_shards(path):
+        problems.append(
+            CacheProblem(orphan, f"{str(orphan)!r} never got its {sidecar_path(orphan).name}.")
+        )
         if repair:
             files.discard(orphan)
     return problems

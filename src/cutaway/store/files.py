@@ -19,30 +19,30 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.core.errors import Corrupt, CutawayError, Missing, NoRoom, RequestError, RunError
-from cutaway.store.owners import DAY, HOUR, abandoned, token
+from cutaway.store.owners import DAY, HOUR, is_abandoned, owner_token
 
 Chunk = bytes | bytearray | memoryview
 
 # A JSON file above this size is a mistake or a trap, and is not read into memory.
 JSON_LIMIT = 128 << 20
 
-_MARK = ".tmp-"
+_TEMPORARY_MARK = ".tmp-"
 
-_ELSEWHERE = "Choose another folder with --runs or CUTAWAY_HOME."
-_MAKE_ROOM = f"Make room (`cutaway cache prune` drops old activations). {_ELSEWHERE}"
+_CHOOSE_FOLDER = "Choose another folder with --runs or CUTAWAY_HOME."
+_FREE_SPACE = f"Make room (`cutaway cache prune` drops old activations). {_CHOOSE_FOLDER}"
 
 # What the system says -> which of our errors, what it means, what mends it.
 _REASONS: dict[int, tuple[type[CutawayError], str, str]] = {
-    errno.ENOSPC: (NoRoom, "the disk is full", _MAKE_ROOM),
-    errno.EDQUOT: (NoRoom, "the quota is used up", _MAKE_ROOM),
-    errno.EFBIG: (NoRoom, "the file is larger than this disk or process allows", _MAKE_ROOM),
-    errno.EROFS: (RequestError, "the disk is read-only", _ELSEWHERE),
-    errno.EACCES: (RequestError, "permission denied", _ELSEWHERE),
-    errno.EPERM: (RequestError, "permission denied", _ELSEWHERE),
-    errno.ENOTDIR: (RequestError, "a part of this path is a file, not a folder", _ELSEWHERE),
-    errno.EEXIST: (RequestError, "a file stands where a folder is needed", _ELSEWHERE),
-    errno.EISDIR: (RequestError, "a folder stands where a file is needed", _ELSEWHERE),
-    errno.ENAMETOOLONG: (RequestError, "the name is too long for this disk", _ELSEWHERE),
+    errno.ENOSPC: (NoRoom, "the disk is full", _FREE_SPACE),
+    errno.EDQUOT: (NoRoom, "the quota is used up", _FREE_SPACE),
+    errno.EFBIG: (NoRoom, "the file is larger than this disk or process allows", _FREE_SPACE),
+    errno.EROFS: (RequestError, "the disk is read-only", _CHOOSE_FOLDER),
+    errno.EACCES: (RequestError, "permission denied", _CHOOSE_FOLDER),
+    errno.EPERM: (RequestError, "permission denied", _CHOOSE_FOLDER),
+    errno.ENOTDIR: (RequestError, "a part of this path is a file, not a folder", _CHOOSE_FOLDER),
+    errno.EEXIST: (RequestError, "a file stands where a folder is needed", _CHOOSE_FOLDER),
+    errno.EISDIR: (RequestError, "a folder stands where a file is needed", _CHOOSE_FOLDER),
+    errno.ENAMETOOLONG: (RequestError, "the name is too long for this disk", _CHOOSE_FOLDER),
 }
 
 
@@ -57,30 +57,30 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise kind(f"Can't use {str(path)!r}: {reason}. {mend}") from error
 
 
-def sibling(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
     """A unique temporary name beside `path`, which readers ignore and `sweep` knows."""
-    return path.with_name(f"{path.name}{_MARK}{token()}")
+    return path.with_name(f"{path.name}{_TEMPORARY_MARK}{owner_token()}")
 
 
 def is_temporary(path: Path) -> bool:
     """Whether the name is one that `sibling` makes."""
-    return _MARK in path.name
+    return _TEMPORARY_MARK in path.name
 
 
 def write_atomic(path: Path, data: Chunk | Iterable[Chunk]) -> None:
     """`path` holds exactly `data` afterwards; killed at any moment, what it held before."""
-    aside = sibling(path)
+    aside = temporary_path(path)
     with disk_errors(path):
         make_folder(path.parent)
         try:
-            write_through(aside, data)
+            write_synced(aside, data)
             aside.replace(path)
         finally:
             discard(aside)
         sync_folder(path.parent)
 
 
-def write_through(path: Path, data: Chunk | Iterable[Chunk]) -> None:
+def write_synced(path: Path, data: Chunk | Iterable[Chunk]) -> None:
     """A new file with `data`, on the disk itself when this returns. Not atomic."""
     chunks = [data] if isinstance(data, bytes | bytearray | memoryview) else data
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
@@ -123,9 +123,9 @@ def discard(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def drop_folder(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """The folder is gone at once: renamed out of the readers' sight, then emptied."""
-    aside = sibling(folder)
+    aside = temporary_path(folder)
     if not folder.exists():
         return
     with disk_errors(folder):
@@ -136,13 +136,13 @@ def drop_folder(folder: Path) -> None:
     discard(aside)
 
 
-def sweep(folder: Path) -> list[Path]:
+def remove_stale_temporaries(folder: Path) -> list[Path]:
     """Removes the temporary files of dead processes; returns what it removed."""
     stale: list[Path] = []
     # Only a courtesy: a folder that can't be listed says so when it is needed.
     with suppress(OSError):
-        found = folder.glob(f"*{_MARK}*")
-        stale = [path for path in found if abandoned(path, here=DAY, elsewhere=HOUR)]
+        found = folder.glob(f"*{_TEMPORARY_MARK}*")
+        stale = [path for path in found if is_abandoned(path, here=DAY, elsewhere=HOUR)]
     for path in stale:
         discard(path)
     return stale
@@ -175,7 +175,7 @@ def json_bytes(value: Any) -> bytes:
     return (json.dumps(jsonable(value), indent=1, allow_nan=False) + "\n").encode("ascii")
 
 
-def is_there(path: Path) -> bool:
+def file_exists(path: Path) -> bool:
     """Whether a file stands there; False where one may not even look: reading it says why."""
     try:
         return path.is_file()
@@ -185,7 +185,7 @@ def is_there(path: Path) -> bool:
 
 def read_json(path: Path) -> Any:
     """What the file says; Missing when it isn't there, Corrupt when it isn't whole."""
-    return _parsed(path, _small(path))
+    return _parsed(path, _read_small(path))
 
 
 SEAL = b'\n "seal":'
@@ -209,7 +209,7 @@ def _with_seal(head: bytes) -> bytes:
 
 def read_sealed(path: Path, *, needs_seal: bool = True) -> dict[str, Any]:
     """The content of a sealed JSON file; Corrupt when one byte of it has changed."""
-    data = _small(path)
+    data = _read_small(path)
     content = _parsed(path, data)
     if not isinstance(content, dict):
         raise Corrupt(f"{str(path)!r} holds {type(content).__name__}, expected a JSON object.")
@@ -220,7 +220,7 @@ def read_sealed(path: Path, *, needs_seal: bool = True) -> dict[str, Any]:
     return content
 
 
-def _small(path: Path) -> bytes:
+def _read_small(path: Path) -> bytes:
     """The bytes of a file that must fit into memory many times over."""
     with disk_errors(path):
         try:
@@ -245,7 +245,7 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-def need_room(folder: Path, needed: int) -> None:
+def check_free_space(folder: Path, needed: int) -> None:
     """NoRoom unless the disk under `folder` has `needed` bytes free."""
     there = folder.absolute()
     with disk_errors(folder):
@@ -255,5 +255,5 @@ def need_room(folder: Path, needed: int) -> None:
     if free < needed:
         raise NoRoom(
             f"{str(folder)!r} needs {needed} bytes ({needed / 1e9:.2f} GB) but only {free} "
-            f"({free / 1e9:.2f} GB) are free. {_MAKE_ROOM}"
+            f"({free / 1e9:.2f} GB) are free. {_FREE_SPACE}"
         )

@@ -7,7 +7,7 @@ import numpy as np
 
 from cutaway.core.errors import Corrupt
 from cutaway.core.lookup import lookup
-from cutaway.store.shards import Rows, Shard
+from cutaway.store.shards import RowNumbers, Shard
 from cutaway.store.tensors import DTYPES
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Dtype = torch.dtype | str | None
 
 
-def row_numbers(shard: Shard, rows: int) -> Rows:
+def row_numbers(shard: Shard, rows: int) -> RowNumbers:
     """The shard's row numbers; Corrupt when they can't be rows of this shelf."""
     numbers = shard.rows
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() < rows:
@@ -25,58 +25,60 @@ def row_numbers(shard: Shard, rows: int) -> Rows:
     return numbers
 
 
-def dense(
-    shards: Sequence[Shard], column: str, wanted: Rows, rows: int, dtype: "Dtype"
+def gather_dense(
+    shards: Sequence[Shard], column: str, wanted: RowNumbers, rows: int, dtype: "Dtype"
 ) -> "Tensor":
     """(n, ...) values of the wanted rows, in their order."""
     import torch
 
     form = shards[0].columns[column]
-    out = torch.empty((len(wanted), *form.shape), dtype=_as_dtype(form.dtype, dtype))
-    for shard, there, place in _places(shards, wanted, rows):
+    out = torch.empty((len(wanted), *form.shape), dtype=_output_dtype(form.dtype, dtype))
+    for shard, there, place in _locate_rows(shards, wanted, rows):
         block = _take(shard.block(column), place).to(out.dtype)
         out.index_copy_(0, torch.from_numpy(there), block)
     return out
 
 
-def ragged(
-    shards: Sequence[Shard], column: str, wanted: Rows, rows: int, dtype: "Dtype"
+def gather_ragged(
+    shards: Sequence[Shard], column: str, wanted: RowNumbers, rows: int, dtype: "Dtype"
 ) -> tuple["Tensor", "Tensor"]:
     """Values of the wanted rows one after the other, and where each begins."""
     import torch
 
-    places = list(_places(shards, wanted, rows))
+    places = list(_locate_rows(shards, wanted, rows))
     lengths = np.zeros(len(wanted), dtype=np.int64)
     for shard, there, place in places:
         lengths[there] = shard.lengths[place]
     offsets = _offsets(lengths)
     form = shards[0].columns[column]
-    out = torch.empty((int(offsets[-1]), *form.shape), dtype=_as_dtype(form.dtype, dtype))
+    out = torch.empty((int(offsets[-1]), *form.shape), dtype=_output_dtype(form.dtype, dtype))
     for shard, there, place in places:
-        source = _spread(_offsets(shard.lengths)[place], shard.lengths[place])
-        target = _spread(offsets[there], lengths[there])
+        source = _expand_ranges(_offsets(shard.lengths)[place], shard.lengths[place])
+        target = _expand_ranges(offsets[there], lengths[there])
         block = _take(shard.block(column), source).to(out.dtype)
         out.index_copy_(0, torch.from_numpy(target), block)
     return out, torch.from_numpy(offsets)
 
 
-def stream(shards: Sequence[Shard], column: str, rows: int) -> Iterator[tuple[Rows, "Tensor"]]:
+def stream_dense(
+    shards: Sequence[Shard], column: str, rows: int
+) -> Iterator[tuple[RowNumbers, "Tensor"]]:
     """(row numbers, values) of one shard after the other, each row once."""
-    for shard, fresh in _fresh(shards, rows):
+    for shard, fresh in _first_occurrences(shards, rows):
         yield row_numbers(shard, rows)[fresh], _take(shard.block(column), fresh)
 
 
 def stream_ragged(
     shards: Sequence[Shard], column: str, rows: int
-) -> Iterator[tuple[Rows, Rows, "Tensor"]]:
+) -> Iterator[tuple[RowNumbers, RowNumbers, "Tensor"]]:
     """(row numbers, lengths, values) of one shard after the other, each row once."""
-    for shard, fresh in _fresh(shards, rows):
+    for shard, fresh in _first_occurrences(shards, rows):
         lengths = shard.lengths[fresh]
-        tokens = _spread(_offsets(shard.lengths)[fresh], lengths)
+        tokens = _expand_ranges(_offsets(shard.lengths)[fresh], lengths)
         yield row_numbers(shard, rows)[fresh], lengths, _take(shard.block(column), tokens)
 
 
-def _fresh(shards: Sequence[Shard], rows: int) -> Iterator[tuple[Shard, Rows]]:
+def _first_occurrences(shards: Sequence[Shard], rows: int) -> Iterator[tuple[Shard, RowNumbers]]:
     """Each shard with the places of the rows that no earlier shard (or place) had."""
     seen = np.zeros(rows, dtype=bool)
     for shard in shards:
@@ -87,10 +89,12 @@ def _fresh(shards: Sequence[Shard], rows: int) -> Iterator[tuple[Shard, Rows]]:
             yield shard, fresh
 
 
-def _places(shards: Sequence[Shard], wanted: Rows, rows: int) -> Iterator[tuple[Shard, Rows, Rows]]:
+def _locate_rows(
+    shards: Sequence[Shard], wanted: RowNumbers, rows: int
+) -> Iterator[tuple[Shard, RowNumbers, RowNumbers]]:
     """For each shard: which of the wanted rows it gives, and at which of its places."""
     owner, place = np.full(rows, -1), np.zeros(rows, dtype=np.int64)
-    for number, (shard, fresh) in enumerate(firsts := list(_fresh(shards, rows))):
+    for number, (shard, fresh) in enumerate(firsts := list(_first_occurrences(shards, rows))):
         held = row_numbers(shard, rows)[fresh]
         owner[held], place[held] = number, fresh
     for number, (shard, _) in enumerate(firsts):
@@ -101,7 +105,7 @@ def _places(shards: Sequence[Shard], wanted: Rows, rows: int) -> Iterator[tuple[
             yield shard, there, place[wanted[there]]
 
 
-def _take(block: "Tensor", places: Rows) -> "Tensor":
+def _take(block: "Tensor", places: RowNumbers) -> "Tensor":
     """The block's rows at `places`; the block itself, uncopied, when those are all of them."""
     import torch
 
@@ -110,17 +114,17 @@ def _take(block: "Tensor", places: Rows) -> "Tensor":
     return block[torch.from_numpy(places)]
 
 
-def _offsets(lengths: Rows) -> Rows:
+def _offsets(lengths: RowNumbers) -> RowNumbers:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _spread(starts: Rows, lengths: Rows) -> Rows:
+def _expand_ranges(starts: RowNumbers, lengths: RowNumbers) -> RowNumbers:
     """start, start + 1, ... for each start, `length` long, one after the other."""
     inside = np.arange(lengths.sum()) - np.repeat(_offsets(lengths)[:-1], lengths)
     return np.asarray(np.repeat(starts, lengths) + inside, dtype=np.int64)
 
 
-def _as_dtype(stored: str, asked: "Dtype") -> "torch.dtype":
+def _output_dtype(stored: str, asked: "Dtype") -> "torch.dtype":
     """The type to give: floats as asked, whole numbers and None as stored."""
     import torch
 

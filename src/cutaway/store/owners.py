@@ -14,13 +14,13 @@ from uuid import uuid4
 
 from cutaway.core.digest import digest_text
 
-HOUR, DAY, EVER = 3600.0, 86400.0, float("inf")
+HOUR, DAY, FOREVER = 3600.0, 86400.0, float("inf")
 
 _TOKEN = re.compile(r"([0-9a-f]{8})-(\d{1,9})-[0-9a-f]{32}$")
 
 
 @cache
-def machine() -> str:
+def machine_id() -> str:
     """Eight hex digits for this machine, or for this container on it."""
     try:
         # Containers may share a host name, never the list of processes.
@@ -30,12 +30,12 @@ def machine() -> str:
     return digest_text(f"{platform.node()} {processes}")[:8]
 
 
-def token() -> str:
+def owner_token() -> str:
     """A unique ending that names this machine and this process."""
-    return f"{machine()}-{os.getpid()}-{uuid4().hex}"
+    return f"{machine_id()}-{os.getpid()}-{uuid4().hex}"
 
 
-def abandoned(path: Path, *, here: float, elsewhere: float) -> bool:
+def is_abandoned(path: Path, *, here: float, elsewhere: float) -> bool:
     """Whether the maker of `path` is gone, told by its name and its age.
 
     A dead process of this machine is gone at once. A living one is given `here` seconds of
@@ -44,20 +44,20 @@ def abandoned(path: Path, *, here: float, elsewhere: float) -> bool:
     found = _TOKEN.search(path.name)
     if found is None:
         return False
-    mine = found[1] == machine()
-    if mine and not _lives(int(found[2])):
+    mine = found[1] == machine_id()
+    if mine and not _process_exists(int(found[2])):
         return True
-    return _silence(path) > (here if mine else elsewhere)
+    return _seconds_since_change(path) > (here if mine else elsewhere)
 
 
-def _lives(process: int) -> bool:
+def _process_exists(process: int) -> bool:
     # Slow to load, and few readers of a store ever meet a name to ask about.
     import psutil
 
     return bool(psutil.pid_exists(process))
 
 
-def _silence(path: Path) -> float:
+def _seconds_since_change(path: Path) -> float:
     """Seconds since the last change; 0 when the file has just vanished."""
     try:
         return time.time() - path.stat().st_mtime

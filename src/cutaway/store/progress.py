@@ -12,10 +12,10 @@ from cutaway.store import files
 
 Row = Mapping[str, Any]
 
-PARTIAL = ".partial"
+PARTIAL_SUFFIX = ".partial"
 
 # JSON has no words for these, and a row must come back exactly as it went in.
-_WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Progress:
         """All these pieces are done, in one file: quicker where pieces are tiny."""
         if not pieces:
             return
-        content = {key: [_packed(row) for row in rows] for key, rows in pieces.items()}
+        content = {key: [_encode_row(row) for row in rows] for key, rows in pieces.items()}
         name = f"{digest_json(sorted(pieces))[:32]}.json"
         files.write_sealed(Path(self.folder) / name, {"pieces": content})
 
@@ -53,11 +53,11 @@ class Progress:
                 f"{len(lacking)} pieces are not done in {str(self.folder)!r}, the first is "
                 f"{lacking[0]!r}. Repeat the command; it goes on from there."
             )
-        return [_unpacked(row) for key in order for row in pieces[key]]
+        return [_decode_row(row) for key in order for row in pieces[key]]
 
     def discard(self) -> None:
         """No pieces are kept any more."""
-        files.drop_folder(Path(self.folder))
+        files.remove_folder(Path(self.folder))
 
     def _pieces(self) -> dict[str, list[dict[str, Any]]]:
         """Rows by key; a damaged file counts as not done, so that its pieces are made again."""
@@ -70,14 +70,14 @@ class Progress:
         return pieces
 
 
-def _packed(row: Row) -> dict[str, Any]:
+def _encode_row(row: Row) -> dict[str, Any]:
     return {
-        name: _pack(value.item() if hasattr(value, "item") else value)
+        name: _encode_value(value.item() if hasattr(value, "item") else value)
         for name, value in row.items()
     }
 
 
-def _pack(value: Any) -> Any:
+def _encode_value(value: Any) -> Any:
     if isinstance(value, Mapping | list | tuple):
         raise BadData(f"Rows must be tidy: one value per cell, got {value!r}.")
     if isinstance(value, float) and not math.isfinite(value):
@@ -85,8 +85,8 @@ def _pack(value: Any) -> Any:
     return value
 
 
-def _unpacked(row: Row) -> dict[str, Any]:
+def _decode_row(row: Row) -> dict[str, Any]:
     return {
-        name: _WORDS[value["float"]] if isinstance(value, dict) else value
+        name: _NON_FINITE[value["float"]] if isinstance(value, dict) else value
         for name, value in row.items()
     }

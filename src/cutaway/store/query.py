@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cutaway.core.errors import BadSpec
-from cutaway.store.records import Record, names_of
+from cutaway.store.records import Record, join_names
 
 if TYPE_CHECKING:
     import duckdb
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_SECONDS = 120.0
 MAX_ROWS = 5_000_000
 
-_SHUT: dict[str, str | bool | int | float | list[str]] = {
+_SANDBOX: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -34,35 +34,37 @@ _SHUT: dict[str, str | bool | int | float | list[str]] = {
 _JSON_COLUMNS = ("summary", "baselines", "spec", "versions")
 
 # Only these words can lead to the table `rows`; without them its files need not be read.
-_NAMES_ROWS = re.compile(r"rows|show|describe|query|information_schema|duckdb_|pg_", re.IGNORECASE)
+_MENTIONS_ROWS = re.compile(
+    r"rows|show|describe|query|information_schema|duckdb_|pg_", re.IGNORECASE
+)
 
 
 def query(records: Sequence[Record], sql: str, *, seconds: float = MAX_SECONDS) -> "pl.DataFrame":
     """The answer to one SELECT, WITH, DESCRIBE or SHOW; BadSpec with DuckDB's words otherwise."""
-    with connected() as connection, _own_errors(seconds):
-        _only_select(connection, sql)
-        fill(connection, records, with_rows=bool(_NAMES_ROWS.search(sql)))
-        return _answer(connection, sql, seconds)
+    with open_database() as connection, _translate_errors(seconds):
+        _check_select(connection, sql)
+        fill_database(connection, records, with_rows=bool(_MENTIONS_ROWS.search(sql)))
+        return _execute(connection, sql, seconds)
 
 
-def connected() -> "duckdb.DuckDBPyConnection":
+def open_database() -> "duckdb.DuckDBPyConnection":
     """A database in memory with every way out of it shut."""
     import duckdb
 
-    return duckdb.connect(":memory:", config=_SHUT)
+    return duckdb.connect(":memory:", config=_SANDBOX)
 
 
-def answer(
+def query_database(
     connection: "duckdb.DuckDBPyConnection", sql: str, *, seconds: float = MAX_SECONDS
 ) -> "pl.DataFrame":
     """The answer of a database that was filled before; the same refusals as `query`."""
-    with _own_errors(seconds):
-        _only_select(connection, sql)
-        return _answer(connection, sql, seconds)
+    with _translate_errors(seconds):
+        _check_select(connection, sql)
+        return _execute(connection, sql, seconds)
 
 
 @contextmanager
-def _own_errors(seconds: float) -> Iterator[None]:
+def _translate_errors(seconds: float) -> Iterator[None]:
     import duckdb
 
     try:
@@ -73,7 +75,7 @@ def _own_errors(seconds: float) -> Iterator[None]:
         raise BadSpec(f"The query can't be answered. {error}") from None
 
 
-def _only_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> None:
+def _check_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> None:
     import duckdb
 
     try:
@@ -89,7 +91,7 @@ def _only_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> None:
         )
 
 
-def fill(
+def fill_database(
     connection: "duckdb.DuckDBPyConnection", records: Sequence[Record], *, with_rows: bool = True
 ) -> None:
     """The two tables; from then on the settings are locked."""
@@ -103,7 +105,7 @@ def fill(
     connection.execute("set lock_configuration = true")
 
 
-def _answer(connection: "duckdb.DuckDBPyConnection", sql: str, seconds: float) -> "pl.DataFrame":
+def _execute(connection: "duckdb.DuckDBPyConnection", sql: str, seconds: float) -> "pl.DataFrame":
     timer = threading.Timer(seconds, connection.interrupt)
     timer.start()
     try:
@@ -138,11 +140,11 @@ def _run_row(record: Record) -> dict[str, Any]:
     return {
         "method": _text(record.method),
         "address": _text(record.address),
-        "model": _text(names_of(record.model)),
-        "data": _text(names_of(record.data)),
-        "seed": _whole(record.seed),
-        "seconds": _real(record.seconds),
-        "peak_memory_mb": _real(record.peak_memory_mb),
+        "model": _text(join_names(record.model)),
+        "data": _text(join_names(record.data)),
+        "seed": _int64_or_none(record.seed),
+        "seconds": _float_or_none(record.seconds),
+        "peak_memory_mb": _float_or_none(record.peak_memory_mb),
         "created": _text(record.created),
         "command": _text(record.command),
         "path": _text(str(record.path)),
@@ -159,12 +161,12 @@ def _json(value: Any) -> str:
     return _text(json.dumps(value, ensure_ascii=False))
 
 
-def _whole(value: Any) -> int | None:
+def _int64_or_none(value: Any) -> int | None:
     """The number where 64 bits hold it; several seeds, and larger ones, stay in the spec."""
     return value if isinstance(value, int) and -(2**63) <= value < 2**63 else None
 
 
-def _real(value: float | None) -> float | None:
+def _float_or_none(value: float | None) -> float | None:
     try:
         return None if value is None else float(value)
     except OverflowError:
@@ -177,11 +179,13 @@ def rows_frame(records: Sequence[Record]) -> "pl.DataFrame":
 
     if not records:
         return pl.DataFrame(schema={"method": pl.String, "address": pl.String})
-    mixed = _mixed([record.rows for record in records])
-    return pl.concat([_labelled(record, mixed) for record in records], how="diagonal_relaxed")
+    mixed = _mixed_type_columns([record.rows for record in records])
+    return pl.concat(
+        [_with_run_columns(record, mixed) for record in records], how="diagonal_relaxed"
+    )
 
 
-def _labelled(record: Record, mixed: set[str]) -> "pl.DataFrame":
+def _with_run_columns(record: Record, mixed: set[str]) -> "pl.DataFrame":
     """A run's rows with its method and address, and mixed columns as text."""
     import polars as pl
 
@@ -193,7 +197,7 @@ def _labelled(record: Record, mixed: set[str]) -> "pl.DataFrame":
     )
 
 
-def _mixed(frames: Sequence["pl.DataFrame"]) -> set[str]:
+def _mixed_type_columns(frames: Sequence["pl.DataFrame"]) -> set[str]:
     """Columns that are numbers in one run and something else in another: those become text."""
     import polars as pl
 

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from cutaway.core.errors import BadData, BadSpec, Corrupt, Missing, NoRoom
 from cutaway.core.lookup import lookup
-from cutaway.core.parquet import need_cells
+from cutaway.core.parquet import check_parquet_size
 from cutaway.store import files, remote
 from cutaway.store.artefacts import Artefact, load_artefact
-from cutaway.store.progress import PARTIAL
+from cutaway.store.progress import PARTIAL_SUFFIX
 
 if TYPE_CHECKING:
     import polars as pl
 
-RESULT, ROWS = "result.json", "rows.parquet"
+RESULT_FILE, ROWS_FILE = "result.json", "rows.parquet"
 
 # What stands in result.json, and what it must be.
-FIELDS: dict[str, type | tuple[type, ...]] = {
+RESULT_FIELDS: dict[str, type | tuple[type, ...]] = {
     "method": str,
     "address": str,
     "spec": dict,
@@ -63,18 +63,18 @@ class Record:
     @cached_property
     def rows(self) -> "pl.DataFrame":
         """One row per measured cell; Corrupt when rows.parquet is not as it was written."""
-        path = self.path / ROWS
+        path = self.path / ROWS_FILE
         data = _read_bytes(path)
-        _check_sum(path, hashlib.sha256(data).hexdigest(), self.files.get(ROWS))
-        return _table(path, data)
+        _check_digest(path, hashlib.sha256(data).hexdigest(), self.files.get(ROWS_FILE))
+        return _parquet_frame(path, data)
 
     def file(self, name: str) -> Path:
         """A file of this run by its name, after a look at its checksum."""
         lookup(self.files, name, kind=f"file of run {self.address}")
-        path = self.path.joinpath(*inner_name(name).parts)
+        path = self.path.joinpath(*run_file_path(name).parts)
         if not path.is_file() and not remote.fetch(path):
             raise Missing(f"{str(path)!r} is gone. Make it again with: {self.command}")
-        _check_sum(path, files.sha256_file(path), self.files[name])
+        _check_digest(path, files.sha256_file(path), self.files[name])
         return path
 
     def artefact(self, name: str) -> Artefact:
@@ -83,18 +83,18 @@ class Record:
 
     def plain(self) -> dict[str, Any]:
         """The record as JSON-ready values."""
-        values = {name: getattr(self, name) for name in (*FIELDS, "created", "files")}
+        values = {name: getattr(self, name) for name in (*RESULT_FIELDS, "created", "files")}
         return {**values, "path": str(self.path)}
 
     def brief(self) -> dict[str, Any]:
         """What a listing says of the run."""
         names = ("method", "address", "seed", "seconds", "created", "summary")
         values = {name: getattr(self, name) for name in names}
-        both = {"model": names_of(self.model), "data": names_of(self.data)}
+        both = {"model": join_names(self.model), "data": join_names(self.data)}
         return {**values, **both, "path": str(self.path)}
 
 
-def names_of(described: Any) -> str:
+def join_names(described: Any) -> str:
     """The name in a description of a model or data set, or the names in a list of them."""
     many = described if isinstance(described, list) else [described]
     return ", ".join(str(one.get("name", "?") if isinstance(one, dict) else one) for one in many)
@@ -103,15 +103,15 @@ def names_of(described: Any) -> str:
 def run_folder(folder: Path | str, method: str, address: str) -> Path:
     """Where a run is kept; BadSpec for a name that would lead out of the folder."""
     for label, name in (("method", method), ("address", address)):
-        ours = files.is_temporary(Path(str(name))) or str(name).endswith(PARTIAL)
+        ours = files.is_temporary(Path(str(name))) or str(name).endswith(PARTIAL_SUFFIX)
         if not _NAME.fullmatch(str(name)) or ours:
             raise BadSpec(
                 f"The {label} {name!r} can't name a folder. Use letters, digits and _ . + = - only."
             )
-    return remote.local(folder) / method / address
+    return remote.local_folder(folder) / method / address
 
 
-def inner_name(name: str) -> PurePosixPath:
+def run_file_path(name: str) -> PurePosixPath:
     """A file's name inside a run; BadSpec when it would lead out of it."""
     path = PurePosixPath(name)
     if not path.parts or not all(_NAME.fullmatch(part) for part in path.parts):
@@ -124,17 +124,19 @@ def inner_name(name: str) -> PurePosixPath:
 
 def read_record(folder: Path) -> Record:
     """The run in a folder; Missing before it is done, Corrupt when result.json can't be used."""
-    path = folder / RESULT
-    if not files.is_there(path):
+    path = folder / RESULT_FILE
+    if not files.file_exists(path):
         remote.fetch(path, files.read_json)
     content = files.read_sealed(path, needs_seal=False)
-    wrong = [name for name, kind in FIELDS.items() if not isinstance(content.get(name), kind)]
+    wrong = [
+        name for name, kind in RESULT_FIELDS.items() if not isinstance(content.get(name), kind)
+    ]
     if wrong:
         raise Corrupt(f"{str(path)!r} lacks or spoils: {', '.join(wrong)}.")
     if (content["method"], content["address"]) != (folder.parent.name, folder.name):
         raise Corrupt(f"{str(path)!r} is of {content['method']}/{content['address']}: moved here?")
     held = content.get("files", {})
-    fields: dict[str, Any] = {name: content.get(name) for name in FIELDS}
+    fields: dict[str, Any] = {name: content.get(name) for name in RESULT_FIELDS}
     return Record(
         **fields,
         path=folder,
@@ -143,7 +145,7 @@ def read_record(folder: Path) -> Record:
     )
 
 
-def intact(folder: Path) -> Record | None:
+def read_if_intact(folder: Path) -> Record | None:
     """The run in a folder when every byte of it is there; None otherwise."""
     try:
         record = read_record(folder)
@@ -164,13 +166,13 @@ def _read_bytes(path: Path) -> bytes:
             raise Corrupt(f"{str(path)!r} is gone, though its run is done.") from None
 
 
-def _check_sum(path: Path, digest: str, expected: Any) -> None:
+def _check_digest(path: Path, digest: str, expected: Any) -> None:
     """Corrupt unless the digest is the one recorded; files made by hand have none."""
     if isinstance(expected, dict) and expected.get("sha256") != digest:
         raise Corrupt(f"{str(path)!r} fails its checksum. Remove its folder and repeat the run.")
 
 
-def _table(path: Path, data: bytes) -> "pl.DataFrame":
+def _parquet_frame(path: Path, data: bytes) -> "pl.DataFrame":
     """A parquet file's rows; Corrupt when it is damaged, or unfolds to more than fits.
 
     Read by pyarrow: Polars ends the whole process at some damage, for want of the room it asks for.
@@ -182,7 +184,7 @@ def _table(path: Path, data: bytes) -> "pl.DataFrame":
 
     try:
         file = pyarrow.parquet.ParquetFile(io.BytesIO(data))
-        need_cells(repr(str(path)), file.metadata, virtual_memory().available)
+        check_parquet_size(repr(str(path)), file.metadata, virtual_memory().available)
         # One thread: a small table is read sooner than a thread starts.
         table = file.read(use_threads=False)
         # Every value, and no notes: at text that is no UTF-8 Polars panics, pyarrow does not.

@@ -23,10 +23,10 @@ from urllib.parse import urlsplit
 
 from cutaway.core.digest import digest_text
 from cutaway.core.errors import BadSpec, Corrupt, CutawayError, Missing, RunError
-from cutaway.home import folder
+from cutaway.home import folder_from_env
 from cutaway.store import files
 
-MARK = "mirror.json"
+MIRROR_FILE = "mirror.json"
 
 
 def is_url(place: Path | str) -> bool:
@@ -34,7 +34,7 @@ def is_url(place: Path | str) -> bool:
     return "://" in str(place)
 
 
-def need_plain(url: str) -> str:
+def check_url(url: str) -> str:
     """The URL without its last slash; BadSpec, which doesn't repeat it, for one with secrets."""
     try:
         found = urlsplit(url)
@@ -54,19 +54,19 @@ def need_plain(url: str) -> str:
     return url.rstrip("/")
 
 
-def mirrors() -> Path:
+def mirrors_folder() -> Path:
     """Where this machine keeps its copies."""
-    return folder("CUTAWAY_MIRROR", "mirrors")
+    return folder_from_env("CUTAWAY_MIRROR", "mirrors")
 
 
-def local(place: Path | str) -> Path:
+def local_folder(place: Path | str) -> Path:
     """The folder to work in: the place itself, or the mirror of a URL."""
     if not is_url(place):
         return Path(place)
-    url = need_plain(str(place))
-    folder = mirrors() / digest_text(url)[:16]
-    if not (folder / MARK).is_file():
-        files.write_json(folder / MARK, {"url": url})
+    url = check_url(str(place))
+    folder = mirrors_folder() / digest_text(url)[:16]
+    if not (folder / MIRROR_FILE).is_file():
+        files.write_json(folder / MIRROR_FILE, {"url": url})
     return folder
 
 
@@ -92,7 +92,7 @@ class Remote:
         """Whether the file is here now: fetched, looked at by `check`, and only then in place."""
         if path.is_file():
             return True
-        aside = files.sibling(path)
+        aside = files.temporary_path(path)
         with files.disk_errors(path):
             files.make_folder(path.parent)
         try:
@@ -134,7 +134,7 @@ class Remote:
 
     def _at(self, path: Path) -> tuple[Any, str]:
         inner = path.relative_to(self.root).as_posix()
-        return _system(self.url if inner == "." else f"{self.url}/{inner}")
+        return _filesystem(self.url if inner == "." else f"{self.url}/{inner}")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -153,7 +153,7 @@ class Remote:
             ) from error
 
 
-def _system(url: str) -> tuple[Any, str]:
+def _filesystem(url: str) -> tuple[Any, str]:
     from fsspec.core import url_to_fs
 
     try:
@@ -165,13 +165,13 @@ def _system(url: str) -> tuple[Any, str]:
 
 def remote_of(path: Path) -> Remote | None:
     """The URL behind a path in a mirror; None for a plain folder."""
-    root = mirrors()
+    root = mirrors_folder()
     if root not in path.parents:
         return None
     mirror = root / path.relative_to(root).parts[0]
-    if not (mirror / MARK).is_file():
+    if not (mirror / MIRROR_FILE).is_file():
         return None
-    return Remote(mirror, files.read_json(mirror / MARK)["url"])
+    return Remote(mirror, files.read_json(mirror / MIRROR_FILE)["url"])
 
 
 def fetch(path: Path, check: Callable[[Path], object] = lambda _: None) -> bool:
@@ -198,13 +198,13 @@ def send(path: Path, data: bytes | None = None) -> None:
         remote.send(path, data)
 
 
-def names(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     """What the store has in a folder of a mirror; nothing for a plain folder."""
     remote = remote_of(folder)
     return [] if remote is None else remote.names(folder)
 
 
-def far_tensor(path: Path, name: str, sha256: str) -> bytes | None:
+def fetch_tensor(path: Path, name: str, sha256: str) -> bytes | None:
     """A tensor of a shard that isn't fetched yet; None when it is, or can't be had whole."""
     remote = None if path.is_file() else remote_of(path)
     found = None if remote is None else remote.tensor(path, name)

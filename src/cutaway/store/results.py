@@ -22,14 +22,14 @@ from cutaway.core.errors import BadData, BadSpec, CutawayError, Missing, RunErro
 from cutaway.core.lookup import suggestion
 from cutaway.store import files as disk
 from cutaway.store import remote
-from cutaway.store.progress import PARTIAL, Progress
+from cutaway.store.progress import PARTIAL_SUFFIX, Progress
 from cutaway.store.records import (
-    RESULT,
-    ROWS,
+    RESULT_FILE,
+    ROWS_FILE,
     Record,
-    inner_name,
-    intact,
+    read_if_intact,
     read_record,
+    run_file_path,
     run_folder,
 )
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from cutaway.core.spec import Spec
 
-__all__ = ["Progress", "Record", "Runs", "find", "progress", "results", "save"]
+__all__ = ["Progress", "Record", "Runs", "find_record", "run_progress", "results", "save_record"]
 
 # How often a rename is tried against other processes that finish the same run.
 _ATTEMPTS = 20
@@ -89,7 +89,7 @@ class Runs:
         """What can be read and what can't."""
         records, broken = [], []
         with disk.disk_errors(self.folder):
-            folders = sorted({*_run_folders(self.folder), *_far_folders(self.folder)})
+            folders = sorted({*_run_folders(self.folder), *_remote_run_folders(self.folder)})
         for path in folders:
             try:
                 records.append(read_record(path))
@@ -103,33 +103,33 @@ class Runs:
 
 def results(folder: Path | str = "runs") -> Runs:
     """The runs kept in a folder; none when it isn't there yet."""
-    folder = remote.local(folder)
+    folder = remote.local_folder(folder)
     with disk.disk_errors(folder):
         if folder.exists() and not folder.is_dir():
             raise BadSpec(f"--runs must be a folder, {str(folder)!r} is a file.")
     return Runs(folder)
 
 
-def find(folder: Path | str, method: str, address: str) -> Record | None:
+def find_record(folder: Path | str, method: str, address: str) -> Record | None:
     """The run if it is done and whole; None when it must be made (again)."""
-    return _shared(intact(run_folder(folder, method, address)))
+    return _upload(read_if_intact(run_folder(folder, method, address)))
 
 
-def progress(folder: Path | str, method: str, address: str) -> Progress:
+def run_progress(folder: Path | str, method: str, address: str) -> Progress:
     """The pieces of a run that are done already; `save` removes them."""
     target = run_folder(folder, method, address)
-    return Progress(target.with_name(target.name + PARTIAL))
+    return Progress(target.with_name(target.name + PARTIAL_SUFFIX))
 
 
-def made_by_another(folder: Path | str, method: str, address: str) -> Record | None:
+def find_finished_elsewhere(folder: Path | str, method: str, address: str) -> Record | None:
     """The run, when another process was quicker with it and has put its pieces away."""
-    record = find(folder, method, address)
+    record = find_record(folder, method, address)
     if record is not None:
-        progress(folder, method, address).discard()
+        run_progress(folder, method, address).discard()
     return record
 
 
-def save(
+def save_record(
     folder: Path | str,
     *,
     method: str,
@@ -149,7 +149,7 @@ def save(
 ) -> Record:
     """The run as it stands on the disk, whole; the first one saved when it was there already."""
     target = run_folder(folder, method, address)
-    record = intact(target)
+    record = read_if_intact(target)
     if record is None:
         fields = {
             "method": method,
@@ -166,26 +166,28 @@ def save(
             "command": command,
             "created": datetime.now(UTC).isoformat(),
         }
-        record = _publish(target, fields, {ROWS: parquet_bytes(rows), **_checked(files or {})})
-    _shared(record)
-    progress(folder, method, address).discard()
-    disk.sweep(target.parent)
+        record = _publish(
+            target, fields, {ROWS_FILE: parquet_bytes(rows), **_check_file_names(files or {})}
+        )
+    _upload(record)
+    run_progress(folder, method, address).discard()
+    disk.remove_stale_temporaries(target.parent)
     return record
 
 
 def _plain(spec: "Spec") -> dict[str, Any]:
     # Specs take pydantic, which readers of results can do without.
-    from cutaway.core.spec import plain
+    from cutaway.core.spec import spec_to_dict
 
-    return plain(spec)
+    return spec_to_dict(spec)
 
 
-def _shared(record: Record | None) -> Record | None:
+def _upload(record: Record | None) -> Record | None:
     """The run is in the store too when that is elsewhere: its files first, result.json last."""
     far = None if record is None else remote.remote_of(record.path)
-    if record is not None and far is not None and RESULT not in far.names(record.path):
-        for name in (*record.files, RESULT):
-            far.send(record.path.joinpath(*inner_name(name).parts))
+    if record is not None and far is not None and RESULT_FILE not in far.names(record.path):
+        for name in (*record.files, RESULT_FILE):
+            far.send(record.path.joinpath(*run_file_path(name).parts))
     return record
 
 
@@ -204,38 +206,38 @@ def parquet_bytes(rows: "pl.DataFrame") -> bytes:
     return buffer.getvalue()
 
 
-def _checked(files: Mapping[str, Path | bytes]) -> Mapping[str, Path | bytes]:
+def _check_file_names(files: Mapping[str, Path | bytes]) -> Mapping[str, Path | bytes]:
     for name in files:
-        if str(inner_name(name)) in (RESULT, ROWS):
+        if str(run_file_path(name)) in (RESULT_FILE, ROWS_FILE):
             raise BadSpec(f"A file of a run can't be called {name!r}: that is the run's own.")
     return files
 
 
 def _publish(target: Path, fields: dict[str, Any], held: Mapping[str, Path | bytes]) -> Record:
     """Everything in a folder aside, then one rename."""
-    aside = disk.sibling(target)
-    disk.need_room(target.parent, sum(_size(content) for content in held.values()))
+    aside = disk.temporary_path(target)
+    disk.check_free_space(target.parent, sum(_size(content) for content in held.values()))
     with disk.disk_errors(target):
         disk.make_folder(target.parent)
         try:
             aside.mkdir()
-            sums = {name: _put(aside, name, content) for name, content in held.items()}
-            disk.write_through(aside / RESULT, disk.sealed_bytes({**fields, "files": sums}))
+            sums = {name: _write_run_file(aside, name, content) for name, content in held.items()}
+            disk.write_synced(aside / RESULT_FILE, disk.sealed_bytes({**fields, "files": sums}))
             disk.sync_folder(aside)
             return _rename(aside, target)
         finally:
             disk.discard(aside)
 
 
-def _put(folder: Path, name: str, content: Path | bytes) -> dict[str, Any]:
+def _write_run_file(folder: Path, name: str, content: Path | bytes) -> dict[str, Any]:
     """Writes one file of a run; its checksum and size."""
-    path = folder.joinpath(*inner_name(name).parts)
+    path = folder.joinpath(*run_file_path(name).parts)
     disk.make_folder(path.parent)
-    disk.write_through(path, content if isinstance(content, bytes) else _pieces(content))
+    disk.write_synced(path, content if isinstance(content, bytes) else _file_chunks(content))
     return {"sha256": disk.sha256_file(path), "bytes": path.stat().st_size}
 
 
-def _pieces(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
+def _file_chunks(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
     with path.open("rb") as handle:
         while piece := handle.read(size):
             yield piece
@@ -257,10 +259,10 @@ def _rename(aside: Path, target: Path) -> Record:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            record = intact(target)
+            record = read_if_intact(target)
             if record is not None:
                 return record
-            disk.drop_folder(target)
+            disk.remove_folder(target)
         else:
             disk.sync_folder(target.parent)
             return read_record(target)
@@ -270,13 +272,15 @@ def _rename(aside: Path, target: Path) -> Record:
 def _run_folders(folder: Path) -> list[Path]:
     """Folders that could be runs: not temporary, not partial."""
     found = [path for method in _folders_in(folder) for path in _folders_in(method)]
-    return [path for path in found if not disk.is_temporary(path) and path.suffix != PARTIAL]
+    return [path for path in found if not disk.is_temporary(path) and path.suffix != PARTIAL_SUFFIX]
 
 
-def _far_folders(folder: Path) -> list[Path]:
+def _remote_run_folders(folder: Path) -> list[Path]:
     """The runs that a store elsewhere has."""
-    found = [folder / m / a for m in remote.names(folder) for a in remote.names(folder / m)]
-    return [path for path in found if not disk.is_temporary(path) and path.suffix != PARTIAL]
+    found = [
+        folder / m / a for m in remote.list_names(folder) for a in remote.list_names(folder / m)
+    ]
+    return [path for path in found if not disk.is_temporary(path) and path.suffix != PARTIAL_SUFFIX]
 
 
 def _folders_in(folder: Path) -> list[Path]:

@@ -22,18 +22,18 @@ from cutaway.store.owners import HOUR
 if TYPE_CHECKING:
     from torch import Tensor
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 # Columns may have any name, so they get a prefix that keeps them apart from ROWS and LENGTHS.
 _COLUMN, ROWS, LENGTHS = "column/", "rows", "lengths"
 
-_MEND = "Drop it with `cutaway cache verify --repair`; its rows are then computed again."
+_REMEDY = "Drop it with `cutaway cache verify --repair`; its rows are then computed again."
 
-_NAMES = {code: name for name, code in tensors.DTYPES.items()}
+_TORCH_DTYPES = {code: name for name, code in tensors.DTYPES.items()}
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnInfo:
     """What a column holds: `shape` is one row's shape (of one token's, when ragged)."""
 
     name: str
@@ -53,12 +53,12 @@ class Shard:
     _verified: set[tuple[str, int, int]] = field(default_factory=set, repr=False, compare=False)
 
     @cached_property
-    def columns(self) -> dict[str, Column]:
+    def columns(self) -> dict[str, ColumnInfo]:
         """The columns in this shard."""
         return {
-            name.removeprefix(_COLUMN): Column(
+            name.removeprefix(_COLUMN): ColumnInfo(
                 name.removeprefix(_COLUMN),
-                _NAMES[entry["dtype"]],
+                _TORCH_DTYPES[entry["dtype"]],
                 tuple(entry["shape"][1:]),
                 self.ragged,
             )
@@ -67,15 +67,15 @@ class Shard:
         }
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> RowNumbers:
         """The row numbers, one per row of each dense column; of a far shard they come alone."""
-        far = remote.far_tensor(self.path, ROWS, self.entries[ROWS]["sha256"])
+        far = remote.fetch_tensor(self.path, ROWS, self.entries[ROWS]["sha256"])
         if far is not None:
             return np.frombuffer(far, dtype="<i8").astype(np.int64)
         return self._tensor(ROWS).numpy().copy()
 
     @cached_property
-    def lengths(self) -> Rows:
+    def lengths(self) -> RowNumbers:
         """How many tokens each row of a ragged shard has."""
         return self._tensor(LENGTHS).numpy().copy()
 
@@ -97,15 +97,15 @@ class Shard:
     @property
     def dropped(self) -> bool:
         """Whether it has been taken away since it was found: its sidecar goes first."""
-        return not sidecar(self.path).exists()
+        return not sidecar_path(self.path).exists()
 
     def drop(self) -> None:
         """The shard is gone, sidecar first, so that it is never half there."""
-        files.discard(sidecar(self.path))
+        files.discard(sidecar_path(self.path))
         files.discard(self.path)
 
     def _tensor(self, name: str) -> "Tensor":
-        size, changed = _whole(self.path, self.bytes)
+        size, changed = _check_size(self.path, self.bytes)
         tensor = tensors.map_tensor(self.path, name)
         seen = (name, size, changed)
         if seen not in self._verified:
@@ -118,14 +118,14 @@ class Shard:
         form = [tensors.DTYPES.get(tensors.dtype_name(tensor)), list(tensor.shape)]
         digest = hashlib.sha256(tensors.raw_bytes(tensor)).hexdigest()
         if form != [entry["dtype"], entry["shape"]] or digest != entry["sha256"]:
-            raise Corrupt(f"{str(self.path)!r} fails its checksum at {name!r}. {_MEND}")
+            raise Corrupt(f"{str(self.path)!r} fails its checksum at {name!r}. {_REMEDY}")
 
 
 def write_shard(
     folder: Path,
-    rows: Sequence[Rows],
+    rows: Sequence[RowNumbers],
     columns: Mapping[str, Sequence["Tensor"]],
-    lengths: Sequence[Rows] = (),
+    lengths: Sequence[RowNumbers] = (),
 ) -> Path:
     """A new shard in `folder`, made of blocks in their order; the path of its file."""
     import torch
@@ -134,19 +134,19 @@ def write_shard(
     blocks[ROWS] = [torch.from_numpy(part) for part in rows]
     if lengths:
         blocks[LENGTHS] = [torch.from_numpy(part) for part in lengths]
-    layout = tensors.Layout(blocks)
+    layout = tensors.TensorLayout(blocks)
     path = folder / f"shard-{uuid4().hex}.safetensors"
-    files.need_room(folder, sum(part.nbytes for parts in blocks.values() for part in parts))
+    files.check_free_space(folder, sum(part.nbytes for parts in blocks.values() for part in parts))
     files.write_atomic(path, layout.chunks())
     described = files.sealed_bytes(_description(path, layout, bool(lengths)))
     # A store elsewhere has the shard first, then its sidecar; only then does it count here.
     remote.send(path)
-    remote.send(sidecar(path), described)
-    files.write_atomic(sidecar(path), described)
+    remote.send(sidecar_path(path), described)
+    files.write_atomic(sidecar_path(path), described)
     return path
 
 
-def _description(path: Path, layout: tensors.Layout, ragged: bool) -> dict[str, Any]:
+def _description(path: Path, layout: tensors.TensorLayout, ragged: bool) -> dict[str, Any]:
     entries = {
         name: {"dtype": entry["dtype"], "shape": entry["shape"], "sha256": layout.sha256[name]}
         for name, entry in layout.entries().items()
@@ -154,7 +154,7 @@ def _description(path: Path, layout: tensors.Layout, ragged: bool) -> dict[str, 
     return {"bytes": path.stat().st_size, "ragged": ragged, "tensors": entries}
 
 
-def sidecar(path: Path) -> Path:
+def sidecar_path(path: Path) -> Path:
     """Where a shard's description is."""
     return path.with_suffix(".json")
 
@@ -193,23 +193,23 @@ def _parse(described: Path, size: int, changed: int) -> Shard:
             content["tensors"],
         )
     except KeyError as error:
-        raise Corrupt(f"{str(described)!r} lacks {error}. {_MEND}") from None
+        raise Corrupt(f"{str(described)!r} lacks {error}. {_REMEDY}") from None
 
 
-def _whole(path: Path, expected: int) -> tuple[int, int]:
+def _check_size(path: Path, expected: int) -> tuple[int, int]:
     """Size and time of a file that has its full size; Corrupt otherwise."""
     try:
         state = path.stat()
     except FileNotFoundError:
         if not remote.fetch(path):
-            raise Corrupt(f"{str(path)!r} is gone. {_MEND}") from None
+            raise Corrupt(f"{str(path)!r} is gone. {_REMEDY}") from None
         state = path.stat()
     if state.st_size != expected:
-        raise Corrupt(f"{str(path)!r} has {state.st_size} bytes, expected {expected}. {_MEND}")
+        raise Corrupt(f"{str(path)!r} has {state.st_size} bytes, expected {expected}. {_REMEDY}")
     return state.st_size, state.st_mtime_ns
 
 
-def orphans(folder: Path) -> list[Path]:
+def orphan_shards(folder: Path) -> list[Path]:
     """Shard files that never got their sidecar and have been silent for an hour."""
     import time
 
@@ -217,5 +217,5 @@ def orphans(folder: Path) -> list[Path]:
     return [
         path
         for path in folder.glob("shard-*.safetensors")
-        if not sidecar(path).exists() and now - path.stat().st_mtime > HOUR
+        if not sidecar_path(path).exists() and now - path.stat().st_mtime > HOUR
     ]

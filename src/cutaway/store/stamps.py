@@ -11,17 +11,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from cutaway.store.files import discard
-from cutaway.store.owners import DAY, EVER, abandoned, token
+from cutaway.store.owners import DAY, FOREVER, is_abandoned, owner_token
 
-_HELD = "in-use-"
+_IN_USE = "in-use-"
 
 
-class Hold:
+class InUseMarker:
     """A claim on a folder that ends with this object or with its process."""
 
     def __init__(self, folder: Path) -> None:
         """Nothing is written before `take`."""
-        self.path = folder / f"{_HELD}{token()}"
+        self.path = folder / f"{_IN_USE}{owner_token()}"
 
     def take(self) -> None:
         """The folder is marked as in use, if it is there and can be written."""
@@ -40,18 +40,18 @@ def _release(path: Path, process: int) -> None:
 
 def in_use(folder: Path) -> bool:
     """Whether a living process holds the folder."""
-    holds = list(folder.glob(f"{_HELD}*"))
-    return any(not abandoned(hold, here=EVER, elsewhere=DAY) for hold in holds)
+    holds = list(folder.glob(f"{_IN_USE}*"))
+    return any(not is_abandoned(hold, here=FOREVER, elsewhere=DAY) for hold in holds)
 
 
-def release_dead(folder: Path) -> None:
+def remove_dead_markers(folder: Path) -> None:
     """The holds of dead processes are gone."""
-    for hold in folder.glob(f"{_HELD}*"):
-        if abandoned(hold, here=EVER, elsewhere=DAY):
+    for hold in folder.glob(f"{_IN_USE}*"):
+        if is_abandoned(hold, here=FOREVER, elsewhere=DAY):
             discard(hold)
 
 
-def touch_used(folder: Path) -> None:
+def mark_used(folder: Path) -> None:
     """The folder counts as used just now."""
     with suppress(OSError):
         (folder / "used").touch()

@@ -38,7 +38,7 @@ _PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 @dataclass
-class Layout:
+class TensorLayout:
     """Which blocks go where in a file, and, once `chunks` was used up, their checksums."""
 
     blocks: Mapping[str, Sequence["Tensor"]]
@@ -85,7 +85,7 @@ def _joined_shape(blocks: Sequence["Tensor"]) -> list[int]:
     return [sum(len(block) for block in blocks), *blocks[0].shape[1:]]
 
 
-def same_form(name: str, blocks: Sequence["Tensor"]) -> None:
+def check_same_form(name: str, blocks: Sequence["Tensor"]) -> None:
     """Mismatch unless the blocks of one tensor agree in type and in all but the first axis."""
     forms = {(dtype_name(block), tuple(block.shape[1:])) for block in blocks}
     if len(forms) > 1:

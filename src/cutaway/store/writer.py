@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cutaway.core.errors import CutawayError, Mismatch
-from cutaway.store.shards import Rows, write_shard
-from cutaway.store.tensors import same_form
+from cutaway.store.shards import RowNumbers, write_shard
+from cutaway.store.tensors import check_same_form
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass
-class _Pile:
+class _ShardBuffer:
     """Appended blocks that will share one shard: the same columns for the same rows.
 
     Room for a whole shard is taken once and used again for the next one. Blocks kept one by one
@@ -29,8 +29,8 @@ class _Pile:
     room: dict[str, "Tensor"]
     """A tensor per column, filled from the front."""
     filled: int = 0
-    rows: list[Rows] = field(default_factory=list)
-    lengths: list[Rows] = field(default_factory=list)
+    rows: list[RowNumbers] = field(default_factory=list)
+    lengths: list[RowNumbers] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
@@ -41,7 +41,9 @@ class _Pile:
         """Whether so many more items have room."""
         return all(self.filled + more <= len(block) for block in self.room.values())
 
-    def add(self, rows: Rows, lengths: Rows | None, columns: Mapping[str, "Tensor"]) -> None:
+    def add(
+        self, rows: RowNumbers, lengths: RowNumbers | None, columns: Mapping[str, "Tensor"]
+    ) -> None:
         """All columns of a block at once, so that a pile is whole whenever it is looked at."""
         more = len(next(iter(columns.values())))
         for name, block in columns.items():
@@ -59,7 +61,7 @@ class _Pile:
         self.filled, self.rows, self.lengths = 0, [], []
 
 
-class Writer:
+class ActivationWriter:
     """Collects rows and writes a shard whenever `shard_bytes` are together.
 
     Leaving the `with` block writes the rest, also when it is left by an exception: what was
@@ -69,7 +71,7 @@ class Writer:
     def __init__(self, folder: Path, rows: int, shard_bytes: int) -> None:
         """A writer into a shelf's folder, for row numbers below `rows`."""
         self._folder, self._limit, self._shard_bytes = folder, rows, shard_bytes
-        self._piles: dict[tuple[bool, tuple[str, ...]], _Pile] = {}
+        self._piles: dict[tuple[bool, tuple[str, ...]], _ShardBuffer] = {}
 
     def append(self, row_numbers: ArrayLike, columns: Mapping[str, "Tensor"]) -> None:
         """One block (m, ...) per column, for the m rows named."""
@@ -81,7 +83,7 @@ class Writer:
         self, row_numbers: ArrayLike, lengths: ArrayLike, columns: Mapping[str, "Tensor"]
     ) -> None:
         """One block (sum of lengths, ...) per column: `lengths[i]` tokens for row i."""
-        rows, sizes = self._checked(row_numbers), _whole_numbers(lengths, "lengths")
+        rows, sizes = self._checked(row_numbers), _integers(lengths, "lengths")
         if len(sizes) != len(rows) or (sizes < 0).any():
             raise Mismatch(f"{len(rows)} rows need as many lengths >= 0, got {sizes.tolist()!r}.")
         _check_length(columns, int(sizes.sum()))
@@ -110,14 +112,16 @@ class Writer:
                 raise
             error.add_note(f"The rows in memory could not be kept either: {late}")
 
-    def _checked(self, row_numbers: ArrayLike) -> Rows:
-        rows = _whole_numbers(row_numbers, "row numbers")
+    def _checked(self, row_numbers: ArrayLike) -> RowNumbers:
+        rows = _integers(row_numbers, "row numbers")
         wrong = rows[(rows < 0) | (rows >= self._limit)]
         if len(wrong):
             raise Mismatch(f"Row number {int(wrong[0])} is not in 0..{self._limit - 1}.")
         return rows
 
-    def _add(self, rows: Rows, lengths: Rows | None, columns: Mapping[str, "Tensor"]) -> None:
+    def _add(
+        self, rows: RowNumbers, lengths: RowNumbers | None, columns: Mapping[str, "Tensor"]
+    ) -> None:
         if not len(rows) or not columns:
             return
         pile = self._pile(columns, ragged=lengths is not None)
@@ -125,22 +129,22 @@ class Writer:
         if pile.bytes >= self._shard_bytes:
             pile.write(self._folder)
 
-    def _pile(self, columns: Mapping[str, "Tensor"], *, ragged: bool) -> _Pile:
+    def _pile(self, columns: Mapping[str, "Tensor"], *, ragged: bool) -> _ShardBuffer:
         """The pile these columns belong to, with room for them."""
         key, more = (ragged, tuple(sorted(columns))), len(next(iter(columns.values())))
         pile = self._piles.get(key)
         if pile is not None:
             for name, block in columns.items():
-                same_form(name, [pile.room[name], block])
+                check_same_form(name, [pile.room[name], block])
             if pile.fits(more):
                 return pile
             pile.write(self._folder)
         if pile is None or not pile.fits(more):
-            self._piles[key] = _Pile(_room(columns, self._shard_bytes, more))
+            self._piles[key] = _ShardBuffer(_allocate(columns, self._shard_bytes, more))
         return self._piles[key]
 
 
-def _room(columns: Mapping[str, "Tensor"], shard_bytes: int, more: int) -> dict[str, "Tensor"]:
+def _allocate(columns: Mapping[str, "Tensor"], shard_bytes: int, more: int) -> dict[str, "Tensor"]:
     """An empty tensor per column, together a shard's worth, and never less than one block."""
     import torch
 
@@ -154,7 +158,7 @@ def _room(columns: Mapping[str, "Tensor"], shard_bytes: int, more: int) -> dict[
         }
 
 
-def _whole_numbers(values: ArrayLike, label: str) -> Rows:
+def _integers(values: ArrayLike, label: str) -> RowNumbers:
     array = np.atleast_1d(np.asarray(values))
     if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
         raise Mismatch(f"The {label} must be a list of whole numbers, got {array.dtype}.")

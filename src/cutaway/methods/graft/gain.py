@@ -10,7 +10,7 @@ NAN = float("nan")
 
 
 @dataclass(frozen=True)
-class Found:
+class SizeSearchResult:
     """The smallest size that keeps the wished share, and every size that was tried."""
 
     size: int
@@ -24,9 +24,9 @@ def relative_gain(graft: float, base: float, tuned: float) -> float:
     return (graft - base) / (tuned - base) if tuned > base else NAN
 
 
-def smallest(
+def find_smallest_size(
     most: int, gain: Callable[[int], float], wished: float, *, ratio: float = 1.05
-) -> Found:
+) -> SizeSearchResult:
     """The smallest size up to `most` whose gain is at least `wished`, by bisection of its log.
 
     The gain is taken to grow with the size. The answer is a size that was tried and keeps the
@@ -42,9 +42,9 @@ def smallest(
         return tried[size] >= wished
 
     if not keeps(most):
-        return Found(most, tried[most], False, tuple(sorted(tried.items())))
+        return SizeSearchResult(most, tried[most], False, tuple(sorted(tried.items())))
     low, high = 0, most
     while high - low > 1 and high > ratio * max(low, 1):
         middle = min(max(round(math.sqrt(max(low, 1) * high)), low + 1), high - 1)
         low, high = (low, middle) if keeps(middle) else (middle, high)
-    return Found(high, tried[high], True, tuple(sorted(tried.items())))
+    return SizeSearchResult(high, tried[high], True, tuple(sorted(tried.items())))

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from cutaway.core.errors import Missing
-from cutaway.methods.graft.select import Mask, Params, draw, shares, top
+from cutaway.methods.graft.select import Mask, Params, proportional_sizes, random_mask, top_mask
 
 Loss = Callable[[], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Slopes:
+class TaskGradients:
     """Mean gradient and mean squared gradient over examples, by name."""
 
     mean: Params
@@ -32,12 +32,12 @@ class Slopes:
 
 
 @dataclass(frozen=True, eq=False)
-class Material:
+class MaskInputs:
     """What a choice may look at: both checkpoints, and the task's gradients at the base."""
 
     base: Params
     tuned: Params
-    slopes: Slopes | None = None
+    slopes: TaskGradients | None = None
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -52,17 +52,17 @@ class Material:
         """Which weights of a tensor are elsewhere than they were."""
         return self.tuned[name] != self.base[name]
 
-    def need_slopes(self) -> Slopes:
+    def need_slopes(self) -> TaskGradients:
         """The gradients; Missing when none were taken."""
         if self.slopes is None:
             raise Missing("This mask needs gradients of the task: none were taken.")
         return self.slopes
 
 
-Choose = Callable[[Material, int, torch.Generator], Mask]
+MaskRule = Callable[[MaskInputs, int, torch.Generator], Mask]
 
 
-def slopes(params: Params, losses: Iterable[Loss]) -> Slopes:
+def task_gradients(params: Params, losses: Iterable[Loss]) -> TaskGradients:
     """Gradients of one example's loss at a time; the parameters must require gradients."""
     names = list(params)
     mean = {name: torch.zeros_like(params[name], dtype=torch.float32) for name in names}
@@ -80,48 +80,48 @@ def slopes(params: Params, losses: Iterable[Loss]) -> Slopes:
     for name in names:
         mean[name].div_(seen)
         square[name].div_(seen)
-    return Slopes(mean, square)
+    return TaskGradients(mean, square)
 
 
-def _random(material: Material, keep: int, rng: torch.Generator) -> Mask:
-    return draw(material.sizes, keep, rng=rng, first=material.moved)
+def _random(material: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
+    return random_mask(material.sizes, keep, rng=rng, first=material.moved)
 
 
-def _movement(material: Material, keep: int, rng: torch.Generator) -> Mask:
-    return top(list(material.base), material.movement, keep)
+def _movement(material: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
+    return top_mask(list(material.base), material.movement, keep)
 
 
-def _grad_movement(material: Material, keep: int, rng: torch.Generator) -> Mask:
+def _grad_movement(material: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
     mean = material.need_slopes().mean
-    return top(list(material.base), lambda n: mean[n].abs() * material.movement(n), keep)
+    return top_mask(list(material.base), lambda n: mean[n].abs() * material.movement(n), keep)
 
 
-def _fisher(material: Material, keep: int, rng: torch.Generator) -> Mask:
+def _fisher(material: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
     square = material.need_slopes().square
-    return top(list(material.base), lambda n: square[n] * material.moved(n), keep)
+    return top_mask(list(material.base), lambda n: square[n] * material.moved(n), keep)
 
 
-def _uniform(material: Material, keep: int, rng: torch.Generator) -> Mask:
-    dealt = {name: n for name, n in shares(material.sizes, keep).items() if n}
-    each = [top([name], material.movement, n) for name, n in dealt.items()]
+def _uniform(material: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
+    dealt = {name: n for name, n in proportional_sizes(material.sizes, keep).items() if n}
+    each = [top_mask([name], material.movement, n) for name, n in dealt.items()]
     return Mask({name: places for mask in each for name, places in mask.places.items()})
 
 
-def _biases(material: Material, keep: int, rng: torch.Generator) -> Mask:
+def _biases(material: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
     """All the biases there are when they are fewer than asked for."""
-    names = biases(list(material.base))
+    names = bias_names(list(material.base))
     total = sum(material.base[name].numel() for name in names)
     if total == 0:
         raise Missing("This model has no biases among the trained weights.")
-    return top(names, material.movement, min(keep, total))
+    return top_mask(names, material.movement, min(keep, total))
 
 
-def biases(names: Sequence[str]) -> list[str]:
+def bias_names(names: Sequence[str]) -> list[str]:
     """The names of biases."""
     return [name for name in names if name.rpartition(".")[2] == "bias"]
 
 
-MASKS: dict[str, Choose] = {
+MASKS: dict[str, MaskRule] = {
     "random": _random,
     "movement": _movement,
     "grad_movement": _grad_movement,
@@ -131,6 +131,6 @@ MASKS: dict[str, Choose] = {
     "ties": _movement,
     "dare": _random,
 }
-STRETCHED = frozenset({"ties", "dare"})
+RESCALED = frozenset({"ties", "dare"})
 """Masks whose change is stretched by a factor that is chosen on dev."""
-NEED_SLOPES = frozenset({"grad_movement", "fisher"})
+NEED_GRADIENTS = frozenset({"grad_movement", "fisher"})

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from cutaway.core.errors import BadSpec, Mismatch
 from cutaway.core.lookup import lookup
-from cutaway.core.params import same_names
-from cutaway.methods.graft.select import Mask, Params, join
+from cutaway.core.params import check_same_parameters
+from cutaway.methods.graft.select import Mask, Params, union_mask
 
 Values = Mapping[str, Tensor]
 
@@ -30,14 +30,14 @@ class Patch:
 
 
 @dataclass(frozen=True, eq=False)
-class Stacked:
+class StackedPatch:
     """One patch made of several, and how many weights they disagreed about."""
 
     patch: Patch
     conflicts: int
 
 
-def values(params: Params, mask: Mask) -> dict[str, Tensor]:
+def values_at(params: Params, mask: Mask) -> dict[str, Tensor]:
     """What stands at the chosen places."""
     return {
         name: params[name].detach().take(places.to(params[name].device))
@@ -45,24 +45,24 @@ def values(params: Params, mask: Mask) -> dict[str, Tensor]:
     }
 
 
-def patch_of(base: Params, tuned: Params, mask: Mask, *, scale: float = 1.0) -> Patch:
+def make_patch(base: Params, tuned: Params, mask: Mask, *, scale: float = 1.0) -> Patch:
     """The change from base to tuned at the chosen places; `scale` stretches it."""
-    before, after = values(base, mask), values(tuned, mask)
+    before, after = values_at(base, mask), values_at(tuned, mask)
     if scale != 1.0:
         after = {n: before[n] + scale * (after[n] - before[n]) for n in after}
     return Patch(mask, before, after)
 
 
-def graft(base: Params, tuned: Params, mask: Mask) -> dict[str, Tensor]:
+def graft_weights(base: Params, tuned: Params, mask: Mask) -> dict[str, Tensor]:
     """base with tuned's values at the chosen places: nothing chosen is the base, all is tuned."""
-    same_names(base, tuned=tuned)
+    check_same_parameters(base, tuned=tuned)
     copied = {name: value.detach().clone() for name, value in base.items()}
-    write(copied, mask, values(tuned, mask))
+    write_values(copied, mask, values_at(tuned, mask))
     return copied
 
 
 @torch.no_grad()
-def write(params: Params, mask: Mask, new: Values) -> None:
+def write_values(params: Params, mask: Mask, new: Values) -> None:
     """Put values at the chosen places, in place."""
     for name, places in mask.places.items():
         target = params[name].data
@@ -70,23 +70,23 @@ def write(params: Params, mask: Mask, new: Values) -> None:
 
 
 @contextmanager
-def attached(params: Params, patch: Patch) -> Iterator[None]:
+def patched_weights(params: Params, patch: Patch) -> Iterator[None]:
     """The weights with the patch on; as they were afterwards, bit for bit."""
-    kept = values(params, patch.mask)
-    write(params, patch.mask, patch.after)
+    kept = values_at(params, patch.mask)
+    write_values(params, patch.mask, patch.after)
     try:
         yield
     finally:
-        write(params, patch.mask, kept)
+        write_values(params, patch.mask, kept)
 
 
-def differs(params: Params, mask: Mask, expected: Values) -> int:
+def count_mismatches(params: Params, mask: Mask, expected: Values) -> int:
     """At how many of the chosen places something else stands than expected."""
-    found = values(params, mask)
+    found = values_at(params, mask)
     return sum(int((found[n] != expected[n].to(found[n])).sum()) for n in mask.places)
 
 
-def need_fit(params: Params, mask: Mask, shapes: Mapping[str, Sequence[int]]) -> None:
+def need_matching_shapes(params: Params, mask: Mask, shapes: Mapping[str, Sequence[int]]) -> None:
     """Mismatch unless every changed tensor is there in the shape the patch was made for."""
     for name in mask.places:
         if name not in params:
@@ -98,31 +98,31 @@ def need_fit(params: Params, mask: Mask, shapes: Mapping[str, Sequence[int]]) ->
             )
 
 
-def stack(patches: Sequence[Patch], rule: str = "sum") -> Stacked:
+def stack_patches(patches: Sequence[Patch], rule: str = "sum") -> StackedPatch:
     """One patch with every change; where several change a weight, the rule decides.
 
     All must have been made from the same base: where two have different values before, Mismatch.
     """
-    merge = lookup(RULES, rule, kind="rule for conflicts")
+    merge = lookup(CONFLICT_RULES, rule, kind="rule for conflicts")
     if not patches:
         raise BadSpec("There is nothing to stack: give at least one skill.")
-    mask = join([patch.mask for patch in patches])
+    mask = union_mask([patch.mask for patch in patches])
     before: dict[str, Tensor] = {}
     after: dict[str, Tensor] = {}
     conflicts = 0
     for name, places in mask.places.items():
-        there, old, new = _spread([p for p in patches if name in p.mask.places], name, places)
-        before[name] = _one_base(there, old, name)
+        there, old, new = _align([p for p in patches if name in p.mask.places], name, places)
+        before[name] = _shared_before(there, old, name)
         change = torch.where(there, new - before[name], torch.zeros_like(new))
         apart = there.sum(0) > 1
         # Where one patch alone speaks, its own value is taken: adding would round.
         alone = new.gather(0, there.int().argmax(0, keepdim=True))[0]
         after[name] = torch.where(apart, before[name] + merge(change, there), alone)
         conflicts += int((apart & ((new != alone) & there).any(0)).sum())
-    return Stacked(Patch(mask, before, after), conflicts)
+    return StackedPatch(Patch(mask, before, after), conflicts)
 
 
-def _spread(patches: Sequence[Patch], name: str, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _align(patches: Sequence[Patch], name: str, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Which patch has which place, and the values before and after there: (patch, place) each."""
     there = torch.zeros(len(patches), len(places), dtype=torch.bool)
     old = torch.zeros(len(patches), len(places), dtype=patches[0].before[name].dtype)
@@ -134,7 +134,7 @@ def _spread(patches: Sequence[Patch], name: str, places: Tensor) -> tuple[Tensor
     return there, old, new
 
 
-def _one_base(there: Tensor, old: Tensor, name: str) -> Tensor:
+def _shared_before(there: Tensor, old: Tensor, name: str) -> Tensor:
     first = old.gather(0, there.int().argmax(0, keepdim=True))[0]
     if bool(((old != first) & there).any()):
         raise Mismatch(f"The skills were made from different bases: {name!r} differs before them.")
@@ -153,4 +153,4 @@ def _first(change: Tensor, there: Tensor) -> Tensor:
     return change.gather(0, there.int().argmax(0, keepdim=True))[0]
 
 
-RULES = {"sum": _sum, "mean": _mean, "first": _first}
+CONFLICT_RULES = {"sum": _sum, "mean": _mean, "first": _first}

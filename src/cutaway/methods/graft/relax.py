@@ -22,21 +22,21 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.core.errors import BadSpec
-from cutaway.core.params import same_names
-from cutaway.methods.graft.patch import values, write
-from cutaway.methods.graft.remake import remaking
-from cutaway.methods.graft.select import Mask, Params, border, of, top
+from cutaway.core.params import check_same_parameters
+from cutaway.methods.graft.patch import values_at, write_values
+from cutaway.methods.graft.remake import recompute_cheap_ops
+from cutaway.methods.graft.select import Mask, Params, score_threshold, scores_from, top_mask
 
-Live = Mapping[str, nn.Parameter]
+LiveParams = Mapping[str, nn.Parameter]
 Loss = Callable[[], Tensor]
 # Weights moved together: several passes over so many stay in the processor's cache.
-PIECE = 1 << 17
-FAR = 10.0
-BETAS, TINY = (0.9, 0.999), 1e-8
+CHUNK_SIZE = 1 << 17
+START_LOGIT = 10.0
+BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
 
 
 @dataclass(frozen=True)
-class Plan:
+class MaskPlan:
     """How the mask is learned."""
 
     steps: int = 100
@@ -62,7 +62,7 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class LearnedMask:
     """The best mask met on the way, what it scored, and the way."""
 
     mask: Mask
@@ -74,30 +74,34 @@ class Learned:
     """z after the last step: the order in which weights would be kept."""
 
 
-class Relaxed:
+class SoftMask:
     """A soft mask over the trained weights, and the parameters that live under it."""
 
     def __init__(
-        self, params: Live, base: Params, tuned: Params, start: Mask, *, rng: torch.Generator
+        self, params: LiveParams, base: Params, tuned: Params, start: Mask, *, rng: torch.Generator
     ) -> None:
-        same_names(base, tuned=tuned, params=params)
+        check_same_parameters(base, tuned=tuned, params=params)
         self.params, self.base, self.tuned = params, base, tuned
-        self.logits = start_logits(base, start, rng=rng)
+        self.logits = initial_logits(base, start, rng=rng)
         self._moments: dict[str, tuple[Tensor, Tensor]] = {}
         self.steps = 0
 
     @torch.no_grad()
     def write(self, keep: int | None = None) -> None:
         """theta(gamma) into the parameters; with `keep`, so many logits lie above 0 then."""
-        shift = 0.0 if keep is None else border(list(self.logits), of(self.logits), keep)
+        shift = (
+            0.0
+            if keep is None
+            else score_threshold(list(self.logits), scores_from(self.logits), keep)
+        )
         for name, param in self.params.items():
-            scratch = _scratch(param)
+            scratch = _scratch_buffers(param)
             for piece in self._pieces(name, param.data):
                 if shift:
                     piece.logits.sub_(shift)
                 _write_theta(piece, scratch)
 
-    def step(self, losses: Sequence[Loss], plan: Plan) -> float:
+    def step(self, losses: Sequence[Loss], plan: MaskPlan) -> float:
         """One step down the sum of the losses; that sum.
 
         The parameters hold the new theta, unless the plan has a budget: then `write` it.
@@ -108,7 +112,7 @@ class Relaxed:
         with self._listening(plan) as ending:
             for number, loss in enumerate(losses, start=1):
                 ending[0] = at_once or number == len(losses)
-                with remaking():
+                with recompute_cheap_ops():
                     value = loss()
                 value.backward()
                 total += float(value.detach())
@@ -116,14 +120,14 @@ class Relaxed:
 
     def hard(self, keep: int) -> Mask:
         """The top of the soft mask: exactly `keep` places."""
-        return top(list(self.logits), of(self.logits), keep)
+        return top_mask(list(self.logits), scores_from(self.logits), keep)
 
     def ones(self) -> int:
         """How many weights a cut at gamma = 0.5 would keep, as the reference rounds."""
         return sum(int((logits > 0).sum()) for logits in self.logits.values())
 
     @contextmanager
-    def _listening(self, plan: Plan) -> Iterator[list[bool]]:
+    def _listening(self, plan: MaskPlan) -> Iterator[list[bool]]:
         """While `ending`, a backward pass moves each tensor's logits as its gradient comes."""
         ending = [False]
 
@@ -146,16 +150,19 @@ class Relaxed:
                 hook.remove()
 
     @torch.no_grad()
-    def _move(self, name: str, param: Tensor, grad: Tensor, plan: Plan) -> None:
-        scratch = _scratch(param)
+    def _move(self, name: str, param: Tensor, grad: Tensor, plan: MaskPlan) -> None:
+        scratch = _scratch_buffers(param)
         flat = grad.contiguous().view(-1)
         moments = self._moments_of(name) if plan.optimizer == "adam" else None
         for piece in self._pieces(name, param.data):
-            slope, gradient = SLOPES[plan.optimizer](piece, scratch), flat[piece.at].float()
+            slope, gradient = (
+                STEP_DERIVATIVES[plan.optimizer](piece, scratch),
+                flat[piece.at].float(),
+            )
             if moments is None:
                 piece.logits.addcmul_(slope, gradient, value=-plan.lr)
             else:
-                change = _adam(slope.mul_(gradient), moments, piece.at, self.steps)
+                change = _adam_update(slope.mul_(gradient), moments, piece.at, self.steps)
                 piece.logits.sub_(change, alpha=plan.lr)
             if not plan.budget:
                 _write_theta(piece, scratch)
@@ -166,16 +173,16 @@ class Relaxed:
             self._moments[name] = (zero, zero.clone())
         return self._moments[name]
 
-    def _pieces(self, name: str, theta: Tensor) -> Iterator["_Piece"]:
+    def _pieces(self, name: str, theta: Tensor) -> Iterator["_WeightChunk"]:
         base, tuned = self.base[name].reshape(-1), self.tuned[name].reshape(-1)
         flat, logits = theta.view(-1), self.logits[name]
-        for start in range(0, len(flat), PIECE):
-            at = slice(start, start + PIECE)
-            yield _Piece(at, base[at], tuned[at], logits[at], flat[at])
+        for start in range(0, len(flat), CHUNK_SIZE):
+            at = slice(start, start + CHUNK_SIZE)
+            yield _WeightChunk(at, base[at], tuned[at], logits[at], flat[at])
 
 
 @dataclass(frozen=True, eq=False)
-class _Piece:
+class _WeightChunk:
     """Views on a stretch of one tensor."""
 
     at: slice
@@ -185,11 +192,11 @@ class _Piece:
     theta: Tensor
 
 
-def start_logits(base: Params, start: Mask, *, rng: torch.Generator) -> dict[str, Tensor]:
+def initial_logits(base: Params, start: Mask, *, rng: torch.Generator) -> dict[str, Tensor]:
     """z before the first step: 10 - S on the starting mask, S - 10 off it, S random in [0, 1)."""
     found = {}
     for name, value in base.items():
-        drawn = torch.rand(value.numel(), generator=rng).sub_(FAR)
+        drawn = torch.rand(value.numel(), generator=rng).sub_(START_LOGIT)
         if name in start.places:
             places = start.places[name]
             drawn[places] = -drawn[places]
@@ -197,27 +204,27 @@ def start_logits(base: Params, start: Mask, *, rng: torch.Generator) -> dict[str
     return found
 
 
-def logit_slope(piece: "_Piece", scratch: tuple[Tensor, Tensor]) -> Tensor:
+def dtheta_dlogit(piece: "_WeightChunk", scratch: tuple[Tensor, Tensor]) -> Tensor:
     """dtheta/dz = (tuned - base) gamma (1 - gamma)."""
     size = len(piece.logits)
     gamma, slope = scratch[0][:size], scratch[1][:size]
     torch.sigmoid(piece.logits, out=gamma)
     torch.mul(gamma, gamma, out=slope)
     torch.sub(gamma, slope, out=slope)
-    return slope.mul_(mask_slope(piece, scratch))
+    return slope.mul_(dtheta_dgamma(piece, scratch))
 
 
-def mask_slope(piece: "_Piece", scratch: tuple[Tensor, Tensor]) -> Tensor:
+def dtheta_dgamma(piece: "_WeightChunk", scratch: tuple[Tensor, Tensor]) -> Tensor:
     """dtheta/dgamma = tuned - base."""
     delta = scratch[0][: len(piece.logits)]
     return torch.sub(piece.tuned.float(), piece.base.float(), out=delta)
 
 
 # Along which the gradient at theta moves a logit.
-SLOPES = {"sgd": logit_slope, "adam": logit_slope, "mirror": mask_slope}
+STEP_DERIVATIVES = {"sgd": dtheta_dlogit, "adam": dtheta_dlogit, "mirror": dtheta_dgamma}
 
 
-def _write_theta(piece: "_Piece", scratch: tuple[Tensor, Tensor]) -> None:
+def _write_theta(piece: "_WeightChunk", scratch: tuple[Tensor, Tensor]) -> None:
     # lerp gives exactly the base at 0 and exactly the tuned value at 1.
     gamma = torch.sigmoid(piece.logits, out=scratch[0][: len(piece.logits)])
     if piece.theta.dtype == torch.float32:
@@ -226,75 +233,75 @@ def _write_theta(piece: "_Piece", scratch: tuple[Tensor, Tensor]) -> None:
         piece.theta.copy_(torch.lerp(piece.base.float(), piece.tuned.float(), gamma))
 
 
-def _scratch(param: Tensor) -> tuple[Tensor, Tensor]:
-    size = min(PIECE, param.numel())
+def _scratch_buffers(param: Tensor) -> tuple[Tensor, Tensor]:
+    size = min(CHUNK_SIZE, param.numel())
     made = torch.empty(2, size, dtype=torch.float32, device=param.device)
     return made[0], made[1]
 
 
-def _adam(change: Tensor, moments: tuple[Tensor, Tensor], at: slice, step: int) -> Tensor:
+def _adam_update(change: Tensor, moments: tuple[Tensor, Tensor], at: slice, step: int) -> Tensor:
     """Adam's direction: the mean of the gradients over the root of their mean square."""
     (first, second), (fast, slow) = (m[at] for m in moments), BETAS
     first.lerp_(change, 1 - fast)
     second.mul_(slow).addcmul_(change, change, value=1 - slow)
-    root = (second / (1 - slow**step)).sqrt_().add_(TINY)
+    root = (second / (1 - slow**step)).sqrt_().add_(ADAM_EPS)
     return first / (1 - fast**step) / root
 
 
-def learn(
-    params: Live,
+def learn_mask(
+    params: LiveParams,
     base: Params,
     tuned: Params,
     start: Mask,
     losses: Callable[[int], Sequence[Loss]],
     judge: Callable[[], float],
-    plan: Plan,
+    plan: MaskPlan,
     *,
     rng: torch.Generator,
     told: Callable[[int, float], None] = lambda step, loss: None,
-) -> Learned:
+) -> LearnedMask:
     """The best mask of the starting mask's exact size that the steps lead by.
 
     `losses(step)` are the pieces of that step's loss, `judge()` the score (higher is better) of
     what the parameters hold then. The parameters hold the base again afterwards.
     """
-    soft = Relaxed(params, base, tuned, start, rng=rng)
+    soft = SoftMask(params, base, tuned, start, rng=rng)
     best: tuple[float, Mask, int] = (-float("inf"), start, 0)
     curve: list[dict[str, int | float]] = []
-    with trainable(params, base):
+    with gradients_enabled(params, base):
         for step in range(plan.steps + 1):
             loss = soft.step(losses(step), plan) if step else float("nan")
             judging = step % plan.every == 0 or step == plan.steps
             if judging:
                 mask = soft.hard(start.size) if step else start
-                score = judged(params, base, tuned, mask, judge)
+                score = score_mask(params, base, tuned, mask, judge)
                 best = max(best, (score, mask, step), key=lambda found: found[0])
                 curve.append({"step": step, "loss": loss, "score": score, "ones": soft.ones()})
             if judging or plan.budget:
                 soft.write(start.size if plan.budget else None)
             told(step, loss)
     score, mask, step = best
-    return Learned(mask, score, step, tuple(curve), soft.logits)
+    return LearnedMask(mask, score, step, tuple(curve), soft.logits)
 
 
-def judged(
-    params: Live, base: Params, tuned: Params, mask: Mask, judge: Callable[[], float]
+def score_mask(
+    params: LiveParams, base: Params, tuned: Params, mask: Mask, judge: Callable[[], float]
 ) -> float:
     """What `judge` says while the parameters hold the base with the mask's weights tuned."""
-    restore(params, base)
-    write(params, mask, values(tuned, mask))
+    assign_weights(params, base)
+    write_values(params, mask, values_at(tuned, mask))
     return judge()
 
 
 @torch.no_grad()
-def restore(params: Params, base: Params) -> None:
+def assign_weights(params: Params, base: Params) -> None:
     """The base's values into the parameters."""
     for name, value in base.items():
         params[name].data.copy_(value)
 
 
 @contextmanager
-def trainable(params: Live, base: Params) -> Iterator[None]:
+def gradients_enabled(params: LiveParams, base: Params) -> Iterator[None]:
     """Gradients on; afterwards off as before, no gradient left, and the base's values in place."""
     flags = {name: param.requires_grad for name, param in params.items()}
     try:
@@ -306,4 +313,4 @@ def trainable(params: Live, base: Params) -> Iterator[None]:
         for name, param in params.items():
             param.requires_grad_(flags[name])
             param.grad = None
-        restore(params, base)
+        assign_weights(params, base)

@@ -15,68 +15,72 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional
 
-Make = Callable[[], Tensor]
+Recompute = Callable[[], Tensor]
 # A view of a contiguous tensor: the same numbers under another shape.
-VIEWS = frozenset({"ViewBackward0", "UnsafeViewBackward0"})
+VIEW_OPS = frozenset({"ViewBackward0", "UnsafeViewBackward0"})
 
 
-class Recipe(NamedTuple):
+class RecomputedTensor(NamedTuple):
     """How a tensor is made again."""
 
-    make: Make
+    make: Recompute
     shape: torch.Size
 
 
-class Held(NamedTuple):
+class SavedTensor(NamedTuple):
     """A tensor that is kept, and how often it had been changed in place by then."""
 
     kept: Tensor
     version: int
 
 
-Packed = Recipe | Held
+PackedTensor = RecomputedTensor | SavedTensor
 
 
-def _product(node: Any) -> Make | None:
+def _recompute_product(node: Any) -> Recompute | None:
     # Autograd keeps a factor only for the gradient of the other one.
     if node._saved_self is None or node._saved_other is None:
         return None
     return lambda: node._saved_self * node._saved_other
 
 
-def _silu(node: Any) -> Make:
+def _recompute_silu(node: Any) -> Recompute:
     return lambda: functional.silu(node._saved_self)
 
 
-def _gelu(node: Any) -> Make:
+def _recompute_gelu(node: Any) -> Recompute:
     return lambda: functional.gelu(node._saved_self, approximate=node._saved_approximate)
 
 
-REMADE: dict[str, Callable[[Any], Make | None]] = {
-    "MulBackward0": _product,
-    "SiluBackward0": _silu,
-    "GeluBackward0": _gelu,
+RECOMPUTABLE_OPS: dict[str, Callable[[Any], Recompute | None]] = {
+    "MulBackward0": _recompute_product,
+    "SiluBackward0": _recompute_silu,
+    "GeluBackward0": _recompute_gelu,
 }
 
 
-def remaking() -> saved_tensors_hooks:
+def recompute_cheap_ops() -> saved_tensors_hooks:
     """A context: what is computed in it keeps products and activations as their recipe only."""
     return saved_tensors_hooks(_pack, _unpack)
 
 
-def _pack(kept: Tensor) -> Packed:
+def _pack(kept: Tensor) -> PackedTensor:
     # Changed since it was made: the recipe would give what it was before.
     node = kept.grad_fn if kept._version == 0 else None
-    while node is not None and node.name() in VIEWS:
+    while node is not None and node.name() in VIEW_OPS:
         node = node.next_functions[0][0]
-    recipe = REMADE.get(node.name()) if node is not None else None
+    recipe = RECOMPUTABLE_OPS.get(node.name()) if node is not None else None
     make = recipe(node) if recipe is not None else None
     # Detached: a node that kept its own output would hold itself for ever.
-    return Held(kept.detach(), kept._version) if make is None else Recipe(make, kept.shape)
+    return (
+        SavedTensor(kept.detach(), kept._version)
+        if make is None
+        else RecomputedTensor(make, kept.shape)
+    )
 
 
-def _unpack(packed: Packed) -> Tensor:
-    if isinstance(packed, Recipe):
+def _unpack(packed: PackedTensor) -> Tensor:
+    if isinstance(packed, RecomputedTensor):
         with torch.no_grad():
             return packed.make().view(packed.shape)
     # Autograd's own check doesn't look at what hooks have packed.

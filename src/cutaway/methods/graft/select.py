@@ -10,21 +10,21 @@ from torch import Tensor
 from cutaway.core.errors import BadData, BadSpec
 
 Params = Mapping[str, Tensor]
-Places = Int[Tensor, " m"]
-Score = Callable[[str], Tensor]
+WeightIndices = Int[Tensor, " m"]
+ScoreFn = Callable[[str], Tensor]
 # Scores looked at together: small enough for the cache, large enough to be worth a call.
-CHUNK = 1 << 18
+SCORE_CHUNK = 1 << 18
 # Scores passed over together when none of them is high enough.
-ROW = 512
+ROW_SIZE = 512
 # Scores held besides the best ones before the others are dropped.
-ROOM = 1 << 13
+SPARE_CAPACITY = 1 << 13
 
 
 @dataclass(frozen=True, eq=False)
 class Mask:
     """Chosen weights: for each name the sorted places in the flattened tensor, none empty."""
 
-    places: Mapping[str, Places]
+    places: Mapping[str, WeightIndices]
 
     @property
     def size(self) -> int:
@@ -38,7 +38,7 @@ class Mask:
         )
 
 
-def count(sparsity: float, total: int) -> int:
+def mask_size(sparsity: float, total: int) -> int:
     """How many of `total` weights a sparsity keeps; BadSpec when that rounds to none."""
     if not 0 < sparsity <= 1:
         raise BadSpec(f"sparsity must lie in (0, 1], got {sparsity!r}.")
@@ -51,41 +51,41 @@ def count(sparsity: float, total: int) -> int:
     return keep
 
 
-def top(names: Sequence[str], score: Score, keep: int) -> Mask:
+def top_mask(names: Sequence[str], score: ScoreFn, keep: int) -> Mask:
     """Exactly `keep` places with the highest scores over all names together.
 
     Equal scores: the earlier name, then the earlier place. Scores are asked for name by name and
     looked at piece by piece, so nothing of their whole size is ever held.
     """
     if keep < 1:
-        _need(keep, sum(score(name).numel() for name in names))
-    return _filled(names, score, keep).mask(names)
+        _need_valid_size(keep, sum(score(name).numel() for name in names))
+    return _collect_top(names, score, keep).mask(names)
 
 
-def border(names: Sequence[str], score: Score, keep: int) -> float:
+def score_threshold(names: Sequence[str], score: ScoreFn, keep: int) -> float:
     """A score with exactly `keep` above it (fewer only where scores are equal there)."""
-    pool = _filled(names, score, keep + 1)
+    pool = _collect_top(names, score, keep + 1)
     if pool.seen <= keep:
         return -float("inf") if pool.seen < keep else pool.lowest(keep) - 1.0
     return (pool.lowest(keep) + pool.lowest(keep + 1)) / 2
 
 
-def _filled(names: Sequence[str], score: Score, keep: int) -> "_Pool":
-    pool = _Pool(keep)
+def _collect_top(names: Sequence[str], score: ScoreFn, keep: int) -> "_TopCollector":
+    pool = _TopCollector(keep)
     for number, name in enumerate(names):
         flat = score(name).detach().reshape(-1)
-        for start in range(0, len(flat), CHUNK):
-            pool.add(number, start, flat[start : start + CHUNK].float())
+        for start in range(0, len(flat), SCORE_CHUNK):
+            pool.add(number, start, flat[start : start + SCORE_CHUNK].float())
     return pool
 
 
-def of(scores: Params) -> Score:
+def scores_from(scores: Params) -> ScoreFn:
     """Scores that are there already, by name."""
     return lambda name: scores[name]
 
 
-def draw(
-    sizes: Mapping[str, int], keep: int, *, rng: torch.Generator, first: Score | None = None
+def random_mask(
+    sizes: Mapping[str, int], keep: int, *, rng: torch.Generator, first: ScoreFn | None = None
 ) -> Mask:
     """Exactly `keep` places, each as likely as any other; those where `first` is 1 before all."""
 
@@ -93,13 +93,13 @@ def draw(
         drawn = torch.rand(sizes[name], generator=rng)
         return drawn if first is None else drawn + first(name).reshape(-1).to(drawn)
 
-    return top(list(sizes), score, keep)
+    return top_mask(list(sizes), score, keep)
 
 
-def shares(sizes: Mapping[str, int], keep: int) -> dict[str, int]:
+def proportional_sizes(sizes: Mapping[str, int], keep: int) -> dict[str, int]:
     """`keep` dealt out in proportion to the sizes, exactly, the largest remainders first."""
     total = sum(sizes.values())
-    _need(keep, total)
+    _need_valid_size(keep, total)
     exact = {name: keep * size / total for name, size in sizes.items()}
     dealt = {name: int(value) for name, value in exact.items()}
     left = keep - sum(dealt.values())
@@ -108,7 +108,7 @@ def shares(sizes: Mapping[str, int], keep: int) -> dict[str, int]:
     return dealt
 
 
-def join(masks: Iterable[Mask]) -> Mask:
+def union_mask(masks: Iterable[Mask]) -> Mask:
     """Every place that is in one of the masks."""
     held: dict[str, list[Tensor]] = {}
     for mask in masks:
@@ -117,7 +117,7 @@ def join(masks: Iterable[Mask]) -> Mask:
     return Mask({name: torch.unique(torch.cat(found)) for name, found in held.items()})
 
 
-def common(one: Mask, other: Mask) -> int:
+def intersection_size(one: Mask, other: Mask) -> int:
     """How many places both masks have."""
     return sum(
         int(torch.isin(places, other.places[name]).sum())
@@ -126,21 +126,21 @@ def common(one: Mask, other: Mask) -> int:
     )
 
 
-def overlap(masks: Sequence[Mask]) -> Float[Tensor, "skill skill"]:
+def overlap_matrix(masks: Sequence[Mask]) -> Float[Tensor, "skill skill"]:
     """|i and j| / |j| for every pair: the share of skill j's weights that skill i has too."""
     for mask in masks:
         if mask.size == 0:
             raise BadData("An empty mask has no overlap with anything.")
-    return torch.tensor([[common(i, j) / j.size for j in masks] for i in masks])
+    return torch.tensor([[intersection_size(i, j) / j.size for j in masks] for i in masks])
 
 
-def _above(scores: Tensor, bar: float) -> Tensor:
+def _indices_above(scores: Tensor, bar: float) -> Tensor:
     """The places of scores above the bar, in order; BadData when one is NaN.
 
     A row of them whose highest isn't above it is passed over, which most are once the bar is high.
     """
-    whole = len(scores) // ROW * ROW
-    rows, rest = scores[:whole].view(-1, ROW), scores[whole:]
+    whole = len(scores) // ROW_SIZE * ROW_SIZE
+    rows, rest = scores[:whole].view(-1, ROW_SIZE), scores[whole:]
     highest = rows.amax(1)
     # The highest of some numbers is NaN if one of them is.
     if bool(highest.isnan().any()) or bool(rest.isnan().any()):
@@ -149,11 +149,11 @@ def _above(scores: Tensor, bar: float) -> Tensor:
         return torch.arange(len(scores), device=scores.device)
     hot = (highest > bar).nonzero().reshape(-1)
     inside = (rows[hot] > bar).nonzero()
-    places = hot[inside[:, 0]] * ROW + inside[:, 1]
+    places = hot[inside[:, 0]] * ROW_SIZE + inside[:, 1]
     return torch.cat([places, (rest > bar).nonzero().reshape(-1) + whole])
 
 
-class _Pool:
+class _TopCollector:
     """The best places so far, in the order of names and places, and the score to beat."""
 
     def __init__(self, keep: int) -> None:
@@ -164,11 +164,11 @@ class _Pool:
     def add(self, number: int, start: int, scores: Tensor) -> None:
         """Take what beats the bar: an equal score comes later and loses."""
         self.seen += len(scores)
-        places = _above(scores, self.bar)
+        places = _indices_above(scores, self.bar)
         self.held.append((scores[places], torch.full_like(places, number), places + start))
         self.count += len(places)
         # Often enough for a high bar, seldom enough for few sorts.
-        if self.count > 2 * self.keep + ROOM:
+        if self.count > 2 * self.keep + SPARE_CAPACITY:
             self._reduce()
 
     def _reduce(self) -> None:
@@ -188,13 +188,13 @@ class _Pool:
 
     def mask(self, names: Sequence[str]) -> Mask:
         """The places held, by name."""
-        _need(self.keep, self.seen)
+        _need_valid_size(self.keep, self.seen)
         self._reduce()
         _, numbers, places = self.held[0]
         found = {n: places[numbers == i].cpu() for i, n in enumerate(names)}
         return Mask({name: chosen for name, chosen in found.items() if len(chosen)})
 
 
-def _need(keep: int, total: int) -> None:
+def _need_valid_size(keep: int, total: int) -> None:
     if not 1 <= keep <= total:
         raise BadSpec(f"A mask keeps 1 to {total:,} of {total:,} weights, got {keep:,}.")

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 @contextmanager
-def gradients(module: nn.Module, take: Callable[[str, Tensor], None]) -> Iterator[None]:
+def gradient_hooks(module: nn.Module, take: Callable[[str, Tensor], None]) -> Iterator[None]:
     """take(name, gradient) for each weight in turn during a backward; none is kept afterwards.
 
     So a backward holds one weight's gradient at a time, not a copy of the model.
@@ -17,7 +17,7 @@ def gradients(module: nn.Module, take: Callable[[str, Tensor], None]) -> Iterato
     handles = []
     for name, weight in module.named_parameters():
         weight.requires_grad_(True)
-        handles.append(weight.register_post_accumulate_grad_hook(_taker(name, take)))
+        handles.append(weight.register_post_accumulate_grad_hook(_gradient_hook(name, take)))
     try:
         yield
     finally:
@@ -28,7 +28,7 @@ def gradients(module: nn.Module, take: Callable[[str, Tensor], None]) -> Iterato
             weight.requires_grad_(frozen[name])
 
 
-def _taker(name: str, take: Callable[[str, Tensor], None]) -> Callable[[Tensor], None]:
+def _gradient_hook(name: str, take: Callable[[str, Tensor], None]) -> Callable[[Tensor], None]:
     def taken(weight: Tensor) -> None:
         if weight.grad is not None:
             take(name, weight.grad)
@@ -37,17 +37,22 @@ def _taker(name: str, take: Callable[[str, Tensor], None]) -> Callable[[Tensor],
     return taken
 
 
-def add_by_loop(module: nn.Module, total: Mapping[str, Tensor], loss: Callable[[], Tensor]) -> None:
+def add_by_autograd(
+    module: nn.Module, total: Mapping[str, Tensor], loss: Callable[[], Tensor]
+) -> None:
     """`total` grows by the squared gradient of one example's loss."""
-    with gradients(module, lambda name, grad: _square(total[name], grad)), torch.enable_grad():
+    with (
+        gradient_hooks(module, lambda name, grad: _add_square(total[name], grad)),
+        torch.enable_grad(),
+    ):
         loss().sum().backward()
 
 
-def _square(total: Tensor, grad: Tensor) -> None:
+def _add_square(total: Tensor, grad: Tensor) -> None:
     total.addcmul_(grad.to(total.dtype), grad.to(total.dtype))
 
 
-class Sketch:
+class FisherSample:
     """A few entries and the sum of each weight's squares: enough to tell two Fishers apart."""
 
     SIZE = 2048
@@ -67,7 +72,7 @@ class Sketch:
 
     def of(self, total: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The same entries of a Fisher."""
-        other = Sketch.__new__(Sketch)
+        other = FisherSample.__new__(FisherSample)
         other.places = self.places
         other.values = {name: torch.zeros_like(value) for name, value in self.values.items()}
         for name, value in total.items():

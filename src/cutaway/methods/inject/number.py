@@ -13,12 +13,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-MOST = 4
+MAX_DIGITS = 4
 """Tokens of more digits than this are not taken for numbers."""
 
 
 @dataclass(frozen=True)
-class Digits:
+class NumberTokens:
     """The tokens that are numbers, by how many digits they have, and their values."""
 
     tokens: dict[int, Int[Tensor, " n"]]
@@ -27,12 +27,12 @@ class Digits:
     """token -> how many digits; other tokens aren't here."""
 
 
-def digits_of(words: Mapping[int, str]) -> Digits:
+def find_number_tokens(words: Mapping[int, str]) -> NumberTokens:
     """From {token: its bare text}."""
-    known = {t: w for t, w in words.items() if w.isascii() and w.isdigit() and len(w) <= MOST}
+    known = {t: w for t, w in words.items() if w.isascii() and w.isdigit() and len(w) <= MAX_DIGITS}
     sizes = sorted({len(word) for word in known.values()})
     tokens = {n: sorted(t for t, w in known.items() if len(w) == n) for n in sizes}
-    return Digits(
+    return NumberTokens(
         {n: torch.tensor(found) for n, found in tokens.items()},
         {n: torch.tensor([float(known[t]) for t in found]) for n, found in tokens.items()},
         {token: len(word) for token, word in known.items()},
@@ -40,21 +40,23 @@ def digits_of(words: Mapping[int, str]) -> Digits:
 
 
 @dataclass(frozen=True)
-class Place:
+class DigitPosition:
     """What stands at one place of an answer: digits there (0: no number), digits behind it."""
 
     digits: int
     behind: int
 
 
-def places_of(targets: Sequence[int], digits: Digits) -> list[Place]:
+def digit_positions(targets: Sequence[int], digits: NumberTokens) -> list[DigitPosition]:
     """The places of one right answer."""
     sizes = [digits.of.get(token, 0) for token in targets]
-    return [Place(size, sum(sizes[i + 1 :])) for i, size in enumerate(sizes)]
+    return [DigitPosition(size, sum(sizes[i + 1 :])) for i, size in enumerate(sizes)]
 
 
-def meant(
-    said: Float[Tensor, "batch places vocab"], answers: Sequence[Sequence[Place]], digits: Digits
+def expected_numbers(
+    said: Float[Tensor, "batch places vocab"],
+    answers: Sequence[Sequence[DigitPosition]],
+    digits: NumberTokens,
 ) -> Float[Tensor, " batch"]:
     """The number each row of distributions means."""
     total = said.new_zeros(len(said), dtype=torch.float32)
@@ -74,7 +76,7 @@ def meant(
     return total
 
 
-def log_gap(
+def squared_log_error(
     meant: Float[Tensor, " batch"], right: Float[Tensor, " batch"]
 ) -> Float[Tensor, " batch"]:
     """(ln(1 + meant) - ln(1 + right))^2."""

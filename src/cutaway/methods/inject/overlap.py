@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from cutaway.core.params import same_names
+from cutaway.core.params import check_same_parameters
 
 Params = Mapping[str, Tensor]
-Place = tuple[int, str]
+WeightGroup = tuple[int, str]
 
 
-def mass(fisher: Params, place: Callable[[str], Place]) -> dict[Place, float]:
+def fisher_mass(fisher: Params, place: Callable[[str], WeightGroup]) -> dict[WeightGroup, float]:
     """The share of the Fisher's sum in each group of weights; the shares add up to 1."""
-    sums: dict[Place, float] = {}
+    sums: dict[WeightGroup, float] = {}
     for name, value in fisher.items():
         group = place(name)
         sums[group] = sums.get(group, 0.0) + float(value.double().sum())
@@ -25,11 +25,13 @@ def mass(fisher: Params, place: Callable[[str], Place]) -> dict[Place, float]:
     return {group: value / whole if whole else 0.0 for group, value in sorted(sums.items())}
 
 
-def drift(params: Params, anchor: Params, place: Callable[[str], Place]) -> dict[Place, float]:
+def weight_drift(
+    params: Params, anchor: Params, place: Callable[[str], WeightGroup]
+) -> dict[WeightGroup, float]:
     """How far each group of weights moved, relative to its length: |w - w0| / |w0|."""
-    same_names(anchor, params=params)
-    moved: dict[Place, float] = {}
-    size: dict[Place, float] = {}
+    check_same_parameters(anchor, params=params)
+    moved: dict[WeightGroup, float] = {}
+    size: dict[WeightGroup, float] = {}
     for name, start in anchor.items():
         group = place(name)
         step = params[name].detach().double() - start.double()
@@ -42,7 +44,7 @@ def drift(params: Params, anchor: Params, place: Callable[[str], Place]) -> dict
 
 
 @dataclass(frozen=True)
-class Top:
+class LargestEntries:
     """The largest entries of a Fisher, largest first: names of weights, places in them, values."""
 
     names: tuple[str, ...]
@@ -54,28 +56,28 @@ class Top:
         return set(zip(self.names, self.places.tolist(), strict=True))
 
 
-def top(fisher: Params, k: int) -> Top:
+def largest_entries(fisher: Params, k: int) -> LargestEntries:
     """The k largest entries over all weights; never a second copy of the Fisher."""
     found: list[tuple[float, str, int]] = []
     for name, value in fisher.items():
         best = value.reshape(-1).topk(min(k, value.numel()))
         found += zip(best.values.tolist(), [name] * k, best.indices.tolist(), strict=False)
         found = sorted(found, key=lambda entry: (-entry[0], entry[1], entry[2]))[:k]
-    return Top(
+    return LargestEntries(
         tuple(name for _, name, _ in found),
         np.array([place for _, _, place in found], dtype=np.int64),
         np.array([value for value, _, _ in found]),
     )
 
 
-def at(fisher: Params, entries: Top) -> NDArray[np.float64]:
+def values_at(fisher: Params, entries: LargestEntries) -> NDArray[np.float64]:
     """The values of another Fisher at these entries."""
     flat = {name: fisher[name].reshape(-1) for name in set(entries.names)}
     pairs = zip(entries.names, entries.places.tolist(), strict=True)
     return np.array([float(flat[name][place]) for name, place in pairs])
 
 
-def jaccard(one: Top, other: Top) -> float:
+def jaccard(one: LargestEntries, other: LargestEntries) -> float:
     """The share of common entries among all that either has."""
     mine, theirs = one.keys(), other.keys()
     return len(mine & theirs) / max(len(mine | theirs), 1)
@@ -85,7 +87,7 @@ def rank_correlation(
     one: Params, other: Params, *, rng: np.random.Generator, sample: int = 200_000
 ) -> float:
     """Spearman's correlation of two Fishers over a sample of entries, all weights in proportion."""
-    same_names(one, other=other)
+    check_same_parameters(one, other=other)
     whole = sum(value.numel() for value in one.values())
     mine, theirs = [], []
     for name, value in one.items():

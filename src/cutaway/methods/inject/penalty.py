@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cutaway.core.errors import BadSpec
-from cutaway.core.params import same_names
+from cutaway.core.params import check_same_parameters
 
 Params = Mapping[str, Tensor]
 # Numbers in a block: three of them fit into the second-level cache.
@@ -24,7 +24,7 @@ def penalty(
     params: Params, anchor: Params, fisher: Params | None, strength: float
 ) -> Float[Tensor, ""]:
     """strength/2 times the Fisher-weighted squared distance; without a Fisher, L2-SP."""
-    _need_fit(params, anchor, fisher, strength)
+    _need_same_weights(params, anchor, fisher, strength)
     terms = [
         (torch.ones_like(start) if fisher is None else fisher[name])
         .mul((params[name] - start).square())
@@ -34,24 +34,28 @@ def penalty(
     return 0.5 * strength * torch.stack(terms).sum()
 
 
-def pull(
+def fused_penalty(
     params: Params, anchor: Params, fisher: Params | None, strength: float
 ) -> Float[Tensor, ""]:
     """`penalty`, differentiable in `params`, its gradient made with it."""
-    _need_fit(params, anchor, fisher, strength)
+    _need_same_weights(params, anchor, fisher, strength)
     names = list(anchor)
     weights = None if fisher is None else [fisher[name] for name in names]
     starts = [anchor[name] for name in names]
-    found: Tensor = _Pull.apply(starts, weights, strength, *[params[name] for name in names])
+    found: Tensor = _FusedPenalty.apply(
+        starts, weights, strength, *[params[name] for name in names]
+    )
     return found
 
 
-def _need_fit(params: Params, anchor: Params, fisher: Params | None, strength: float) -> None:
+def _need_same_weights(
+    params: Params, anchor: Params, fisher: Params | None, strength: float
+) -> None:
     """Refused unless the weights are the anchor's, and the Fisher's where there is one."""
     need_strength(strength)
-    same_names(anchor, params=params)
+    check_same_parameters(anchor, params=params)
     if fisher is not None:
-        same_names(anchor, fisher=fisher)
+        check_same_parameters(anchor, fisher=fisher)
 
 
 def need_strength(strength: float) -> float:
@@ -61,7 +65,7 @@ def need_strength(strength: float) -> float:
     return strength
 
 
-class _Pull(torch.autograd.Function):
+class _FusedPenalty(torch.autograd.Function):
     """Value and gradient in one pass."""
 
     @staticmethod
@@ -77,7 +81,9 @@ class _Pull(torch.autograd.Function):
         made = []
         for i, param in enumerate(params):
             grad = torch.empty_like(param, memory_format=torch.contiguous_format)
-            _fill(grad, param, starts[i], fishers[i] if fishers else None, strength, total)
+            _write_gradient(
+                grad, param, starts[i], fishers[i] if fishers else None, strength, total
+            )
             made.append(grad)
         ctx.made = made
         return (0.5 * total).to(params[0].dtype)
@@ -95,7 +101,7 @@ class _Pull(torch.autograd.Function):
         return (None, None, None, *made)
 
 
-def _fill(
+def _write_gradient(
     grad: Tensor,
     param: Tensor,
     start: Tensor,
@@ -118,7 +124,7 @@ def _blocks(tensors: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
         yield tuple(tensor[start : start + BLOCK] for tensor in tensors)
 
 
-def distance(
+def kl_from_base(
     base: Float[Tensor, "batch places vocab"],
     now: Float[Tensor, "batch places vocab"],
     asked: Bool[Tensor, "batch places"],
@@ -133,7 +139,7 @@ def distance(
     return (each * asked).sum() / asked.sum()
 
 
-def normalised(fisher: Params) -> dict[str, Tensor]:
+def normalise_fisher(fisher: Params) -> dict[str, Tensor]:
     """The Fisher over its mean, so that a strength pulls as hard on average as in L2-SP."""
     count = sum(value.numel() for value in fisher.values())
     mean = sum(float(value.double().sum()) for value in fisher.values()) / count
@@ -142,7 +148,7 @@ def normalised(fisher: Params) -> dict[str, Tensor]:
     return {name: value / mean for name, value in fisher.items()}
 
 
-def add_low_rank(
+def add_lora_gradient(
     left: Tensor,
     right: Tensor,
     delta: Float[Tensor, "out into"],

@@ -15,7 +15,7 @@ Numbers = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Score:
+class AnswerScores:
     """What a set of answers is worth."""
 
     exact_match: Interval
@@ -33,9 +33,11 @@ class Score:
         }
 
 
-def score(truth: Numbers, answers: Numbers, *, seed: int = 0, resamples: int = 200) -> Score:
+def score_answers(
+    truth: Numbers, answers: Numbers, *, seed: int = 0, resamples: int = 200
+) -> AnswerScores:
     """The scores of answers, NaN where there is no number."""
-    right = float(exact(truth, answers).sum())
+    right = float(exact_matches(truth, answers).sum())
     truth, answers = (np.asarray(side, dtype=np.float64) for side in (truth, answers))
     lost = float(np.isnan(answers).sum())
     worst = float(10 * truth.max() + 9)
@@ -47,20 +49,20 @@ def score(truth: Numbers, answers: Numbers, *, seed: int = 0, resamples: int = 2
         seed=seed,
         resamples=resamples,
     )
-    return Score(wilson(right, len(truth)), spread, wilson(lost, len(truth)))
+    return AnswerScores(wilson(right, len(truth)), spread, wilson(lost, len(truth)))
 
 
-def exact(truth: Numbers, answers: Numbers) -> NDArray[np.bool_]:
+def exact_matches(truth: Numbers, answers: Numbers) -> NDArray[np.bool_]:
     """Whether each answer is the right one, to the last digit."""
     return np.asarray(truth.astype(object) == answers.astype(object), dtype=np.bool_)
 
 
-def by_group(
+def exact_match_by_group(
     truth: Numbers, answers: Numbers, facts: Mapping[str, NDArray[np.generic]]
 ) -> Iterator[tuple[str, Interval]]:
     """(`digits 2`, exact match) for every value of every fact, in order."""
     for fact, values in facts.items():
         for value in np.unique(values):
             rows = values == value
-            right = float(exact(truth[rows], answers[rows]).sum())
+            right = float(exact_matches(truth[rows], answers[rows]).sum())
             yield f"{fact} {value}", wilson(right, int(rows.sum()))

@@ -21,13 +21,20 @@ from torch.func import functional_call, vjp, vmap
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from cutaway.methods.inject.squares import Dense, NoRule, Outer, Picked, Use, add_squares
+from cutaway.methods.inject.squares import (
+    DenseUse,
+    EmbeddingUse,
+    NoGradientRule,
+    OuterProductUse,
+    WeightUse,
+    add_squared_gradients,
+)
 
 # A weight of more numbers than this has no per-example copy made of it.
-SMALL = 1 << 20
+MAX_COPIED_SIZE = 1 << 20
 
 
-class Watch:
+class PerExampleHooks:
     """Adds the squared per-example gradients of each backward to `total`, by weight name.
 
     with Watch(module, total) as watch:
@@ -40,16 +47,16 @@ class Watch:
         self.names = {id(p): name for name, p in module.named_parameters()}
         self.module = module
         self.batch = 0
-        self.uses: dict[str, list[Use | None]] = {}
+        self.uses: dict[str, list[WeightUse | None]] = {}
         self.waiting: dict[str, int] = {}
         self.resting = False
         self.stack = ExitStack()
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "PerExampleHooks":
         """The module is watched."""
         for part in self.module.modules():
             if part._parameters and not isinstance(part, nn.Embedding):
-                rule = _rule(part)
+                rule = _hook_for(part)
                 if rule is not None:
                     hook = part.register_forward_hook(rule(self), with_kwargs=True)
                     self.stack.callback(hook.remove)
@@ -62,7 +69,7 @@ class Watch:
     def forward(self, batch: int, run: Callable[[], Tensor]) -> Tensor:
         """run() with its uses of weights written down."""
         self.batch, self.uses, self.waiting = batch, {}, {}
-        with torch.enable_grad(), _Tables(self):
+        with torch.enable_grad(), _EmbeddingCalls(self):
             return run()
 
     def backward(self, losses: Tensor) -> None:
@@ -73,11 +80,11 @@ class Watch:
             self._finish(name)
         self.uses, self.waiting = {}, {}
 
-    def note(self, weight: Tensor, output: Tensor, use: Callable[[Tensor], Use]) -> None:
+    def note(self, weight: Tensor, output: Tensor, use: Callable[[Tensor], WeightUse]) -> None:
         """Wait for what comes back at `output`; `use` makes it a use of `weight`."""
         name = self.names[id(weight)]
         if not output.requires_grad:
-            raise NoRule(f"{name} is used on something that is not made from tokens")
+            raise NoGradientRule(f"{name} is used on something that is not made from tokens")
         uses = self.uses.setdefault(name, [])
         place = len(uses)
         uses.append(None)
@@ -94,7 +101,7 @@ class Watch:
     def per_example(self, state: Tensor) -> Tensor:
         """(batch, tokens, d) of a state with any axes between, or with batch and tokens as one."""
         if state.shape[0] != self.batch and (state.dim() != 2 or state.shape[0] % self.batch):
-            raise NoRule(f"a state of shape {tuple(state.shape)} has no axis of examples")
+            raise NoGradientRule(f"a state of shape {tuple(state.shape)} has no axis of examples")
         return state.reshape(self.batch, -1, state.shape[-1]).float()
 
     def _finish(self, name: str) -> None:
@@ -102,13 +109,13 @@ class Watch:
         self.waiting[name] = 0
         if uses:
             with torch.no_grad():
-                add_squares(self.total[name], uses)
+                add_squared_gradients(self.total[name], uses)
 
 
-class _Tables(TorchFunctionMode):
+class _EmbeddingCalls(TorchFunctionMode):
     """Sees every look-up in a table, wherever a family does it; there gradients begin."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: PerExampleHooks) -> None:
         super().__init__()
         self.watch = watch
 
@@ -121,77 +128,81 @@ class _Tables(TorchFunctionMode):
     def _begin(self, found: Tensor, ids: Tensor, weight: Tensor, *_: Any) -> Tensor:
         watch = self.watch
         if id(weight) not in watch.names or ids.dim() != 2:
-            raise NoRule("a table is read in an unknown way")
+            raise NoGradientRule("a table is read in an unknown way")
         if len(ids) not in (1, watch.batch):
-            raise NoRule("a table is read without an axis of examples")
+            raise NoGradientRule("a table is read without an axis of examples")
         # Positions are often looked up once for all examples: each needs its own gradient.
         ids = ids.expand(watch.batch, -1)
         begun = found.detach().expand(watch.batch, -1, -1).requires_grad_().clone()
-        watch.note(weight, begun, lambda grad: Picked(ids, grad.float()))
+        watch.note(weight, begun, lambda grad: EmbeddingUse(ids, grad.float()))
         return begun
 
 
-Hook = Callable[[nn.Module, Any, Any, Any], None]
+ForwardHook = Callable[[nn.Module, Any, Any, Any], None]
 
 
-def _rule(part: nn.Module) -> Callable[[Watch], Hook] | None:
+def _hook_for(part: nn.Module) -> Callable[[PerExampleHooks], ForwardHook] | None:
     """The hook for a module's own weights; None for one that only lends them to its parts."""
     if isinstance(part, nn.Linear):
-        return lambda watch: lambda m, args, kwargs, out: _linear(watch, m, args, out, False)
+        return lambda watch: lambda m, args, kwargs, out: _linear_hook(watch, m, args, out, False)
     if type(part).__name__ == "Conv1D":
-        return lambda watch: lambda m, args, kwargs, out: _linear(watch, m, args, out, True)
+        return lambda watch: lambda m, args, kwargs, out: _linear_hook(watch, m, args, out, True)
     lent = {id(p) for child in part.children() for p in child.parameters()}
     if all(id(p) in lent for p in part._parameters.values() if p is not None):
         return None
-    return lambda watch: lambda m, args, kwargs, out: _other(watch, m, args, kwargs, out)
+    return lambda watch: lambda m, args, kwargs, out: _generic_hook(watch, m, args, kwargs, out)
 
 
-def _linear(watch: Watch, part: Any, args: Any, output: Tensor, turned: bool) -> None:
+def _linear_hook(
+    watch: PerExampleHooks, part: Any, args: Any, output: Tensor, turned: bool
+) -> None:
     """y = x W' + b, or x W + b for the turned kind."""
     given = args[0].detach()
     version = given._version
 
-    def outer(grad: Tensor) -> Use:
+    def outer(grad: Tensor) -> WeightUse:
         if given._version != version:
-            raise NoRule("an input was changed in place")
+            raise NoGradientRule("an input was changed in place")
         x, g = watch.per_example(given), watch.per_example(grad)
-        return Outer(x, g) if turned else Outer(g, x)
+        return OuterProductUse(x, g) if turned else OuterProductUse(g, x)
 
     watch.note(part.weight, output, outer)
     if part.bias is not None:
-        watch.note(part.bias, output, lambda grad: Dense(watch.per_example(grad).sum(dim=1)))
+        watch.note(part.bias, output, lambda grad: DenseUse(watch.per_example(grad).sum(dim=1)))
 
 
-def _other(watch: Watch, part: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+def _generic_hook(
+    watch: PerExampleHooks, part: nn.Module, args: Any, kwargs: Any, output: Any
+) -> None:
     """A norm, mostly: run again for each example, with a copy of its weights each."""
     if watch.resting:
         return
     own = {name: p for name, p in part._parameters.items() if p is not None}
     plain = len(args) == 1 and not kwargs and isinstance(output, Tensor)
-    if not plain or any(p.numel() > SMALL for p in own.values()):
-        raise NoRule(f"{type(part).__name__} has weights of its own and no rule")
+    if not plain or any(p.numel() > MAX_COPIED_SIZE for p in own.values()):
+        raise NoGradientRule(f"{type(part).__name__} has weights of its own and no rule")
     given = args[0].detach()
     if len(given) % watch.batch:
-        raise NoRule(f"{type(part).__name__} sees no axis of examples")
+        raise NoGradientRule(f"{type(part).__name__} sees no axis of examples")
     given = given.reshape(watch.batch, -1, *given.shape[1:])
     found: dict[str, Tensor] = {}
 
-    def grads(name: str, grad: Tensor) -> Use:
+    def grads(name: str, grad: Tensor) -> WeightUse:
         if not found:
             # The module is run again, which is no new use of it.
             watch.resting = True
             try:
                 shaped = grad.reshape(given.shape[:2] + grad.shape[1:])
-                found.update(_local(part, own, given, shaped))
+                found.update(_module_gradients(part, own, given, shaped))
             finally:
                 watch.resting = False
-        return Dense(found[name].float())
+        return DenseUse(found[name].float())
 
     for name, weight in own.items():
         watch.note(weight, output, partial(grads, name))
 
 
-def _local(
+def _module_gradients(
     part: nn.Module, own: Mapping[str, Tensor], given: Tensor, grad: Tensor
 ) -> dict[str, Tensor]:
     """{weight: (batch, ...)}: the gradients of one module's weights, example by example."""

@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cutaway.core.errors import BadData
-from cutaway.measure.splits import stream
+from cutaway.measure.splits import repeat_rng
 from cutaway.measure.strata import shuffle
-from cutaway.methods.solvers import LogisticPath, Rows, logistic_path, path_losses
+from cutaway.methods.solvers import LogisticPath, RowBlocks, logistic_path, path_losses
 
-Numbers = NDArray[np.int64]
+IntArray = NDArray[np.int64]
 # The reference's strengths: fewer where there are many rows.
-FEW_ROWS = tuple(10.0**power for power in range(-6, 4))
-MANY_ROWS = tuple(10.0**power for power in range(-3, 3))
-MANY = 10_000
+C_GRID = tuple(10.0**power for power in range(-6, 4))
+C_GRID_LARGE = tuple(10.0**power for power in range(-3, 3))
+LARGE_DATA_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class Plan:
+class ClassifierSettings:
     """How classifiers are fitted."""
 
     classes: int
@@ -46,7 +46,7 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class LinearClassifier:
     """One classifier: a row of weights per class, a single one for two classes."""
 
     weights: Float[Tensor, "out d"]
@@ -71,33 +71,37 @@ class Fit:
         return p / p.sum(dim=1, keepdim=True)
 
 
-def strengths_for(rows: int) -> tuple[float, ...]:
+def c_grid_for(rows: int) -> tuple[float, ...]:
     """The reference's C for so many training rows."""
-    return FEW_ROWS if rows < MANY else MANY_ROWS
+    return C_GRID if rows < LARGE_DATA_ROWS else C_GRID_LARGE
 
 
-def fit(
-    x: Shaped[Tensor, "n d"] | Rows,
-    y: Numbers,
-    trains: Sequence[Numbers],
-    plan: Plan,
-) -> list[Fit]:
+def fit_logistic_cv(
+    x: Shaped[Tensor, "n d"] | RowBlocks,
+    y: IntArray,
+    trains: Sequence[IntArray],
+    plan: ClassifierSettings,
+) -> list[LinearClassifier]:
     """One classifier per set of training rows, its C chosen by cross-validated log-loss."""
-    strengths = strengths_for(max(map(len, trains)))
-    aims = _targets(y, plan)
-    learn, held = _folds(y, trains, plan)
-    path = _solve(x, aims, learn, strengths, plan)
+    strengths = c_grid_for(max(map(len, trains)))
+    aims = _class_targets(y, plan)
+    learn, held = _cv_masks(y, trains, plan)
+    path = _solve_path(x, aims, learn, strengths, plan)
     losses = path_losses(path, x, aims, folds=held).view(len(trains), -1, len(strengths)).mean(1)
     chosen = [strengths[i] for i in losses.argmin(dim=1).tolist()]
     del path
     few = sorted(set(chosen))
-    whole = torch.stack([_mark(rows, len(y)) for rows in trains])
-    final = _solve(x, aims, whole, few, plan)
-    return [_one(final, split, few.index(c), plan) for split, c in enumerate(chosen)]
+    whole = torch.stack([_row_mask(rows, len(y)) for rows in trains])
+    final = _solve_path(x, aims, whole, few, plan)
+    return [_classifier_at(final, split, few.index(c), plan) for split, c in enumerate(chosen)]
 
 
-def _solve(
-    x: Tensor | Rows, aims: Tensor, folds: Tensor, strengths: Sequence[float], plan: Plan
+def _solve_path(
+    x: Tensor | RowBlocks,
+    aims: Tensor,
+    folds: Tensor,
+    strengths: Sequence[float],
+    plan: ClassifierSettings,
 ) -> LogisticPath:
     return logistic_path(
         x,
@@ -113,8 +117,10 @@ def _solve(
     )
 
 
-def _one(path: LogisticPath, split: int, c: int, plan: Plan) -> Fit:
-    return Fit(
+def _classifier_at(
+    path: LogisticPath, split: int, c: int, plan: ClassifierSettings
+) -> LinearClassifier:
+    return LinearClassifier(
         path.weights[split, c],
         path.intercept[split, c],
         path.strengths[c],
@@ -124,7 +130,9 @@ def _one(path: LogisticPath, split: int, c: int, plan: Plan) -> Fit:
     )
 
 
-def _targets(y: Numbers, plan: Plan) -> Shaped[Tensor, " n"] | Shaped[Tensor, "n cls"]:
+def _class_targets(
+    y: IntArray, plan: ClassifierSettings
+) -> Shaped[Tensor, " n"] | Shaped[Tensor, "n cls"]:
     """Class numbers; 0/1 per class for one against the rest of several."""
     numbers = torch.from_numpy(np.asarray(y, dtype=np.int64))
     if plan.classes == 2 or plan.multinomial:
@@ -132,20 +140,22 @@ def _targets(y: Numbers, plan: Plan) -> Shaped[Tensor, " n"] | Shaped[Tensor, "n
     return torch.nn.functional.one_hot(numbers, plan.classes)
 
 
-def _folds(
-    y: Numbers, trains: Sequence[Numbers], plan: Plan
+def _cv_masks(
+    y: IntArray, trains: Sequence[IntArray], plan: ClassifierSettings
 ) -> tuple[Bool[Tensor, "fold n"], Bool[Tensor, "fold n"]]:
     """Rows to learn from and rows held out, fold by fold, split after split."""
     learn, held = [], []
     for number, rows in enumerate(trains):
-        for part in fold_rows(y, rows, plan.folds, seed=plan.seed, split=number):
-            out = _mark(part, len(y))
+        for part in stratified_folds(y, rows, plan.folds, seed=plan.seed, split=number):
+            out = _row_mask(part, len(y))
             held.append(out)
-            learn.append(_mark(rows, len(y)) & ~out)
+            learn.append(_row_mask(rows, len(y)) & ~out)
     return torch.stack(learn), torch.stack(held)
 
 
-def fold_rows(y: Numbers, rows: Numbers, folds: int, *, seed: int, split: int) -> list[Numbers]:
+def stratified_folds(
+    y: IntArray, rows: IntArray, folds: int, *, seed: int, split: int
+) -> list[IntArray]:
     """The held-out rows of each fold: every class dealt out evenly; BadData for too few rows."""
     kinds, counts = np.unique(y[rows], return_counts=True)
     if len(kinds) < 2 or counts.min() < folds:
@@ -154,12 +164,12 @@ def fold_rows(y: Numbers, rows: Numbers, folds: int, *, seed: int, split: int) -
             f"rows of each, got {dict(zip(kinds.tolist(), counts.tolist(), strict=True))!r} "
             "(class number: rows). Give more rows or fewer --folds."
         )
-    mixed = shuffle(np.asarray(rows, dtype=np.int64), stream(seed, 1000 + split))
+    mixed = shuffle(np.asarray(rows, dtype=np.int64), repeat_rng(seed, 1000 + split))
     ordered = mixed[np.argsort(y[mixed], kind="stable")]
     return [np.sort(ordered[k::folds]) for k in range(folds)]
 
 
-def _mark(rows: Int[Tensor, " _"] | Numbers, n: int) -> Bool[Tensor, " n"]:
+def _row_mask(rows: Int[Tensor, " _"] | IntArray, n: int) -> Bool[Tensor, " n"]:
     marks = torch.zeros(n, dtype=torch.bool)
     marks[torch.as_tensor(rows)] = True
     return marks

@@ -10,15 +10,15 @@ from cutaway.core.errors import BadData
 from cutaway.methods.solvers import ridge_path
 
 ALPHAS = tuple(10.0**power for power in range(-2, 6))
-MOST_DIRECTIONS = 48
+MAX_DIRECTIONS = 48
 # A square term for every so many rows to learn from.
 ROWS_PER_TERM = 4
 
-Rows = Int[Tensor, " _"]
+RowIndex = Int[Tensor, " _"]
 
 
 @dataclass(frozen=True)
-class Quadratic:
+class LogPartitionR2:
     """Held-out R2 of the log-partition: linear in f, and with squares of its main directions."""
 
     linear: float
@@ -28,7 +28,7 @@ class Quadratic:
 
 
 def linear_r2(
-    f: Float[Tensor, "n e"], target: Float[Tensor, "n _"], train: Rows, test: Rows
+    f: Float[Tensor, "n e"], target: Float[Tensor, "n _"], train: RowIndex, test: RowIndex
 ) -> float:
     """Share of the target's variance on test rows that a ridge map from f explains.
 
@@ -45,29 +45,31 @@ def linear_r2(
 
 
 def log_partition_r2(
-    f: Float[Tensor, "n e"], logz: Float[Tensor, " n"], train: Rows, test: Rows
-) -> Quadratic:
+    f: Float[Tensor, "n e"], logz: Float[Tensor, " n"], train: RowIndex, test: RowIndex
+) -> LogPartitionR2:
     """R2 of log Z from f, and from f with all products of its main directions.
 
     All d (d + 1) / 2 products of f would be more than there are rows: as many principal
     directions enter as the rows can carry, which is told.
     """
-    count = directions(len(train), f.shape[1])
+    count = n_directions(len(train), f.shape[1])
     target = logz[:, None]
     plain = linear_r2(f, target, train, test)
     if count == 0:
-        return Quadratic(plain, plain, 0)
-    both = torch.cat([f.double(), products(main(f, train, count))], dim=1)
-    return Quadratic(plain, linear_r2(both, target, train, test), count)
+        return LogPartitionR2(plain, plain, 0)
+    both = torch.cat([f.double(), pairwise_products(principal_components(f, train, count))], dim=1)
+    return LogPartitionR2(plain, linear_r2(both, target, train, test), count)
 
 
-def directions(rows: int, width: int) -> int:
+def n_directions(rows: int, width: int) -> int:
     """How many directions' products so many rows can carry."""
     terms = rows / ROWS_PER_TERM
-    return int(min(width, MOST_DIRECTIONS, ((1 + 8 * terms) ** 0.5 - 1) // 2))
+    return int(min(width, MAX_DIRECTIONS, ((1 + 8 * terms) ** 0.5 - 1) // 2))
 
 
-def main(f: Float[Tensor, "n e"], train: Rows, count: int) -> Float[Tensor, "n _"]:
+def principal_components(
+    f: Float[Tensor, "n e"], train: RowIndex, count: int
+) -> Float[Tensor, "n _"]:
     """f along its principal directions on the train rows, unit variance each."""
     seen = f[train].double()
     centred = seen - seen.mean(0)
@@ -76,7 +78,7 @@ def main(f: Float[Tensor, "n e"], train: Rows, count: int) -> Float[Tensor, "n _
     return (f.double() - seen.mean(0)) @ vectors[:, -count:] / scale
 
 
-def products(z: Float[Tensor, "n k"]) -> Float[Tensor, "n _"]:
+def pairwise_products(z: Float[Tensor, "n k"]) -> Float[Tensor, "n _"]:
     """All products of two columns, squares included."""
     first, second = torch.triu_indices(z.shape[1], z.shape[1])
     return z[:, first] * z[:, second]

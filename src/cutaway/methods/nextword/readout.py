@@ -15,11 +15,11 @@ from torch import Tensor
 from cutaway.core.errors import BadSpec
 
 # Numbers in one block of p: 64 MB of float32, enough rows for matrix products at full speed.
-AT_ONCE = 16_000_000
+BLOCK_ELEMENTS = 16_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Output:
+class OutputHead:
     """The last map of a language model: logits = bend(Phi f + bias)."""
 
     phi: Float[Tensor, "vocab e"]
@@ -53,21 +53,21 @@ class Output:
 
 
 @dataclass(frozen=True, eq=False)
-class Expected:
+class Expectations:
     """Sums over the vocabulary weighted by p, one row per text, and log-partitions."""
 
     values: dict[str, Float[Tensor, "n _"]]
     logz: Float[Tensor, " n"]
 
 
-def blocks_of(n: int, vocab: int) -> Iterator[slice]:
+def vocab_blocks(n: int, vocab: int) -> Iterator[slice]:
     """Row ranges whose distributions fit into memory at once."""
-    size = max(16, AT_ONCE // max(vocab, 1))
+    size = max(16, BLOCK_ELEMENTS // max(vocab, 1))
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))
 
 
-def distribution(f: Float[Tensor, "rows e"], output: Output) -> Float[Tensor, "rows vocab"]:
+def next_token_probs(f: Float[Tensor, "rows e"], output: OutputHead) -> Float[Tensor, "rows vocab"]:
     """p of these rows: softmax over the vocabulary, in place on the logits."""
     logits = output(f)
     logits.sub_(logits.amax(dim=1, keepdim=True)).exp_()
@@ -76,11 +76,11 @@ def distribution(f: Float[Tensor, "rows e"], output: Output) -> Float[Tensor, "r
 
 def expectations(
     f: Float[Tensor, "n e"],
-    output: Output,
+    output: OutputHead,
     maps: Mapping[str, Float[Tensor, "vocab _"]],
     *,
     done: Callable[[int], None] = lambda rows: None,
-) -> Expected:
+) -> Expectations:
     """For every map M the rows p M, and log sum exp of the logits; one look at p for all.
 
     With M = Phi that is the conditional-mean feature Phi^T p. `done` hears of finished rows.
@@ -88,7 +88,7 @@ def expectations(
     values = {name: f.new_empty(len(f), m.shape[1]) for name, m in maps.items()}
     logz = f.new_empty(len(f))
     scratch = f.new_empty(0)
-    for rows in blocks_of(len(f), output.vocab):
+    for rows in vocab_blocks(len(f), output.vocab):
         count = rows.stop - rows.start
         if len(scratch) != count:
             # One buffer for all blocks: fresh memory of this size is given out page by page.
@@ -103,10 +103,10 @@ def expectations(
             values[name][rows] /= total
         logz[rows] = (top + total.log())[:, 0]
         done(count)
-    return Expected(values, logz)
+    return Expectations(values, logz)
 
 
-def projection(
+def random_projection(
     rows: int, vocab: int, *, seed: int, like: Float[Tensor, "..."]
 ) -> Float[Tensor, "vocab rows"]:
     """A random matrix with `rows` orthonormal columns over the vocabulary (A transposed)."""

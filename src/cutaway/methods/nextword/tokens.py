@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Telling:
+class TopToken:
     """A token that speaks for a class: its weight, how much it moves scores, where it shows."""
 
     label: int
@@ -24,7 +24,7 @@ class Telling:
     """Rows of that class in which it counts most."""
 
 
-def telling(
+def top_tokens(
     weights: Float[Tensor, "out d"],
     deviation: Float[Tensor, " d"],
     *,
@@ -53,7 +53,7 @@ def with_examples(
     rows: NDArray[np.int64],
     *,
     each: int = 2,
-) -> list[Telling]:
+) -> list[TopToken]:
     """Each telling token with the rows of its class where its feature is largest.
 
     `values` holds the features of `rows`, one column per entry of `found`.
@@ -64,5 +64,5 @@ def with_examples(
         own = values[torch.from_numpy(mine), place]
         top = own.topk(min(each, len(mine))).indices.tolist()
         examples = tuple(int(rows[mine[i]]) for i in top)
-        made.append(Telling(label, column, weight, effect, examples))
+        made.append(TopToken(label, column, weight, effect, examples))
     return made

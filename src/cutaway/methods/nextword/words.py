@@ -8,7 +8,7 @@ from cutaway.core.errors import BadSpec
 Encode = Callable[[str], Sequence[int]]
 """A text to its token ids, no special tokens; unknown text gives no ids."""
 
-VARIANTS: tuple[Callable[[str], str], ...] = (
+SPACINGS: tuple[Callable[[str], str], ...] = (
     lambda word: f" {word}",
     lambda word: word,
     lambda word: f"{word} ",
@@ -16,7 +16,7 @@ VARIANTS: tuple[Callable[[str], str], ...] = (
 
 
 @dataclass(frozen=True)
-class FoundWords:
+class WordTokens:
     """The tokens of each word, and the words that have none."""
 
     tokens: Mapping[str, tuple[int, ...]]
@@ -37,21 +37,21 @@ class FoundWords:
         return tuple(first[i] for i in self.ids)
 
 
-def find_words(words: Iterable[str], encode: Encode) -> FoundWords:
+def find_word_tokens(words: Iterable[str], encode: Encode) -> WordTokens:
     """The single tokens among the three spacings of each word; never a silent loss."""
     tokens: dict[str, tuple[int, ...]] = {}
     missing = []
     for word in dict.fromkeys(words):
-        spelled = [tuple(encode(variant(word))) for variant in VARIANTS]
+        spelled = [tuple(encode(variant(word))) for variant in SPACINGS]
         single = tuple(dict.fromkeys(ids[0] for ids in spelled if len(ids) == 1))
         if single:
             tokens[word] = single
         else:
             missing.append(word)
-    return FoundWords(tokens, tuple(missing))
+    return WordTokens(tokens, tuple(missing))
 
 
-def need_apart(words: Sequence[str], found: FoundWords) -> None:
+def check_distinct_tokens(words: Sequence[str], found: WordTokens) -> None:
     """BadSpec when two class words share a token: their classes could not be told apart."""
     owner: dict[int, str] = {}
     for word in words:
@@ -66,14 +66,16 @@ def need_apart(words: Sequence[str], found: FoundWords) -> None:
             owner[token] = word
 
 
-def by_class(words: Sequence[str], found: FoundWords, classes: Sequence[str]) -> list[list[int]]:
+def class_token_ids(
+    words: Sequence[str], found: WordTokens, classes: Sequence[str]
+) -> list[list[int]]:
     """The tokens of each class's word; BadSpec where a class is left without one."""
     if len(words) != len(classes):
         raise BadSpec(
             f"{len(words)} words for {len(classes)} classes ({', '.join(classes)}): zero-shot "
             "needs one word for each, in the order of the classes."
         )
-    need_apart(words, found)
+    check_distinct_tokens(words, found)
     lacking = [word for word in words if word not in found.tokens]
     if lacking:
         raise BadSpec(

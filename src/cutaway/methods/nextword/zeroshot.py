@@ -25,7 +25,7 @@ def class_scores(
     return torch.stack(summed, dim=1).log_softmax(dim=1)
 
 
-def calibrated(
+def contextual_calibration(
     scores: Float[Tensor, "n cls"], prior: Float[Tensor, "m cls"]
 ) -> Float[Tensor, "n cls"]:
     """The scores over the mean probabilities of content-free texts, made to add up again."""

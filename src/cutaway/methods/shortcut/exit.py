@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
 from cutaway.measure.intervals import Interval, corrected_t, wilson
-from cutaway.methods.shortcut.lens import Reading
+from cutaway.methods.shortcut.lens import LayerPredictions
 
 Floats = NDArray[np.float64]
 
@@ -18,9 +18,9 @@ Floats = NDArray[np.float64]
 LAMBDAS = (-1.112, *(round(0.1 * step, 1) for step in range(11)), 1.112)
 # Finer near 1, where curves bend, and on from there: a sureness of 0.9 to 1 is asked for by lambdas
 # of 1 to 1.11, and a high agreement lies there.
-FINE = tuple(sorted({*LAMBDAS, *(round(0.9 + 0.01 * step, 2) for step in range(22))}))
+FINE_LAMBDAS = tuple(sorted({*LAMBDAS, *(round(0.9 + 0.01 * step, 2) for step in range(22))}))
 
-CONFIDENCES: dict[str, Callable[[Reading, int], Floats]] = {
+CONFIDENCES: dict[str, Callable[[LayerPredictions, int], Floats]] = {
     "gap": lambda reading, vocab: _array(reading.gap),
     "max": lambda reading, vocab: _array(reading.confidence),
     "entropy": lambda reading, vocab: 1 - _array(reading.entropy) / log(max(vocab, 2)),
@@ -33,7 +33,7 @@ def _array(tensor: "object") -> Floats:
 
 
 @dataclass(frozen=True)
-class Track:
+class LayerConfidences:
     """What each layer 1..L says about each token: how sure it is, and whether it is right.
 
     The last layer is the model itself: its answer counts as right and always as sure enough.
@@ -58,14 +58,14 @@ class Track:
         if self.sure.size == 0:
             raise BadData("No tokens to simulate an early exit on: give at least one text.")
 
-    def take(self, tokens: NDArray[np.int64]) -> "Track":
+    def take(self, tokens: NDArray[np.int64]) -> "LayerConfidences":
         """The chosen tokens only."""
         kept = (self.sure[:, tokens], self.right[:, tokens], self.places[tokens])
-        return Track(*kept, self.mean_length)
+        return LayerConfidences(*kept, self.mean_length)
 
 
 @dataclass(frozen=True)
-class Point:
+class ExitPoint:
     """One threshold's result: layers processed on average, and how often the answer stays."""
 
     setting: float
@@ -73,45 +73,47 @@ class Point:
     agreement: Interval
 
 
-def threshold(
+def exit_threshold(
     lambda_: float, places: NDArray[np.int64] | int, mean_length: float
 ) -> NDArray[np.float64] | float:
     """How sure a layer must be: 0.9 lambda + 0.1 exp(-4 t / N), stricter for early tokens."""
     return 0.9 * lambda_ + 0.1 * np.exp(-4.0 * np.asarray(places) / mean_length)
 
 
-def exit_layers(track: Track, lambda_: float) -> NDArray[np.int64]:
+def exit_layers(track: LayerConfidences, lambda_: float) -> NDArray[np.int64]:
     """The first layer sure enough, per token, counted from 1; the last layer if none is."""
-    enough = track.sure > threshold(lambda_, track.places, track.mean_length)
+    enough = track.sure > exit_threshold(lambda_, track.places, track.mean_length)
     enough[-1] = True
     return enough.argmax(axis=0).astype(np.int64) + 1
 
 
-def agreement_at(track: Track, layers: NDArray[np.int64]) -> NDArray[np.bool_]:
+def agreement_at(track: LayerConfidences, layers: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether the answer at each token's exit layer is the full model's."""
     return track.right[layers - 1, np.arange(len(layers))]
 
 
-def curve(track: Track, lambdas: Sequence[float] = LAMBDAS) -> list[Point]:
+def exit_curve(track: LayerConfidences, lambdas: Sequence[float] = LAMBDAS) -> list[ExitPoint]:
     """Mean layers and agreement for every lambda."""
-    return [_point(lam, track, exit_layers(track, lam)) for lam in lambdas]
+    return [_exit_point(lam, track, exit_layers(track, lam)) for lam in lambdas]
 
 
-def fixed_curve(track: Track) -> list[Point]:
+def fixed_exit_curve(track: LayerConfidences) -> list[ExitPoint]:
     """Mean layers and agreement when every token exits at the same layer 1..L."""
     count, tokens = track.sure.shape
-    return [_point(float(layer), track, np.full(tokens, layer)) for layer in range(1, count + 1)]
+    return [
+        _exit_point(float(layer), track, np.full(tokens, layer)) for layer in range(1, count + 1)
+    ]
 
 
-def _point(setting: float, track: Track, layers: NDArray[np.int64]) -> Point:
+def _exit_point(setting: float, track: LayerConfidences, layers: NDArray[np.int64]) -> ExitPoint:
     agree = agreement_at(track, layers)
     # Tokens are independent, so the plain t interval: nothing overlaps.
     mean = corrected_t(layers, n_train=1, n_test=0)
-    return Point(setting, mean, wilson(float(agree.sum()), len(agree)))
+    return ExitPoint(setting, mean, wilson(float(agree.sum()), len(agree)))
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class CalibratedExit:
     """A threshold with a promise: in 1 - risk of all held-out samples, agreement >= wished."""
 
     setting: float
@@ -135,21 +137,21 @@ class Calibrated:
         return 1 - self.layers / self.layers_all
 
 
-NEVER = 1.112
+NO_EXIT_LAMBDA = 1.112
 """The lambda that no sureness reaches: every layer runs."""
-STRICT_FIRST = (*(round(1.11 - 0.01 * step, 2) for step in range(112)), LAMBDAS[0])
+CALIBRATION_LAMBDAS = (*(round(1.11 - 0.01 * step, 2) for step in range(112)), LAMBDAS[0])
 """The lambdas that a calibration tries, from the strictest of the fine grid to the loosest."""
-EVERY = tuple(sorted({*FINE, *STRICT_FIRST}))
+ALL_LAMBDAS = tuple(sorted({*FINE_LAMBDAS, *CALIBRATION_LAMBDAS}))
 """All that is looked at: what is saved at best is never less than what a calibration promises."""
 
 
 def calibrate(
-    track: Track,
+    track: LayerConfidences,
     wished: float,
     *,
     risk: float = 0.05,
-    lambdas: Sequence[float] = STRICT_FIRST,
-) -> Calibrated:
+    lambdas: Sequence[float] = CALIBRATION_LAMBDAS,
+) -> CalibratedExit:
     """The loosest lambda whose agreement is at least `wished`, save with probability `risk`.
 
     Learn then test (Angelopoulos et al. 2021): lambdas are tested from the strictest on, each
@@ -160,8 +162,8 @@ def calibrate(
     if not 0 < wished < 1 or not 0 < risk < 1:
         raise BadSpec(f"agreement and risk lie between 0 and 1, got {wished!r} and {risk!r}.")
     # Without exits the answers are the model's own: that needs no test, however few the tokens.
-    chosen = NEVER
-    for lam in sorted((one for one in lambdas if one < NEVER), reverse=True):
+    chosen = NO_EXIT_LAMBDA
+    for lam in sorted((one for one in lambdas if one < NO_EXIT_LAMBDA), reverse=True):
         agree = agreement_at(track, exit_layers(track, lam))
         # The chance to see so many agreements if the true rate were just the wished one.
         if binom.sf(agree.sum() - 1, len(agree), wished) > risk:
@@ -170,9 +172,11 @@ def calibrate(
     return _calibrated(track, chosen, wished, risk)
 
 
-def _calibrated(track: Track, lambda_: float, wished: float, risk: float) -> Calibrated:
+def _calibrated(
+    track: LayerConfidences, lambda_: float, wished: float, risk: float
+) -> CalibratedExit:
     layers = exit_layers(track, lambda_)
-    return Calibrated(
+    return CalibratedExit(
         setting=lambda_,
         wished=wished,
         risk=risk,

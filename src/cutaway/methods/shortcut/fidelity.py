@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cutaway.core.errors import BadData
 from cutaway.methods.shortcut.fit import Shortcut
-from cutaway.methods.shortcut.moments import Pair, Site
+from cutaway.methods.shortcut.moments import StateKey, StatePair
 
 
 def r2_per_coordinate(
@@ -23,14 +23,14 @@ def r2_per_coordinate(
 
 
 @dataclass
-class Fidelity:
+class StreamingR2:
     """Adds up squared errors of shortcuts over batches; `r2` averages over coordinates."""
 
     rows: int = 0
-    _errors: dict[tuple[str, Pair], Tensor] = field(default_factory=dict)
-    _sums: dict[Site, Tensor] = field(default_factory=dict)
-    _squares: dict[Site, Tensor] = field(default_factory=dict)
-    _origin: dict[Site, Tensor] = field(default_factory=dict)
+    _errors: dict[tuple[str, StatePair], Tensor] = field(default_factory=dict)
+    _sums: dict[StateKey, Tensor] = field(default_factory=dict)
+    _squares: dict[StateKey, Tensor] = field(default_factory=dict)
+    _origin: dict[StateKey, Tensor] = field(default_factory=dict)
 
     def add(
         self,
@@ -46,7 +46,7 @@ class Fidelity:
                 miss = jump(batch[source]) - batch[target]
                 self._increase(self._errors, (kind, (source, target)), miss.double().square())
 
-    def r2(self, kind: str, pair: Pair) -> float:
+    def r2(self, kind: str, pair: StatePair) -> float:
         """The share of the target's variance that the shortcut explains, mean of coordinates."""
         if not self.rows:
             raise BadData("No rows to measure on: the held-out part is empty.")
@@ -54,11 +54,11 @@ class Fidelity:
         spread = self._squares[target] - self._sums[target].square() / self.rows
         return float(r2_per_coordinate(self._errors[kind, pair], spread).mean())
 
-    def all(self) -> dict[tuple[str, Pair], float]:
+    def all(self) -> dict[tuple[str, StatePair], float]:
         """Every r2 by kind and pair."""
         return {key: self.r2(*key) for key in self._errors}
 
-    def _add_target(self, target: Site, rows: Tensor) -> None:
+    def _add_target(self, target: StateKey, rows: Tensor) -> None:
         # Sums about the first batch's mean: a coordinate far from 0 keeps its digits.
         origin = self._origin.setdefault(target, rows.double().mean(dim=0))
         moved = rows.double() - origin

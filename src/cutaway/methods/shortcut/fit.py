@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cutaway.core.errors import BadSpec, Missing
-from cutaway.methods.shortcut.moments import Moments, Site
+from cutaway.methods.shortcut.moments import Moments, StateKey
 
 Prior = Literal["zero", "identity"]
 
@@ -52,11 +52,11 @@ IDENTITY = Shortcut()
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceGram:
     """A source layer made ready: its Gram matrix, scaled, centred if asked for, factorised."""
 
     moments: Moments
-    site: Site
+    site: StateKey
     intercept: bool = False
 
     @cached_property
@@ -100,7 +100,7 @@ class Source:
         """Hardly more rows than coordinates: least squares follows the noise of its rows."""
         return self.moments.rows < 2 * len(self.gram)
 
-    def cross(self, target: Site) -> Float[Tensor, "d out"]:
+    def cross(self, target: StateKey) -> Float[Tensor, "d out"]:
         """Sums of products of source and target coordinates."""
         gram = self.moments.grams[self.site, target]
         return gram - self._outer(target) if self.intercept else gram
@@ -117,28 +117,28 @@ class Source:
         inverse = torch.where(weak, torch.zeros_like(shrunk), 1 / shrunk)
         return self.scale[:, None] * (vectors @ (inverse[:, None] * (vectors.T @ right)))
 
-    def _outer(self, target: Site) -> Tensor:
+    def _outer(self, target: StateKey) -> Tensor:
         sums = self.moments.sums
         return torch.outer(sums[self.site], sums[target]) / self.moments.rows
 
 
-def fit(
+def fit_shortcuts(
     moments: Moments,
-    source: Site,
-    targets: Iterable[Site],
+    source: StateKey,
+    targets: Iterable[StateKey],
     *,
     ridge: float | Literal["auto"] = 0.0,
     intercept: bool = False,
     rank: int | None = None,
     prior: Prior = "identity",
-) -> dict[Site, Shortcut]:
+) -> dict[StateKey, Shortcut]:
     """The least-squares shortcut from `source` to each target.
 
     `ridge` pulls the map towards `prior`; "auto" takes the value with the least generalised
     cross-validation error. With no more rows than coordinates a penalty of 0 becomes "auto",
     and the shortcut's note says so; with less than twice as many it warns.
     """
-    ready = Source(moments, source, intercept)
+    ready = SourceGram(moments, source, intercept)
     note = ""
     if ready.starved and ridge == 0:
         ridge = "auto"
@@ -151,25 +151,25 @@ def fit(
             f"{moments.rows} rows for {len(ready.gram)} coordinates: maps without a penalty will "
             "be poor on other text. Give more text, or fit with --ridge auto and use that kind."
         )
-    check_options(ridge, rank, len(ready.gram))
-    return {t: _one(ready, t, ridge, rank, prior, note) for t in targets}
+    check_fit_options(ridge, rank, len(ready.gram))
+    return {t: _solve_target(ready, t, ridge, rank, prior, note) for t in targets}
 
 
-def ridge_path(
+def shortcut_ridge_path(
     moments: Moments,
-    source: Site,
-    target: Site,
+    source: StateKey,
+    target: StateKey,
     ridges: Iterable[float] = RIDGES,
     *,
     intercept: bool = False,
     prior: Prior = "identity",
 ) -> dict[float, Shortcut]:
     """One shortcut per penalty, all from one eigendecomposition."""
-    ready = Source(moments, source, intercept)
-    return {ridge: _one(ready, target, ridge, None, prior, "") for ridge in ridges}
+    ready = SourceGram(moments, source, intercept)
+    return {ridge: _solve_target(ready, target, ridge, None, prior, "") for ridge in ridges}
 
 
-def check_options(ridge: float | str, rank: int | None, width: int) -> None:
+def check_fit_options(ridge: float | str, rank: int | None, width: int) -> None:
     """BadSpec unless such a map of this width can be."""
     if ridge != "auto" and not (isinstance(ridge, (int, float)) and ridge >= 0):
         raise BadSpec(f"ridge must be 'auto' or a number of at least 0, got {ridge!r}.")
@@ -177,9 +177,9 @@ def check_options(ridge: float | str, rank: int | None, width: int) -> None:
         raise BadSpec(f"rank must be between 1 and the width {width}, got {rank!r}.")
 
 
-def _one(
-    ready: Source,
-    target: Site,
+def _solve_target(
+    ready: SourceGram,
+    target: StateKey,
     ridge: float | Literal["auto"],
     rank: int | None,
     prior: Prior,
@@ -195,18 +195,18 @@ def _one(
     matrix = ready.solve(rest, penalty)
     if stays:
         matrix.diagonal().add_(1.0)
-    factors = (matrix,) if rank is None else _lowered(matrix, ready.gram, rank)
-    bias = _bias(ready, target, factors).float() if ready.intercept else None
+    factors = (matrix,) if rank is None else _reduced_rank(matrix, ready.gram, rank)
+    bias = _intercept(ready, target, factors).float() if ready.intercept else None
     return Shortcut(tuple(f.float() for f in factors), bias, penalty, note)
 
 
-def _best_ridge(ready: Source, target: Site, rest: Tensor, stays: bool) -> float:
+def _best_ridge(ready: SourceGram, target: StateKey, rest: Tensor, stays: bool) -> float:
     """The penalty with the least generalised cross-validation error, from the spectrum alone."""
     values, vectors = ready.spectrum
     # Every coordinate of the target counts by its variance, so outliers don't decide alone.
-    weight = 1 / _spread(ready, target)
+    weight = 1 / _target_spread(ready, target)
     power = (vectors.T @ (ready.scale[:, None] * rest)).square() @ weight
-    total = _to_explain(ready, target, stays) @ weight
+    total = _total_squares(ready, target, stays) @ weight
 
     def error(ridge: float) -> float:
         kept = 1 / (values + ridge)
@@ -217,7 +217,7 @@ def _best_ridge(ready: Source, target: Site, rest: Tensor, stays: bool) -> float
     return min(RIDGES, key=error)
 
 
-def _to_explain(ready: Source, target: Site, stays: bool) -> Tensor:
+def _total_squares(ready: SourceGram, target: StateKey, stays: bool) -> Tensor:
     """Squared size of the target, or of the step from source to target, per coordinate."""
     moments, site = ready.moments, ready.site
     size = moments.squares[target]
@@ -228,14 +228,14 @@ def _to_explain(ready: Source, target: Site, stays: bool) -> Tensor:
     return size - sums.square() / moments.rows if ready.intercept else size
 
 
-def _spread(ready: Source, target: Site) -> Tensor:
+def _target_spread(ready: SourceGram, target: StateKey) -> Tensor:
     """Squared distance of the target from its mean, per coordinate, never 0."""
     moments = ready.moments
     spread = moments.squares[target] - moments.sums[target].square() / moments.rows
     return spread.clamp(min=float(spread.max()) * 1e-12 + 1e-300)
 
 
-def _lowered(matrix: Tensor, gram: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+def _reduced_rank(matrix: Tensor, gram: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     """Reduced-rank regression: the best map of that rank for these rows, as two factors."""
     fitted = matrix.T @ gram @ matrix
     _, vectors = torch.linalg.eigh((fitted + fitted.T) / 2)
@@ -243,7 +243,7 @@ def _lowered(matrix: Tensor, gram: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     return matrix @ top, top.T.contiguous()
 
 
-def _bias(ready: Source, target: Site, factors: tuple[Tensor, ...]) -> Tensor:
+def _intercept(ready: SourceGram, target: StateKey, factors: tuple[Tensor, ...]) -> Tensor:
     moved = ready.moments.sums[ready.site]
     for factor in factors:
         moved = moved @ factor

@@ -11,17 +11,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-Head = Callable[[Tensor], Tensor]
+LogitsFn = Callable[[Tensor], Tensor]
 """Hidden states at the last layer in, logits out: the final norm and the unembedding."""
 
-DEPTHS = (1, 5, 10)
+PRECISION_KS = (1, 5, 10)
 """The k of precision@k."""
 
-AT_ONCE = 16
+CACHE_ROWS = 16
 
 
 @dataclass(frozen=True)
-class Answer:
+class FinalDistribution:
     """The full model's own distribution for a few rows: what every layer is held against."""
 
     log_probs: Float[Tensor, "n vocab"]
@@ -29,14 +29,14 @@ class Answer:
     top: Int[Tensor, "n k"]
     negative_entropy: Float[Tensor, " n"]
 
-    def rows(self, part: slice) -> "Answer":
+    def rows(self, part: slice) -> "FinalDistribution":
         """The answers to some of the rows."""
         found = (self.log_probs, self.probs, self.top, self.negative_entropy)
-        return Answer(*(tensor[part] for tensor in found))
+        return FinalDistribution(*(tensor[part] for tensor in found))
 
 
 @dataclass(frozen=True)
-class Reading:
+class LayerPredictions:
     """What one layer says about each row, held against the full model's answer."""
 
     guess: Int[Tensor, " n"]
@@ -61,34 +61,40 @@ class Reading:
         return self.rank < k
 
 
-def answer(logits: Float[Tensor, "n vocab"], *, depth: int = max(DEPTHS)) -> Answer:
+def final_distribution(
+    logits: Float[Tensor, "n vocab"], *, depth: int = max(PRECISION_KS)
+) -> FinalDistribution:
     """The full model's distribution, ready to be compared with."""
     log_probs = torch.log_softmax(logits.float(), dim=-1)
     probs = log_probs.exp()
     # `topk` orders equal logits as it likes; the first must be `argmax`, which generation takes.
     best = logits.argmax(dim=-1, keepdim=True)
     top = log_probs.scatter(1, best, 1.0).topk(min(depth, logits.shape[-1]), dim=-1).indices
-    return Answer(log_probs, probs, top, (probs * log_probs).sum(dim=-1))
+    return FinalDistribution(log_probs, probs, top, (probs * log_probs).sum(dim=-1))
 
 
-def read(
-    logits: Float[Tensor, "n vocab"], full: Answer, next_token: Int[Tensor, " n"] | None = None
-) -> Reading:
+def layer_predictions(
+    logits: Float[Tensor, "n vocab"],
+    full: FinalDistribution,
+    next_token: Int[Tensor, " n"] | None = None,
+) -> LayerPredictions:
     """One layer's reading, from its logits.
 
     A few rows at a time: what is made on the way then stays in the processor's cache.
     """
-    parts = [slice(i, i + AT_ONCE) for i in range(0, len(logits), AT_ONCE)]
+    parts = [slice(i, i + CACHE_ROWS) for i in range(0, len(logits), CACHE_ROWS)]
     coming = [None if next_token is None else next_token[part] for part in parts]
-    return join(
+    return concat_predictions(
         [
-            _read(logits[part].float(), full.rows(part), token)
+            _chunk_predictions(logits[part].float(), full.rows(part), token)
             for part, token in zip(parts, coming, strict=True)
         ]
     )
 
 
-def _read(logits: Tensor, full: Answer, next_token: Tensor | None) -> Reading:
+def _chunk_predictions(
+    logits: Tensor, full: FinalDistribution, next_token: Tensor | None
+) -> LayerPredictions:
     peak, guess = logits.max(dim=-1)
     weights = (logits - peak[:, None]).exp_()
     total = weights.sum(dim=-1)
@@ -97,7 +103,7 @@ def _read(logits: Tensor, full: Answer, next_token: Tensor | None) -> Reading:
     second = weights.scatter_(1, guess[:, None], -1.0).amax(dim=-1)
     place = (full.top == guess[:, None]).to(torch.int8)
     missed = ~place.any(dim=-1)
-    return Reading(
+    return LayerPredictions(
         guess=guess,
         rank=place.argmax(dim=-1).masked_fill(missed, full.top.shape[1]),
         surprisal=-full.log_probs.gather(1, guess[:, None])[:, 0],
@@ -122,7 +128,9 @@ def _loss(logits: Tensor, log_total: Tensor, next_token: Tensor | None) -> Tenso
     return torch.where(known, log_total - picked, torch.nan)
 
 
-def join(readings: list[Reading]) -> Reading:
+def concat_predictions(readings: list[LayerPredictions]) -> LayerPredictions:
     """The readings of many chunks as one."""
-    names = [field.name for field in fields(Reading)]
-    return Reading(**{name: torch.cat([getattr(r, name) for r in readings]) for name in names})
+    names = [field.name for field in fields(LayerPredictions)]
+    return LayerPredictions(
+        **{name: torch.cat([getattr(r, name) for r in readings]) for name in names}
+    )

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from cutaway.core.errors import BadData, Corrupt, Mismatch
 
-Site = int | str
+StateKey = int | str
 """A layer number, or the name of a point inside a block such as `3.attn.out`."""
 
-Pair = tuple[Site, Site]
+StatePair = tuple[StateKey, StateKey]
 
 # Rows per product: long enough for the matrix product to run at full speed.
-CHUNK = 4096
+CHUNK_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Moments:
     """Counts, sums, squares and cross-products over rows; two of them add up to the whole."""
 
     rows: int
-    sums: dict[Site, Tensor]
-    squares: dict[Site, Tensor]
-    grams: dict[Pair, Tensor]
+    sums: dict[StateKey, Tensor]
+    squares: dict[StateKey, Tensor]
+    grams: dict[StatePair, Tensor]
 
     def __add__(self, other: "Moments") -> "Moments":
         """The moments of both sets of rows together."""
@@ -51,7 +51,7 @@ class Moments:
         )
 
     @property
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[StatePair]:
         """The (source, target) pairs, a source with itself left out."""
         return [(source, target) for source, target in self.grams if source != target]
 
@@ -63,7 +63,7 @@ class Moments:
         return named | {f"gram/{s}/{t}": value for (s, t), value in self.grams.items()}
 
 
-def from_state(state: Mapping[str, Tensor]) -> Moments:
+def moments_from_state_dict(state: Mapping[str, Tensor]) -> Moments:
     """The moments that `state` was made of."""
     if "rows" not in state:
         raise Corrupt("Stored moments without their row count: the file is cut short; delete it.")
@@ -71,21 +71,21 @@ def from_state(state: Mapping[str, Tensor]) -> Moments:
     for name, tensor in state.items():
         kind, *sites = name.split("/")
         if sites:
-            key = tuple(_site(site) for site in sites)
+            key = tuple(_state_key(site) for site in sites)
             read[kind][key if kind == "gram" else key[0]] = tensor
     return Moments(int(state["rows"]), read["sum"], read["square"], read["gram"])
 
 
-def _site(name: str) -> Site:
+def _state_key(name: str) -> StateKey:
     return int(name) if name.isdigit() else name
 
 
-def layer_pairs(layers: int, *, to_final: bool = False) -> list[Pair]:
+def layer_pairs(layers: int, *, to_final: bool = False) -> list[StatePair]:
     """Every pair i < j of the layers 0..L, or only those that end in L."""
     return [(i, j) for i in range(layers) for j in range(layers if to_final else i + 1, layers + 1)]
 
 
-def moments_bytes(pairs: Iterable[Pair], width: int, *, chunk: int = CHUNK) -> int:
+def moments_bytes(pairs: Iterable[StatePair], width: int, *, chunk: int = CHUNK_ROWS) -> int:
     """What a pass over these pairs holds at its peak: all products, and one chunk of rows."""
     pairs = list(pairs)
     sources, sites = {s for s, _ in pairs}, {site for pair in pairs for site in pair}
@@ -96,19 +96,19 @@ def moments_bytes(pairs: Iterable[Pair], width: int, *, chunk: int = CHUNK) -> i
 
 
 @dataclass
-class Gatherer:
+class MomentAccumulator:
     """Takes rows of all sites batch by batch; `moments()` gives what has come in so far.
 
     `cross` is the precision of products between two different sites. Rows wait in a buffer
     until a chunk is full, so small batches cost no more than large ones.
     """
 
-    pairs: list[Pair]
+    pairs: list[StatePair]
     cross: torch.dtype = torch.float32
-    chunk: int = CHUNK
+    chunk: int = CHUNK_ROWS
     start: Moments | None = None
     _total: Moments | None = field(default=None, init=False)
-    _buffer: dict[Site, Tensor] = field(default_factory=dict, init=False)
+    _buffer: dict[StateKey, Tensor] = field(default_factory=dict, init=False)
     _waiting: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -117,7 +117,7 @@ class Gatherer:
 
     def add(self, batch: Mapping[Any, Float[Tensor, "m _"]]) -> None:
         """Take a batch: the same rows, in the same order, at every site."""
-        rows = _same_length(batch, self._sites())
+        rows = _common_row_count(batch, self._sites())
         if not self._buffer:
             self._make_room(batch)
         done = 0
@@ -136,25 +136,25 @@ class Gatherer:
             raise BadData("No rows to fit on: the pass over the texts gave none.")
         return self._total
 
-    def _sites(self) -> list[Site]:
+    def _sites(self) -> list[StateKey]:
         return list(dict.fromkeys(site for pair in self.pairs for site in pair))
 
-    def _make_room(self, batch: Mapping[Site, Tensor]) -> None:
+    def _make_room(self, batch: Mapping[StateKey, Tensor]) -> None:
         self._buffer = {
             site: torch.empty(self.chunk, batch[site].shape[1], device=batch[site].device)
             for site in self._sites()
         }
         if self._total is None:
-            self._total = _nothing(self.pairs, self._buffer)
+            self._total = _zero_moments(self.pairs, self._buffer)
 
     def _flush(self) -> None:
         if self._waiting and self._total is not None:
             rows = {site: kept[: self._waiting] for site, kept in self._buffer.items()}
-            self._total = _absorb(self._total, rows, self.cross)
+            self._total = _add_chunk(self._total, rows, self.cross)
             self._waiting = 0
 
 
-def _same_length(batch: Mapping[Site, Tensor], sites: Iterable[Site]) -> int:
+def _common_row_count(batch: Mapping[StateKey, Tensor], sites: Iterable[StateKey]) -> int:
     missing = [site for site in sites if site not in batch]
     if missing:
         raise Mismatch(f"The batch lacks the layers {missing[:5]!r} that the fit needs.")
@@ -164,7 +164,7 @@ def _same_length(batch: Mapping[Site, Tensor], sites: Iterable[Site]) -> int:
     return next(iter(lengths.values()))
 
 
-def _nothing(pairs: list[Pair], like: Mapping[Site, Tensor]) -> Moments:
+def _zero_moments(pairs: list[StatePair], like: Mapping[StateKey, Tensor]) -> Moments:
     """The moments of no rows."""
 
     def zeros(*shape: int) -> Tensor:
@@ -179,14 +179,14 @@ def _nothing(pairs: list[Pair], like: Mapping[Site, Tensor]) -> Moments:
     )
 
 
-def _absorb(total: Moments, rows: Mapping[Site, Tensor], cross: torch.dtype) -> Moments:
+def _add_chunk(total: Moments, rows: Mapping[StateKey, Tensor], cross: torch.dtype) -> Moments:
     """Add one chunk, in place: the products of 13 layers of 768 are 430 MB, too much to copy.
 
     The rows are used up: they are centred where they lie.
     """
     count = len(next(iter(rows.values())))
     sums = {site: value.sum(dim=0, dtype=torch.float64) for site, value in rows.items()}
-    targets: dict[Site, list[Site]] = {site: [] for site in rows}
+    targets: dict[StateKey, list[StateKey]] = {site: [] for site in rows}
     for source, target in total.grams:
         targets[source] += [target] if target != source else []
     for site, value in rows.items():
@@ -194,17 +194,17 @@ def _absorb(total: Moments, rows: Mapping[Site, Tensor], cross: torch.dtype) -> 
         total.sums[site].add_(sums[site])
         total.squares[site].add_(torch.linalg.vecdot(exact, exact, dim=0))
         if (site, site) in total.grams:
-            _add_square(total.grams[site, site], exact)
-    add = _add_exact if cross == torch.float64 else _add_centred
+            _add_gram(total.grams[site, site], exact)
+    add = _add_cross_float64 if cross == torch.float64 else _add_cross_centred
     add(total.grams, rows, sums, targets, count)
     return Moments(total.rows + count, total.sums, total.squares, total.grams)
 
 
-def _add_exact(
-    grams: Mapping[Pair, Tensor],
-    rows: Mapping[Site, Tensor],
-    sums: Mapping[Site, Tensor],
-    targets: Mapping[Site, list[Site]],
+def _add_cross_float64(
+    grams: Mapping[StatePair, Tensor],
+    rows: Mapping[StateKey, Tensor],
+    sums: Mapping[StateKey, Tensor],
+    targets: Mapping[StateKey, list[StateKey]],
     count: int,
 ) -> None:
     """Products between layers in float64."""
@@ -213,11 +213,11 @@ def _add_exact(
             grams[source, target].addmm_(rows[source].double().T, rows[target].double())
 
 
-def _add_centred(
-    grams: Mapping[Pair, Tensor],
-    rows: Mapping[Site, Tensor],
-    sums: Mapping[Site, Tensor],
-    targets: Mapping[Site, list[Site]],
+def _add_cross_centred(
+    grams: Mapping[StatePair, Tensor],
+    rows: Mapping[StateKey, Tensor],
+    sums: Mapping[StateKey, Tensor],
+    targets: Mapping[StateKey, list[StateKey]],
     count: int,
 ) -> None:
     """Products between layers in float32, about the chunk's means; the means put back exactly."""
@@ -229,10 +229,10 @@ def _add_centred(
         left = rows[source].T.contiguous()
         for target in goals:
             grams[source, target].add_(left @ rows[target])
-            _put_back(grams[source, target], means, sums, count, (source, target))
+            _undo_centring(grams[source, target], means, sums, count, (source, target))
 
 
-def _add_square(gram: Tensor, rows: Tensor, pieces: int = 3) -> None:
+def _add_gram(gram: Tensor, rows: Tensor, pieces: int = 3) -> None:
     """Add rows' rows; only what lies on or above the diagonal is multiplied."""
     width = len(gram)
     cuts = [slice(width * i // pieces, width * (i + 1) // pieces) for i in range(pieces)]
@@ -243,8 +243,12 @@ def _add_square(gram: Tensor, rows: Tensor, pieces: int = 3) -> None:
                 gram[right, upper] = gram[upper, right].T
 
 
-def _put_back(
-    gram: Tensor, means: Mapping[Site, Tensor], sums: Mapping[Site, Tensor], count: int, pair: Pair
+def _undo_centring(
+    gram: Tensor,
+    means: Mapping[StateKey, Tensor],
+    sums: Mapping[StateKey, Tensor],
+    count: int,
+    pair: StatePair,
 ) -> None:
     """Turn a sum of centred products into the plain one: s Σy' + (Σx - n s) t', in float64."""
     (source, target), left = pair, sums[pair[0]] - count * means[pair[0]]

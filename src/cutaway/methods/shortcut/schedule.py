@@ -8,7 +8,7 @@ from cutaway.core.errors import BadSpec
 
 
 @dataclass(frozen=True)
-class Schedule:
+class SkipSchedule:
     """A way from layer 0 to the last: steps (i, i+1, run) and jumps (i, j, over a shortcut)."""
 
     steps: tuple[tuple[int, int, str], ...]
@@ -26,7 +26,7 @@ class Schedule:
         return len(self.steps) - self.blocks
 
 
-def schedules(losses: Mapping[tuple[int, int], float], layers: int) -> list[Schedule]:
+def best_schedules(losses: Mapping[tuple[int, int], float], layers: int) -> list[SkipSchedule]:
     """The best schedule for every number of blocks run, from 0 to `layers`.
 
     `losses` says what each jump costs in quality (1 - r2, or KL); running a block loses nothing.
@@ -34,34 +34,34 @@ def schedules(losses: Mapping[tuple[int, int], float], layers: int) -> list[Sche
     """
     if layers < 1:
         raise BadSpec(f"A schedule needs at least 1 block, got {layers!r}.")
-    best: list[list[Schedule | None]] = [[None] * (layers + 1) for _ in range(layers + 1)]
-    best[0][0] = Schedule((), 0.0)
+    best: list[list[SkipSchedule | None]] = [[None] * (layers + 1) for _ in range(layers + 1)]
+    best[0][0] = SkipSchedule((), 0.0)
     for target in range(1, layers + 1):
         for blocks in range(target + 1):
-            ways = _ways_in(best, losses, target, blocks)
+            ways = _schedules_into(best, losses, target, blocks)
             best[target][blocks] = min(ways, key=lambda way: way.loss, default=None)
     return [found for found in best[layers] if found is not None]
 
 
-def _ways_in(
-    best: list[list[Schedule | None]],
+def _schedules_into(
+    best: list[list[SkipSchedule | None]],
     losses: Mapping[tuple[int, int], float],
     target: int,
     blocks: int,
-) -> list[Schedule]:
+) -> list[SkipSchedule]:
     """Every way into `target` with so many blocks run: by its own block, or by a jump."""
     ways = []
     before = best[target - 1][blocks - 1] if blocks else None
     if before is not None:
-        ways.append(Schedule((*before.steps, (target - 1, target, "run")), before.loss))
+        ways.append(SkipSchedule((*before.steps, (target - 1, target, "run")), before.loss))
     for source in range(target):
         start, loss = best[source][blocks], losses.get((source, target), inf)
         if start is not None and loss < inf:
-            ways.append(Schedule((*start.steps, (source, target, "jump")), start.loss + loss))
+            ways.append(SkipSchedule((*start.steps, (source, target, "jump")), start.loss + loss))
     return ways
 
 
-def alternation(layers: int, run: int, jump: int) -> Schedule:
+def alternating_schedule(layers: int, run: int, jump: int) -> SkipSchedule:
     """The paper's fixed pattern: run some blocks, jump over some, and so on to the end."""
     if run < 1 or jump < 1:
         raise BadSpec(f"An alternation runs and jumps at least 1 block, got {run!r} and {jump!r}.")
@@ -74,4 +74,4 @@ def alternation(layers: int, run: int, jump: int) -> Schedule:
         if at < layers:
             steps.append((at, min(at + jump, layers), "jump"))
             at = min(at + jump, layers)
-    return Schedule(tuple(steps), 0.0)
+    return SkipSchedule(tuple(steps), 0.0)

@@ -8,14 +8,14 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Verdict:
+class DraftAcceptance:
     """How many drafted tokens stay, and the token that follows them."""
 
     kept: int
     following: int
 
 
-def greedy(draft: Int[Tensor, " k"], logits: Float[Tensor, "k1 vocab"]) -> Verdict:
+def accept_greedy(draft: Int[Tensor, " k"], logits: Float[Tensor, "k1 vocab"]) -> DraftAcceptance:
     """Keep the longest prefix that the full model would have written; its next token follows.
 
     `logits` are the full model's after the prompt and after each drafted token: one row more
@@ -24,16 +24,16 @@ def greedy(draft: Int[Tensor, " k"], logits: Float[Tensor, "k1 vocab"]) -> Verdi
     own = logits.argmax(dim=-1)
     agree = own[: len(draft)] == draft
     kept = int(agree.to(torch.int8).cumprod(dim=0).sum())
-    return Verdict(kept, int(own[kept]))
+    return DraftAcceptance(kept, int(own[kept]))
 
 
-def sampled(
+def accept_sampled(
     draft: Int[Tensor, " k"],
     drafted: Float[Tensor, "k vocab"],
     full: Float[Tensor, "k1 vocab"],
     *,
     rng: torch.Generator,
-) -> Verdict:
+) -> DraftAcceptance:
     """Keep each drafted token with probability min(1, p / q); then draw from what p has over q.
 
     `drafted` and `full` are probabilities. The tokens then have exactly the full model's
@@ -42,11 +42,13 @@ def sampled(
     for place, token in enumerate(draft.tolist()):
         p, q = full[place, token], drafted[place, token]
         if torch.rand((), generator=rng, dtype=torch.float64) * q >= p:
-            return Verdict(place, draw(_left(full[place], drafted[place]), rng=rng))
-    return Verdict(len(draft), draw(full[len(draft)], rng=rng))
+            return DraftAcceptance(
+                place, sample_token(_residual_distribution(full[place], drafted[place]), rng=rng)
+            )
+    return DraftAcceptance(len(draft), sample_token(full[len(draft)], rng=rng))
 
 
-def _left(full: Tensor, drafted: Tensor) -> Tensor:
+def _residual_distribution(full: Tensor, drafted: Tensor) -> Tensor:
     """What is left of the full distribution after the draft's share is taken out."""
     left = (full - drafted).clamp(min=0)
     total = left.sum()
@@ -54,6 +56,6 @@ def _left(full: Tensor, drafted: Tensor) -> Tensor:
     return left / total if total > 0 else full
 
 
-def draw(probs: Float[Tensor, " vocab"], *, rng: torch.Generator) -> int:
+def sample_token(probs: Float[Tensor, " vocab"], *, rng: torch.Generator) -> int:
     """One token drawn from the distribution."""
     return int(torch.multinomial(probs, 1, generator=rng))

@@ -10,14 +10,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cutaway.methods.shortcut.fit import Shortcut
-from cutaway.methods.shortcut.lens import Head
+from cutaway.methods.shortcut.lens import LogitsFn
 
 
-def tune(
+def train_tuned_map(
     start: Shortcut,
     hidden: Float[Tensor, "n source"],
     final: Float[Tensor, "n d"],
-    head: Head,
+    head: LogitsFn,
     *,
     rng: torch.Generator,
     steps: int = 200,
@@ -32,7 +32,7 @@ def tune(
     order = torch.randperm(len(hidden), generator=rng)
     check, rows = order[: min(512, len(order) // 10)], order[len(order) // 10 :]
     trained = _train(start, hidden[rows], final[rows], head, rng, steps, batch, rate)
-    gains = _gap(trained, hidden[check], final[check], head) < _gap(
+    gains = _held_out_kl(trained, hidden[check], final[check], head) < _held_out_kl(
         start, hidden[check], final[check], head
     )
     return trained if gains or not len(check) else start
@@ -42,14 +42,14 @@ def _train(
     start: Shortcut,
     hidden: Tensor,
     final: Tensor,
-    head: Head,
+    head: LogitsFn,
     rng: torch.Generator,
     steps: int,
     batch: int,
     rate: float,
 ) -> Shortcut:
     scale = hidden.float().square().mean(dim=0).sqrt().clamp(min=1e-6)
-    matrix = _dense(start, hidden.shape[1]).to(hidden.device).float()
+    matrix = _dense_matrix(start, hidden.shape[1]).to(hidden.device).float()
     step = torch.zeros_like(matrix, requires_grad=True)
     bias = torch.zeros(matrix.shape[1], device=matrix.device)
     bias = (bias if start.bias is None else start.bias.float().clone()).requires_grad_()
@@ -61,7 +61,7 @@ def _train(
         with torch.no_grad():
             wanted = torch.log_softmax(head(final[rows]).float(), dim=-1)
         with torch.enable_grad():
-            loss = divergence(wanted, head(x @ matrix + (x / scale) @ step + bias).float())
+            loss = mean_kl(wanted, head(x @ matrix + (x / scale) @ step + bias).float())
             optimizer.zero_grad()
             loss.backward(inputs=[step, bias])
         optimizer.step()
@@ -71,14 +71,14 @@ def _train(
 
 
 @torch.no_grad()
-def _gap(jump: Shortcut, hidden: Tensor, final: Tensor, head: Head) -> float:
+def _held_out_kl(jump: Shortcut, hidden: Tensor, final: Tensor, head: LogitsFn) -> float:
     if not len(hidden):
         return 0.0
     wanted = torch.log_softmax(head(final).float(), dim=-1)
-    return float(divergence(wanted, head(jump(hidden.float())).float()))
+    return float(mean_kl(wanted, head(jump(hidden.float())).float()))
 
 
-def divergence(
+def mean_kl(
     wanted: Float[Tensor, "n vocab"], logits: Float[Tensor, "n vocab"]
 ) -> Float[Tensor, ""]:
     """Mean KL divergence from the wanted log-probabilities to the ones of these logits."""
@@ -86,5 +86,5 @@ def divergence(
     return torch.nn.functional.kl_div(said, wanted, reduction="batchmean", log_target=True)
 
 
-def _dense(start: Shortcut, width: int) -> Tensor:
+def _dense_matrix(start: Shortcut, width: int) -> Tensor:
     return start.matrix if start.factors else torch.eye(width)

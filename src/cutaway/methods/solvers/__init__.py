@@ -1,22 +1,27 @@
 """Numerics shared by the methods: logistic paths, ridge paths, discriminants, all over blocks."""
 
-from cutaway.methods.solvers.discriminant import ClassSums, Discriminant, class_sums, discriminant
+from cutaway.methods.solvers.discriminant import (
+    ClassMoments,
+    Discriminant,
+    class_moments,
+    discriminant,
+)
 from cutaway.methods.solvers.logistic import LogisticPath, logistic_path, path_losses
 from cutaway.methods.solvers.ridge import RidgePath, ridge_path
-from cutaway.methods.solvers.rows import Rows, as_rows, finite_rows, sums
+from cutaway.methods.solvers.rows import RowBlocks, as_row_blocks, check_finite, group_moments
 
 __all__ = [
-    "ClassSums",
+    "ClassMoments",
     "Discriminant",
     "LogisticPath",
     "RidgePath",
-    "Rows",
-    "as_rows",
-    "class_sums",
+    "RowBlocks",
+    "as_row_blocks",
+    "class_moments",
     "discriminant",
-    "finite_rows",
+    "check_finite",
     "logistic_path",
     "path_losses",
     "ridge_path",
-    "sums",
+    "group_moments",
 ]

@@ -16,12 +16,12 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec
-from cutaway.methods.solvers.rows import Rows, Sums, as_rows, sums
-from cutaway.methods.solvers.scatter import by_shape, scatters
+from cutaway.methods.solvers.rows import GroupMoments, RowBlocks, as_row_blocks, group_moments
+from cutaway.methods.solvers.scatter import fold_scatters, folds_by_shape
 
 Shrinkage = float | Literal["auto"] | None
 # scikit-learn's cut on singular values, squared because ours are eigenvalues.
-LEAST = 1e-8
+MIN_EIGENVALUE = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,23 +36,23 @@ class Discriminant:
 
 
 @dataclass(frozen=True, eq=False)
-class ClassSums:
+class ClassMoments:
     """Counts, means and variances of each class in each fold."""
 
     count: Float[Tensor, "fold cls"]
     mean: Float[Tensor, "fold cls d"]
     variance: Float[Tensor, "fold cls d"]
-    whole: Sums
+    whole: GroupMoments
 
 
-def class_sums(
-    rows: Rows,
+def class_moments(
+    rows: RowBlocks,
     y: Int[Tensor, " n"],
     folds: Shaped[Tensor, "fold n"],
     classes: int,
     *,
     scatter: bool,
-) -> ClassSums:
+) -> ClassMoments:
     """The sums of every class in every fold; BadData where a fold lacks a class."""
     marks = torch.nn.functional.one_hot(y.to(folds.device).long(), classes).T.bool()
     both = folds.bool()[:, None] & marks
@@ -63,9 +63,9 @@ def class_sums(
             f"Split {fold} has no row of class {kind} to learn from; give more rows, or use "
             "'logistic', which can do without."
         )
-    seen = sums(rows, both.flatten(0, 1), scatter=scatter)
+    seen = group_moments(rows, both.flatten(0, 1), scatter=scatter)
     shape = (len(folds), classes, rows.d)
-    return ClassSums(
+    return ClassMoments(
         seen.count.view(shape[:2]),
         seen.group_mean.view(shape),
         seen.group_variance.view(shape),
@@ -74,7 +74,7 @@ def class_sums(
 
 
 def discriminant(
-    x: Shaped[Tensor, "n d"] | Rows,
+    x: Shaped[Tensor, "n d"] | RowBlocks,
     y: Int[Tensor, " n"],
     *,
     classes: int,
@@ -84,11 +84,11 @@ def discriminant(
     """The linear discriminant of each fold. `folds` marks the rows to learn from."""
     if not (shrinkage is None or shrinkage == "auto" or 0.0 <= float(shrinkage) <= 1.0):
         raise BadSpec(f"shrinkage must be None, 'auto' or from 0 to 1, got {shrinkage!r}.")
-    rows = as_rows(x)
+    rows = as_row_blocks(x)
     marks = torch.ones(1, rows.n, dtype=torch.bool) if folds is None else folds.bool().cpu()
     parts: dict[int, tuple[Tensor, Tensor, Tensor, Tensor]] = {}
-    for numbers, tall in by_shape(marks, rows.d, each=classes * rows.n):
-        made = _some(rows, y, marks[numbers], classes, shrinkage, tall=tall)
+    for numbers, tall in folds_by_shape(marks, rows.d, each=classes * rows.n):
+        made = _fit_folds(rows, y, marks[numbers], classes, shrinkage, tall=tall)
         parts |= dict(zip(numbers, made, strict=True))
     in_order = (parts[k] for k in range(len(marks)))
     weights, intercept, share, rank = (torch.stack(v) for v in zip(*in_order, strict=True))
@@ -96,7 +96,7 @@ def discriminant(
 
 
 @dataclass(frozen=True, eq=False)
-class _Fold:
+class _DiscriminantFold:
     """One fold in features of unit within-class deviation, counted from its own mean."""
 
     scatter: Float[Tensor, "r r"]
@@ -109,17 +109,17 @@ class _Fold:
     """What the rows span, where they are fewer than the features."""
 
 
-def _some(
-    rows: Rows, y: Tensor, folds: Tensor, classes: int, shrinkage: Shrinkage, *, tall: bool
+def _fit_folds(
+    rows: RowBlocks, y: Tensor, folds: Tensor, classes: int, shrinkage: Shrinkage, *, tall: bool
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    seen = class_sums(rows, y, folds, classes, scatter=tall)
+    seen = class_moments(rows, y, folds, classes, scatter=tall)
     centre, unit = seen.whole.mean, seen.whole.deviation
     ready = rows.standard(centre, unit)
-    deviation = _within(seen, unit)
-    make = _tall if tall else _wide
+    deviation = _within_class_std(seen, unit)
+    make = _folds_from_scatter if tall else _folds_from_gram
     for k, fold in enumerate(make(ready, y, folds, seen, deviation, shrinkage == "auto")):
-        share = _share(fold, rows.d, shrinkage)
-        along, rank = _solve(fold, rows.d, share, shrinkage is None)
+        share = _shrinkage_amount(fold, rows.d, shrinkage)
+        along, rank = _inverse_times_means(fold, rows.d, share, shrinkage is None)
         weights = along if fold.basis is None else along @ fold.basis.T
         mean = (fold.count / fold.count.sum()) @ seen.mean[k]
         raw = weights / (deviation[k] * unit)
@@ -130,27 +130,29 @@ def _some(
         yield raw, offset, torch.tensor(share, dtype=torch.float64), rank
 
 
-def _tall(
-    ready: Rows, y: Tensor, folds: Tensor, seen: ClassSums, deviation: Tensor, fourth: bool
-) -> Iterator[_Fold]:
+def _folds_from_scatter(
+    ready: RowBlocks, y: Tensor, folds: Tensor, seen: ClassMoments, deviation: Tensor, fourth: bool
+) -> Iterator[_DiscriminantFold]:
     """Folds with more rows than features, from scatter matrices."""
     assert seen.whole.scatter is not None
     centre, unit = seen.whole.mean, seen.whole.deviation
-    grams = scatters(ready, folds, whole=seen.whole.scatter / torch.outer(unit, unit))
+    grams = fold_scatters(ready, folds, whole=seen.whole.scatter / torch.outer(unit, unit))
     mean = (seen.mean - centre) / unit
-    spread = _fourth(ready, y, folds, mean, deviation) if fourth else torch.zeros(len(folds))
+    spread = (
+        _fourth_moments(ready, y, folds, mean, deviation) if fourth else torch.zeros(len(folds))
+    )
     for k, gram in enumerate(grams):
         count = seen.count[k]
         within = gram - (mean[k] * count[:, None]).T @ mean[k]
         own = mean[k] - (count / count.sum()) @ mean[k]
-        yield _Fold(
+        yield _DiscriminantFold(
             within / torch.outer(deviation[k], deviation[k]), own / deviation[k], count, spread[k]
         )
 
 
-def _wide(
-    ready: Rows, y: Tensor, folds: Tensor, seen: ClassSums, deviation: Tensor, fourth: bool
-) -> Iterator[_Fold]:
+def _folds_from_gram(
+    ready: RowBlocks, y: Tensor, folds: Tensor, seen: ClassMoments, deviation: Tensor, fourth: bool
+) -> Iterator[_DiscriminantFold]:
     """Folds with fewer rows than features, along the directions that their rows span."""
     mean = (seen.mean - seen.whole.mean) / seen.whole.deviation
     for k, mine in enumerate(folds):
@@ -164,18 +166,18 @@ def _wide(
         basis = both.T @ (left[:, used] / values[used].sqrt())
         inside = gaps @ basis
         spread = gaps.square().sum(1).square().sum()
-        yield _Fold(inside.T @ inside, own @ basis, count, spread, basis)
+        yield _DiscriminantFold(inside.T @ inside, own @ basis, count, spread, basis)
 
 
-def _within(seen: ClassSums, unit: Tensor) -> Float[Tensor, "fold d"]:
+def _within_class_std(seen: ClassMoments, unit: Tensor) -> Float[Tensor, "fold d"]:
     """Within-class deviation of each feature in units of all rows' deviation."""
     pooled = (seen.variance * seen.count[..., None]).sum(1) / seen.count.sum(1, keepdim=True)
     ratio = pooled / unit.square()
     return torch.where(ratio < 1e-14, torch.ones_like(ratio), ratio.clamp_min(0.0).sqrt())
 
 
-def _fourth(
-    ready: Rows, y: Tensor, folds: Tensor, mean: Tensor, deviation: Tensor
+def _fourth_moments(
+    ready: RowBlocks, y: Tensor, folds: Tensor, mean: Tensor, deviation: Tensor
 ) -> Float[Tensor, " fold"]:
     """Per fold, the sum over its rows of |x - its class mean|^4 in scaled features."""
     total = torch.zeros(len(folds), dtype=torch.float64, device=ready.device)
@@ -187,7 +189,7 @@ def _fourth(
     return total
 
 
-def _share(fold: _Fold, d: int, shrinkage: Shrinkage) -> float:
+def _shrinkage_amount(fold: _DiscriminantFold, d: int, shrinkage: Shrinkage) -> float:
     """How far to shrink; Ledoit and Wolf's estimate for 'auto'."""
     if shrinkage != "auto":
         return float(shrinkage or 0.0)
@@ -199,7 +201,9 @@ def _share(fold: _Fold, d: int, shrinkage: Shrinkage) -> float:
     return min(noise, gap) / gap if gap > 0 else 1.0
 
 
-def _solve(fold: _Fold, d: int, share: float, plain: bool) -> tuple[Tensor, Tensor]:
+def _inverse_times_means(
+    fold: _DiscriminantFold, d: int, share: float, plain: bool
+) -> tuple[Tensor, Tensor]:
     """The inverse covariance times each class mean, and the rank that was used."""
     covariance = fold.scatter / fold.count.sum()
     if not plain:
@@ -207,10 +211,12 @@ def _solve(fold: _Fold, d: int, share: float, plain: bool) -> tuple[Tensor, Tens
         covariance = (1.0 - share) * covariance
         covariance.diagonal().add_(level)
     # If the factor exists with the cut taken off, every direction passes it.
-    checked = covariance - (LEAST if plain else 0.0) * torch.eye(len(covariance)).to(covariance)
+    checked = covariance - (MIN_EIGENVALUE if plain else 0.0) * torch.eye(len(covariance)).to(
+        covariance
+    )
     if int(torch.linalg.cholesky_ex(checked)[1]) == 0:
         return torch.linalg.solve(covariance, fold.means.T).T, torch.tensor(len(covariance))
     values, vectors = torch.linalg.eigh(covariance)
-    used = values > LEAST
+    used = values > MIN_EIGENVALUE
     inside = (fold.means @ vectors[:, used]) / values[used]
     return inside @ vectors[:, used].T, used.sum()

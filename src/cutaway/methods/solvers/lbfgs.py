@@ -14,31 +14,31 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 # Armijo's constant, and how often a step may be shortened.
-DECREASE, SHORTENINGS = 1e-4, 12
+ARMIJO, MAX_BACKTRACKS = 1e-4, 12
 # So many steps in a row that lower the objective by no more than rounding end the search.
 PATIENCE = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class ObjectiveValue:
     """The running problems at a point: objective, gradient, and what the preconditioner needs."""
 
     objective: Float[Tensor, " p"]
     gradient: Float[Tensor, "p unknown"]
     curvature: Float[Tensor, "p cls"]
 
-    def at(self, chosen: Tensor) -> "Value":
+    def at(self, chosen: Tensor) -> "ObjectiveValue":
         """The chosen problems only."""
-        return Value(self.objective[chosen], self.gradient[chosen], self.curvature[chosen])
+        return ObjectiveValue(self.objective[chosen], self.gradient[chosen], self.curvature[chosen])
 
-    def put(self, places: Tensor, other: "Value", chosen: Tensor) -> None:
+    def put(self, places: Tensor, other: "ObjectiveValue", chosen: Tensor) -> None:
         """Overwrites the problems at `places` by the chosen ones of `other`."""
         self.objective[places] = other.objective[chosen]
         self.gradient[places] = other.gradient[chosen]
         self.curvature[places] = other.curvature[chosen]
 
 
-Evaluate = Callable[[Tensor, Tensor], Value]
+Evaluate = Callable[[Tensor, Tensor], ObjectiveValue]
 """(points (p, unknown), which problems (p,)) -> their values."""
 Precondition = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(gradients, curvatures, which problems) -> the inverse Hessian's guess times the gradients."""
@@ -57,7 +57,7 @@ class Minimum:
 
 
 @dataclass(eq=False)
-class _Memory:
+class _StepHistory:
     """The last steps and the changes of gradient they made, problem by problem."""
 
     most: int
@@ -84,7 +84,9 @@ class _Memory:
         for scale in self.inverse:
             scale[chosen] = 0.0
 
-    def direction(self, here: Value, running: Tensor, precondition: Precondition) -> Tensor:
+    def direction(
+        self, here: ObjectiveValue, running: Tensor, precondition: Precondition
+    ) -> Tensor:
         """The two loops, around the preconditioner."""
         q, past = here.gradient, []
         pairs = list(zip(self.steps, self.turns, self.inverse, strict=True))
@@ -117,16 +119,18 @@ def minimise(
     """
     running = torch.arange(len(start), device=start.device)
     point, here = start.clone(), evaluate(start, running)
-    past, found = _Memory(memory), _blank(start)
+    past, found = _StepHistory(memory), _empty_result(start)
     stuck, idle = torch.zeros(2, len(start), dtype=torch.long, device=start.device)
     for step in range(most + 1):
         small = here.gradient.abs().amax(1) <= tol
         if gap is not None and bool(small.any()):
-            small[small.clone()] = _little_left(here.at(small), running[small], precondition, gap)
+            small[small.clone()] = _newton_gain_is_small(
+                here.at(small), running[small], precondition, gap
+            )
         # Failing once costs the memory, failing twice in a row ends the search.
         stop = small | (stuck > 1) | (idle > PATIENCE) | (step == most)
         if bool(stop.any()):
-            _record(found, running[stop], point[stop], here.at(stop), step, tol)
+            _store_result(found, running[stop], point[stop], here.at(stop), step, tol)
             go = ~stop
             running, point, here = running[go], point[go], here.at(go)
             stuck, idle = stuck[go], idle[go]
@@ -134,30 +138,32 @@ def minimise(
         if len(running) == 0:
             break
         way = past.direction(here, running, precondition)
-        next_point, next_here, moved = _search(evaluate, point, here, way, running)
+        next_point, next_here, moved = _line_search(evaluate, point, here, way, running)
         past.add(next_point - point, next_here.gradient - here.gradient)
         stuck = torch.where(moved, 0, stuck + 1)
-        fell = next_here.objective < here.objective - _noise(here)
+        fell = next_here.objective < here.objective - _rounding_error(here)
         idle = torch.where(fell, 0, idle + 1)
         past.forget(~moved)
         point, here = next_point, next_here
     return found
 
 
-def _little_left(here: Value, running: Tensor, precondition: Precondition, gap: float) -> Tensor:
+def _newton_gain_is_small(
+    here: ObjectiveValue, running: Tensor, precondition: Precondition, gap: float
+) -> Tensor:
     """Whether a Newton step would win no more than a share `gap` of the objective."""
     step = precondition(here.gradient, here.curvature, running)
     return 0.5 * (step * here.gradient).sum(1) <= gap * here.objective
 
 
-def _blank(start: Tensor) -> Minimum:
+def _empty_result(start: Tensor) -> Minimum:
     long = torch.zeros(len(start), dtype=torch.long, device=start.device)
     real = torch.zeros(len(start), dtype=start.dtype, device=start.device)
     return Minimum(torch.zeros_like(start), real.double(), real.clone(), long, long.bool())
 
 
-def _record(
-    found: Minimum, places: Tensor, point: Tensor, here: Value, step: int, tol: float
+def _store_result(
+    found: Minimum, places: Tensor, point: Tensor, here: ObjectiveValue, step: int, tol: float
 ) -> None:
     norm = here.gradient.abs().amax(1)
     found.point[places] = point
@@ -167,26 +173,26 @@ def _record(
     found.converged[places] = norm <= tol
 
 
-def _noise(here: Value) -> Tensor:
+def _rounding_error(here: ObjectiveValue) -> Tensor:
     """How much of the objective is rounding."""
     return 8 * torch.finfo(here.gradient.dtype).eps * here.objective.abs()
 
 
-def _search(
-    evaluate: Evaluate, point: Tensor, here: Value, way: Tensor, running: Tensor
-) -> tuple[Tensor, Value, Tensor]:
+def _line_search(
+    evaluate: Evaluate, point: Tensor, here: ObjectiveValue, way: Tensor, running: Tensor
+) -> tuple[Tensor, ObjectiveValue, Tensor]:
     """The point a good step further for each problem, its value, and whether one was found."""
     slope = (way * here.gradient).sum(1)
-    noise = _noise(here)
+    noise = _rounding_error(here)
     length = torch.ones_like(slope)
     todo = torch.arange(len(point), device=point.device)
     reached, value = point.clone(), here.at(todo)
-    for _ in range(SHORTENINGS):
+    for _ in range(MAX_BACKTRACKS):
         tried = point[todo] + length[todo, None] * way[todo]
         there = evaluate(tried, running[todo])
         gain = there.objective - here.objective[todo]
         aim = length[todo] * slope[todo]
-        good = gain <= DECREASE * aim + noise[todo]
+        good = gain <= ARMIJO * aim + noise[todo]
         reached[todo[good]] = tried[good]
         value.put(todo[good], there, good)
         # The parabola through what is known; a NaN (overflow) counts as far too long.

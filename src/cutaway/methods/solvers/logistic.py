@@ -23,8 +23,8 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from cutaway.core.errors import BadSpec, Mismatch
-from cutaway.methods.solvers.lbfgs import Minimum, Value, minimise
-from cutaway.methods.solvers.rows import Rows, Sums, as_rows, sums
+from cutaway.methods.solvers.lbfgs import Minimum, ObjectiveValue, minimise
+from cutaway.methods.solvers.rows import GroupMoments, RowBlocks, as_row_blocks, group_moments
 from cutaway.methods.solvers.spectrum import Spectrum, needs_scatter, spectrum
 from cutaway.methods.solvers.targets import (
     Targets,
@@ -35,7 +35,7 @@ from cutaway.methods.solvers.targets import (
 )
 
 # Numbers the search may hold at once: 1 GB of float64 with the memory of L-BFGS.
-AT_ONCE = 4_000_000
+MAX_SEARCH_ELEMENTS = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class LogisticPath:
 
 
 def logistic_path(
-    x: Shaped[Tensor, "n d"] | Rows,
+    x: Shaped[Tensor, "n d"] | RowBlocks,
     y: Shaped[Tensor, " n"] | Shaped[Tensor, "n cls"],
     *,
     strengths: Sequence[float],
@@ -83,33 +83,33 @@ def logistic_path(
     memory and more iterations. `gap` asks besides that no more than this share of the objective
     is left to win, which matters for weak penalties where the classes can be told apart.
     """
-    rows = as_rows(x)
+    rows = as_row_blocks(x)
     chosen = fold_weights(folds, rows)
     made = targets(y.to(rows.device), chosen, rows, classes, balanced)
-    seen = sums(rows, chosen, scatter=needs_scatter(rows))
+    seen = group_moments(rows, chosen, scatter=needs_scatter(rows))
     scale = seen.deviation if standardise else torch.ones_like(seen.deviation)
     ready = rows.standard(seen.mean, scale)
-    problem = _Problem(
+    problem = _LogisticProblem(
         ready,
         made,
-        _strengths(strengths, ready),
-        _metric(seen, scale, standardise).to(rows.dtype),
+        _c_tensor(strengths, ready),
+        _penalty_scale(seen, scale, standardise).to(rows.dtype),
         spectrum(ready, seen, scale, most=directions),
     )
-    found = _solve(problem, _begin(problem, start, seen.mean, scale), tol, most, gap)
-    return _path(found, problem, tuple(strengths), seen.mean, scale)
+    found = _solve(problem, _initial_point(problem, start, seen.mean, scale), tol, most, gap)
+    return _to_path(found, problem, tuple(strengths), seen.mean, scale)
 
 
 def path_losses(
     path: LogisticPath,
-    x: Shaped[Tensor, "n d"] | Rows,
+    x: Shaped[Tensor, "n d"] | RowBlocks,
     y: Shaped[Tensor, " n"] | Shaped[Tensor, "n cls"],
     *,
     folds: Shaped[Tensor, "fold n"],
     balanced: bool = False,
 ) -> Float[Tensor, "fold c"]:
     """The mean log-loss of each fit over the rows that its fold marks, in one pass."""
-    rows = as_rows(x)
+    rows = as_row_blocks(x)
     shape = path.weights.shape
     classes = max(2, shape[2]) if y.ndim == 1 else 2
     made = targets(
@@ -130,10 +130,10 @@ def path_losses(
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
+class _LogisticProblem:
     """All fits, in the order fold, C, label."""
 
-    rows: Rows
+    rows: RowBlocks
     targets: Targets
     strengths: Float[Tensor, " c"]
     metric: Float[Tensor, "fold d"]
@@ -159,7 +159,7 @@ class _Problem:
         strength = self.strengths[self.place(which)[1]]
         return 1.0 / (strength * self.targets.total[self.group(which)])
 
-    def evaluate(self, points: Tensor, which: Tensor) -> Value:
+    def evaluate(self, points: Tensor, which: Tensor) -> ObjectiveValue:
         """Mean loss + penalty, and its gradient, in one pass over the rows."""
         shaped = points.view(len(which), self.targets.outputs, self.rows.d + 1)
         weights, bias = shaped[..., :-1].flatten(0, 1), shaped[..., -1].reshape(-1, 1)
@@ -184,7 +184,7 @@ class _Problem:
         pull *= self.penalty(which)[:, None, None]
         loss += 0.5 * (pull * shaped[..., :-1]).sum((1, 2))
         slope[..., :-1] += pull
-        return Value(loss, slope.flatten(1).to(points.dtype), bend.to(points.dtype))
+        return ObjectiveValue(loss, slope.flatten(1).to(points.dtype), bend.to(points.dtype))
 
     def precondition(self, gradient: Tensor, bend: Tensor, which: Tensor) -> Tensor:
         """The inverse of the Hessian's round guess times the gradient."""
@@ -200,19 +200,26 @@ class _Problem:
         return made.flatten(1)
 
 
-def _solve(problem: _Problem, begin: Tensor, tol: float, most: int, gap: float | None) -> Minimum:
+def _solve(
+    problem: _LogisticProblem, begin: Tensor, tol: float, most: int, gap: float | None
+) -> Minimum:
     """The minima of all problems, as many at a time as memory allows."""
     every = torch.arange(problem.count, device=begin.device)
-    groups = every.split(max(1, AT_ONCE // begin.shape[1]))
-    parts = [_some(problem, which, begin[which], tol, most, gap) for which in groups]
+    groups = every.split(max(1, MAX_SEARCH_ELEMENTS // begin.shape[1]))
+    parts = [_minimise_some(problem, which, begin[which], tol, most, gap) for which in groups]
     names = ("point", "objective", "gradient", "iterations", "converged")
     return Minimum(**{name: torch.cat([getattr(p, name) for p in parts]) for name in names})
 
 
-def _some(
-    problem: _Problem, which: Tensor, begin: Tensor, tol: float, most: int, gap: float | None
+def _minimise_some(
+    problem: _LogisticProblem,
+    which: Tensor,
+    begin: Tensor,
+    tol: float,
+    most: int,
+    gap: float | None,
 ) -> Minimum:
-    def evaluate(points: Tensor, running: Tensor) -> Value:
+    def evaluate(points: Tensor, running: Tensor) -> ObjectiveValue:
         return problem.evaluate(points, which[running])
 
     def precondition(gradient: Tensor, bend: Tensor, running: Tensor) -> Tensor:
@@ -221,13 +228,13 @@ def _some(
     return minimise(evaluate, precondition, begin, tol=tol, most=most, gap=gap)
 
 
-def _strengths(strengths: Sequence[float], rows: Rows) -> Tensor:
+def _c_tensor(strengths: Sequence[float], rows: RowBlocks) -> Tensor:
     if not strengths or min(strengths) <= 0:
         raise BadSpec(f"Every strength C must be above 0, got {list(strengths)!r}.")
     return torch.tensor(list(strengths), dtype=rows.dtype, device=rows.device)
 
 
-def _metric(seen: Sums, scale: Tensor, standardise: bool) -> Tensor:
+def _penalty_scale(seen: GroupMoments, scale: Tensor, standardise: bool) -> Tensor:
     """The penalty of each coordinate in each fold."""
     if not standardise:
         return torch.ones_like(seen.group_variance)
@@ -236,7 +243,9 @@ def _metric(seen: Sums, scale: Tensor, standardise: bool) -> Tensor:
     return torch.where(ratio < 1e-12, torch.ones_like(ratio), ratio)
 
 
-def _begin(problem: _Problem, start: LogisticPath | None, mean: Tensor, scale: Tensor) -> Tensor:
+def _initial_point(
+    problem: _LogisticProblem, start: LogisticPath | None, mean: Tensor, scale: Tensor
+) -> Tensor:
     """Where the search begins: at 0, or at another path's weights in our coordinates."""
     outputs, d = problem.targets.outputs, problem.rows.d
     if start is None:
@@ -252,8 +261,12 @@ def _begin(problem: _Problem, start: LogisticPath | None, mean: Tensor, scale: T
     return both.reshape(problem.count, -1).to(problem.rows.dtype)
 
 
-def _path(
-    found: Minimum, problem: _Problem, strengths: tuple[float, ...], mean: Tensor, scale: Tensor
+def _to_path(
+    found: Minimum,
+    problem: _LogisticProblem,
+    strengths: tuple[float, ...],
+    mean: Tensor,
+    scale: Tensor,
 ) -> LogisticPath:
     folds, c, labels = len(problem.metric), len(strengths), problem.targets.labels
     both = found.point.double().reshape(folds, c, -1, problem.rows.d + 1)

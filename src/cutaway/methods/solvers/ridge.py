@@ -15,8 +15,8 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
-from cutaway.methods.solvers.rows import Rows, as_rows, sums
-from cutaway.methods.solvers.scatter import by_shape, scatters
+from cutaway.methods.solvers.rows import RowBlocks, as_row_blocks, group_moments
+from cutaway.methods.solvers.scatter import fold_scatters, folds_by_shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class RidgePath:
 
 
 @dataclass(frozen=True, eq=False)
-class _Fold:
+class _RidgeFold:
     """One fold's centre and scale, its directions, and its targets seen along them."""
 
     mean: Float[Tensor, " d"]
@@ -61,7 +61,7 @@ class _Fold:
 
 
 def ridge_path(
-    x: Shaped[Tensor, "n d"] | Rows,
+    x: Shaped[Tensor, "n d"] | RowBlocks,
     y: Shaped[Tensor, "n target"],
     *,
     alphas: Sequence[float],
@@ -69,7 +69,7 @@ def ridge_path(
     standardise: bool = True,
 ) -> RidgePath:
     """Every fit of the path. `folds` marks the rows each fold learns from (default: all)."""
-    rows = as_rows(x)
+    rows = as_row_blocks(x)
     if len(y) != rows.n:
         raise Mismatch(f"{len(y)} targets for {rows.n} rows of features.")
     if not alphas or min(alphas) <= 0:
@@ -80,37 +80,39 @@ def ridge_path(
     targets = y.to(rows.device, torch.float64)
     level = torch.tensor(list(alphas), dtype=torch.float64, device=rows.device)
     parts: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
-    for numbers, tall in by_shape(marks.cpu(), rows.d):
-        made = _fits(rows, targets, marks[numbers], level, standardise, tall=tall)
+    for numbers, tall in folds_by_shape(marks.cpu(), rows.d):
+        made = _fit_folds(rows, targets, marks[numbers], level, standardise, tall=tall)
         parts |= dict(zip(numbers, made, strict=True))
     in_order = (parts[k] for k in range(len(marks)))
     weights, intercept, loo = (torch.stack(values) for values in zip(*in_order, strict=True))
     return RidgePath(weights, intercept, tuple(alphas), loo)
 
 
-def _fits(
-    rows: Rows, y: Tensor, marks: Tensor, alphas: Tensor, standardise: bool, *, tall: bool
+def _fit_folds(
+    rows: RowBlocks, y: Tensor, marks: Tensor, alphas: Tensor, standardise: bool, *, tall: bool
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Weights, intercepts and errors of some folds, in two or three passes over the rows."""
-    seen = sums(rows, marks, scatter=tall)
+    seen = group_moments(rows, marks, scatter=tall)
     ready = rows.standard(seen.mean, seen.deviation)
     if tall:
         assert seen.scatter is not None
         whole = seen.scatter / torch.outer(seen.deviation, seen.deviation)
-        made = _tall(
-            ready, y, marks, scatters(ready, marks, whole=whole), standardise, seen.deviation
+        made = _folds_from_scatter(
+            ready, y, marks, fold_scatters(ready, marks, whole=whole), standardise, seen.deviation
         )
     else:
-        made = [_wide(ready, y, m.to(rows.device), standardise, seen.deviation) for m in marks]
+        made = [
+            _fold_from_gram(ready, y, m.to(rows.device), standardise, seen.deviation) for m in marks
+        ]
     loo = _leave_one_out(made, ready, y, marks.to(rows.device), alphas)
     return [
-        (*_raw(fold, alphas, seen.mean, seen.deviation), errors)
+        (*_unscaled_weights(fold, alphas, seen.mean, seen.deviation), errors)
         for fold, errors in zip(made, loo, strict=True)
     ]
 
 
 def _leave_one_out(
-    made: list[_Fold], ready: Rows, y: Tensor, marks: Tensor, alphas: Tensor
+    made: list[_RidgeFold], ready: RowBlocks, y: Tensor, marks: Tensor, alphas: Tensor
 ) -> list[Tensor]:
     total = [torch.zeros(len(alphas), y.shape[1]).to(y) for _ in made]
     for index, block in ready:
@@ -119,9 +121,9 @@ def _leave_one_out(
     return [errors / fold.count for errors, fold in zip(total, made, strict=True)]
 
 
-def _tall(
-    ready: Rows, y: Tensor, marks: Tensor, grams: Tensor, standardise: bool, deviation: Tensor
-) -> list[_Fold]:
+def _folds_from_scatter(
+    ready: RowBlocks, y: Tensor, marks: Tensor, grams: Tensor, standardise: bool, deviation: Tensor
+) -> list[_RidgeFold]:
     """Folds with more rows than features: directions of the scatter matrix."""
     weight = marks.to(ready.device, torch.float64)
     count = weight.sum(1)
@@ -137,41 +139,45 @@ def _tall(
     made = []
     for k in range(len(marks)):
         scatter = torch.addr(grams[k], mean[k], mean[k], alpha=-float(count[k]))
-        scale = _scale(scatter.diagonal() / count[k], standardise, deviation)
+        scale = _feature_scale(scatter.diagonal() / count[k], standardise, deviation)
         values, vectors = torch.linalg.eigh(scatter / torch.outer(scale, scale))
         centred = (cross[k] - torch.outer(target_mean[k] * count[k], mean[k])) / scale
         along = vectors.T @ centred.T
         made.append(
-            _Fold(
+            _RidgeFold(
                 mean[k], scale, target_mean[k], values.clamp_min(0.0), vectors, along, int(count[k])
             )
         )
     return made
 
 
-def _wide(ready: Rows, y: Tensor, marks: Tensor, standardise: bool, deviation: Tensor) -> _Fold:
+def _fold_from_gram(
+    ready: RowBlocks, y: Tensor, marks: Tensor, standardise: bool, deviation: Tensor
+) -> _RidgeFold:
     """A fold with fewer rows than features: directions of the rows' Gram matrix."""
     x = ready.take(marks.nonzero()[:, 0].cpu()).double()
     own = y[marks]
     mean, target_mean = x.mean(0), own.mean(0)
-    scale = _scale(x.var(0, correction=0), standardise, deviation)
+    scale = _feature_scale(x.var(0, correction=0), standardise, deviation)
     centred = (x - mean) / scale
     values, left = torch.linalg.eigh(centred @ centred.T)
     # Directions that are only rounding would be blown up by 1 / sqrt(value).
     used = values > 1e-12 * values[-1].clamp_min(1e-300)
     vectors = centred.T @ (left[:, used] / values[used].sqrt())
     along = values[used].sqrt()[:, None] * (left[:, used].T @ (own - target_mean))
-    return _Fold(mean, scale, target_mean, values[used], vectors, along, len(own))
+    return _RidgeFold(mean, scale, target_mean, values[used], vectors, along, len(own))
 
 
-def _scale(variance: Tensor, standardise: bool, deviation: Tensor) -> Tensor:
+def _feature_scale(variance: Tensor, standardise: bool, deviation: Tensor) -> Tensor:
     """What features (in units of all rows' deviation) are divided by."""
     if not standardise:
         return 1.0 / deviation
     return torch.where(variance < 1e-12, torch.ones_like(variance), variance.clamp_min(0.0).sqrt())
 
 
-def _raw(fold: _Fold, alphas: Tensor, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
+def _unscaled_weights(
+    fold: _RidgeFold, alphas: Tensor, mean: Tensor, deviation: Tensor
+) -> tuple[Tensor, Tensor]:
     """Weights and intercepts for the features as they came."""
     inner = (fold.vectors @ fold.coefficients(alphas)).transpose(1, 2) / fold.scale
     weights = inner / deviation

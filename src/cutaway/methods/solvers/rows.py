@@ -14,14 +14,14 @@ from torch import Tensor
 from cutaway.core.errors import BadData, Mismatch
 
 # Long enough for a matrix product to run at full speed, short enough to stay in the cache.
-BLOCK = 2048
+BLOCK_ROWS = 2048
 # A matrix below this many bytes is kept in the solver's precision, not cast block by block.
-KEEP = 384 << 20
+MAX_CAST_BYTES = 384 << 20
 CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RowBlocks:
     """A matrix of `n` rows and `d` columns that is read block by block.
 
     `blocks` opens the matrix from its first row: each call gives its blocks, in row order. They
@@ -60,12 +60,12 @@ class Rows:
         ready = ready - self.shift.to(self.dtype)
         return ready if self.scale is None else ready.div_(self.scale.to(self.dtype))
 
-    def standard(self, shift: Float[Tensor, " d"], scale: Float[Tensor, " d"]) -> "Rows":
+    def standard(self, shift: Float[Tensor, " d"], scale: Float[Tensor, " d"]) -> "RowBlocks":
         """The same rows, less `shift` and over `scale`; computed once where memory allows."""
         made = replace(self, shift=shift, scale=scale)
-        if self.n * self.d * torch.finfo(self.dtype).bits // 8 > KEEP:
+        if self.n * self.d * torch.finfo(self.dtype).bits // 8 > MAX_CAST_BYTES:
             return made
-        return as_rows(made.whole(), dtype=self.dtype)
+        return as_row_blocks(made.whole(), dtype=self.dtype)
 
     def whole(self) -> Float[Tensor, "n d"]:
         """All rows as one tensor."""
@@ -83,25 +83,28 @@ class Rows:
         return made
 
 
-def as_rows(
-    x: Shaped[Tensor, "n d"] | Rows, *, dtype: torch.dtype | None = None, block: int = BLOCK
-) -> Rows:
+def as_row_blocks(
+    x: Shaped[Tensor, "n d"] | RowBlocks,
+    *,
+    dtype: torch.dtype | None = None,
+    block: int = BLOCK_ROWS,
+) -> RowBlocks:
     """A tensor as rows; rows as they are, in `dtype` when one is given."""
-    if isinstance(x, Rows):
+    if isinstance(x, RowBlocks):
         return x if dtype is None else replace(x, dtype=dtype)
-    chosen = dtype or best_dtype(x.device)
-    small = x.shape[0] * x.shape[1] * torch.finfo(chosen).bits // 8 <= KEEP
+    chosen = dtype or solver_dtype(x.device)
+    small = x.shape[0] * x.shape[1] * torch.finfo(chosen).bits // 8 <= MAX_CAST_BYTES
     kept = x.to(chosen) if small else x
-    return Rows(lambda: kept.split(block), x.shape[0], x.shape[1], chosen, x.device)
+    return RowBlocks(lambda: kept.split(block), x.shape[0], x.shape[1], chosen, x.device)
 
 
-def best_dtype(device: torch.device) -> torch.dtype:
+def solver_dtype(device: torch.device) -> torch.dtype:
     """float64 where it is nearly as fast as float32 (processors), float32 elsewhere."""
     return torch.float64 if device.type == "cpu" else torch.float32
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class GroupMoments:
     """Counts, means and variances of row groups, and the scatter matrix of all rows."""
 
     mean: Float[Tensor, " d"]
@@ -115,7 +118,9 @@ class Sums:
     """Sum over all rows of (x - mean)(x - mean)^T, where it was asked for."""
 
 
-def sums(rows: Rows, groups: Shaped[Tensor, "group n"], *, scatter: bool) -> Sums:
+def group_moments(
+    rows: RowBlocks, groups: Shaped[Tensor, "group n"], *, scatter: bool
+) -> GroupMoments:
     """The sums of every group of rows (0/1, or weights per row) in one pass, in float64.
 
     Everything is counted from a guess of the mean, the first block's, so that a coordinate with
@@ -141,7 +146,7 @@ def sums(rows: Rows, groups: Shaped[Tensor, "group n"], *, scatter: bool) -> Sum
     deviation = variance[0].sqrt()
     # A variance that is only rounding of the squares around the mean is none.
     constant = variance[0] <= 1e-14 * (offset[0] + guess).square()
-    return Sums(
+    return GroupMoments(
         offset[0] + guess,
         torch.where(constant | (deviation == 0), torch.ones_like(deviation), deviation),
         count[1:, 0],
@@ -151,9 +156,9 @@ def sums(rows: Rows, groups: Shaped[Tensor, "group n"], *, scatter: bool) -> Sum
     )
 
 
-def finite_rows(x: Shaped[Tensor, "n d"] | Rows) -> None:
+def check_finite(x: Shaped[Tensor, "n d"] | RowBlocks) -> None:
     """BadData, with how many rows and columns, where a feature is NaN or infinite."""
-    rows = as_rows(x, dtype=x.dtype) if isinstance(x, Tensor) else x
+    rows = as_row_blocks(x, dtype=x.dtype) if isinstance(x, Tensor) else x
     bad_rows, bad_columns = 0, torch.zeros(rows.d, dtype=torch.bool, device=rows.device)
     for _, block in rows:
         wrong = ~torch.isfinite(block)

@@ -10,37 +10,37 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from cutaway.methods.solvers.rows import Rows
+from cutaway.methods.solvers.rows import RowBlocks
 
 # Numbers in the matrices held at once: 512 MB of float64.
-AT_ONCE = 64_000_000
+MAX_MATRIX_ELEMENTS = 64_000_000
 # Beyond this width no d x d matrix is made.
-WIDEST = 4096
+MAX_SCATTER_WIDTH = 4096
 
 
-def in_groups(count: int, each: int) -> Iterator[slice]:
+def memory_slices(count: int, each: int) -> Iterator[slice]:
     """Slices of `count` things, of which so many at a time fit that need `each` numbers."""
-    size = max(1, AT_ONCE // max(each, 1))
+    size = max(1, MAX_MATRIX_ELEMENTS // max(each, 1))
     for start in range(0, count, size):
         yield slice(start, min(start + size, count))
 
 
-def by_shape(
+def folds_by_shape(
     folds: Bool[Tensor, "fold n"], d: int, *, each: int = 0
 ) -> Iterator[tuple[list[int], bool]]:
     """Fold numbers in groups that fit into memory, and whether they have d rows at least.
 
     A fold needs a few d x d matrices, and `each` numbers besides.
     """
-    tall = (folds.sum(1) >= d) & (d <= WIDEST)
+    tall = (folds.sum(1) >= d) & (d <= MAX_SCATTER_WIDTH)
     for kind in (True, False):
         numbers = (tall == kind).nonzero()[:, 0].tolist()
-        for group in in_groups(len(numbers), 3 * min(d, folds.shape[1]) * d + each):
+        for group in memory_slices(len(numbers), 3 * min(d, folds.shape[1]) * d + each):
             yield numbers[group], kind
 
 
-def scatters(
-    rows: Rows, folds: Bool[Tensor, "fold n"], *, whole: Shaped[Tensor, "d d"] | None = None
+def fold_scatters(
+    rows: RowBlocks, folds: Bool[Tensor, "fold n"], *, whole: Shaped[Tensor, "d d"] | None = None
 ) -> Float[Tensor, "fold d d"]:
     """Sum of x x^T over each fold's rows, in float64, in one pass.
 

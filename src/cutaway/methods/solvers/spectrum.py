@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cutaway.methods.solvers.rows import Rows, Sums
-from cutaway.methods.solvers.scatter import WIDEST
+from cutaway.methods.solvers.rows import GroupMoments, RowBlocks
+from cutaway.methods.solvers.scatter import MAX_SCATTER_WIDTH
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +44,13 @@ class Spectrum:
         return torch.addcmul((scaled - inside / level) @ self.vectors.T, gradient, 1.0 / level)
 
 
-def needs_scatter(rows: Rows) -> bool:
+def needs_scatter(rows: RowBlocks) -> bool:
     """Whether the directions are best found from the d x d scatter matrix."""
-    return rows.d <= min(rows.n, WIDEST)
+    return rows.d <= min(rows.n, MAX_SCATTER_WIDTH)
 
 
 def spectrum(
-    rows: Rows, seen: Sums, scale: Float[Tensor, " d"], *, most: int | None = None
+    rows: RowBlocks, seen: GroupMoments, scale: Float[Tensor, " d"], *, most: int | None = None
 ) -> Spectrum:
     """The directions of `rows` (already centred and scaled by `scale`), in the rows' dtype.
 
@@ -60,7 +60,7 @@ def spectrum(
         values, vectors = torch.linalg.eigh(seen.scatter / torch.outer(scale, scale) / rows.n)
         return Spectrum(values.clamp_min(0.0).to(rows.dtype), vectors.to(rows.dtype))
     # As many rows as the widest matrix has columns: exact is not needed, only near.
-    count = min(rows.n, most or WIDEST)
+    count = min(rows.n, most or MAX_SCATTER_WIDTH)
     some = rows.take(torch.arange(count) * rows.n // count).double()
     values, left = torch.linalg.eigh(some @ some.T / count)
     used = values > 1e-10 * values[-1].clamp_min(1e-300)

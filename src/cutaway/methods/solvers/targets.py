@@ -7,7 +7,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from cutaway.core.errors import BadData, Mismatch
-from cutaway.methods.solvers.rows import Rows
+from cutaway.methods.solvers.rows import RowBlocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class Targets:
     groups_by_label: bool
 
 
-def fold_weights(folds: Tensor | None, rows: Rows) -> Tensor:
+def fold_weights(folds: Tensor | None, rows: RowBlocks) -> Tensor:
     """One weight per fold and row; all ones where no folds are given."""
     if folds is None:
         folds = torch.ones(1, rows.n)
@@ -37,7 +37,7 @@ def fold_weights(folds: Tensor | None, rows: Rows) -> Tensor:
 
 
 def targets(
-    y: Tensor, folds: Tensor, rows: Rows, classes: int, balanced: bool, *, check: bool = True
+    y: Tensor, folds: Tensor, rows: RowBlocks, classes: int, balanced: bool, *, check: bool = True
 ) -> Targets:
     """Targets and weights of every problem; BadData for labels that are no class numbers."""
     if len(y) != rows.n:
@@ -51,10 +51,10 @@ def targets(
             f"{int(numbers.max())}."
         )
     if check and kinds == 2 and not many:
-        _two_classes(folds, numbers[0])
+        _check_two_classes(folds, numbers[0])
     weight = folds
     if balanced:
-        each = [_balanced(folds, row, kinds) for row in numbers]
+        each = [_balanced_weights(folds, row, kinds) for row in numbers]
         weight = torch.stack(each, 1).flatten(0, 1)
     total = weight.sum(1)
     return Targets(
@@ -67,7 +67,7 @@ def targets(
     )
 
 
-def _balanced(folds: Tensor, row: Tensor, kinds: int) -> Tensor:
+def _balanced_weights(folds: Tensor, row: Tensor, kinds: int) -> Tensor:
     """Row weights under which every class counts the same in each fold."""
     marks = torch.nn.functional.one_hot(row, kinds).to(folds)
     have = (folds @ marks).clamp_min(1.0)
@@ -75,7 +75,7 @@ def _balanced(folds: Tensor, row: Tensor, kinds: int) -> Tensor:
     return folds * (share @ marks.T)
 
 
-def _two_classes(folds: Tensor, row: Tensor) -> None:
+def _check_two_classes(folds: Tensor, row: Tensor) -> None:
     positive = folds @ row.to(folds)
     lone = (positive <= 0) | (positive >= folds.sum(1))
     if bool(lone.any()):

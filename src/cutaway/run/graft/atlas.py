@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.models.lm import LM
-from cutaway.run.graft.rows import Where
+from cutaway.run.graft.rows import GraftCoordinates
 from cutaway.run.graft.skill import Skill
 from cutaway.run.table import Row
 
-Heads = NDArray[np.int64]
+IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Shape:
+class AttentionShape:
     """The sizes that tell heads apart."""
 
     heads: int
@@ -28,31 +28,31 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Place:
+class ModuleLocation:
     """A weight's block (None outside the blocks) and its module within it."""
 
     layer: int | None
     module: str
 
 
-def place_of(lm: LM, name: str) -> Place:
+def module_location(lm: LM, name: str) -> ModuleLocation:
     """Block 1..L and module of a weight, by the family's anatomy."""
     blocks = f"{lm.anatomy.blocks}."
     module = name.rpartition(".")[0]
     if not name.startswith(blocks):
-        return Place(None, module.rpartition(".")[2] or module)
+        return ModuleLocation(None, module.rpartition(".")[2] or module)
     number, _, inner = module.removeprefix(blocks).partition(".")
-    return Place(int(number) + 1, inner)
+    return ModuleLocation(int(number) + 1, inner)
 
 
-def atlas_rows(where: Where, lm: LM, skill: Skill) -> list[Row]:
+def atlas_rows(where: GraftCoordinates, lm: LM, skill: Skill) -> list[Row]:
     """Counts by block and module, with the share of the module's weights; counts by head."""
-    held: Counter[Place] = Counter()
-    sizes: Counter[Place] = Counter()
+    held: Counter[ModuleLocation] = Counter()
+    sizes: Counter[ModuleLocation] = Counter()
     for name, value in lm.params().items():
-        sizes[place_of(lm, name)] += value.numel()
+        sizes[module_location(lm, name)] += value.numel()
     for name, places in skill.patch.mask.places.items():
-        held[place_of(lm, name)] += len(places)
+        held[module_location(lm, name)] += len(places)
     rows = []
     for place in sizes:
         at: dict[str, Any] = {"layer": place.layer, "part": place.module}
@@ -60,23 +60,23 @@ def atlas_rows(where: Where, lm: LM, skill: Skill) -> list[Row]:
         rows.append(where.row("learned", "density", held[place] / sizes[place], **at))
     return rows + [
         where.row("learned", "head_weights", found, layer=layer, head=head, part="attn")
-        for (layer, head), found in sorted(by_head(lm, skill).items())
+        for (layer, head), found in sorted(weights_by_head(lm, skill).items())
     ]
 
 
-def by_head(lm: LM, skill: Skill) -> dict[tuple[int, int], float]:
+def weights_by_head(lm: LM, skill: Skill) -> dict[tuple[int, int], float]:
     """Weights per block and attention head; a shared key or value head counts for its group."""
-    shape = shape_of(lm)
+    shape = attention_shape(lm)
     total: dict[tuple[int, int], float] = {}
     if shape is None:
         return total
     share = shape.heads // shape.keys
     for name, places in skill.patch.mask.places.items():
-        place = place_of(lm, name)
-        reader = reader_of(place.module, lm.family)
+        place = module_location(lm, name)
+        reader = head_layout(place.module, lm.family)
         if place.layer is None or reader is None:
             continue
-        rows, columns = _rows_and_columns(lm, name, skill.shapes[name], places.numpy())
+        rows, columns = _outputs_and_inputs(lm, name, skill.shapes[name], places.numpy())
         queries, keys = reader(rows, columns, shape)
         for head in queries[queries < shape.heads]:
             key = (place.layer, int(head))
@@ -87,28 +87,28 @@ def by_head(lm: LM, skill: Skill) -> dict[tuple[int, int], float]:
     return total
 
 
-def reader_of(module: str, family: str = "") -> "Reader | None":
+def head_layout(module: str, family: str = "") -> "HeadLayout | None":
     """How a module's weights are dealt to heads; None where they belong to none."""
     within, _, word = module.rpartition(".")
-    if (family, word) in OWN:
-        return OWN[family, word]
-    if word in EITHER:
+    if (family, word) in FAMILY_HEAD_LAYOUTS:
+        return FAMILY_HEAD_LAYOUTS[family, word]
+    if word in SHARED_OUTPUT_NAMES:
         # The feed-forward part has a map of the same name.
-        return _out if "att" in within.lower() else None
-    return READERS.get(word)
+        return _output_layout if "att" in within.lower() else None
+    return HEAD_LAYOUTS.get(word)
 
 
-def shape_of(lm: LM) -> Shape | None:
+def attention_shape(lm: LM) -> AttentionShape | None:
     """Heads and their width as the config says; None where it doesn't."""
     config = lm.module.config
     heads = getattr(config, "num_attention_heads", None) or getattr(config, "n_head", None)
     if not heads:
         return None
     width = int(getattr(config, "head_dim", 0) or lm.width // heads)
-    return Shape(int(heads), _keys(config, int(heads)), width)
+    return AttentionShape(int(heads), _key_value_heads(config, int(heads)), width)
 
 
-def _keys(config: Any, heads: int) -> int:
+def _key_value_heads(config: Any, heads: int) -> int:
     """Heads of keys and values; falcon calls them otherwise and has one where it is multi-query."""
     newer = getattr(config, "new_decoder_architecture", False)
     if getattr(config, "multi_query", False) and not newer:
@@ -117,9 +117,9 @@ def _keys(config: Any, heads: int) -> int:
     return int(next(filter(None, named), heads))
 
 
-def _rows_and_columns(
-    lm: LM, name: str, shape: tuple[int, ...], places: Heads
-) -> tuple[Heads, Heads]:
+def _outputs_and_inputs(
+    lm: LM, name: str, shape: tuple[int, ...], places: IntArray
+) -> tuple[IntArray, IntArray]:
     """Output and input number of each weight; a bias has outputs only."""
     if len(shape) == 1:
         return places, np.full_like(places, -1)
@@ -129,33 +129,43 @@ def _rows_and_columns(
     return (second, first) if type(module).__name__ == "Conv1D" else (first, second)
 
 
-QUARTERS = 4
+CODEGEN_BLOCKS = 4
 """Blocks of codegen's map, one for each of the chips that it was trained on."""
-NONE = np.zeros(0, dtype=np.int64)
-Reader = Callable[[Heads, Heads, Shape], tuple[Heads, Heads]]
+NO_HEADS = np.zeros(0, dtype=np.int64)
+HeadLayout = Callable[[IntArray, IntArray, AttentionShape], tuple[IntArray, IntArray]]
 
 
-def _query(rows: Heads, columns: Heads, shape: Shape) -> tuple[Heads, Heads]:
-    return rows // shape.width, NONE
+def _query_layout(
+    rows: IntArray, columns: IntArray, shape: AttentionShape
+) -> tuple[IntArray, IntArray]:
+    return rows // shape.width, NO_HEADS
 
 
-def _key(rows: Heads, columns: Heads, shape: Shape) -> tuple[Heads, Heads]:
-    return NONE, rows // shape.width
+def _key_layout(
+    rows: IntArray, columns: IntArray, shape: AttentionShape
+) -> tuple[IntArray, IntArray]:
+    return NO_HEADS, rows // shape.width
 
 
-def _out(rows: Heads, columns: Heads, shape: Shape) -> tuple[Heads, Heads]:
+def _output_layout(
+    rows: IntArray, columns: IntArray, shape: AttentionShape
+) -> tuple[IntArray, IntArray]:
     # A bias of the output belongs to no head.
-    return columns[columns >= 0] // shape.width, NONE
+    return columns[columns >= 0] // shape.width, NO_HEADS
 
 
-def _thirds(rows: Heads, columns: Heads, shape: Shape) -> tuple[Heads, Heads]:
+def _concatenated_layout(
+    rows: IntArray, columns: IntArray, shape: AttentionShape
+) -> tuple[IntArray, IntArray]:
     """Queries, then keys, then values, head after head."""
     border, each = shape.heads * shape.width, shape.keys * shape.width
     queries = rows[rows < border] // shape.width
     return queries, ((rows[rows >= border] - border) % each) // shape.width
 
 
-def _woven(rows: Heads, columns: Heads, shape: Shape) -> tuple[Heads, Heads]:
+def _interleaved_layout(
+    rows: IntArray, columns: IntArray, shape: AttentionShape
+) -> tuple[IntArray, IntArray]:
     """Group after group: its queries, then its key, then its value; most have a query each."""
     queries = shape.heads // shape.keys
     group, within = np.divmod(rows // shape.width, queries + 2)
@@ -163,28 +173,30 @@ def _woven(rows: Heads, columns: Heads, shape: Shape) -> tuple[Heads, Heads]:
     return group[asks] * queries + within[asks], group[~asks]
 
 
-def _quarters(rows: Heads, columns: Heads, shape: Shape) -> tuple[Heads, Heads]:
+def _codegen_layout(
+    rows: IntArray, columns: IntArray, shape: AttentionShape
+) -> tuple[IntArray, IntArray]:
     """Four blocks, each with the queries, then the values, then the keys of a quarter of heads."""
-    each = shape.heads // QUARTERS
+    each = shape.heads // CODEGEN_BLOCKS
     block, within = np.divmod(rows // shape.width, 3 * each)
-    return block * each + within % each, NONE
+    return block * each + within % each, NO_HEADS
 
 
-READERS: dict[str, Reader] = {
-    **dict.fromkeys(("q_proj", "query", "q_lin", "q", "query_proj"), _query),
+HEAD_LAYOUTS: dict[str, HeadLayout] = {
+    **dict.fromkeys(("q_proj", "query", "q_lin", "q", "query_proj"), _query_layout),
     **dict.fromkeys(
         ("k_proj", "v_proj", "key", "value", "k_lin", "v_lin", "k", "v", "key_proj", "value_proj"),
-        _key,
+        _key_layout,
     ),
-    **dict.fromkeys(("o_proj", "out_proj", "out_lin", "o"), _out),
-    **dict.fromkeys(("c_attn", "qkv_proj", "Wqkv"), _thirds),
-    "query_key_value": _woven,
+    **dict.fromkeys(("o_proj", "out_proj", "out_lin", "o"), _output_layout),
+    **dict.fromkeys(("c_attn", "qkv_proj", "Wqkv"), _concatenated_layout),
+    "query_key_value": _interleaved_layout,
 }
 """By the last word of a module's name: which heads its weights belong to, queries' and keys'."""
-OWN: dict[tuple[str, str], Reader] = {
-    ("codegen", "qkv_proj"): _quarters,
-    ("gpt_bigcode", "c_attn"): _woven,
+FAMILY_HEAD_LAYOUTS: dict[tuple[str, str], HeadLayout] = {
+    ("codegen", "qkv_proj"): _codegen_layout,
+    ("gpt_bigcode", "c_attn"): _interleaved_layout,
 }
 """Families that lay out a map otherwise than others who call it the same."""
-EITHER = frozenset({"dense", "c_proj", "Wo"})
+SHARED_OUTPUT_NAMES = frozenset({"dense", "c_proj", "Wo"})
 """Names of the map out of attention in some families, and of one that is not attention's."""

@@ -3,25 +3,27 @@
 from pathlib import Path
 from typing import Any
 
-from cutaway.core.params import same_names
-from cutaway.methods.graft.relax import restore
+from cutaway.core.params import check_same_parameters
+from cutaway.methods.graft.relax import assign_weights
 from cutaway.models.lm import LM
-from cutaway.run.graft.checkpoint import Told, need_free, write_checkpoint
-from cutaway.run.graft.skill import SHORT, Skill, load_skill
+from cutaway.run.graft.checkpoint import ActionResult, need_empty_folder, write_checkpoint
+from cutaway.run.graft.skill import CHECKSUM_CHARS, Skill, load_skill
 from cutaway.run.objects import Objects
 from cutaway.run.opened import opened
-from cutaway.run.pupil import classifier, save_linear
+from cutaway.run.pupil import save_linear_head, sequence_classifier
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import AttachSpec
 
 
-def run(spec: AttachSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Told:
+def run(
+    spec: AttachSpec, *, screen: Screen | None = None, objects: Objects | None = None
+) -> ActionResult:
     """The checkpoint in --out; the base is refused unless it is the skill's own."""
-    skill, out = load_skill(spec.skill), need_free(spec.out)
+    skill, out = load_skill(spec.skill), need_empty_folder(spec.out)
     lm = open_for_skill(skill, spec.base, spec)
     skill.attach(lm)
     headless = skill.meta.get("task", {}).get("mode") == "head" and not skill.head
-    write = write_with_head if skill.head else _write
+    write = write_with_head if skill.head else _write_without_head
     write(lm, out, skill)
     said = [f"{out} is {lm.name} with the skill {skill.label!r}: {skill.size:,} weights changed."]
     if skill.head:
@@ -32,27 +34,27 @@ def run(spec: AttachSpec, *, screen: Screen | None = None, objects: Objects | No
             f"alone, the head is in {skill.meta['tuned']['name']}. Learn the skill again, with "
             "another --runs, to keep both."
         )
-    return Told(tuple(said), {"out": str(out), "size": skill.size, "task": skill.task})
+    return ActionResult(tuple(said), {"out": str(out), "size": skill.size, "task": skill.task})
 
 
-def _write(lm: LM, out: Path, skill: Skill) -> None:
-    write_checkpoint(lm, out, note_of(skill, "attached"))
+def _write_without_head(lm: LM, out: Path, skill: Skill) -> None:
+    write_checkpoint(lm, out, skill_note(skill, "attached"))
 
 
 def write_with_head(lm: LM, out: Path, skill: Skill) -> None:
     """The model with the skill's head: the family's own, or a linear one in a file beside it."""
-    task, note = skill.meta["task"], note_of(skill, "attached")
+    task, note = skill.meta["task"], skill_note(skill, "attached")
     at, classes = task["at"], task["words"]
     if at != "auto":
         write_checkpoint(
-            lm, out, note, also=lambda to: save_linear(to, skill.head, at, classes, lm.name)
+            lm, out, note, also=lambda to: save_linear_head(to, skill.head, at, classes, lm.name)
         )
         return
-    module = classifier(lm, classes, seed=0)
+    module = sequence_classifier(lm, classes, seed=0)
     trunk = lm.params()
     own = {name: value for name, value in module.named_parameters() if name not in trunk}
-    same_names(own, head=skill.head)
-    restore(own, skill.head)
+    check_same_parameters(own, head=skill.head)
+    assign_weights(own, skill.head)
     write_checkpoint(lm, out, note, module=module)
 
 
@@ -62,11 +64,13 @@ def open_for_skill(skill: Skill, name: str, spec: Any) -> LM:
     return opened(name, spec, dtype=dtype)
 
 
-def note_of(skill: Skill, done: str) -> dict[str, Any]:
+def skill_note(skill: Skill, done: str) -> dict[str, Any]:
     """What a checkpoint says about the skill it was given or relieved of."""
     return {
         "graft": done,
         "task": skill.meta.get("task"),
         "size": skill.size,
-        "base": {k: str(v)[:SHORT] if k != "name" else v for k, v in skill.meta["base"].items()},
+        "base": {
+            k: str(v)[:CHECKSUM_CHARS] if k != "name" else v for k, v in skill.meta["base"].items()
+        },
     }

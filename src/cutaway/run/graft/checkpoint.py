@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.core.errors import BadSpec
-from cutaway.home import real_path
+from cutaway.home import need_expandable_path
 from cutaway.models.lm import LM
 from cutaway.models.quiet import quiet
 from cutaway.store import files
 
-NOTE = "cutaway.json"
+NOTE_FILE = "cutaway.json"
 
 
 @dataclass(frozen=True)
-class Told:
+class ActionResult:
     """What a verb did, in sentences and as plain values."""
 
     verdict: tuple[str, ...]
@@ -26,9 +26,9 @@ class Told:
         return {**self.facts, "verdict": list(self.verdict)}
 
 
-def need_free(out: str) -> Path:
+def need_empty_folder(out: str) -> Path:
     """The folder to write to; BadSpec when something is there already."""
-    path = real_path("--out", out)
+    path = need_expandable_path("--out", out)
     with files.disk_errors(path):
         taken = path.is_file() or (path.is_dir() and any(path.iterdir()))
     if taken:
@@ -48,16 +48,16 @@ def write_checkpoint(
 
     `module` is saved instead of the language model; `also` puts more into the folder.
     """
-    aside, saved = files.sibling(out), module or lm.module
-    files.need_room(out.parent, sum(p.nbytes for p in saved.parameters()))
+    aside, saved = files.temporary_path(out), module or lm.module
+    files.check_free_space(out.parent, sum(p.nbytes for p in saved.parameters()))
     try:
         with files.disk_errors(out), quiet():
             saved.save_pretrained(aside)
             lm.tokenizer.save_pretrained(aside)
             if also is not None:
                 also(aside)
-            files.write_json(aside / NOTE, dict(note))
-            files.drop_folder(out)
+            files.write_json(aside / NOTE_FILE, dict(note))
+            files.remove_folder(out)
             aside.rename(out)
     finally:
         files.discard(aside)

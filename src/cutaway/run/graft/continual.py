@@ -18,43 +18,43 @@ from torch import Tensor, nn
 
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import address
-from cutaway.methods.graft.patch import Patch, values, write
-from cutaway.methods.graft.relax import restore
-from cutaway.methods.graft.select import Mask, Params, count, join
+from cutaway.methods.graft.patch import Patch, values_at, write_values
+from cutaway.methods.graft.relax import assign_weights
+from cutaway.methods.graft.select import Mask, Params, mask_size, union_mask
 from cutaway.models.lm import LM
 from cutaway.models.prints import checksum
-from cutaway.run.door import needs_to_train
-from cutaway.run.finetune_rows import Scores, scores_of
-from cutaway.run.graft.course import described, find_pair, find_skill
-from cutaway.run.graft.forgetting import baselines, summarise
-from cutaway.run.graft.rows import Where, frame
+from cutaway.run.door import training_resources
+from cutaway.run.finetune_rows import Scores, scores_with_intervals
+from cutaway.run.graft.course import learn_task_skill, pair_after_task, with_metadata
+from cutaway.run.graft.forgetting import base_scores, summarise_forgetting
+from cutaway.run.graft.rows import GraftCoordinates, graft_frame
 from cutaway.run.graft.skill import Skill, load_skill
 from cutaway.run.hands import at_home, away, finished, need_same, travelling
-from cutaway.run.lesson import Lesson, read_lesson
+from cutaway.run.lesson import TaskSplit, load_task_split
 from cutaway.run.objects import Objects
 from cutaway.run.opened import opened
-from cutaway.run.pupil import Pupil, enrol, mode_for
+from cutaway.run.pupil import TaskModel, finetune_mode, make_task_model
 from cutaway.run.record import measured, provenance
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.specs.continual import ContinualSpec
 from cutaway.run.table import Row
-from cutaway.run.teaching import given_back, teach, trained_params
+from cutaway.run.teaching import restored, run_finetuning, trainable_params
 from cutaway.store.progress import Progress
-from cutaway.store.results import find, progress, save
+from cutaway.store.results import find_record, run_progress, save_record
 
-NOTHING = Mask({})
+EMPTY_MASK = Mask({})
 # Weights, gradients, the optimiser, those of the best step and of before, the mask's logits.
 COPIES = 7
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
+class ContinualTask:
     """One task of the course."""
 
-    pupil: Pupil
-    lesson: Lesson
+    pupil: TaskModel
+    lesson: TaskSplit
 
     @property
     def name(self) -> str:
@@ -63,53 +63,57 @@ class Course:
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class ContinualContext:
     """The model, its courses, and where unfinished pieces are kept."""
 
     spec: ContinualSpec
     name: str
     lm: LM
-    courses: tuple[Course, ...]
+    courses: tuple[ContinualTask, ...]
     params: Mapping[str, nn.Parameter]
     folder: Path
     screen: Screen
 
     @property
-    def where(self) -> Where:
+    def where(self) -> GraftCoordinates:
         """The coordinates that all rows share; the task is each row's own."""
-        return Where(self.lm.name, None, "")
+        return GraftCoordinates(self.lm.name, None, "")
 
 
 def run(
     spec: ContinualSpec, *, screen: Screen | None = None, objects: Objects | None = None
 ) -> Result:
     """The forgetting table: every task's score after every task, both ways."""
-    work = prepare(spec, screen or Screen(quiet=True), objects)
-    done = find(spec.runs, "graft", work.name)
+    work = open_continual(spec, screen or Screen(quiet=True), objects)
+    done = find_record(spec.runs, "graft", work.name)
     if done is not None:
         return Result(done)
     with measured() as meter:
-        rows = list(tested(work, "base", 0))
-        found = both_ways(work, objects)
-        rows += [row for way in WAYS for row in found[way]]
+        rows = list(score_all_tasks(work, "base", 0))
+        found = run_strategies(work, objects)
+        rows += [row for way in STRATEGY_RUNNERS for row in found[way]]
     texts = [course.lesson.texts for course in work.courses]
-    record = save(
+    record = save_record(
         spec.runs,
         method="graft",
         address=work.name,
         spec=spec,
-        summary=summarise(rows, [course.name for course in work.courses], _metrics(work)),
-        baselines=baselines(rows),
+        summary=summarise_forgetting(
+            rows, [course.name for course in work.courses], _metrics(work)
+        ),
+        baselines=base_scores(rows),
         model=model_facts(work.lm),
         data=[{"name": t.name, "rows": len(t), "digest": t.digest} for t in texts],
         **provenance("graft continual", spec, meter),
-        rows=frame(rows),
+        rows=graft_frame(rows),
         files=skill_files(work),
     )
     return Result(record)
 
 
-def prepare(spec: ContinualSpec, screen: Screen, objects: Objects | None = None) -> Work:
+def open_continual(
+    spec: ContinualSpec, screen: Screen, objects: Objects | None = None
+) -> ContinualContext:
     """The model with every task's questions."""
     if len(spec.task) < 2:
         raise BadSpec(f"task needs at least two tasks to learn in turn, got {spec.task[0]!r}.")
@@ -121,21 +125,23 @@ def prepare(spec: ContinualSpec, screen: Screen, objects: Objects | None = None)
     sources = spec.data or (None,) * len(spec.task)
     courses = []
     for task, data in zip(spec.task, sources, strict=True):
-        lesson = read_lesson(spec, task=task, data=data, objects=objects)
-        pupil = enrol(lm, lesson, mode_for(lm, None), max_tokens=spec.max_tokens, seed=spec.seed)
-        courses.append(Course(pupil, lesson))
+        lesson = load_task_split(spec, task=task, data=data, objects=objects)
+        pupil = make_task_model(
+            lm, lesson, finetune_mode(lm, None), max_tokens=spec.max_tokens, seed=spec.seed
+        )
+        courses.append(ContinualTask(pupil, lesson))
     names = [course.name for course in courses]
     if len(set(names)) < len(names):
         raise BadSpec(f"Tasks must have different names, got {', '.join(names)}.")
     name = address(spec, base=lm.identity, data=[course.lesson.digest for course in courses])
-    params = trained_params(courses[0].pupil, spec)
-    count(spec.sparsity, sum(value.numel() for value in params.values()))
-    folder = progress(spec.runs, "graft", name).folder
-    return Work(spec, name, lm, tuple(courses), params, folder, screen)
+    params = trainable_params(courses[0].pupil, spec)
+    mask_size(spec.sparsity, sum(value.numel() for value in params.values()))
+    folder = run_progress(spec.runs, "graft", name).folder
+    return ContinualContext(spec, name, lm, tuple(courses), params, folder, screen)
 
 
 @dataclass(frozen=True, eq=False)
-class Hand:
+class ContinualWorker:
     """What a worker needs to go one way: the request; what it learns is in the run's folder."""
 
     spec: ContinualSpec
@@ -143,105 +149,110 @@ class Hand:
     name: str
 
     @cached_property
-    def work(self) -> Work:
+    def work(self) -> ContinualContext:
         """The model and its courses, opened once per worker."""
-        work = prepare(self.spec, Screen(quiet=True), self.objects)
+        work = open_continual(self.spec, Screen(quiet=True), self.objects)
         need_same(work.name, self.name)
         return work
 
     def __call__(self, way: str) -> list[Row]:
         """The rows of one way."""
-        return one_way(self.work, way)
+        return run_strategy(self.work, way)
 
 
-def both_ways(work: Work, objects: Objects | None) -> dict[str, list[Row]]:
+def run_strategies(work: ContinualContext, objects: Objects | None) -> dict[str, list[Row]]:
     """The rows of each way, one after the other here, or each by a worker of the engine."""
     spec = work.spec
     if not away(spec.engine, objects, work.screen):
-        return {way: one_way(work, way) for way in WAYS}
-    hand = Hand(at_home(spec), travelling(objects), work.name)
-    needs = needs_to_train(spec.engine, spec, work.lm, copies=COPIES)
+        return {way: run_strategy(work, way) for way in STRATEGY_RUNNERS}
+    hand = ContinualWorker(at_home(spec), travelling(objects), work.name)
+    needs = training_resources(spec.engine, spec, work.lm, copies=COPIES)
     return dict(
         finished(
-            spec.engine, hand, WAYS, key=lambda way: f"way {way}", needs=needs, kept=work.folder,
+            spec.engine, hand, STRATEGY_RUNNERS, key=lambda way: f"way {way}", needs=needs, kept=work.folder,
             screen=work.screen,
         )
     )  # fmt: skip
 
 
-def one_way(work: Work, way: str) -> list[Row]:
+def run_strategy(work: ContinualContext, way: str) -> list[Row]:
     """All tasks, one way; the weights are the base's again afterwards."""
-    with given_back(work.params, when=True):
-        return list(WAYS[way](work))
+    with restored(work.params, when=True):
+        return list(STRATEGY_RUNNERS[way](work))
 
 
-def sequential(work: Work) -> Iterator[Row]:
+def train_sequentially(work: ContinualContext) -> Iterator[Row]:
     """Each task from where the last one ended."""
     for stage, course in enumerate(work.courses, start=1):
         work.screen.say(f"Plain training, task {stage} of {len(work.courses)}: {course.name}.")
-        _teach(work, course, f"sequential-{stage}")
-        yield from tested(work, "sequential", stage)
+        _train_on(work, course, f"sequential-{stage}")
+        yield from score_all_tasks(work, "sequential", stage)
 
 
-def grafted(work: Work) -> Iterator[Row]:
+def train_with_grafts(work: ContinualContext) -> Iterator[Row]:
     """Each task outside the earlier skills; of what it learned only a few weights are kept."""
-    taken, base = NOTHING, checksum(work.lm.params())
+    taken, base = EMPTY_MASK, checksum(work.lm.params())
     for stage, course in enumerate(work.courses, start=1):
         work.screen.say(f"Grafts, task {stage} of {len(work.courses)}: {course.name}.")
         before = {name: value.detach().clone() for name, value in work.params.items()}
-        with held_still(work.params, taken) as project:
-            _teach(work, course, f"graft-{stage}", project)
-        yield from _scored(work, "outside", stage, course)
+        with frozen_entries(work.params, taken) as project:
+            _train_on(work, course, f"graft-{stage}", project)
+        yield from _score_once(work, "outside", stage, course)
         path = skill_file(work, stage, course)
         if not path.with_suffix(".json").exists():
             _make_skill(work, stage, before, base).save(path)
         patch = load_skill(path).patch
-        restore(work.params, before)
-        write(work.params, patch.mask, patch.after)
-        taken = join([taken, patch.mask])
-        yield _sized(work, stage, course, patch)
-        yield from tested(work, "graft", stage)
+        assign_weights(work.params, before)
+        write_values(work.params, patch.mask, patch.after)
+        taken = union_mask([taken, patch.mask])
+        yield _size_row(work, stage, course, patch)
+        yield from score_all_tasks(work, "graft", stage)
 
 
-def _make_skill(work: Work, stage: int, before: Params, base: str) -> Skill:
+def _make_skill(work: ContinualContext, stage: int, before: Params, base: str) -> Skill:
     """The skill of what the model has learned since `before`, with its scores."""
     course = work.courses[stage - 1]
-    pair = find_pair(work, course, before, base)
-    skill = find_skill(work, course, pair)
-    write(work.params, skill.patch.mask, skill.patch.after)
+    pair = pair_after_task(work, course, before, base)
+    skill = learn_task_skill(work, course, pair)
+    write_values(work.params, skill.patch.mask, skill.patch.after)
     marks = (("base", 0), ("outside", stage), ("graft", stage))
-    rows = [row for kind, step in marks for row in _scored(work, kind, step, course)]
-    return described(work, course, pair, skill, rows)
+    rows = [row for kind, step in marks for row in _score_once(work, kind, step, course)]
+    return with_metadata(work, course, pair, skill, rows)
 
 
-WAYS: dict[str, Callable[[Work], Iterator[Row]]] = {
-    "sequential": sequential,
-    "graft": grafted,
+STRATEGY_RUNNERS: dict[str, Callable[[ContinualContext], Iterator[Row]]] = {
+    "sequential": train_sequentially,
+    "graft": train_with_grafts,
 }
 
 
-def skill_file(work: Work, stage: int, course: Course) -> Path:
+def skill_file(work: ContinualContext, stage: int, course: ContinualTask) -> Path:
     """Where a task's skill is kept until the run is done."""
-    return work.folder / f"{stage}-{_plain(course.name)}.safetensors"
+    return work.folder / f"{stage}-{_file_stem(course.name)}.safetensors"
 
 
-def skill_files(work: Work) -> dict[str, Path]:
+def skill_files(work: ContinualContext) -> dict[str, Path]:
     """Every task's skill, by the name that the run keeps it under."""
     found = [skill_file(work, stage, course) for stage, course in enumerate(work.courses, start=1)]
     return {file.name: file for path in found for file in (path, path.with_suffix(".json"))}
 
 
-def _teach(work: Work, course: Course, key: str, project: Callable[[], None] | None = None) -> None:
-    teach(
+def _train_on(
+    work: ContinualContext,
+    course: ContinualTask,
+    key: str,
+    project: Callable[[], None] | None = None,
+) -> None:
+    run_finetuning(
         course.pupil, course.lesson, work.params, work.spec, work.folder / key, work.screen,
         identity=f"{work.name} {key}", project=project,
     )  # fmt: skip
 
 
 @contextmanager
-def held_still(params: Mapping[str, nn.Parameter], mask: Mask) -> Iterator[Callable[[], None]]:
+def frozen_entries(params: Mapping[str, nn.Parameter], mask: Mask) -> Iterator[Callable[[], None]]:
     """The chosen weights neither move nor count in the gradient; what is given puts them back."""
-    kept = values(params, mask)
+    kept = values_at(params, mask)
 
     def without(places: Tensor) -> Callable[[Tensor], Tensor]:
         def hook(grad: Tensor) -> Tensor:
@@ -258,7 +269,7 @@ def held_still(params: Mapping[str, nn.Parameter], mask: Mask) -> Iterator[Calla
         param: Any = params[name]
         hooks.append(param.register_hook(without(places)))
     try:
-        yield lambda: write(params, mask, kept)
+        yield lambda: write_values(params, mask, kept)
     finally:
         for hook in hooks:
             hook.remove()
@@ -266,45 +277,47 @@ def held_still(params: Mapping[str, nn.Parameter], mask: Mask) -> Iterator[Calla
             params[name].requires_grad_(flag)
 
 
-def tested(work: Work, kind: str, stage: int) -> Iterator[Row]:
+def score_all_tasks(work: ContinualContext, kind: str, stage: int) -> Iterator[Row]:
     """Every task's scores with the weights in place."""
     for course in work.courses:
-        yield from _scored(work, kind, stage, course)
+        yield from _score_once(work, kind, stage, course)
 
 
-def _scored(work: Work, kind: str, stage: int, course: Course) -> list[Row]:
+def _score_once(work: ContinualContext, kind: str, stage: int, course: ContinualTask) -> list[Row]:
     """One task's scores; measured once, whatever interrupts the course."""
     kept, key = Progress(work.folder), f"{kind}-{stage}-{course.name}"
     if key not in kept.done():
-        kept.put(key, list(_measured(work, kind, stage, course)))
+        kept.put(key, list(_score_rows(work, kind, stage, course)))
     return kept.rows([key])
 
 
-def _measured(work: Work, kind: str, stage: int, course: Course) -> Iterator[Row]:
+def _score_rows(
+    work: ContinualContext, kind: str, stage: int, course: ContinualTask
+) -> Iterator[Row]:
     asked = course.pupil.asked.take(course.lesson.test)
     names = [asked.metric, *(["ece"] if asked.task != "regression" else [])]
-    found: Scores = scores_of(asked, course.pupil.answers(course.lesson.test), names)
+    found: Scores = scores_with_intervals(asked, course.pupil.answers(course.lesson.test), names)
     for row in work.where.scores(kind, found, step=stage, data=course.lesson.texts.name):
         yield row | {"task": course.name, "seed": work.spec.seed, "sparsity": work.spec.sparsity}
 
 
-def _sized(work: Work, stage: int, course: Course, patch: Patch) -> Row:
+def _size_row(work: ContinualContext, stage: int, course: ContinualTask, patch: Patch) -> Row:
     row = work.where.row("graft", "size", float(patch.size), step=stage)
     return row | {"task": course.name, "seed": work.spec.seed, "sparsity": work.spec.sparsity}
 
 
-def _metrics(work: Work) -> dict[str, str]:
+def _metrics(work: ContinualContext) -> dict[str, str]:
     return {course.name: course.pupil.asked.metric for course in work.courses}
 
 
-def _plain(name: str) -> str:
+def _file_stem(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)
 
 
 def estimate(spec: ContinualSpec, *, screen: Screen | None = None) -> list[Any]:
     """The cost of each task's training, twice: both ways train it."""
-    from cutaway.run.finetune_cost import cost_of
+    from cutaway.run.finetune_cost import estimate_training
 
-    work = prepare(spec, Screen(quiet=True))
-    costs = [cost_of(course.pupil, course.lesson, spec) for course in work.courses]
+    work = open_continual(spec, Screen(quiet=True))
+    costs = [estimate_training(course.pupil, course.lesson, spec) for course in work.courses]
     return [cost for cost in costs for _ in range(2)]

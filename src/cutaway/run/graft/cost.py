@@ -4,15 +4,15 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from cutaway.methods.graft.relax import trainable
-from cutaway.methods.graft.select import count
+from cutaway.methods.graft.relax import gradients_enabled
+from cutaway.methods.graft.select import mask_size
 
 if TYPE_CHECKING:
-    from cutaway.run.graft.learn import Work
+    from cutaway.run.graft.learn import LearnContext
 
 
 @dataclass(frozen=True)
-class Cost:
+class MaskLearningCost:
     """Masks, steps, seconds and megabytes, told before it starts."""
 
     weights: int
@@ -35,12 +35,12 @@ class Cost:
         return asdict(self)
 
 
-def cost_of(work: "Work", drawn: frozenset[str]) -> Cost:
+def estimate_mask_learning(work: "LearnContext", drawn: frozenset[str]) -> MaskLearningCost:
     """The cost of a run, from one step's gradient and a few answers."""
     spec, pair = work.spec, work.pair
-    sizes = tuple(count(share, pair.total) for share in spec.sparsity)
+    sizes = tuple(mask_size(share, pair.total) for share in spec.sparsity)
     step = _step_seconds(work)
-    look = _look_seconds(work)
+    look = _row_seconds(work)
     others = sum(len(work.seeds) if kind in drawn else 1 for kind in spec.baselines)
     learned = len(sizes) * len(work.seeds)
     judged = learned * (1 + spec.steps // spec.every) * len(work.trial.judges)
@@ -48,7 +48,7 @@ def cost_of(work: "Work", drawn: frozenset[str]) -> Cost:
     slopes = spec.slope_examples / spec.step_examples
     seconds = (learned * spec.steps + slopes) * step + (judged + tested) * look
     size = sum(value.nbytes for value in pair.base.values())
-    return Cost(
+    return MaskLearningCost(
         weights=pair.total,
         sizes=sizes,
         masks=learned + len(sizes) * others,
@@ -57,15 +57,15 @@ def cost_of(work: "Work", drawn: frozenset[str]) -> Cost:
     )
 
 
-def _step_seconds(work: "Work") -> float:
+def _step_seconds(work: "LearnContext") -> float:
     pair, losses = work.pair, work.search.losses(work.seeds[0])(1)
-    with trainable(pair.live, pair.base):
+    with gradients_enabled(pair.live, pair.base):
         begin = time.perf_counter()
         losses[0]().backward()  # type: ignore[no-untyped-call]
         return (time.perf_counter() - begin) * len(losses)
 
 
-def _look_seconds(work: "Work") -> float:
+def _row_seconds(work: "LearnContext") -> float:
     some = work.trial.test[:32]
     begin = time.perf_counter()
     work.pair.pupil.answers(some)

@@ -1,22 +1,26 @@
 """`cutaway graft detach`: a model without its skill, which is the base again, bit for bit."""
 
-from cutaway.run.graft.attach import note_of, open_for_skill
-from cutaway.run.graft.checkpoint import Told, need_free, write_checkpoint
-from cutaway.run.graft.skill import SHORT, load_skill
+from cutaway.run.graft.attach import open_for_skill, skill_note
+from cutaway.run.graft.checkpoint import ActionResult, need_empty_folder, write_checkpoint
+from cutaway.run.graft.skill import CHECKSUM_CHARS, load_skill
 from cutaway.run.objects import Objects
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import DetachSpec
 
 
-def run(spec: DetachSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Told:
+def run(
+    spec: DetachSpec, *, screen: Screen | None = None, objects: Objects | None = None
+) -> ActionResult:
     """The checkpoint in --out; a model that hasn't the skill is refused."""
-    skill, out = load_skill(spec.skill), need_free(spec.out)
+    skill, out = load_skill(spec.skill), need_empty_folder(spec.out)
     lm = open_for_skill(skill, spec.model, spec)
     skill.detach(lm)
-    write_checkpoint(lm, out, note_of(skill, "detached"))
+    write_checkpoint(lm, out, skill_note(skill, "detached"))
     base = skill.meta["base"]
     said = (
         f"{out} is {lm.name} without the skill {skill.label!r}: {base['name']} again, bit for bit "
-        f"(weights {base['checksum'][:SHORT]})."
+        f"(weights {base['checksum'][:CHECKSUM_CHARS]})."
     )
-    return Told((said,), {"out": str(out), "size": skill.size, "checksum": base["checksum"]})
+    return ActionResult(
+        (said,), {"out": str(out), "size": skill.size, "checksum": base["checksum"]}
+    )

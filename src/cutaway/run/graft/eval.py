@@ -9,39 +9,44 @@ from typing import Any
 import numpy as np
 
 from cutaway.core.errors import BadSpec, Mismatch
-from cutaway.core.spec import address, plain
+from cutaway.core.spec import address, spec_to_dict
 from cutaway.core.textset import TextSet
-from cutaway.data.load import load
+from cutaway.data.load import load_text_set
 from cutaway.data.tasks import TaskColumns, TaskFile
 from cutaway.measure.intervals import Interval, wilson
 from cutaway.methods.graft.gain import relative_gain
-from cutaway.methods.graft.patch import Patch, attached, need_fit
+from cutaway.methods.graft.patch import Patch, need_matching_shapes, patched_weights
 from cutaway.models.lm import LM
-from cutaway.run.finetune_rows import scores_of
+from cutaway.run.finetune_rows import scores_with_intervals
 from cutaway.run.graft.attach import open_for_skill
-from cutaway.run.graft.finish import finish
-from cutaway.run.graft.overlap import labelled
-from cutaway.run.graft.rows import Where
+from cutaway.run.graft.finish import save_graft_run
+from cutaway.run.graft.overlap import unique_labels
+from cutaway.run.graft.rows import GraftCoordinates
 from cutaway.run.graft.skill import Skill, load_skill
-from cutaway.run.graft.trial import language_loss, prose_rows, read_prose
-from cutaway.run.graft.unseen import held_out, taught_by
-from cutaway.run.lesson import by_name, task_and_texts
+from cutaway.run.graft.trial import heldout_token_rows, load_heldout_text, mean_lm_loss
+from cutaway.run.graft.unseen import held_out_texts, training_data_of
+from cutaway.run.lesson import align_classes_by_name, load_task_and_texts
 from cutaway.run.objects import Objects
 from cutaway.run.opened import opened
-from cutaway.run.question import Question, answers, ask, decide
+from cutaway.run.question import (
+    PromptedExamples,
+    make_prompted_examples,
+    predict_from_proba,
+    predict_proba,
+)
 from cutaway.run.record import measured
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import GraftEvalSpec
 from cutaway.run.table import Row
 from cutaway.store.files import sha256_file
-from cutaway.store.results import find
+from cutaway.store.results import find_record
 
-Answers = Mapping[str, Any]
+AnswersByKind = Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class GraftEvalContext:
     """The open models, the skills and the sets."""
 
     spec: GraftEvalSpec
@@ -60,29 +65,31 @@ def run(
     spec: GraftEvalSpec, *, screen: Screen | None = None, objects: Objects | None = None
 ) -> Result:
     """Every skill on every set, with the base beside it, and the tuned model with and without."""
-    work = prepare(spec, screen or Screen(quiet=True), objects or {})
-    prose = read_prose(spec, work.lm, objects)
+    work = open_evaluation(spec, screen or Screen(quiet=True), objects or {})
+    prose = load_heldout_text(spec, work.lm, objects)
     name = address(
         spec,
         skills=[sha256_file(Path(file)) for file in spec.skill],
         base=work.lm.identity,
         tuned=None if work.tuned is None else work.tuned.identity,
         data=[texts.digest for texts in work.sets],
-        tasks=[None if task is None else plain(task) for task in work.tasks],
+        tasks=[None if task is None else spec_to_dict(task) for task in work.tasks],
         text=None if prose is None else prose.digest,
     )
-    done = find(spec.runs, "graft", name)
+    done = find_record(spec.runs, "graft", name)
     if done is not None:
         return Result(done)
     with measured() as meter:
-        rows = [*set_rows(work), *language_rows(work, prose_rows(work.lm, prose))]
-    return finish(
+        rows = [*dataset_rows(work), *lm_loss_rows(work, heldout_token_rows(work.lm, prose))]
+    return save_graft_run(
         "eval", spec, name, meter, rows, model=work.lm, data=work.sets[0],
-        summary=summarise(work, rows),
+        summary=summarise_evaluation(work, rows),
     )  # fmt: skip
 
 
-def prepare(spec: GraftEvalSpec, screen: Screen, given: Mapping[str, Any]) -> Work:
+def open_evaluation(
+    spec: GraftEvalSpec, screen: Screen, given: Mapping[str, Any]
+) -> GraftEvalContext:
     """Skills that fit the base, sets that fit the skills; refused before anything is measured."""
     skills = [load_skill(file) for file in spec.skill]
     base = given.get(spec.base)
@@ -90,26 +97,28 @@ def prepare(spec: GraftEvalSpec, screen: Screen, given: Mapping[str, Any]) -> Wo
     for skill in skills:
         asks = skill.meta.get("task", {}).get("mode") in ("prompt", "autoregressive")
         if not asks and not spec.task:
-            raise BadSpec(_unasked(skill))
+            raise BadSpec(_no_prompt_message(skill))
         skill.need_base(lm)
     tuned = None if spec.tuned is None else _open_tuned(spec, skills)
     sources = [given.get(name, name) for name in spec.data]
     read = [
-        task_and_texts(spec, task, source, {}) if task else (None, _load(source, spec))
-        for task, source in zip(_tasks(spec), sources, strict=True)
+        load_task_and_texts(spec, task, source, {}) if task else (None, _load_texts(source, spec))
+        for task, source in zip(_task_per_set(spec), sources, strict=True)
     ]
-    taught, found = taught_by(skills, spec.tuned), []
+    taught, found = training_data_of(skills, spec.tuned), []
     for task, texts in read:
-        forms = [in_its_classes(skill, texts) for skill in skills] if task is None else []
-        found.append(held_out(texts, forms, taught))
+        forms = [in_skill_classes(skill, texts) for skill in skills] if task is None else []
+        found.append(held_out_texts(texts, forms, taught))
     notes = [note for _, note in found if note]
     for note in notes:
         screen.say(note)
-    sets = [_some(texts, spec) for texts, _ in found]
-    return Work(spec, lm, tuned, skills, sets, [task for task, _ in read], notes, screen)
+    sets = [_subsample(texts, spec) for texts, _ in found]
+    return GraftEvalContext(
+        spec, lm, tuned, skills, sets, [task for task, _ in read], notes, screen
+    )
 
 
-def _unasked(skill: Skill) -> str:
+def _no_prompt_message(skill: Skill) -> str:
     """Why a skill can't ask by itself, and what to do."""
     said = f"The skill {skill.label!r} has no template and words to ask with: "
     if skill.meta.get("task", {}).get("mode") == "head":
@@ -123,21 +132,21 @@ def _unasked(skill: Skill) -> str:
 def _open_tuned(spec: GraftEvalSpec, skills: Sequence[Skill]) -> LM:
     tuned = opened(str(spec.tuned), spec, check=False)
     for skill in skills:
-        need_fit(tuned.params(), skill.patch.mask, skill.shapes)
+        need_matching_shapes(tuned.params(), skill.patch.mask, skill.shapes)
     return tuned
 
 
-def _tasks(spec: GraftEvalSpec) -> Sequence[str | None]:
+def _task_per_set(spec: GraftEvalSpec) -> Sequence[str | None]:
     if spec.task and len(spec.task) != len(spec.data):
         raise BadSpec(f"task has {len(spec.task)} entries for {len(spec.data)} sets: one for each.")
     return spec.task or (None,) * len(spec.data)
 
 
-def _load(source: Any, spec: GraftEvalSpec) -> TextSet:
-    return load(source, seed=spec.seed, offline=spec.offline, drop_empty=spec.drop_empty)
+def _load_texts(source: Any, spec: GraftEvalSpec) -> TextSet:
+    return load_text_set(source, seed=spec.seed, offline=spec.offline, drop_empty=spec.drop_empty)
 
 
-def _some(texts: TextSet, spec: GraftEvalSpec) -> TextSet:
+def _subsample(texts: TextSet, spec: GraftEvalSpec) -> TextSet:
     """At most so many rows as the spec allows."""
     if spec.test_limit is None or len(texts) <= spec.test_limit:
         return texts
@@ -145,9 +154,11 @@ def _some(texts: TextSet, spec: GraftEvalSpec) -> TextSet:
     return texts.take(np.sort(rng.choice(len(texts), spec.test_limit, replace=False)))
 
 
-def question_of(lm: LM, skill: Skill, texts: TextSet, max_tokens: int | None) -> Question:
+def prompts_for_skill(
+    lm: LM, skill: Skill, texts: TextSet, max_tokens: int | None
+) -> PromptedExamples:
     """The set asked as the skill was learned; Mismatch when its labels are others."""
-    task, texts = skill.meta["task"], in_its_classes(skill, texts)
+    task, texts = skill.meta["task"], in_skill_classes(skill, texts)
     pair = "{pair}" in task["template"]
     form = TaskFile(
         name=task["name"],
@@ -158,12 +169,12 @@ def question_of(lm: LM, skill: Skill, texts: TextSet, max_tokens: int | None) ->
         edits=task["edits"],
         metric=task["metric"],
     )
-    return ask(
+    return make_prompted_examples(
         lm, form, texts, template=task["template"], words=task["words"], max_tokens=max_tokens
     )
 
 
-def in_its_classes(skill: Skill, texts: TextSet) -> TextSet:
+def in_skill_classes(skill: Skill, texts: TextSet) -> TextSet:
     """The set with its classes in the skill's order, matched by name; Mismatch for others.
 
     Labels that are plain numbers from 0 on are taken in order.
@@ -171,7 +182,7 @@ def in_its_classes(skill: Skill, texts: TextSet) -> TextSet:
     classes = tuple(skill.meta["task"]["classes"])
     if not classes:
         return texts
-    found = by_name(texts, classes)
+    found = align_classes_by_name(texts, classes)
     if found is not None:
         return found
     if tuple(texts.classes) != tuple(str(number) for number in range(len(classes))):
@@ -184,47 +195,48 @@ def in_its_classes(skill: Skill, texts: TextSet) -> TextSet:
     return replace(texts, classes=classes)
 
 
-def set_rows(work: Work) -> list[Row]:
+def dataset_rows(work: GraftEvalContext) -> list[Row]:
     """The scores of base, tuned model and skill on every set."""
     rows: list[Row] = []
     pairs = [
         (skill, label, task, texts)
-        for skill, label in zip(work.skills, labelled(work.skills), strict=True)
+        for skill, label in zip(work.skills, unique_labels(work.skills), strict=True)
         for task, texts in zip(work.tasks, work.sets, strict=True)
     ]
     with work.screen.progress("skills and sets", len(pairs)) as advance:
         for skill, label, task, texts in pairs:
             asked = (
-                question_of(work.lm, skill, texts, work.spec.max_tokens)
+                prompts_for_skill(work.lm, skill, texts, work.spec.max_tokens)
                 if task is None
-                else ask(work.lm, task, texts, max_tokens=work.spec.max_tokens)
+                else make_prompted_examples(work.lm, task, texts, max_tokens=work.spec.max_tokens)
             )
-            said = {"base": answers(work.lm, asked)}
+            said = {"base": predict_proba(work.lm, asked)}
             if work.tuned is not None:
-                said["tuned"] = answers(work.tuned, asked)
-                with without(work.tuned, skill):
-                    said["removed"] = answers(work.tuned, asked)
-            with attached(work.lm.params(), skill.patch):
-                said["learned"] = answers(work.lm, asked)
-            where = Where(work.lm.name, work.tuned.name if work.tuned else None, label)
-            for kind, found in scored(asked, said).items():
-                place = {"data": texts.name, "sparsity": _share(skill, kind)}
+                said["tuned"] = predict_proba(work.tuned, asked)
+                with skill_removed(work.tuned, skill):
+                    said["removed"] = predict_proba(work.tuned, asked)
+            with patched_weights(work.lm.params(), skill.patch):
+                said["learned"] = predict_proba(work.lm, asked)
+            where = GraftCoordinates(work.lm.name, work.tuned.name if work.tuned else None, label)
+            for kind, found in score_models(asked, said).items():
+                place = {"data": texts.name, "sparsity": _sparsity_of(skill, kind)}
                 rows += where.scores(kind, found, **place)
             advance()
     return rows
 
 
-def without(tuned: LM, skill: Skill) -> AbstractContextManager[None]:
+def skill_removed(tuned: LM, skill: Skill) -> AbstractContextManager[None]:
     """The tuned model with the skill's weights set back to the base's, for a while."""
     patch = skill.patch
-    return attached(tuned.params(), Patch(patch.mask, patch.after, patch.before))
+    return patched_weights(tuned.params(), Patch(patch.mask, patch.after, patch.before))
 
 
-def scored(asked: Question, said: Answers) -> dict[str, dict[str, Any]]:
+def score_models(asked: PromptedExamples, said: AnswersByKind) -> dict[str, dict[str, Any]]:
     """Metric, calibration, gain and agreement of every kind of model."""
     names = [asked.metric, *(("accuracy", "ece") if asked.task != "regression" else ())]
     found: dict[str, dict[str, Any]] = {
-        kind: dict(scores_of(asked, one, list(dict.fromkeys(names)))) for kind, one in said.items()
+        kind: dict(scores_with_intervals(asked, one, list(dict.fromkeys(names))))
+        for kind, one in said.items()
     }
     if "tuned" in said:
         before, after = (found[kind][asked.metric].mean for kind in ("base", "tuned"))
@@ -233,34 +245,36 @@ def scored(asked: Question, said: Answers) -> dict[str, dict[str, Any]]:
             found[kind]["relative_gain"] = kept
         if asked.task != "regression":
             for kind in ("learned", "removed"):
-                same = decide(asked, said[kind]) == decide(asked, said["tuned"])
+                same = predict_from_proba(asked, said[kind]) == predict_from_proba(
+                    asked, said["tuned"]
+                )
                 found[kind]["agreement"] = wilson(int(same.sum()), len(asked))
     return found
 
 
-def language_rows(work: Work, prose: tuple[tuple[int, ...], ...]) -> list[Row]:
+def lm_loss_rows(work: GraftEvalContext, prose: tuple[tuple[int, ...], ...]) -> list[Row]:
     """What each skill costs the model's own language."""
     if not prose:
         return []
     seed, rows = work.spec.seed, []
-    base = language_loss(work.lm, prose, seed)
-    for skill, label in zip(work.skills, labelled(work.skills), strict=True):
-        where = Where(work.lm.name, work.tuned.name if work.tuned else None, label)
-        with attached(work.lm.params(), skill.patch):
-            after = language_loss(work.lm, prose, seed)
+    base = mean_lm_loss(work.lm, prose, seed)
+    for skill, label in zip(work.skills, unique_labels(work.skills), strict=True):
+        where = GraftCoordinates(work.lm.name, work.tuned.name if work.tuned else None, label)
+        with patched_weights(work.lm.params(), skill.patch):
+            after = mean_lm_loss(work.lm, prose, seed)
         losses: dict[str, Interval | None] = {"base": base, "learned": after}
         if work.tuned is not None:
-            losses["tuned"] = language_loss(work.tuned, prose, seed)
-            with without(work.tuned, skill):
-                losses["removed"] = language_loss(work.tuned, prose, seed)
+            losses["tuned"] = mean_lm_loss(work.tuned, prose, seed)
+            with skill_removed(work.tuned, skill):
+                losses["removed"] = mean_lm_loss(work.tuned, prose, seed)
         rows += [
-            where.row(kind, "lm_loss", loss, sparsity=_share(skill, kind))
+            where.row(kind, "lm_loss", loss, sparsity=_sparsity_of(skill, kind))
             for kind, loss in losses.items()
         ]
     return rows
 
 
-def summarise(work: Work, rows: list[Row]) -> dict[str, Any]:
+def summarise_evaluation(work: GraftEvalContext, rows: list[Row]) -> dict[str, Any]:
     """The matrix of the metric by skill and set, for every kind of model."""
     named = [task.metric for task in work.tasks if task is not None]
     metric = str(named[0] if named else work.skills[0].meta["task"]["metric"])
@@ -271,7 +285,7 @@ def summarise(work: Work, rows: list[Row]) -> dict[str, Any]:
             line[row["data"]] = row["value"]
     said = [
         f"{task} on {data}: {metric} {value:.3f} with the skill, "
-        f"{matrix['base'][task][data]:.3f} without." + _cost(matrix, task, data)
+        f"{matrix['base'][task][data]:.3f} without." + _removal_sentence(matrix, task, data)
         for task, line in matrix["learned"].items()
         for data, value in line.items()
     ]
@@ -279,12 +293,12 @@ def summarise(work: Work, rows: list[Row]) -> dict[str, Any]:
     return {"metric": metric, "matrix": matrix, "notes": list(work.notes), "verdict": verdict}
 
 
-def _cost(matrix: Mapping[str, Any], task: str, data: str) -> str:
+def _removal_sentence(matrix: Mapping[str, Any], task: str, data: str) -> str:
     if "removed" not in matrix:
         return ""
     tuned, left = (matrix[kind][task][data] for kind in ("tuned", "removed"))
     return f" The tuned model has {tuned:.3f}, and {left:.3f} when the skill is taken out of it."
 
 
-def _share(skill: Skill, kind: str) -> float | None:
+def _sparsity_of(skill: Skill, kind: str) -> float | None:
     return {"base": 0.0, "tuned": 1.0}.get(kind, skill.meta.get("sparsity"))

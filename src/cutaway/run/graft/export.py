@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from cutaway.run.graft.checkpoint import Told, need_free
+from cutaway.run.graft.checkpoint import ActionResult, need_empty_folder
 from cutaway.run.graft.skill import load_skill
 from cutaway.run.objects import Objects
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import ExportSpec
 from cutaway.store import files
-from cutaway.store.tensors import Layout
+from cutaway.store.tensors import TensorLayout
 
 README = """# A skill: {task}
 
@@ -29,16 +29,18 @@ for key in skill:
 """
 
 
-def run(spec: ExportSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Told:
+def run(
+    spec: ExportSpec, *, screen: Screen | None = None, objects: Objects | None = None
+) -> ActionResult:
     """A folder with plain tensors by weight name, and how to use them."""
-    skill, out = load_skill(spec.skill), need_free(spec.out)
+    skill, out = load_skill(spec.skill), need_empty_folder(spec.out)
     tensors = {}
     for name, places in skill.patch.mask.places.items():
         tensors[f"{name}/places"] = places
         tensors[f"{name}/before"] = skill.patch.before[name]
         tensors[f"{name}/after"] = skill.patch.after[name]
     path = out / "skill.safetensors"
-    layout = Layout({name: [value] for name, value in tensors.items()})
+    layout = TensorLayout({name: [value] for name, value in tensors.items()})
     files.make_folder(out)
     files.write_atomic(path, layout.chunks())
     masked = skill.meta.get("task", {}).get("mode") == "prompt"
@@ -53,4 +55,4 @@ def run(spec: ExportSpec, *, screen: Screen | None = None, objects: Objects | No
     files.write_atomic(Path(out) / "README.md", [said.encode()])
     size = path.stat().st_size
     told = f"{path}: {skill.size:,} weights in {size / 1024:,.0f} kB, with a README beside it."
-    return Told((told,), {"out": str(out), "size": skill.size, "bytes": size})
+    return ActionResult((told,), {"out": str(out), "size": skill.size, "bytes": size})

@@ -9,26 +9,26 @@ import numpy as np
 from cutaway import __version__
 from cutaway.core.textset import TextSet
 from cutaway.models.lm import LM
-from cutaway.run.graft.rows import frame
+from cutaway.run.graft.rows import graft_frame
 from cutaway.run.graft.skill import Skill
 from cutaway.run.record import Meter, provenance
 from cutaway.run.result import Result
 from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.table import Row
-from cutaway.store.results import save
+from cutaway.store.results import save_record
 
 if TYPE_CHECKING:
-    from cutaway.run.graft.learn import Work
-    from cutaway.run.graft.pair import Pair
-    from cutaway.run.lesson import Lesson
+    from cutaway.run.graft.learn import LearnContext
+    from cutaway.run.graft.pair import ModelPair
+    from cutaway.run.lesson import TaskSplit
     from cutaway.run.specs.common import Common
     from cutaway.run.specs.graft import LearnSpec
 
-ENDS = ("base", "tuned", "learned", "removed")
+MAIN_KINDS = ("base", "tuned", "learned", "removed")
 NAN = float("nan")
 
 
-def finish(
+def save_graft_run(
     verb: str,
     spec: "Common",
     name: str,
@@ -41,9 +41,11 @@ def finish(
     files: Mapping[str, Path | bytes] | None = None,
 ) -> Result:
     """The run, saved whole."""
-    table = frame(rows)
-    others = {kind: score for kind, score in summary.get("scores", {}).items() if kind not in ENDS}
-    record = save(
+    table = graft_frame(rows)
+    others = {
+        kind: score for kind, score in summary.get("scores", {}).items() if kind not in MAIN_KINDS
+    }
+    record = save_record(
         spec.runs,
         method="graft",
         address=name,
@@ -51,7 +53,7 @@ def finish(
         summary={"verb": verb, **summary},
         baselines={"base": summary.get("scores", {}).get("base"), **others},
         model=model_facts(model) if isinstance(model, LM) else dict(model),
-        data=_about(data) if isinstance(data, TextSet) else dict(data),
+        data=_dataset_facts(data) if isinstance(data, TextSet) else dict(data),
         **provenance(f"graft {verb}", spec, meter),
         rows=table,
         files=files,
@@ -59,12 +61,12 @@ def finish(
     return Result(record)
 
 
-def _about(data: TextSet) -> dict[str, Any]:
+def _dataset_facts(data: TextSet) -> dict[str, Any]:
     return {"name": data.name, "rows": len(data), "digest": data.digest}
 
 
-def skill_meta(
-    spec: "LearnSpec", pair: "Pair", lesson: "Lesson", skill: Skill, rows: list[Row], *,
+def skill_metadata(
+    spec: "LearnSpec", pair: "ModelPair", lesson: "TaskSplit", skill: Skill, rows: list[Row], *,
     share: float, seeds: Sequence[int],
 ) -> dict[str, Any]:  # fmt: skip
     """What a skill file says about itself; its metrics are the rows of masks with this share."""
@@ -89,12 +91,12 @@ def skill_meta(
             n: getattr(spec, n) for n in ("optimizer", "lr", "steps", "step_examples", "start")
         }
         | {"seeds": list(seeds), "keep_gain": spec.keep_gain},
-        "metrics": {kind: scores(rows, kind, share) for kind in ENDS},
+        "metrics": {kind: mean_scores(rows, kind, share) for kind in MAIN_KINDS},
         "cutaway": __version__,
     }
 
 
-def scores(rows: list[Row], kind: str, share: float | None = None) -> dict[str, Any]:
+def mean_scores(rows: list[Row], kind: str, share: float | None = None) -> dict[str, Any]:
     """Mean over seeds of every plain metric of a kind, with its interval."""
     found: dict[str, dict[str, Any]] = {}
     for metric in dict.fromkeys(row["metric"] for row in rows if row["kind"] == kind):
@@ -107,22 +109,24 @@ def scores(rows: list[Row], kind: str, share: float | None = None) -> dict[str, 
             and (share is None or kind in ("base", "tuned") or row.get("sparsity") == share)
         ]
         if cells:
-            mean = float(np.mean([_number(cell["value"]) for cell in cells]))
-            ends = {end: _plain(cells[0].get(end)) for end in ("low", "high")}
-            found[metric] = {"value": _plain(mean), **ends, "n": len(cells)}
+            mean = float(np.mean([_none_to_nan(cell["value"]) for cell in cells]))
+            ends = {end: _nan_to_none(cells[0].get(end)) for end in ("low", "high")}
+            found[metric] = {"value": _nan_to_none(mean), **ends, "n": len(cells)}
     return found
 
 
-def summarise(work: "Work", sizes: list[int], rows: list[Row], out: str) -> dict[str, Any]:
+def summarise_learning(
+    work: "LearnContext", sizes: list[int], rows: list[Row], out: str
+) -> dict[str, Any]:
     """The findings: scores of every kind at the first size, the curve, and sentences."""
     total, metric = work.pair.total, work.pair.pupil.asked.metric
     kinds = list(dict.fromkeys(row["kind"] for row in rows))
-    table = {kind: scores(rows, kind, sizes[0] / total) for kind in kinds}
+    table = {kind: mean_scores(rows, kind, sizes[0] / total) for kind in kinds}
     curve = {
         str(size): {
             kind: found.get(metric, {}).get("value")
             for kind in kinds
-            if (found := scores(rows, kind, size / total))
+            if (found := mean_scores(rows, kind, size / total))
         }
         for size in sizes
     }
@@ -143,14 +147,16 @@ def summarise(work: "Work", sizes: list[int], rows: list[Row], out: str) -> dict
         "cut_texts": work.pair.pupil.asked.cut,
         "scores": table,
         "curve": curve,
-        "verdict": verdict(work, sizes[0], metric, table),
+        "verdict": learning_verdict(work, sizes[0], metric, table),
     }
 
 
-def verdict(work: "Work", size: int, metric: str, table: Mapping[str, Any]) -> list[str]:
+def learning_verdict(
+    work: "LearnContext", size: int, metric: str, table: Mapping[str, Any]
+) -> list[str]:
     """What follows from the numbers, in sentences."""
-    at = {kind: _number(found.get(metric, {}).get("value")) for kind, found in table.items()}
-    gain = _number(table["learned"].get("relative_gain", {}).get("value"))
+    at = {kind: _none_to_nan(found.get(metric, {}).get("value")) for kind, found in table.items()}
+    gain = _none_to_nan(table["learned"].get("relative_gain", {}).get("value"))
     share = f"{size:,} of {work.pair.total:,} trained weights ({size / work.pair.total:.1e})"
     said = [
         f"{share} bring {metric} on {work.lesson.task.name} from {at['base']:.3f} to "
@@ -160,7 +166,7 @@ def verdict(work: "Work", size: int, metric: str, table: Mapping[str, Any]) -> l
         said.append("Fine-tuning brought no gain on these test rows, so no share of it is kept.")
     else:
         said.append(f"That is {gain:.0%} of the gain.")
-    others = {k: v for k, v in at.items() if k not in ENDS and not np.isnan(v)}
+    others = {k: v for k, v in at.items() if k not in MAIN_KINDS and not np.isnan(v)}
     if others:
         best = max(others, key=lambda kind: others[kind])
         word = "above" if at["learned"] > others[best] else "not above"
@@ -173,9 +179,9 @@ def verdict(work: "Work", size: int, metric: str, table: Mapping[str, Any]) -> l
     return said
 
 
-def _number(value: float | None) -> float:
+def _none_to_nan(value: float | None) -> float:
     return NAN if value is None else float(value)
 
 
-def _plain(value: float | None) -> float | None:
+def _nan_to_none(value: float | None) -> float | None:
     return None if value is None or np.isnan(value) else float(value)

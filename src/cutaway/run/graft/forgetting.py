@@ -7,10 +7,10 @@ import numpy as np
 
 from cutaway.run.table import Row
 
-WAYS = ("graft", "sequential")
+STRATEGIES = ("graft", "sequential")
 
 
-def value(rows: Sequence[Row], kind: str, task: str, stage: int, metric: str) -> float:
+def score_at(rows: Sequence[Row], kind: str, task: str, stage: int, metric: str) -> float:
     """One score; NaN where it was not measured."""
     found = [
         row["value"]
@@ -20,22 +20,22 @@ def value(rows: Sequence[Row], kind: str, task: str, stage: int, metric: str) ->
     return float("nan") if not found or found[0] is None else float(found[0])
 
 
-def forgetting(
+def forgetting_by_task(
     rows: Sequence[Row], tasks: Sequence[str], metrics: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """Per way and task: before, right after learning it, at the end, and what was lost since."""
     table = []
-    for way in WAYS:
+    for way in STRATEGIES:
         for stage, task in enumerate(tasks, start=1):
             metric = metrics[task]
-            learned = value(rows, way, task, stage, metric)
-            end = value(rows, way, task, len(tasks), metric)
+            learned = score_at(rows, way, task, stage, metric)
+            end = score_at(rows, way, task, len(tasks), metric)
             table.append(
                 {
                     "way": way,
                     "task": task,
                     "metric": metric,
-                    "before": value(rows, "base", task, 0, metric),
+                    "before": score_at(rows, "base", task, 0, metric),
                     "learned": learned,
                     "end": end,
                     "forgotten": learned - end,
@@ -44,19 +44,19 @@ def forgetting(
     return table
 
 
-def summarise(
+def summarise_forgetting(
     rows: Sequence[Row], tasks: Sequence[str], metrics: Mapping[str, str]
 ) -> dict[str, Any]:
     """The findings: the forgetting table, means over tasks, sentences."""
-    table = forgetting(rows, tasks, metrics)
-    means = {way: _means(table, way, len(tasks)) for way in WAYS}
+    table = forgetting_by_task(rows, tasks, metrics)
+    means = {way: _means(table, way, len(tasks)) for way in STRATEGIES}
     return {
         "verb": "continual",
         "tasks": list(tasks),
         "forgetting": table,
         "means": means,
         "sizes": [row["value"] for row in rows if row["metric"] == "size"],
-        "verdict": verdict(table, means, tasks),
+        "verdict": forgetting_verdict(table, means, tasks),
     }
 
 
@@ -69,7 +69,7 @@ def _means(table: Sequence[Mapping[str, Any]], way: str, tasks: int) -> dict[str
     }
 
 
-def verdict(
+def forgetting_verdict(
     table: Sequence[Mapping[str, Any]],
     means: Mapping[str, Mapping[str, float]],
     tasks: Sequence[str],
@@ -95,7 +95,7 @@ def verdict(
     return said
 
 
-def baselines(rows: Sequence[Row]) -> dict[str, Any]:
+def base_scores(rows: Sequence[Row]) -> dict[str, Any]:
     """The base's score on every task."""
     return {
         f"base on {row['task']}": row["value"]

@@ -10,36 +10,36 @@ import torch
 from torch import Tensor
 
 from cutaway.core.errors import BadModel
-from cutaway.methods.graft.relax import restore
+from cutaway.methods.graft.relax import assign_weights
 from cutaway.models.digests import weights_digest
-from cutaway.models.fetch import fetch
+from cutaway.models.fetch import fetch_checkpoint
 from cutaway.models.folder import need_config, need_weights
 from cutaway.models.load import open_model
 from cutaway.models.quiet import quiet
-from cutaway.run.pupil import HEAD_FILE, Pupil
+from cutaway.run.pupil import HEAD_FILE, TaskModel
 from cutaway.store.artefacts import load_artefact
 
-Tuned = tuple[dict[str, Tensor], dict[str, Any]]
+TunedCheckpoint = tuple[dict[str, Tensor], dict[str, Any]]
 
 
-def head_names(pupil: Pupil) -> list[str]:
+def head_names(pupil: TaskModel) -> list[str]:
     """Names of weights that the language model hasn't: the head's."""
     known = pupil.lm.params()
     return [name for name in pupil.params() if name not in known]
 
 
-def head_of(pupil: Pupil) -> dict[str, Tensor]:
+def copy_head(pupil: TaskModel) -> dict[str, Tensor]:
     """The head's weights as they are, by name; none where the language model's own head answers."""
     params = pupil.params()
     return {name: params[name].detach().clone() for name in head_names(pupil)}
 
 
-def tuned_with_head(pupil: Pupil, name: str, at: str, **options: Any) -> Tuned:
+def load_tuned_with_head(pupil: TaskModel, name: str, at: str, **options: Any) -> TunedCheckpoint:
     """The tuned weights by the pupil's names, and what is known of the checkpoint.
 
     The pupil's own head becomes the tuned one.
     """
-    read = _linear if at != "auto" else _family
+    read = _load_linear_head if at != "auto" else _load_family_head
     params, facts = read(pupil, name, options)
     heads = head_names(pupil)
     lost = [head for head in heads if head not in params]
@@ -48,15 +48,15 @@ def tuned_with_head(pupil: Pupil, name: str, at: str, **options: Any) -> Tuned:
             f"{name!r} has no head {lost[0]!r}: it was not tuned with --mode head, or with "
             "another --at."
         )
-    restore(pupil.params(), {head: params[head].to(pupil.params()[head]) for head in heads})
+    assign_weights(pupil.params(), {head: params[head].to(pupil.params()[head]) for head in heads})
     return {key: params[key] for key in pupil.params() if key in params}, facts
 
 
-def _family(pupil: Pupil, name: str, options: dict[str, Any]) -> Tuned:
+def _load_family_head(pupil: TaskModel, name: str, options: dict[str, Any]) -> TunedCheckpoint:
     """A checkpoint with the family's own classification head."""
     from transformers import AutoModelForSequenceClassification
 
-    source = fetch(name, offline=options["offline"])
+    source = fetch_checkpoint(name, offline=options["offline"])
     config = need_config(source.folder)
     files = need_weights(source.folder)
     made = ", ".join(config.get("architectures") or ["nothing"])
@@ -72,9 +72,9 @@ def _family(pupil: Pupil, name: str, options: dict[str, Any]) -> Tuned:
     return params, {"name": name, "digest": digest}
 
 
-def _linear(pupil: Pupil, name: str, options: dict[str, Any]) -> Tuned:
+def _load_linear_head(pupil: TaskModel, name: str, options: dict[str, Any]) -> TunedCheckpoint:
     """A language model with a linear head in a file beside it."""
-    source = fetch(name, offline=options["offline"])
+    source = fetch_checkpoint(name, offline=options["offline"])
     head = load_artefact(source.folder / HEAD_FILE)
     lm = open_model(name, **options)
     weights = {f"head.{part}": head.tensor(part) for part in ("weight", "bias")}

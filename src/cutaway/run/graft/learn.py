@@ -11,20 +11,20 @@ import torch
 
 from cutaway.core.errors import Missing
 from cutaway.core.spec import address
-from cutaway.methods.graft.patch import Patch, attached, write
-from cutaway.methods.graft.select import Mask, count
-from cutaway.run.door import needs_to_train
+from cutaway.methods.graft.patch import Patch, patched_weights, write_values
+from cutaway.methods.graft.select import Mask, mask_size
+from cutaway.run.door import training_resources
 from cutaway.run.graft.atlas import atlas_rows
-from cutaway.run.graft.cost import Cost, cost_of
-from cutaway.run.graft.finish import finish, skill_meta, summarise
-from cutaway.run.graft.heads import head_of
-from cutaway.run.graft.pair import Pair, open_pair
-from cutaway.run.graft.rows import Where, over_seeds
-from cutaway.run.graft.search import Search
+from cutaway.run.graft.cost import MaskLearningCost, estimate_mask_learning
+from cutaway.run.graft.finish import save_graft_run, skill_metadata, summarise_learning
+from cutaway.run.graft.heads import copy_head
+from cutaway.run.graft.pair import ModelPair, open_model_pair
+from cutaway.run.graft.rows import GraftCoordinates, with_seed_intervals
+from cutaway.run.graft.search import MaskSearch
 from cutaway.run.graft.skill import Skill, load_skill
-from cutaway.run.graft.trial import Said, Trial, read_prose, trial_of
+from cutaway.run.graft.trial import TaskEvaluator, TaskOutputs, load_heldout_text, make_evaluator
 from cutaway.run.hands import at_home, away, finished, need_same, travelling
-from cutaway.run.lesson import Lesson, read_lesson
+from cutaway.run.lesson import TaskSplit, load_task_split
 from cutaway.run.objects import Objects
 from cutaway.run.opened import opened
 from cutaway.run.owned import artefact_there, with_artefact
@@ -33,31 +33,31 @@ from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import LearnSpec
 from cutaway.run.table import Row
-from cutaway.store.artefacts import need_free
+from cutaway.store.artefacts import check_output_free
 from cutaway.store.progress import Progress
-from cutaway.store.results import find, progress
+from cutaway.store.results import find_record, run_progress
 
-FILE = "skill.safetensors"
+SKILL_FILE = "skill.safetensors"
 # Drawn anew with each seed; the others choose the same weights every time.
-DRAWN = frozenset({"random", "dare"})
+RANDOM_KINDS = frozenset({"random", "dare"})
 LEARNED = "learned"
 # Base, tuned, the live model, gradients, logits of the mask and their optimiser.
 COPIES = 7
-Job = tuple[str, int, int]
+MaskJob = tuple[str, int, int]
 """How a mask is chosen, its size, its seed."""
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class LearnContext:
     """Everything a run needs: what is learned, from what, and where pieces are kept."""
 
     spec: LearnSpec
     name: str
-    pair: Pair
-    lesson: Lesson
-    trial: Trial
-    search: Search
-    where: Where
+    pair: ModelPair
+    lesson: TaskSplit
+    trial: TaskEvaluator
+    search: MaskSearch
+    where: GraftCoordinates
     kept: Progress
     screen: Screen
 
@@ -71,42 +71,42 @@ def run(spec: LearnSpec, *, screen: Screen | None = None, objects: Objects | Non
     """A skill file, and how it does beside the base, the tuned model and other masks."""
     screen = screen or Screen(quiet=True)
     if spec.out is not None:
-        need_free(Path(spec.out))
-    work = prepare(spec, screen, objects)
+        check_output_free(Path(spec.out))
+    work = open_learning(spec, screen, objects)
     name = work.name
-    done = find(spec.runs, "graft", name)
-    if done is not None and (again := artefact_there(done, spec.out, FILE)) is not None:
+    done = find_record(spec.runs, "graft", name)
+    if done is not None and (again := artefact_there(done, spec.out, SKILL_FILE)) is not None:
         return Result(again)
     with measured() as meter:
-        sizes = sizes_of(work)
-        said = ends(work)
-        rows = [*end_rows(work, said), *mask_rows(work, sizes, said, objects)]
+        sizes = mask_sizes(work)
+        said = base_and_tuned(work)
+        rows = [*base_and_tuned_rows(work, said), *mask_rows(work, sizes, said, objects)]
         skill, extra = best_skill(work, sizes[0], said)
-        rows = over_seeds([*rows, *extra, *atlas_rows(work.where, work.pair.lm, skill)])
+        rows = with_seed_intervals([*rows, *extra, *atlas_rows(work.where, work.pair.lm, skill)])
     with TemporaryDirectory() as folder:
-        path = Path(spec.out) if spec.out else Path(folder) / FILE
-        meta = skill_meta(
+        path = Path(spec.out) if spec.out else Path(folder) / SKILL_FILE
+        meta = skill_metadata(
             spec, work.pair, work.lesson, skill, rows, share=sizes[0] / work.pair.total,
             seeds=work.seeds,
         )  # fmt: skip
         told = {**meta, "run": name}
-        Skill(skill.patch, skill.shapes, told, head_of(work.pair.pupil)).save(path)
+        Skill(skill.patch, skill.shapes, told, copy_head(work.pair.pupil)).save(path)
         files = {} if spec.out else {p.name: p for p in (path, path.with_suffix(".json"))}
-        result = finish(
+        result = save_graft_run(
             "learn", spec, name, meter, rows, model=work.pair.lm, data=work.lesson.texts,
-            summary=summarise(work, sizes, rows, str(spec.out or FILE)), files=files,
+            summary=summarise_learning(work, sizes, rows, str(spec.out or SKILL_FILE)), files=files,
         )  # fmt: skip
-        return Result(with_artefact(result.record, spec.out, FILE, path))
+        return Result(with_artefact(result.record, spec.out, SKILL_FILE, path))
 
 
-def prepare(spec: LearnSpec, screen: Screen, objects: Objects | None = None) -> Work:
+def open_learning(spec: LearnSpec, screen: Screen, objects: Objects | None = None) -> LearnContext:
     """Both models, the task's rows, the text; and the run's address."""
     given: Mapping[str, Any] = objects or {}
     lm = opened(spec.base, spec, objects)
-    lesson = read_lesson(spec, task=spec.task, data=spec.data, objects=objects)  # type: ignore[arg-type]
-    pair = open_pair(spec, lm, lesson, objects)
-    prose = read_prose(spec, lm, given)
-    trial = trial_of(pair.pupil, lesson, spec, prose)
+    lesson = load_task_split(spec, task=spec.task, data=spec.data, objects=objects)  # type: ignore[arg-type]
+    pair = open_model_pair(spec, lm, lesson, objects)
+    prose = load_heldout_text(spec, lm, given)
+    trial = make_evaluator(pair.pupil, lesson, spec, prose)
     identity = {
         "model": lm.identity,
         "base": pair.facts["base"]["checksum"],
@@ -115,16 +115,16 @@ def prepare(spec: LearnSpec, screen: Screen, objects: Objects | None = None) -> 
         "text": None if prose is None else prose.digest,
     }
     name = address(spec, **identity)
-    search = Search(spec, pair, trial, lesson.train, screen)
-    where = Where(lm.name, pair.facts["tuned"]["name"], lesson.task.name)
-    kept = progress(spec.runs, "graft", name)
-    return Work(spec, name, pair, lesson, trial, search, where, kept, screen)
+    search = MaskSearch(spec, pair, trial, lesson.train, screen)
+    where = GraftCoordinates(lm.name, pair.facts["tuned"]["name"], lesson.task.name)
+    kept = run_progress(spec.runs, "graft", name)
+    return LearnContext(spec, name, pair, lesson, trial, search, where, kept, screen)
 
 
-def sizes_of(work: Work) -> list[int]:
+def mask_sizes(work: LearnContext) -> list[int]:
     """How many weights to keep, one number per sparsity, or the smallest that keeps the gain."""
     spec, total = work.spec, work.pair.total
-    sizes = [count(share, total) for share in spec.sparsity]
+    sizes = [mask_size(share, total) for share in spec.sparsity]
     work.screen.say(
         f"{total:,} weights moved and may be chosen; masks of {', '.join(f'{n:,}' for n in sizes)}."
     )
@@ -135,7 +135,7 @@ def sizes_of(work: Work) -> list[int]:
     if key not in work.kept.done():
         work.search.rank([most])
         mask, found = work.search.smallest(most, work.seeds[0])
-        _skill(work, work.search.patch(mask)).save(work.kept.folder / f"{key}.safetensors")
+        _make_skill(work, work.search.patch(mask)).save(work.kept.folder / f"{key}.safetensors")
         tried = [{"size": n, "gain": gain, "reached": found.reached} for n, gain in found.tried]
         work.kept.put(key, [{"size": found.size, "reached": found.reached}, *tried])
     size = int(work.kept.rows([key])[0]["size"])
@@ -145,7 +145,7 @@ def sizes_of(work: Work) -> list[int]:
     return [size]
 
 
-def ends(work: Work) -> tuple[Said, Said]:
+def base_and_tuned(work: LearnContext) -> tuple[TaskOutputs, TaskOutputs]:
     """What the base and the tuned model answer."""
     work.screen.say(f"Measuring on {len(work.trial.test):,} test rows.")
     base = work.trial.said(language=True)
@@ -153,84 +153,105 @@ def ends(work: Work) -> tuple[Said, Said]:
         return base, work.trial.said(language=True)
 
 
-def end_rows(work: Work, said: tuple[Said, Said]) -> list[Row]:
+def base_and_tuned_rows(work: LearnContext, said: tuple[TaskOutputs, TaskOutputs]) -> list[Row]:
     """The rows of base and tuned model."""
     return [
         row
         for kind, one, share in (("base", said[0], 0.0), ("tuned", said[1], 1.0))
-        for row in said_rows(work, kind, one, said, sparsity=share, data=work.lesson.texts.name)
+        for row in output_rows(work, kind, one, said, sparsity=share, data=work.lesson.texts.name)
     ]
 
 
-def said_rows(work: Work, kind: str, one: Said, said: tuple[Said, Said], **place: Any) -> list[Row]:
+def output_rows(
+    work: LearnContext,
+    kind: str,
+    one: TaskOutputs,
+    said: tuple[TaskOutputs, TaskOutputs],
+    **place: Any,
+) -> list[Row]:
     """Scores and reliability of one model on the test rows."""
     rows = work.where.scores(kind, work.trial.scores(one, *said), **place)
     found = work.trial.reliability(one)
     return rows + ([] if found is None else work.where.bins(kind, found, **place))
 
 
-def place_of(work: Work, size: int, seed: int) -> dict[str, Any]:
+def mask_coordinates(work: LearnContext, size: int, seed: int) -> dict[str, Any]:
     """The coordinates of one mask."""
     share = size / work.pair.total
     return {"sparsity": share, "seed": seed, "data": work.lesson.texts.name}
 
 
-def jobs_of(work: Work, sizes: list[int]) -> list[Job]:
+def mask_jobs(work: LearnContext, sizes: list[int]) -> list[MaskJob]:
     """A mask learned per size and seed, and masks of the same sizes chosen in other ways."""
     learned = [(LEARNED, size, seed) for size in sizes for seed in work.seeds]
     return learned + [
         (kind, size, seed)
         for size in sizes
         for kind in work.spec.baselines
-        for seed in (work.seeds if kind in DRAWN else work.seeds[:1])
+        for seed in (work.seeds if kind in RANDOM_KINDS else work.seeds[:1])
     ]
 
 
 def mask_rows(
-    work: Work, sizes: list[int], said: tuple[Said, Said], objects: Objects | None = None
+    work: LearnContext,
+    sizes: list[int],
+    said: tuple[TaskOutputs, TaskOutputs],
+    objects: Objects | None = None,
 ) -> list[Row]:
     """The rows of every mask, made here or by the engine's workers; what is done stays done."""
-    jobs, done = jobs_of(work, sizes), work.kept.done()
+    jobs, done = mask_jobs(work, sizes), work.kept.done()
     todo = [
         job
         for job in jobs
-        if key_of(job) not in done or (job[0] == LEARNED and not _piece(work, key_of(job)).exists())
+        if job_key(job) not in done
+        or (job[0] == LEARNED and not _skill_path(work, job_key(job)).exists())
     ]
     elsewhere = bool(todo) and away(work.spec.engine, objects, work.screen)
-    found = _there(work, todo, said, objects) if elsewhere else _here(work, todo, said)
+    found = (
+        _measure_on_workers(work, todo, said, objects)
+        if elsewhere
+        else _measure_locally(work, todo, said)
+    )
     for job, rows in found:
-        work.kept.put(key_of(job), rows)
-    return work.kept.rows([key_of(job) for job in jobs])
+        work.kept.put(job_key(job), rows)
+    return work.kept.rows([job_key(job) for job in jobs])
 
 
-def key_of(job: Job) -> str:
+def job_key(job: MaskJob) -> str:
     """One word for a mask: how it is chosen, its size, its seed."""
     return "-".join(map(str, job))
 
 
-def _here(work: Work, todo: list[Job], said: tuple[Said, Said]) -> Iterator[tuple[Job, list[Row]]]:
+def _measure_locally(
+    work: LearnContext, todo: list[MaskJob], said: tuple[TaskOutputs, TaskOutputs]
+) -> Iterator[tuple[MaskJob, list[Row]]]:
     others = [job for job in todo if job[0] != LEARNED]
     for job in todo[: len(todo) - len(others)]:
-        yield job, carry_out(work, job, said)
+        yield job, measure_mask(work, job, said)
     with work.screen.progress("other masks", len(others)) as advance:
         for job in others:
-            yield job, carry_out(work, job, said)
+            yield job, measure_mask(work, job, said)
             advance(note=job[0])
 
 
-def _there(
-    work: Work, todo: list[Job], said: tuple[Said, Said], objects: Objects | None
-) -> Iterator[tuple[Job, list[Row]]]:
+def _measure_on_workers(
+    work: LearnContext,
+    todo: list[MaskJob],
+    said: tuple[TaskOutputs, TaskOutputs],
+    objects: Objects | None,
+) -> Iterator[tuple[MaskJob, list[Row]]]:
     spec, search = work.spec, work.search
     ranked = {
         which: {name: places.numpy() for name, places in mask.places.items()}
         for which, mask in search.ranked.items()
     }
-    hand = Hand(at_home(spec), travelling(objects), work.name, said, ranked, dict(search.units))
-    needs = needs_to_train(spec.engine, spec, work.pair.lm, copies=COPIES)
+    hand = MaskWorker(
+        at_home(spec), travelling(objects), work.name, said, ranked, dict(search.units)
+    )
+    needs = training_resources(spec.engine, spec, work.pair.lm, copies=COPIES)
     with work.screen.progress("masks", len(todo)) as advance:
         for job, rows in finished(
-            spec.engine, hand, todo, key=key_of, needs=needs, kept=work.kept.folder,
+            spec.engine, hand, todo, key=job_key, needs=needs, kept=work.kept.folder,
             screen=work.screen,
         ):  # fmt: skip
             yield job, rows
@@ -238,49 +259,53 @@ def _there(
 
 
 @dataclass(frozen=True, eq=False)
-class Hand:
+class MaskWorker:
     """What a worker needs to make a mask: the request, and what was measured and ranked once."""
 
     spec: LearnSpec
     objects: Objects
     name: str
-    said: tuple[Said, Said]
+    said: tuple[TaskOutputs, TaskOutputs]
     ranked: Mapping[tuple[str, int], Mapping[str, Any]]
     units: Mapping[int, float]
 
     @cached_property
-    def work(self) -> Work:
+    def work(self) -> LearnContext:
         """Both models and the rows, opened once per worker."""
-        work = prepare(self.spec, Screen(quiet=True), self.objects)
+        work = open_learning(self.spec, Screen(quiet=True), self.objects)
         need_same(work.name, self.name)
         work.search.units.update(self.units)
         for which, places in self.ranked.items():
             work.search.ranked[which] = Mask({n: torch.from_numpy(p) for n, p in places.items()})
         return work
 
-    def __call__(self, job: Job) -> list[Row]:
+    def __call__(self, job: MaskJob) -> list[Row]:
         """The mask's rows; a learned one's skill is in the run's folder."""
-        return carry_out(self.work, job, self.said)
+        return measure_mask(self.work, job, self.said)
 
 
-def carry_out(work: Work, job: Job, said: tuple[Said, Said]) -> list[Row]:
+def measure_mask(
+    work: LearnContext, job: MaskJob, said: tuple[TaskOutputs, TaskOutputs]
+) -> list[Row]:
     """One mask, measured."""
     kind, size, seed = job
     if kind == LEARNED:
-        return _learn(work, key_of(job), size, seed, said)
-    return _baseline(work, kind, size, seed, said)
+        return _learned_rows(work, job_key(job), size, seed, said)
+    return _baseline_rows(work, kind, size, seed, said)
 
 
-def _learn(work: Work, key: str, size: int, seed: int, said: tuple[Said, Said]) -> list[Row]:
+def _learned_rows(
+    work: LearnContext, key: str, size: int, seed: int, said: tuple[TaskOutputs, TaskOutputs]
+) -> list[Row]:
     begin = work.kept.folder / "smallest.safetensors"
     start = load_skill(begin).patch.mask if work.spec.keep_gain is not None else None
     learned = work.search.learned(size, seed, start)
     patch = work.search.patch(learned.mask)
-    _skill(work, patch).save(_piece(work, key))
-    place = place_of(work, size, seed)
-    with attached(work.pair.live, patch):
+    _make_skill(work, patch).save(_skill_path(work, key))
+    place = mask_coordinates(work, size, seed)
+    with patched_weights(work.pair.live, patch):
         one = work.trial.said(language=True)
-    rows = said_rows(work, "learned", one, said, **place)
+    rows = output_rows(work, "learned", one, said, **place)
     rows += work.where.scores(
         "learned", {"size": float(patch.size), "judge": learned.score}, **place
     )
@@ -295,19 +320,23 @@ def _learn(work: Work, key: str, size: int, seed: int, said: tuple[Said, Said]) 
     return rows
 
 
-def _baseline(work: Work, kind: str, size: int, seed: int, said: tuple[Said, Said]) -> list[Row]:
+def _baseline_rows(
+    work: LearnContext, kind: str, size: int, seed: int, said: tuple[TaskOutputs, TaskOutputs]
+) -> list[Row]:
     try:
         patch = work.search.baseline(kind, size, seed)
     except Missing as error:
         work.screen.say(f"{kind}: {error}")
         return []
-    place = place_of(work, size, seed)
-    with attached(work.pair.live, patch):
-        rows = said_rows(work, kind, work.trial.said(), said, **place)
+    place = mask_coordinates(work, size, seed)
+    with patched_weights(work.pair.live, patch):
+        rows = output_rows(work, kind, work.trial.said(), said, **place)
     return rows + work.where.scores(kind, {"size": float(patch.size)}, **place)
 
 
-def best_skill(work: Work, size: int, said: tuple[Said, Said]) -> tuple[Skill, list[Row]]:
+def best_skill(
+    work: LearnContext, size: int, said: tuple[TaskOutputs, TaskOutputs]
+) -> tuple[Skill, list[Row]]:
     """The skill of the seed that was judged best on train and dev, and what removing it costs."""
     scored = {
         seed: next(
@@ -318,23 +347,23 @@ def best_skill(work: Work, size: int, said: tuple[Said, Said]) -> tuple[Skill, l
         for seed in work.seeds
     }
     seed = max(scored, key=lambda one: (scored[one], -one))
-    skill = load_skill(_piece(work, f"learned-{size}-{seed}"))
+    skill = load_skill(_skill_path(work, f"learned-{size}-{seed}"))
     with work.pair.as_tuned():
-        write(work.pair.live, skill.patch.mask, skill.patch.before)
+        write_values(work.pair.live, skill.patch.mask, skill.patch.before)
         gone = work.trial.said(language=True)
-    return skill, said_rows(work, "removed", gone, said, **place_of(work, size, seed))
+    return skill, output_rows(work, "removed", gone, said, **mask_coordinates(work, size, seed))
 
 
-def _skill(work: Work, patch: Patch) -> Skill:
+def _make_skill(work: LearnContext, patch: Patch) -> Skill:
     shapes = {name: tuple(work.pair.base[name].shape) for name in patch.mask.places}
     return Skill(patch, shapes, dict(work.pair.facts))
 
 
-def _piece(work: Work, key: str) -> Path:
+def _skill_path(work: LearnContext, key: str) -> Path:
     return work.kept.folder / f"{key}.safetensors"
 
 
-def estimate(spec: LearnSpec, *, screen: Screen | None = None) -> list[Cost]:
+def estimate(spec: LearnSpec, *, screen: Screen | None = None) -> list[MaskLearningCost]:
     """What the run will cost, before it starts."""
-    work = prepare(spec, screen or Screen(quiet=True))
-    return [cost_of(work, DRAWN)]
+    work = open_learning(spec, screen or Screen(quiet=True))
+    return [estimate_mask_learning(work, RANDOM_KINDS)]

@@ -6,10 +6,10 @@ from typing import Any
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import address
 from cutaway.methods.graft import select
-from cutaway.run.graft.finish import finish
-from cutaway.run.graft.rows import Where
+from cutaway.run.graft.finish import save_graft_run
+from cutaway.run.graft.rows import GraftCoordinates
 from cutaway.run.graft.skill import Skill, load_skill
-from cutaway.run.graft.stack import need_one_base
+from cutaway.run.graft.stack import need_same_base
 from cutaway.run.objects import Objects
 from cutaway.run.record import measured
 from cutaway.run.result import Result
@@ -17,7 +17,7 @@ from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import OverlapSpec
 from cutaway.run.table import Row
 from cutaway.store.files import sha256_file
-from cutaway.store.results import find
+from cutaway.store.results import find_record
 
 
 def run(
@@ -29,38 +29,45 @@ def run(
     from pathlib import Path
 
     name = address(spec, skills=[sha256_file(Path(file)) for file in spec.skill])
-    done = find(spec.runs, "graft", name)
+    done = find_record(spec.runs, "graft", name)
     if done is not None:
         return Result(done)
     with measured() as meter:
         skills = [load_skill(file) for file in spec.skill]
-        need_one_base(skills)
+        need_same_base(skills)
         rows = overlap_rows(skills)
     base = skills[0].meta["base"]
     model = {"name": base["name"], "digest": base.get("digest"), "checksum": base["checksum"]}
-    return finish(
+    return save_graft_run(
         "overlap",
         spec,
         name,
         meter,
         rows,
         model=model,
-        data=about(skills, spec),
-        summary=summarise(skills, rows),
+        data=skill_facts(skills, spec),
+        summary=summarise_overlap(skills, rows),
     )
 
 
-def about(skills: Sequence[Skill], spec: OverlapSpec) -> dict[str, Any]:
+def skill_facts(skills: Sequence[Skill], spec: OverlapSpec) -> dict[str, Any]:
     """The skills as what was looked at."""
-    return {"name": ", ".join(labelled(skills)), "rows": len(skills), "files": list(spec.skill)}
+    return {
+        "name": ", ".join(unique_labels(skills)),
+        "rows": len(skills),
+        "files": list(spec.skill),
+    }
 
 
 def overlap_rows(skills: Sequence[Skill]) -> list[Row]:
     """One row per ordered pair: `task` is skill i, `data` skill j, value |i and j| / |j|."""
-    labels, found = labelled(skills), select.overlap([skill.patch.mask for skill in skills])
+    labels, found = (
+        unique_labels(skills),
+        select.overlap_matrix([skill.patch.mask for skill in skills]),
+    )
     rows = []
     for i, one in enumerate(skills):
-        where = Where(one.meta["base"]["name"], None, labels[i])
+        where = GraftCoordinates(one.meta["base"]["name"], None, labels[i])
         total = one.meta.get("trained")
         for j, label in enumerate(labels):
             place: dict[str, Any] = {"sparsity": one.meta.get("sparsity"), "data": label}
@@ -71,7 +78,7 @@ def overlap_rows(skills: Sequence[Skill]) -> list[Row]:
     return rows
 
 
-def labelled(skills: Sequence[Skill]) -> list[str]:
+def unique_labels(skills: Sequence[Skill]) -> list[str]:
     """A name per skill; skills of one task are numbered."""
     names = [skill.label for skill in skills]
     seen: dict[str, int] = {}
@@ -82,7 +89,7 @@ def labelled(skills: Sequence[Skill]) -> list[str]:
     return found
 
 
-def summarise(skills: Sequence[Skill], rows: list[Row]) -> dict[str, Any]:
+def summarise_overlap(skills: Sequence[Skill], rows: list[Row]) -> dict[str, Any]:
     """The matrix by name, and its largest entry in words."""
     matrix: dict[str, dict[str, float]] = {}
     for row in rows:
@@ -91,7 +98,7 @@ def summarise(skills: Sequence[Skill], rows: list[Row]) -> dict[str, Any]:
     apart = [(i, j, v) for i, line in matrix.items() for j, v in line.items() if i != j]
     i, j, most = max(apart, key=lambda found: found[2])
     return {
-        "skills": {label: s.size for label, s in zip(labelled(skills), skills, strict=True)},
+        "skills": {label: s.size for label, s in zip(unique_labels(skills), skills, strict=True)},
         "overlap": matrix,
         "verdict": [
             f"The largest overlap: {i} has {most:.1%} of the weights of {j}; "

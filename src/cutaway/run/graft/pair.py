@@ -10,25 +10,25 @@ import torch
 from torch import nn
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
-from cutaway.core.params import same_names
-from cutaway.methods.graft.relax import restore
+from cutaway.core.params import check_same_parameters
+from cutaway.methods.graft.relax import assign_weights
 from cutaway.methods.graft.select import Params
 from cutaway.models.lm import LM
 from cutaway.models.prints import checksum
-from cutaway.run.graft.heads import head_names, tuned_with_head
-from cutaway.run.lesson import Lesson
+from cutaway.run.graft.heads import head_names, load_tuned_with_head
+from cutaway.run.lesson import TaskSplit
 from cutaway.run.objects import Objects
 from cutaway.run.opened import opened
-from cutaway.run.pupil import Pupil, enrol, mode_for
+from cutaway.run.pupil import TaskModel, finetune_mode, make_task_model
 from cutaway.run.specs.graft import LearnSpec
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class ModelPair:
     """The live model holds the base's weights; `base` and `tuned` are those that moved."""
 
     lm: LM
-    pupil: Pupil
+    pupil: TaskModel
     live: Mapping[str, nn.Parameter]
     """The weights that a mask may choose from, as the model has them."""
     base: Params
@@ -49,37 +49,41 @@ class Pair:
         params = self.pupil.params()
         kept = {name: params[name].data.clone() for name in self.besides}
         try:
-            restore(params, self.tuned)
-            restore(params, self.besides)
+            assign_weights(params, self.tuned)
+            assign_weights(params, self.besides)
             yield
         finally:
-            restore(params, self.base)
-            restore(params, kept)
+            assign_weights(params, self.base)
+            assign_weights(params, kept)
 
 
-def open_pair(spec: LearnSpec, lm: LM, lesson: Lesson, objects: Objects | None = None) -> Pair:
+def open_model_pair(
+    spec: LearnSpec, lm: LM, lesson: TaskSplit, objects: Objects | None = None
+) -> ModelPair:
     """Both checkpoints, weight by weight; Mismatch when they are not one architecture."""
-    pupil = enrol(
-        lm, lesson, mode_for(lm, spec.mode), template=spec.template, words=spec.words,
+    pupil = make_task_model(
+        lm, lesson, finetune_mode(lm, spec.mode), template=spec.template, words=spec.words,
         at=spec.at, max_tokens=spec.max_tokens, seed=spec.seed,
     )  # fmt: skip
     if pupil.mode == "head":
-        other, facts = tuned_with_head(pupil, spec.tuned, spec.at, **options(spec))
+        other, facts = load_tuned_with_head(
+            pupil, spec.tuned, spec.at, **second_model_options(spec)
+        )
     else:
         tuned = opened(spec.tuned, spec, objects, check=False)
         other, facts = tuned.params(), {"name": tuned.name, "digest": tuned.digest}
-        same_names(lm.params(), tuned=other)
-        _same_tokens(lm, tuned)
+        check_same_parameters(lm.params(), tuned=other)
+        _need_same_tokenizer(lm, tuned)
     params = pupil.params()
-    same_names(params, tuned=other)
+    check_same_parameters(params, tuned=other)
     moved = [name for name in params if not torch.equal(params[name].data, other[name].data)]
     if not moved:
         raise BadData(
             f"{spec.tuned!r} has the weights of {spec.base!r}: nothing was tuned, so there is "
             "nothing to find."
         )
-    allowed = _allowed(spec, moved, head_names(pupil))
-    return Pair(
+    allowed = _maskable_names(spec, moved, head_names(pupil))
+    return ModelPair(
         lm=lm,
         pupil=pupil,
         live={name: params[name] for name in allowed},
@@ -93,7 +97,7 @@ def open_pair(spec: LearnSpec, lm: LM, lesson: Lesson, objects: Objects | None =
     )
 
 
-def options(spec: Any) -> dict[str, Any]:
+def second_model_options(spec: Any) -> dict[str, Any]:
     """How a second model is opened: as the first one, without the check at the door again."""
     return {
         "dtype": spec.dtype, "device": spec.device, "offline": spec.offline, "check": False,
@@ -101,7 +105,7 @@ def options(spec: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _allowed(spec: LearnSpec, moved: Sequence[str], heads: Sequence[str]) -> list[str]:
+def _maskable_names(spec: LearnSpec, moved: Sequence[str], heads: Sequence[str]) -> list[str]:
     """The moved weights that fit the patterns; a head is never masked, it is kept whole."""
     patterns = spec.params or ("*",)
     found = [n for n in moved if n not in heads and any(fnmatchcase(n, p) for p in patterns)]
@@ -113,7 +117,7 @@ def _allowed(spec: LearnSpec, moved: Sequence[str], heads: Sequence[str]) -> lis
     return found
 
 
-def _same_tokens(lm: LM, tuned: LM) -> None:
+def _need_same_tokenizer(lm: LM, tuned: LM) -> None:
     if lm.tokenizer_digest != tuned.tokenizer_digest:
         raise Mismatch(
             f"{lm.name!r} and {tuned.name!r} have different tokenizers "

@@ -7,11 +7,11 @@ from typing import Any
 import polars as pl
 
 from cutaway.measure.calibration import Reliability
-from cutaway.measure.intervals import Interval, corrected_t, within
-from cutaway.measure.metrics import UNIT
+from cutaway.measure.intervals import Interval, clip_interval, corrected_t
+from cutaway.measure.metrics import UNIT_METRICS
 from cutaway.run.table import Row, bounds, table
 
-SCHEMA = {
+GRAFT_SCHEMA = {
     "base": pl.String,
     "tuned": pl.String,
     "task": pl.String,
@@ -29,11 +29,11 @@ SCHEMA = {
     "low": pl.Float64,
     "high": pl.Float64,
 }
-CELL = ("kind", "sparsity", "data", "layer", "part", "head", "bin", "step", "metric")
+CELL_COLUMNS = ("kind", "sparsity", "data", "layer", "part", "head", "bin", "step", "metric")
 
 
 @dataclass(frozen=True)
-class Where:
+class GraftCoordinates:
     """The coordinates that all rows of a run share."""
 
     base: str
@@ -60,28 +60,28 @@ class Where:
         ]
 
 
-def over_seeds(rows: Iterable[Row]) -> list[Row]:
+def with_seed_intervals(rows: Iterable[Row]) -> list[Row]:
     """The rows; where a cell was measured with several seeds, with the interval over them."""
     listed = list(rows)
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in listed:
-        groups.setdefault(tuple(row.get(name) for name in CELL), []).append(row)
-    ends = {key: _ends(found) for key, found in groups.items() if len(found) > 1}
-    return [row | ends.get(tuple(row.get(name) for name in CELL), {}) for row in listed]
+        groups.setdefault(tuple(row.get(name) for name in CELL_COLUMNS), []).append(row)
+    ends = {key: _seed_interval(found) for key, found in groups.items() if len(found) > 1}
+    return [row | ends.get(tuple(row.get(name) for name in CELL_COLUMNS), {}) for row in listed]
 
 
-def _ends(rows: list[Row]) -> dict[str, float]:
+def _seed_interval(rows: list[Row]) -> dict[str, float]:
     """low and high of the mean over seeds: seeds are independent, so the plain t interval."""
-    found = corrected_t([_number(row["value"]) for row in rows], n_train=1, n_test=0)
-    if rows[0]["metric"] in UNIT or rows[0]["metric"] == "agreement":
-        found = within(found, 0.0, 1.0)
+    found = corrected_t([_none_to_nan(row["value"]) for row in rows], n_train=1, n_test=0)
+    if rows[0]["metric"] in UNIT_METRICS or rows[0]["metric"] == "agreement":
+        found = clip_interval(found, 0.0, 1.0)
     return {"low": found.low, "high": found.high}
 
 
-def _number(value: float | None) -> float:
+def _none_to_nan(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def frame(rows: Iterable[Row]) -> pl.DataFrame:
+def graft_frame(rows: Iterable[Row]) -> pl.DataFrame:
     """The rows as a table with every column of the schema; NaN becomes null."""
-    return table(rows, SCHEMA)
+    return table(rows, GRAFT_SCHEMA)

@@ -15,16 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.core.errors import BadData, Mismatch
-from cutaway.methods.graft.patch import Patch, differs, need_fit, write
+from cutaway.methods.graft.patch import Patch, count_mismatches, need_matching_shapes, write_values
 from cutaway.methods.graft.select import Mask, Params
 from cutaway.models.lm import LM
 from cutaway.models.prints import checksum
 from cutaway.store.artefacts import load_artefact, save_artefact
 from cutaway.store.tensors import dtype_name
 
-Check = Literal["all", "places"]
-SHORT = 12
-HEAD = "head."
+BaseCheck = Literal["all", "places"]
+CHECKSUM_CHARS = 12
+HEAD_PREFIX = "head."
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Skill:
         """A name for tables: the task."""
         return self.task or "skill"
 
-    def attach(self, model: Any, *, check: Check = "all") -> Any:
+    def attach(self, model: Any, *, check: BaseCheck = "all") -> Any:
         """The model, which now has the skill: changed in place, and known as another model.
 
         Refuses a model that isn't the skill's base. With check="places" only the weights it
@@ -61,36 +61,36 @@ class Skill:
         if check == "all":
             self.need_base(model)
         params = self._fitting(model)
-        wrong = differs(params, self.patch.mask, self.patch.before)
+        wrong = count_mismatches(params, self.patch.mask, self.patch.before)
         if wrong:
             raise Mismatch(
                 f"{wrong:,} of the {self.size:,} weights of the skill {self.label!r} are not the "
                 "base's here: it is attached already, or another skill has changed them."
             )
-        write(params, self.patch.mask, self.patch.after)
-        return _recognised(model)
+        write_values(params, self.patch.mask, self.patch.after)
+        return _with_new_identity(model)
 
-    def detach(self, model: Any, *, check: Check = "all") -> Any:
+    def detach(self, model: Any, *, check: BaseCheck = "all") -> Any:
         """The model without the skill: its base again, bit for bit, changed in place.
 
         Refuses a model that hasn't the skill, or isn't the base once it is gone; with
         check="places" other weights may differ from the base.
         """
         params = self._fitting(model)
-        wrong = differs(params, self.patch.mask, self.patch.after)
+        wrong = count_mismatches(params, self.patch.mask, self.patch.after)
         if wrong:
             raise Mismatch(
                 f"{wrong:,} of the {self.size:,} weights of the skill {self.label!r} are not as "
                 "it left them: it isn't attached here, or the model was trained further."
             )
-        write(params, self.patch.mask, self.patch.before)
+        write_values(params, self.patch.mask, self.patch.before)
         if check == "all":
             try:
                 self.need_base(model)
             except Mismatch:
-                write(params, self.patch.mask, self.patch.after)
+                write_values(params, self.patch.mask, self.patch.after)
                 raise
-        return _recognised(model)
+        return _with_new_identity(model)
 
     def save(self, path: Path | str) -> Path:
         """Write the skill: a safetensors file and the JSON beside it."""
@@ -101,7 +101,7 @@ class Skill:
             "places": torch.cat(where).to(torch.int64 if wide else torch.int32),
             "before": torch.cat([self.patch.before[name].cpu() for name in names]),
             "after": torch.cat([self.patch.after[name].cpu() for name in names]),
-            **{HEAD + name: value.detach().cpu() for name, value in self.head.items()},
+            **{HEAD_PREFIX + name: value.detach().cpu() for name, value in self.head.items()},
         }
         table = [
             {"name": n, "shape": list(self.shapes[n]), "places": len(p)}
@@ -112,8 +112,8 @@ class Skill:
         )
 
     def _fitting(self, model: Any) -> dict[str, Tensor]:
-        params = params_of(model)
-        need_fit(params, self.patch.mask, self.shapes)
+        params = model_weights(model)
+        need_matching_shapes(params, self.patch.mask, self.shapes)
         kinds, mine = self._dtypes(params)
         if kinds != {mine}:
             raise Mismatch(
@@ -124,16 +124,16 @@ class Skill:
 
     def need_base(self, model: Any) -> None:
         """Mismatch, with both checksums, unless the model is the base, bit for bit."""
-        found, mine = checksum(params_of(model)), self.meta["base"]
+        found, mine = checksum(model_weights(model)), self.meta["base"]
         if found != mine["checksum"]:
             raise Mismatch(
                 f"The skill {self.label!r} belongs to {mine['name']!r} (weights "
-                f"{mine['checksum'][:SHORT]}), not to {_name(model)!r} (weights "
-                f"{found[:SHORT]}): {self._why_other(model)}"
+                f"{mine['checksum'][:CHECKSUM_CHARS]}), not to {_model_name(model)!r} (weights "
+                f"{found[:CHECKSUM_CHARS]}): {self._why_other(model)}"
             )
 
     def _why_other(self, model: Any) -> str:
-        kinds, mine = self._dtypes(params_of(model))
+        kinds, mine = self._dtypes(model_weights(model))
         if kinds and kinds != {mine}:
             return (
                 f"the skill's weights are {mine}, the model's {', '.join(sorted(kinds))}. Open the "
@@ -153,7 +153,7 @@ def load_skill(path: Path | str) -> Skill:
     meta = dict(artefact.meta) if isinstance(artefact.meta, dict) else {}
     if meta.get("method") != "graft":
         raise BadData(f"{str(path)!r} is no skill: its method is {meta.get('method')!r}.")
-    table = _table(path, meta.pop("tensors", None))
+    table = _tensor_table(path, meta.pop("tensors", None))
     counts = [row["places"] for row in table]
     parts = {}
     for part in ("places", "before", "after"):
@@ -168,23 +168,23 @@ def load_skill(path: Path | str) -> Skill:
         )
     places = {name: value.long() for name, value in parts["places"].items()}
     shapes = {row["name"]: tuple(row["shape"]) for row in table}
-    _need_inside(path, places, shapes)
+    _need_valid_indices(path, places, shapes)
     before, after = ({n: v.clone() for n, v in parts[k].items()} for k in ("before", "after"))
-    heads = [name for name in artefact.names if name.startswith(HEAD)]
-    head = {name.removeprefix(HEAD): artefact.tensor(name).clone() for name in heads}
+    heads = [name for name in artefact.names if name.startswith(HEAD_PREFIX)]
+    head = {name.removeprefix(HEAD_PREFIX): artefact.tensor(name).clone() for name in heads}
     return Skill(Patch(Mask(places), before, after), shapes, meta, head)
 
 
-def _table(path: Path | str, table: Any) -> list[dict[str, Any]]:
+def _tensor_table(path: Path | str, table: Any) -> list[dict[str, Any]]:
     """The described tensors; BadData unless each has a name, a shape and a count of places."""
     rows = table if isinstance(table, list) else [table]
     for row in rows:
         if not (
             isinstance(row, dict)
             and isinstance(row.get("name"), str)
-            and _counts([row.get("places")])
+            and _are_sizes([row.get("places")])
             and isinstance(row.get("shape"), list)
-            and _counts(row["shape"])
+            and _are_sizes(row["shape"])
         ):
             raise BadData(
                 f"{str(path)!r} describes a tensor as {str(row)[:60]!r}; expected its name, its "
@@ -196,12 +196,12 @@ def _table(path: Path | str, table: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def _counts(values: list[Any]) -> bool:
+def _are_sizes(values: list[Any]) -> bool:
     """Whether all are whole numbers a tensor can have."""
     return all(isinstance(v, int) and 0 <= v < 2**48 for v in values)
 
 
-def _need_inside(
+def _need_valid_indices(
     path: Path | str, places: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]
 ) -> None:
     for name, where in places.items():
@@ -210,7 +210,7 @@ def _need_inside(
             raise BadData(f"{str(path)!r} has places outside {name!r}, which has {size:,} weights.")
 
 
-def params_of(model: Any) -> dict[str, Tensor]:
+def model_weights(model: Any) -> dict[str, Tensor]:
     """The weights of a model of ours, or of a transformers module, by name; tied ones once."""
     module = model.module if isinstance(model, LM) else model
     if not isinstance(module, nn.Module):
@@ -218,12 +218,12 @@ def params_of(model: Any) -> dict[str, Tensor]:
     return dict(module.named_parameters())
 
 
-def _recognised(model: Any) -> Any:
+def _with_new_identity(model: Any) -> Any:
     """The model; one of ours is known from here on by the weights it has now."""
     return model.recognise() if isinstance(model, LM) else model
 
 
-def _name(model: Any) -> str:
+def _model_name(model: Any) -> str:
     if isinstance(model, LM):
         return model.name
     return str(getattr(getattr(model, "config", None), "_name_or_path", "") or type(model).__name__)

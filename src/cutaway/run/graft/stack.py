@@ -7,32 +7,34 @@ from typing import Any
 from cutaway import __version__
 from cutaway.core.errors import BadSpec, Mismatch
 from cutaway.methods.graft import patch as core
-from cutaway.run.graft.checkpoint import Told
-from cutaway.run.graft.skill import SHORT, Skill, load_skill
-from cutaway.run.graft.unseen import lessons_of
+from cutaway.run.graft.checkpoint import ActionResult
+from cutaway.run.graft.skill import CHECKSUM_CHARS, Skill, load_skill
+from cutaway.run.graft.unseen import skill_training_data
 from cutaway.run.objects import Objects
 from cutaway.run.screen import Screen
 from cutaway.run.specs.graft import StackSpec
 
 
-def run(spec: StackSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Told:
+def run(
+    spec: StackSpec, *, screen: Screen | None = None, objects: Objects | None = None
+) -> ActionResult:
     """The stacked skill in --out."""
     if not spec.out.endswith(".safetensors"):
         raise BadSpec(f"--out is a skill file that ends in .safetensors, got {spec.out!r}.")
-    made = stack([load_skill(name) for name in spec.skill], spec.rule)
+    made = stack_skills([load_skill(name) for name in spec.skill], spec.rule)
     made.save(Path(spec.out))
     facts = made.meta["stacked"]
     said = (
         f"{spec.out}: {made.size:,} weights of {len(spec.skill)} skills; they disagreed about "
         f"{facts['conflicts']:,} ({spec.rule} decided)."
     )
-    return Told((said,), {"out": spec.out, "size": made.size, **facts})
+    return ActionResult((said,), {"out": spec.out, "size": made.size, **facts})
 
 
-def stack(skills: Sequence[Skill], rule: str = "sum") -> Skill:
+def stack_skills(skills: Sequence[Skill], rule: str = "sum") -> Skill:
     """One skill with every change; Mismatch for skills of different bases."""
-    need_one_base(skills)
-    made = core.stack([skill.patch for skill in skills], rule)
+    need_same_base(skills)
+    made = core.stack_patches([skill.patch for skill in skills], rule)
     shapes = {name: shape for skill in skills for name, shape in skill.shapes.items()}
     meta: dict[str, Any] = {
         "base": skills[0].meta["base"],
@@ -40,7 +42,7 @@ def stack(skills: Sequence[Skill], rule: str = "sum") -> Skill:
         "size": made.patch.size,
         "stacked": {
             "of": [{"task": s.task, "size": s.size} for s in skills],
-            "data": [one for skill in skills for one in lessons_of(skill)],
+            "data": [one for skill in skills for one in skill_training_data(skill)],
             "rule": rule,
             "conflicts": made.conflicts,
         },
@@ -49,7 +51,7 @@ def stack(skills: Sequence[Skill], rule: str = "sum") -> Skill:
     return Skill(made.patch, {n: shapes[n] for n in made.patch.mask.places}, meta)
 
 
-def need_one_base(skills: Sequence[Skill]) -> None:
+def need_same_base(skills: Sequence[Skill]) -> None:
     """Mismatch unless all skills were learned from the same weights."""
     first = skills[0].meta["base"]
     for skill in skills[1:]:
@@ -57,6 +59,6 @@ def need_one_base(skills: Sequence[Skill]) -> None:
         if base["checksum"] != first["checksum"]:
             raise Mismatch(
                 f"The skills {skills[0].label!r} and {skill.label!r} come from different bases: "
-                f"{first['name']!r} (weights {first['checksum'][:SHORT]}) and {base['name']!r} "
-                f"(weights {base['checksum'][:SHORT]})."
+                f"{first['name']!r} (weights {first['checksum'][:CHECKSUM_CHARS]}) and {base['name']!r} "
+                f"(weights {base['checksum'][:CHECKSUM_CHARS]})."
             )

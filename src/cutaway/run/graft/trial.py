@@ -9,25 +9,25 @@ import torch
 from numpy.typing import NDArray
 
 from cutaway.core.textset import TextSet
-from cutaway.data.load import load
+from cutaway.data.load import load_text_set
 from cutaway.measure.calibration import Reliability, reliability
 from cutaway.measure.intervals import Interval, corrected_t, wilson
 from cutaway.methods.graft.gain import relative_gain
 from cutaway.models.lm import LM
 from cutaway.models.loss import lm_loss, mask_tokens, mlm_loss
 from cutaway.models.tokens import pad, tokenize
-from cutaway.run.batches import Budget, by_length
-from cutaway.run.finetune_rows import scores_of, values_of
-from cutaway.run.lesson import Lesson
-from cutaway.run.pupil import Pupil
-from cutaway.run.question import TOKENS, decide
+from cutaway.run.batches import TokenBudget, batches_by_length
+from cutaway.run.finetune_rows import metric_values, scores_with_intervals
+from cutaway.run.lesson import TaskSplit
+from cutaway.run.pupil import TaskModel
+from cutaway.run.question import EVAL_BATCH_TOKENS, predict_from_proba
 
 # How much the loss counts where two masks have the same metric.
-TIE = 1e-3
+LOSS_TIE_BREAK = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
+class TaskOutputs:
     """The answers of one model to the test rows, and its language-model loss."""
 
     answers: NDArray[np.float64]
@@ -36,10 +36,10 @@ class Said:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class TaskEvaluator:
     """The rows that models are tried on."""
 
-    pupil: Pupil
+    pupil: TaskModel
     test: NDArray[np.int64]
     judges: NDArray[np.int64]
     """Train and dev rows that judge masks on the way."""
@@ -48,19 +48,21 @@ class Trial:
     seed: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
 
-    def said(self, *, language: bool = False) -> Said:
+    def said(self, *, language: bool = False) -> TaskOutputs:
         """What the weights in place answer."""
         asked, found = self.pupil.asked.take(self.test), self.pupil.answers(self.test)
-        loss = language_loss(self.pupil.lm, self.prose, self.seed) if language else None
-        return Said(found, decide(asked, found), loss)
+        loss = mean_lm_loss(self.pupil.lm, self.prose, self.seed) if language else None
+        return TaskOutputs(found, predict_from_proba(asked, found), loss)
 
-    def scores(self, said: Said, base: Said, tuned: Said) -> dict[str, Any]:
+    def scores(self, said: TaskOutputs, base: TaskOutputs, tuned: TaskOutputs) -> dict[str, Any]:
         """Every metric of the task, the share of the gain, agreement with the tuned model."""
         asked = self.pupil.asked.take(self.test)
         metric, classes = asked.metric, asked.task != "regression"
         names = dict.fromkeys([metric, *(("accuracy", "ece") if classes else ())])
-        found: dict[str, Any] = dict(scores_of(asked, said.answers, list(names)))
-        before, after = (values_of(asked, one.answers, [metric])[metric] for one in (base, tuned))
+        found: dict[str, Any] = dict(scores_with_intervals(asked, said.answers, list(names)))
+        before, after = (
+            metric_values(asked, one.answers, [metric])[metric] for one in (base, tuned)
+        )
         found["relative_gain"] = relative_gain(found[metric].mean, before, after)
         if classes:
             same = int((said.decisions == tuned.decisions).sum())
@@ -69,7 +71,7 @@ class Trial:
             found["lm_loss"] = said.language
         return found
 
-    def reliability(self, said: Said) -> Reliability | None:
+    def reliability(self, said: TaskOutputs) -> Reliability | None:
         """The calibration of the answers; None for a regression."""
         asked = self.pupil.asked.take(self.test)
         if asked.task == "regression":
@@ -80,7 +82,7 @@ class Trial:
         """The metric on the judging rows, with the loss as a tie-break."""
         asked, found = self.pupil.asked.take(self.judges), self.pupil.answers(self.judges)
         right = (asked.targets.cpu().numpy() * np.log(np.clip(found, 1e-12, 1.0))).sum(axis=1)
-        return self._metric(found) + TIE * float(right.mean())
+        return self._metric(found) + LOSS_TIE_BREAK * float(right.mean())
 
     def metric(self) -> float:
         """The task's metric on the judging rows."""
@@ -88,26 +90,36 @@ class Trial:
 
     def _metric(self, found: NDArray[np.float64]) -> float:
         asked = self.pupil.asked.take(self.judges)
-        value = values_of(asked, found, [asked.metric])[asked.metric]
+        value = metric_values(asked, found, [asked.metric])[asked.metric]
         return 0.0 if np.isnan(value) else value
 
 
-def trial_of(pupil: Pupil, lesson: Lesson, spec: Any, prose: TextSet | None) -> Trial:
+def make_evaluator(
+    pupil: TaskModel, lesson: TaskSplit, spec: Any, prose: TextSet | None
+) -> TaskEvaluator:
     """The rows of a lesson as a trial: its test rows, and some of train and dev to judge by."""
     rng = np.random.default_rng([spec.seed, 1])
-    parts = [_some(rows, spec.judge_examples, rng) for rows in (lesson.train, lesson.dev)]
-    return Trial(pupil, lesson.test, np.concatenate(parts), prose_rows(pupil.lm, prose), spec.seed)
+    parts = [_subsample(rows, spec.judge_examples, rng) for rows in (lesson.train, lesson.dev)]
+    return TaskEvaluator(
+        pupil, lesson.test, np.concatenate(parts), heldout_token_rows(pupil.lm, prose), spec.seed
+    )
 
 
-def read_prose(spec: Any, lm: LM, objects: Mapping[str, Any] | None = None) -> TextSet | None:
+def load_heldout_text(
+    spec: Any, lm: LM, objects: Mapping[str, Any] | None = None
+) -> TextSet | None:
     """The held-out text; None where none is wanted or the model has no head to speak with."""
     if spec.text == "none" or not lm.has_head:
         return None
     source = (objects or {}).get(spec.text, spec.text)
-    return load(source, as_task="text", limit=spec.text_limit, seed=spec.seed, offline=spec.offline)
+    return load_text_set(
+        source, as_task="text", limit=spec.text_limit, seed=spec.seed, offline=spec.offline
+    )
 
 
-def prose_rows(lm: LM, prose: TextSet | None, most: int = 128) -> tuple[tuple[int, ...], ...]:
+def heldout_token_rows(
+    lm: LM, prose: TextSet | None, most: int = 128
+) -> tuple[tuple[int, ...], ...]:
     """Texts as tokens, those long enough to predict something in."""
     if prose is None:
         return ()
@@ -116,12 +128,14 @@ def prose_rows(lm: LM, prose: TextSet | None, most: int = 128) -> tuple[tuple[in
 
 
 @torch.inference_mode()
-def language_loss(lm: LM, rows: tuple[tuple[int, ...], ...], seed: int) -> Interval | None:
+def mean_lm_loss(lm: LM, rows: tuple[tuple[int, ...], ...], seed: int) -> Interval | None:
     """Mean loss over texts: of the next token, or of masked ones, the same ones every time."""
     if not rows:
         return None
     found = np.zeros(len(rows))
-    for batch, _ in by_length([len(row) for row in rows], Budget(fixed=TOKENS)):
+    for batch, _ in batches_by_length(
+        [len(row) for row in rows], TokenBudget(fixed=EVAL_BATCH_TOKENS)
+    ):
         ids, mask = (x.to(lm.device) for x in pad([rows[i] for i in batch.rows], lm.pad_id))
         if lm.kind == "causal":
             each = lm_loss(lm, None, ids, mask)
@@ -133,5 +147,5 @@ def language_loss(lm: LM, rows: tuple[tuple[int, ...], ...], seed: int) -> Inter
     return corrected_t(found, n_train=1, n_test=0)
 
 
-def _some(rows: NDArray[np.int64], most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _subsample(rows: NDArray[np.int64], most: int, rng: np.random.Generator) -> NDArray[np.int64]:
     return rows if len(rows) <= most else np.sort(rng.choice(rows, most, replace=False))

@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from cutaway.core.errors import BadData
 from cutaway.core.textset import TextSet
 from cutaway.run.graft.skill import Skill
-from cutaway.run.lesson import deal
+from cutaway.run.lesson import split_task_rows
 from cutaway.run.owned import NOTE
-from cutaway.run.specs.finetune import Training
+from cutaway.run.specs.finetune import TrainingSpec
 from cutaway.store import files
 
-Taught = Mapping[str, Any]
+TrainingData = Mapping[str, Any]
 """What `Lesson.taught_on` said; empty where nothing is known."""
 
 
-def taught_by(skills: Sequence[Skill], tuned: str | None) -> list[Taught]:
+def training_data_of(skills: Sequence[Skill], tuned: str | None) -> list[TrainingData]:
     """What each skill, and the tuned model where a note lies beside it, was taught on."""
-    found = [one for skill in skills for one in lessons_of(skill)]
+    found = [one for skill in skills for one in skill_training_data(skill)]
     note = None if tuned is None else Path(tuned) / NOTE
     if note is not None and note.is_file():
         data = files.read_json(note).get("data")
@@ -35,7 +35,7 @@ def taught_by(skills: Sequence[Skill], tuned: str | None) -> list[Taught]:
     return found
 
 
-def lessons_of(skill: Skill) -> list[Taught]:
+def skill_training_data(skill: Skill) -> list[TrainingData]:
     """What a skill was taught on, or each of those that it is stacked of."""
     if "stacked" in skill.meta:
         parts = skill.meta["stacked"].get("data") or [{}]
@@ -44,8 +44,8 @@ def lessons_of(skill: Skill) -> list[Taught]:
     return [part if isinstance(part, dict) else {} for part in parts]
 
 
-def held_out(
-    texts: TextSet, forms: Sequence[TextSet], taught: Sequence[Taught]
+def held_out_texts(
+    texts: TextSet, forms: Sequence[TextSet], taught: Sequence[TrainingData]
 ) -> tuple[TextSet, str]:
     """The rows to measure on, and what is to be told about them.
 
@@ -60,23 +60,25 @@ def held_out(
     have = set() if texts.parts is None else set(texts.parts.tolist())
     part = next((name for name in ("test", "dev") if name in have), None)
     if dealt:
-        found = texts.take(_common(texts, dealt))
+        found = texts.take(_shared_test_rows(texts, dealt))
     else:
         found = texts if part is None else texts.part(part)
-    return found, "" if part is not None else _told(texts, found, taught, len(mine) - len(dealt))
+    return found, "" if part is not None else _held_out_note(
+        texts, found, taught, len(mine) - len(dealt)
+    )
 
 
-def _test_rows(form: TextSet, taught: Taught) -> NDArray[np.int64] | None:
+def _test_rows(form: TextSet, taught: TrainingData) -> NDArray[np.int64] | None:
     """The test rows of a deal; None where the note doesn't say how rows were dealt."""
     shots, seed = taught.get("shots"), taught.get("data_seed")
     if not isinstance(seed, int) or seed < 0:
         return None
     if shots is not None and (not isinstance(shots, int) or shots < 1):
         return None
-    return deal(form, Training(shots=shots, data_seed=seed))[2]
+    return split_task_rows(form, TrainingSpec(shots=shots, data_seed=seed))[2]
 
 
-def _common(texts: TextSet, dealt: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+def _shared_test_rows(texts: TextSet, dealt: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """The rows that every deal tests on; BadData where there is none."""
     rows: NDArray[np.int64] = reduce(np.intersect1d, dealt)
     if not len(rows):
@@ -88,7 +90,9 @@ def _common(texts: TextSet, dealt: Sequence[NDArray[np.int64]]) -> NDArray[np.in
     return rows
 
 
-def _told(texts: TextSet, found: TextSet, taught: Sequence[Taught], undealt: int) -> str:
+def _held_out_note(
+    texts: TextSet, found: TextSet, taught: Sequence[TrainingData], undealt: int
+) -> str:
     """What to say of a set that has no test rows of its own."""
     if undealt:
         return (

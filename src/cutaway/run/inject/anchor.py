@@ -8,47 +8,49 @@ from torch import Tensor
 
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import Mismatch, Missing
-from cutaway.run.inject.files import prints_of
-from cutaway.store.artefacts import description_of, load_artefact, save_artefact
+from cutaway.run.inject.files import tensor_checksums
+from cutaway.store.artefacts import description_path, load_artefact, save_artefact
 
 # Under this name a checkpoint's trainer_state.json says which start is its own.
-KEY = "cutaway.EWCCallback"
+STATE_KEY = "cutaway.EWCCallback"
 
 
-def begin(args: Any, state: Any, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def initial_weights(args: Any, state: Any, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights that are trained, where they were before the first step of all.
 
     When training begins they are copied; when it is taken up again (global_step above 0) they are
     what `keep` kept, never what the Trainer has loaded from the checkpoint.
     """
     if trained and state.global_step:
-        return _again(args, state, trained)
+        return _load_initial_weights(args, state, trained)
     return {name: weight.detach().clone() for name, weight in trained.items()}
 
 
-def keep(args: Any, state: Any, start: Mapping[str, Tensor]) -> None:
+def save_initial_weights(args: Any, state: Any, start: Mapping[str, Tensor]) -> None:
     """Keep a start in `output_dir`, unless there will be no checkpoints to go on from."""
     if not start or state.global_step:
         return
-    mark = digest_json(prints_of(start))
-    state.stateful_callbacks[KEY] = {"start": mark}
-    path = _file(args, mark)
+    mark = digest_json(tensor_checksums(start))
+    state.stateful_callbacks[STATE_KEY] = {"start": mark}
+    path = _initial_weights_file(args, mark)
     # The description is written last: without it the weights may be half there.
-    whole = path.is_file() and description_of(path).is_file()
+    whole = path.is_file() and description_path(path).is_file()
     if args.save_strategy != "no" and state.is_world_process_zero and not whole:
         save_artefact(path, start, {"method": "inject", "kind": "start", "mark": mark})
 
 
-def _again(args: Any, state: Any, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _load_initial_weights(
+    args: Any, state: Any, trained: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     """The kept start of the training that a checkpoint belongs to."""
-    known = state.stateful_callbacks.get(KEY)
+    known = state.stateful_callbacks.get(STATE_KEY)
     if known is None:
         raise Missing(
             f"The checkpoint of step {state.global_step} comes from a training without "
             "EWCCallback: where that began isn't known. Begin anew, without "
             "resume_from_checkpoint; to hold the checkpoint's own weights, load them as the model."
         )
-    path = _file(args, known["start"])
+    path = _initial_weights_file(args, known["start"])
     if not path.is_file():
         raise Missing(
             f"No {str(path)!r}: it has the weights this training began with, and without them its "
@@ -66,6 +68,6 @@ def _again(args: Any, state: Any, trained: Mapping[str, Tensor]) -> dict[str, Te
     return {name: kept.tensor(name).to(weight, copy=True) for name, weight in trained.items()}
 
 
-def _file(args: Any, mark: str) -> Path:
+def _initial_weights_file(args: Any, mark: str) -> Path:
     # Named by what is in it: another training in the same folder doesn't overwrite it.
     return Path(args.output_dir) / f"ewc-start-{mark[:12]}.safetensors"

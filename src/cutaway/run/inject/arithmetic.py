@@ -16,13 +16,13 @@ from torch import Tensor
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.models.lm import LM
-from cutaway.run.inject.examples import Examples, logits
+from cutaway.run.inject.examples import Examples, target_logits
 
 # Tokens an answer may be longer than the longest right one before it counts as never ending.
-MARGIN = 4
-TOKENS = 2048
+EXTRA_TOKENS = 4
+BATCH_TOKENS = 2048
 # Any question: an answer is cut into tokens as it stands behind one.
-CARRIER = "1 + 1 ="
+SAMPLE_QUESTION = "1 + 1 ="
 _NUMBER = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
@@ -41,7 +41,7 @@ def need_arithmetic(texts: TextSet) -> TextSet:
     return texts
 
 
-def whole_lines(texts: TextSet) -> TextSet:
+def problems_with_answers(texts: TextSet) -> TextSet:
     """The problems with their answers, as plain text."""
     pairs = zip(texts.texts, texts.meta["answers"].tolist(), strict=True)
     lines = tuple(f"{question} {answer}" for question, answer in pairs)
@@ -49,7 +49,7 @@ def whole_lines(texts: TextSet) -> TextSet:
 
 
 @dataclass(frozen=True)
-class Spelling:
+class AnswerFormat:
     """How a model is asked: what ends an answer, and how many places a masked one has."""
 
     end: int
@@ -59,7 +59,9 @@ class Spelling:
     """Tokens read before an answer counts as never ending."""
 
 
-def spelling_of(lm: LM, sets: Sequence[TextSet], *, masks: int | None = None) -> Spelling:
+def make_answer_format(
+    lm: LM, sets: Sequence[TextSet], *, masks: int | None = None
+) -> AnswerFormat:
     """One spelling for all these problems; BadSpec when the masks don't hold an answer."""
     if lm.kind == "causal" and masks is not None:
         raise BadSpec(
@@ -70,17 +72,17 @@ def spelling_of(lm: LM, sets: Sequence[TextSet], *, masks: int | None = None) ->
     sizes = {answer: len(answer_ids(lm, answer)) for answer in answers}
     longest = max(sizes, key=lambda answer: (sizes[answer], answer))
     if lm.kind == "causal":
-        return Spelling(_end(lm), 0, sizes[longest] + MARGIN)
+        return AnswerFormat(_end_token(lm), 0, sizes[longest] + EXTRA_TOKENS)
     if masks is not None and masks < sizes[longest]:
         raise BadSpec(
             f"--masks {masks} is too few: the answer {longest!r} has {sizes[longest]} tokens. "
             f"Give --masks {sizes[longest]} or more, or leave it out."
         )
     count = masks or sizes[longest]
-    return Spelling(_end(lm), count, count)
+    return AnswerFormat(_end_token(lm), count, count)
 
 
-def _end(lm: LM) -> int:
+def _end_token(lm: LM) -> int:
     """The token that ends an answer."""
     tokenizer = lm.tokenizer
     order = ("eos", "sep") if lm.kind == "causal" else ("sep", "eos", "pad")
@@ -93,17 +95,21 @@ def _end(lm: LM) -> int:
 
 def answer_ids(lm: LM, answer: str) -> list[int]:
     """An answer's tokens as they stand behind a question."""
-    before: list[int] = lm.tokenizer(CARRIER, add_special_tokens=False)["input_ids"]
-    whole: list[int] = lm.tokenizer(f"{CARRIER} {answer}", add_special_tokens=False)["input_ids"]
+    before: list[int] = lm.tokenizer(SAMPLE_QUESTION, add_special_tokens=False)["input_ids"]
+    whole: list[int] = lm.tokenizer(f"{SAMPLE_QUESTION} {answer}", add_special_tokens=False)[
+        "input_ids"
+    ]
     if whole[: len(before)] != before:
-        raise BadSpec(f"The tokenizer of {lm.name!r} joins {CARRIER!r} and what follows it.")
+        raise BadSpec(
+            f"The tokenizer of {lm.name!r} joins {SAMPLE_QUESTION!r} and what follows it."
+        )
     found = whole[len(before) :]
     if not found or lm.tokenizer.unk_token_id in found:
         raise BadSpec(f"The tokenizer of {lm.name!r} can't spell {answer!r}.")
     return found
 
 
-def question_ids(lm: LM, question: str, spelling: Spelling) -> tuple[list[int], int]:
+def question_ids(lm: LM, question: str, spelling: AnswerFormat) -> tuple[list[int], int]:
     """A question's tokens, and the first place where its answer is read."""
     row: list[int] = lm.tokenizer(question)["input_ids"]
     if lm.kind == "causal":
@@ -114,9 +120,9 @@ def question_ids(lm: LM, question: str, spelling: Spelling) -> tuple[list[int], 
     return row[:at] + [lm.tokenizer.mask_token_id] * spelling.masks + row[at:], at
 
 
-def answer_examples(lm: LM, texts: TextSet, spelling: Spelling | None = None) -> Examples:
+def answer_examples(lm: LM, texts: TextSet, spelling: AnswerFormat | None = None) -> Examples:
     """Problems as examples: the places of the answer and its end, and the right tokens there."""
-    spelling = spelling or spelling_of(lm, [need_arithmetic(texts)])
+    spelling = spelling or make_answer_format(lm, [need_arithmetic(texts)])
     rows, places, targets = [], [], []
     for question, answer in zip(texts.texts, texts.meta["answers"].tolist(), strict=True):
         row, at = question_ids(lm, question, spelling)
@@ -136,35 +142,35 @@ def answer_examples(lm: LM, texts: TextSet, spelling: Spelling | None = None) ->
 
 
 @torch.inference_mode()
-def say(lm: LM, texts: TextSet, spelling: Spelling) -> list[str | None]:
+def generate_answers(lm: LM, texts: TextSet, spelling: AnswerFormat) -> list[str | None]:
     """What the model answers, each as text; None where it never ends."""
     asked = [question_ids(lm, question, spelling) for question in texts.texts]
     found: list[str | None] = [None] * len(texts)
-    for rows in _same_length([row for row, _ in asked]):
+    for rows in _equal_length_batches([row for row, _ in asked]):
         ids = torch.tensor([asked[i][0] for i in rows], device=lm.device)
         if lm.kind == "causal":
-            said = _go_on(lm, ids, spelling)
+            said = _greedy_decode(lm, ids, spelling)
         else:
             at = [list(range(asked[i][1], asked[i][1] + spelling.masks)) for i in rows]
-            said = logits(lm, Examples(ids.tolist(), at, at)).argmax(dim=-1)
+            said = target_logits(lm, Examples(ids.tolist(), at, at)).argmax(dim=-1)
         for i, tokens in zip(rows, said.tolist(), strict=True):
-            found[i] = _text(lm, tokens, spelling)
+            found[i] = _decode_answer(lm, tokens, spelling)
     return found
 
 
-def _same_length(rows: list[list[int]]) -> list[list[int]]:
+def _equal_length_batches(rows: list[list[int]]) -> list[list[int]]:
     """Row numbers in groups of equal length: nothing is padded, so nothing can go wrong."""
     groups: dict[int, list[int]] = {}
     for i, row in enumerate(rows):
         groups.setdefault(len(row), []).append(i)
     return [
-        group[start : start + max(1, TOKENS // length)]
+        group[start : start + max(1, BATCH_TOKENS // length)]
         for length, group in sorted(groups.items())
-        for start in range(0, len(group), max(1, TOKENS // length))
+        for start in range(0, len(group), max(1, BATCH_TOKENS // length))
     ]
 
 
-def _go_on(lm: LM, ids: Tensor, spelling: Spelling) -> Tensor:
+def _greedy_decode(lm: LM, ids: Tensor, spelling: AnswerFormat) -> Tensor:
     """(rows, most) likeliest next tokens, one after the other."""
     said: list[Tensor] = []
     past, ended = None, torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
@@ -178,7 +184,7 @@ def _go_on(lm: LM, ids: Tensor, spelling: Spelling) -> Tensor:
     return torch.cat(said, dim=1)
 
 
-def _text(lm: LM, tokens: list[int], spelling: Spelling) -> str | None:
+def _decode_answer(lm: LM, tokens: list[int], spelling: AnswerFormat) -> str | None:
     if spelling.end in tokens:
         tokens = tokens[: tokens.index(spelling.end)]
     elif lm.kind == "causal":
@@ -187,7 +193,7 @@ def _text(lm: LM, tokens: list[int], spelling: Spelling) -> str | None:
     return text
 
 
-def number_in(text: str | None, form: str) -> int | float:
+def parse_number(text: str | None, form: str) -> int | float:
     """The whole number that an answer says; NaN when it says none.
 
     Spaces between digits don't count: tokenizers put them there. Of a scratch only what stands
@@ -200,7 +206,7 @@ def number_in(text: str | None, form: str) -> int | float:
     return int(match[0]) if match else float("nan")
 
 
-def numbers(said: Sequence[str | None], texts: TextSet) -> np.ndarray:
+def parse_numbers(said: Sequence[str | None], texts: TextSet) -> np.ndarray:
     """The numbers that answers say, whole as they are, NaN for those that say none."""
     form = str(texts.meta.get("format", "plain"))
-    return np.array([number_in(text, form) for text in said], dtype=object)
+    return np.array([parse_number(text, form) for text in said], dtype=object)

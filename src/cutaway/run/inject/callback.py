@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from transformers import TrainerCallback
 
 from cutaway.core.errors import Mismatch
-from cutaway.methods.inject.penalty import add_low_rank, need_strength, normalised
-from cutaway.run.inject.anchor import begin, keep
-from cutaway.run.inject.files import Fisher, load_fisher
+from cutaway.methods.inject.penalty import add_lora_gradient, need_strength, normalise_fisher
+from cutaway.run.inject.anchor import initial_weights, save_initial_weights
+from cutaway.run.inject.files import FisherFile, load_fisher
 
 # What wrappers put in front of or into the names of weights.
-WRAPPERS = ("module.", "_orig_mod.", "base_model.model.")
+WRAPPER_PREFIXES = ("module.", "_orig_mod.", "base_model.model.")
 # PEFT's whole copies of parts that learn beside adapters.
-COPY = re.compile(r"\.modules_to_save\.[^.]+\.")
+SAVED_MODULE = re.compile(r"\.modules_to_save\.[^.]+\.")
 
 
 class EWCCallback(TrainerCallback):
@@ -44,13 +44,13 @@ class EWCCallback(TrainerCallback):
         partial: bool = False,
     ) -> None:
         self.strength, self.partial = need_strength(strength), partial
-        self.source: Fisher | None = None
+        self.source: FisherFile | None = None
         if isinstance(fisher, Mapping):
             values: Mapping[str, Tensor] = fisher
         else:
             self.source = load_fisher(fisher)
             values = self.source.tensors()
-        self.fisher: Mapping[str, Tensor] = normalised(values) if normalise else dict(values)
+        self.fisher: Mapping[str, Tensor] = normalise_fisher(values) if normalise else dict(values)
         self.anchor: dict[str, Tensor] = {}
         self.adapters: dict[str, Any] = {}
         self.penalty = 0.0
@@ -59,28 +59,30 @@ class EWCCallback(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Remember where the weights start; Mismatch when the Fisher is another model's."""
         model: nn.Module = given["model"]
-        name, own = _called(model), own_weights(model)
+        name, own = _model_name(model), base_weights(model)
         self._fits(own, name)
-        start = begin(args, state, {n: w for n, w in own.items() if w.requires_grad})
+        start = initial_weights(args, state, {n: w for n, w in own.items() if w.requires_grad})
         if self.source is not None:
             # What is frozen is still what it was, also in a training that is taken up again.
             self.source.need_start({**own, **start}, name)
         self.anchor = {n: w for n, w in start.items() if n in self.fisher}
         self.adapters = {
-            found: part for long, part in _adapters(model) if (found := bare(long)) in self.fisher
+            found: part
+            for long, part in _lora_layers(model)
+            if (found := unwrapped_name(long)) in self.fisher
         }
         if not self.anchor and not self.adapters:
             raise Mismatch(
                 f"No trained weight of {name!r} is in {self._called()}, which has "
                 f"{next(iter(self.fisher), 'nothing')!r} and others: it is another model's."
             )
-        keep(args, state, start)
+        save_initial_weights(args, state, start)
 
     @torch.no_grad()
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Add the penalty's gradient."""
         total = 0.0
-        for name, weight in own_weights(given["model"]).items():
+        for name, weight in base_weights(given["model"]).items():
             if name in self.anchor and weight.grad is not None:
                 step = weight.detach() - self.anchor[name]
                 back = step * self.fisher[name].to(step) * self.strength
@@ -107,7 +109,7 @@ class EWCCallback(TrainerCallback):
                 fisher, turned = self.fisher[name].to(delta), bool(part.fan_in_fan_out)
                 delta, fisher = (delta.T, fisher.T) if turned else (delta, fisher)
                 scale = float(part.scaling[adapter])
-                add_low_rank(left, right, delta, fisher, self.strength, scale)
+                add_lora_gradient(left, right, delta, fisher, self.strength, scale)
                 total += 0.5 * self.strength * float((fisher * delta.square()).sum())
         return total
 
@@ -138,27 +140,27 @@ class EWCCallback(TrainerCallback):
         return f"{str(self.source.artefact.path)!r} (of {self.source.meta['model']['name']!r})"
 
 
-def bare(name: str) -> str:
+def unwrapped_name(name: str) -> str:
     """A weight's name without what wrappers add to it."""
-    for wrapper in WRAPPERS:
+    for wrapper in WRAPPER_PREFIXES:
         name = name.removeprefix(wrapper)
-    return COPY.sub(".", name.replace(".base_layer.", "."))
+    return SAVED_MODULE.sub(".", name.replace(".base_layer.", "."))
 
 
-def own_weights(model: nn.Module) -> dict[str, Tensor]:
+def base_weights(model: nn.Module) -> dict[str, Tensor]:
     """The model's weights by their bare names, without what adapters add."""
     return {
-        bare(name): weight
+        unwrapped_name(name): weight
         for name, weight in model.named_parameters()
         if "lora_" not in name and ".original_module." not in name
     }
 
 
-def _called(model: nn.Module) -> str:
+def _model_name(model: nn.Module) -> str:
     return str(getattr(model, "name_or_path", "") or type(model).__name__)
 
 
-def _adapters(model: nn.Module) -> list[tuple[str, Any]]:
+def _lora_layers(model: nn.Module) -> list[tuple[str, Any]]:
     """(weight name, layer) of every LoRA layer."""
     return [
         (f"{name}.weight", part)

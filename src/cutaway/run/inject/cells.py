@@ -9,29 +9,46 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from cutaway.methods.inject.overlap import drift
+from cutaway.methods.inject.overlap import weight_drift
 from cutaway.models.lm import LM
 from cutaway.models.quiet import quiet
-from cutaway.run.inject.places import place_of
-from cutaway.run.inject.regularise import Setting, extra_loss
-from cutaway.run.inject.relearn import Answers, Course, learn, task_rows
-from cutaway.run.inject.retain import Kept, Ledger, forgotten, ledger_of, loss_of_each, watched
-from cutaway.run.inject.rows import Where
-from cutaway.run.inject.skill import Skill, exact_on_dev, judge, teacher
-from cutaway.run.inject.weights import Trainable, low_rank, merged, own_weights
-from cutaway.run.order import order_of
+from cutaway.run.inject.places import weight_locator
+from cutaway.run.inject.regularise import RegulariserInputs, make_extra_loss
+from cutaway.run.inject.relearn import (
+    RetainedTask,
+    TaskAnswers,
+    finetune_on_tasks,
+    retained_task_rows,
+)
+from cutaway.run.inject.retain import (
+    RetainedScores,
+    RetainedSet,
+    forgetting_metrics,
+    loss_per_text,
+    monitored_loss,
+    score_retained,
+)
+from cutaway.run.inject.rows import InjectCoordinates
+from cutaway.run.inject.skill import (
+    ArithmeticSkill,
+    dev_exact_match,
+    evaluate_skill,
+    make_skill_loss,
+)
+from cutaway.run.inject.weights import Trainable, full_weights, lora_weights, merged_adapters
+from cutaway.run.order import make_batch_order
 from cutaway.run.screen import Screen
 from cutaway.run.specs.inject import InjectSpec
 from cutaway.run.table import Row
-from cutaway.run.team import team
-from cutaway.run.training import Plan, Trained, train
+from cutaway.run.team import process_group
+from cutaway.run.training import TrainingPlan, TrainingResult, train
 from cutaway.store import files
 
-NOTE, TASKS = "cutaway.json", "tasks"
+METADATA_FILE, TASK_FOLDER = "cutaway.json", "tasks"
 
 
 @dataclass(frozen=True)
-class Cell:
+class InjectCell:
     """A point of the sweep."""
 
     regulariser: str
@@ -52,10 +69,10 @@ class Cell:
         return f"{self.regulariser}+lora{self.lora}" if self.lora else self.regulariser
 
 
-def cells_of(spec: InjectSpec) -> list[Cell]:
+def sweep_cells(spec: InjectSpec) -> list[InjectCell]:
     """The sweep; plain training has no strength and comes once per seed."""
     return [
-        Cell(regulariser, strength, spec.seed + repeat, rank)
+        InjectCell(regulariser, strength, spec.seed + repeat, rank)
         for rank in spec.lora
         for regulariser, strengths in spec.held.items()
         for strength in strengths
@@ -64,60 +81,64 @@ def cells_of(spec: InjectSpec) -> list[Cell]:
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class SweepContext:
     """What all cells share."""
 
     spec: InjectSpec
     name: str
     lm: LM
-    skill: Skill
-    kept: Sequence[Kept]
-    before: Ledger
+    skill: ArithmeticSkill
+    kept: Sequence[RetainedSet]
+    before: RetainedScores
     fisher: Mapping[str, Tensor] | None
     folder: Path
     """Where an unfinished run keeps its things."""
-    courses: Sequence[Course] = ()
-    learned: Mapping[int, Mapping[str, Answers]] = field(default_factory=dict)
+    courses: Sequence[RetainedTask] = ()
+    learned: Mapping[int, Mapping[str, TaskAnswers]] = field(default_factory=dict)
     """By seed, what the fine-tuned base answers on each course."""
 
-    def checkpoint(self, cell: Cell) -> Path:
+    def checkpoint(self, cell: InjectCell) -> Path:
         """Where the cell's checkpoint is or will be."""
         root = Path(self.spec.out) if self.spec.out else self.folder / "checkpoints"
         return root / cell.name
 
 
-def carry_out(work: Work, cell: Cell, screen: Screen) -> tuple[list[Row], Any]:
+def train_cell(work: SweepContext, cell: InjectCell, screen: Screen) -> tuple[list[Row], Any]:
     """The rows of one training, and a sample of its weights for the maps of weights."""
     spec, lm = work.spec, work.lm
     training = work.folder / "training" / cell.name
-    with _weights(lm, spec, cell) as trainable:
+    with _trainable_weights(lm, spec, cell) as trainable:
         trained = _train(work, cell, trainable, training, screen)
-        with merged(lm, trainable) as weights:
-            first = team().first
-            rows = _measure(work, cell, trainable, weights, trained) if first else []
-            rows += _relearn(work, cell, screen)
-            sample = sample_rows(lm, weights)
+        with merged_adapters(lm, trainable) as weights:
+            first = process_group().first
+            rows = _measure_cell(work, cell, trainable, weights, trained) if first else []
+            rows += _finetune_cell(work, cell, screen)
+            sample = sample_weight_rows(lm, weights)
             if spec.checkpoints and first:
-                save_checkpoint(work, cell, rows)
+                save_cell_checkpoint(work, cell, rows)
     if first:
-        files.drop_folder(training)
+        files.remove_folder(training)
     return rows, sample
 
 
-def _weights(lm: LM, spec: InjectSpec, cell: Cell) -> AbstractContextManager[Trainable]:
-    return low_rank(lm, cell.lora, cell.seed) if cell.lora else own_weights(lm, spec.weights)
+def _trainable_weights(
+    lm: LM, spec: InjectSpec, cell: InjectCell
+) -> AbstractContextManager[Trainable]:
+    return lora_weights(lm, cell.lora, cell.seed) if cell.lora else full_weights(lm, spec.weights)
 
 
-def _train(work: Work, cell: Cell, trainable: Trainable, folder: Path, screen: Screen) -> Trained:
+def _train(
+    work: SweepContext, cell: InjectCell, trainable: Trainable, folder: Path, screen: Screen
+) -> TrainingResult:
     spec, lm, skill = work.spec, work.lm, work.skill
-    lesson = teacher(lm, skill, spec.regression)
-    setting = Setting(
+    lesson = make_skill_loss(lm, skill, spec.regression)
+    setting = RegulariserInputs(
         lm, trainable, work.kept, work.fisher, cell.strength, spec.retain_batch, cell.seed
     )
-    extra = extra_loss(cell.regulariser, setting)
-    order = order_of(skill.lessons.rows, spec.batch, cell.seed)
-    together = team()
-    limit = None if spec.stop_loss is None else watched(lm, list(work.kept)) + spec.stop_loss
+    extra = make_extra_loss(cell.regulariser, setting)
+    order = make_batch_order(skill.lessons.rows, spec.batch, cell.seed)
+    together = process_group()
+    limit = None if spec.stop_loss is None else monitored_loss(lm, list(work.kept)) + spec.stop_loss
 
     def loss(step: int) -> dict[str, Tensor]:
         rows = order(step)
@@ -129,11 +150,11 @@ def _train(work: Work, cell: Cell, trainable: Trainable, folder: Path, screen: S
         return {"loss": parts["skill"] + held, **parts, "penalty": held}
 
     def evaluate() -> dict[str, float]:
-        exact, dev_loss = exact_on_dev(lm, skill), loss_of_each(lm, skill.exam).mean()
+        exact, dev_loss = dev_exact_match(lm, skill), loss_per_text(lm, skill.exam).mean()
         return {
             "exact_match": exact,
             "dev_loss": dev_loss,
-            "retained_loss": watched(lm, list(work.kept)),
+            "retained_loss": monitored_loss(lm, list(work.kept)),
             # The loss only decides between equals: it adds less than one answer does.
             "score": exact + 0.001 * float(np.exp(-dev_loss)),
         }
@@ -145,7 +166,7 @@ def _train(work: Work, cell: Cell, trainable: Trainable, folder: Path, screen: S
     return train(
         trainable.params,
         loss,
-        plan_of(spec, cell.seed),
+        sweep_training_plan(spec, cell.seed),
         folder=folder,
         identity={"run": work.name, "cell": cell.name},
         evaluate=evaluate,
@@ -155,9 +176,9 @@ def _train(work: Work, cell: Cell, trainable: Trainable, folder: Path, screen: S
     )
 
 
-def plan_of(spec: InjectSpec, seed: int) -> Plan:
+def sweep_training_plan(spec: InjectSpec, seed: int) -> TrainingPlan:
     """How the spec says to train."""
-    return Plan(
+    return TrainingPlan(
         steps=spec.steps,
         lr=spec.lr,
         schedule=spec.schedule,
@@ -168,39 +189,51 @@ def plan_of(spec: InjectSpec, seed: int) -> Plan:
     )
 
 
-def where_of(work: Work, cell: Cell) -> Where:
+def inject_coordinates(work: SweepContext, cell: InjectCell) -> InjectCoordinates:
     """The coordinates of a cell's rows."""
-    return Where(work.lm.name, work.spec.skill, cell.label, cell.strength, cell.seed)
+    return InjectCoordinates(work.lm.name, work.spec.skill, cell.label, cell.strength, cell.seed)
 
 
-def _measure(
-    work: Work, cell: Cell, trainable: Trainable, weights: Mapping[str, Tensor], trained: Trained
+def _measure_cell(
+    work: SweepContext,
+    cell: InjectCell,
+    trainable: Trainable,
+    weights: Mapping[str, Tensor],
+    trained: TrainingResult,
 ) -> list[Row]:
-    where, lm = where_of(work, cell), work.lm
+    where, lm = inject_coordinates(work, cell), work.lm
     rows = skill_rows(lm, work.skill, where, "after", cell.seed)
-    after = ledger_of(lm, list(work.kept), work.spec.seed)
+    after = score_retained(lm, list(work.kept), work.spec.seed)
     for one in work.kept:
-        found = {**after.metrics(one.name), **forgotten(work.before, after, one.name)}
+        found = {**after.metrics(one.name), **forgetting_metrics(work.before, after, one.name)}
         rows += [where.row("after", one.name, metric, value) for metric, value in found.items()]
     rows += curve_rows(where, trained)
-    moved = drift(weights, {name: trainable.anchor[name] for name in weights}, place_of(lm))
+    moved = weight_drift(
+        weights, {name: trainable.anchor[name] for name in weights}, weight_locator(lm)
+    )
     return rows + [
         where.row("drift", f"{layer}/{module}", "drift", value)
         for (layer, module), value in moved.items()
     ]
 
 
-def _relearn(work: Work, cell: Cell, screen: Screen) -> list[Row]:
+def _finetune_cell(work: SweepContext, cell: InjectCell, screen: Screen) -> list[Row]:
     """The fine-tunes of this model, beside those of the base."""
     if not work.courses:
         return []
-    after = learn(work.lm, work.courses, cell.name, cell.seed, work.folder / TASKS, screen)
-    return task_rows(work.courses, where_of(work, cell), after, work.learned[cell.seed])
+    after = finetune_on_tasks(
+        work.lm, work.courses, cell.name, cell.seed, work.folder / TASK_FOLDER, screen
+    )
+    return retained_task_rows(
+        work.courses, inject_coordinates(work, cell), after, work.learned[cell.seed]
+    )
 
 
-def skill_rows(lm: LM, skill: Skill, where: Where, stage: str, seed: int) -> list[Row]:
+def skill_rows(
+    lm: LM, skill: ArithmeticSkill, where: InjectCoordinates, stage: str, seed: int
+) -> list[Row]:
     """Exact match, log-RMSE and undecodable answers, on test and beyond, and by group."""
-    scores, groups = judge(lm, skill, seed=seed)
+    scores, groups = evaluate_skill(lm, skill, seed=seed)
     rows = [
         where.row(stage, f"{where.skill} {name}", metric, value)
         for name, score in scores.items()
@@ -212,7 +245,7 @@ def skill_rows(lm: LM, skill: Skill, where: Where, stage: str, seed: int) -> lis
     ]
 
 
-def curve_rows(where: Where, trained: Trained) -> list[Row]:
+def curve_rows(where: InjectCoordinates, trained: TrainingResult) -> list[Row]:
     """The learning curve, one row per evaluation and number."""
     rows = [
         where.row(
@@ -229,9 +262,9 @@ def curve_rows(where: Where, trained: Trained) -> list[Row]:
     ]
 
 
-def sample_rows(lm: LM, weights: Mapping[str, Tensor], *, most: int = 60) -> dict[str, Any]:
+def sample_weight_rows(lm: LM, weights: Mapping[str, Tensor], *, most: int = 60) -> dict[str, Any]:
     """Some rows of an attention weight of the first, middle and last block, for a map of them."""
-    place = place_of(lm)
+    place = weight_locator(lm)
     found: dict[str, Any] = {}
     for layer in sorted({1, (lm.layers + 1) // 2, lm.layers}):
         names = [n for n, w in weights.items() if place(n) == (layer, "attn") and w.ndim == 2]
@@ -242,24 +275,26 @@ def sample_rows(lm: LM, weights: Mapping[str, Tensor], *, most: int = 60) -> dic
     return found
 
 
-def save_checkpoint(work: Work, cell: Cell, rows: Sequence[Row]) -> None:
+def save_cell_checkpoint(work: SweepContext, cell: InjectCell, rows: Sequence[Row]) -> None:
     """A folder that transformers loads, with a note of where it comes from; whole or not at all."""
     place = work.checkpoint(cell)
-    aside = files.sibling(place)
+    aside = files.temporary_path(place)
     files.make_folder(place.parent)
     try:
         with quiet():
             work.lm.module.save_pretrained(aside)
             work.lm.tokenizer.save_pretrained(aside)
-        files.write_json(aside / NOTE, note_of(work, cell, rows))
+        files.write_json(aside / METADATA_FILE, checkpoint_metadata(work, cell, rows))
         with files.disk_errors(place):
-            files.drop_folder(place)
+            files.remove_folder(place)
             aside.rename(place)
     finally:
         files.discard(aside)
 
 
-def note_of(work: Work, cell: Cell, rows: Sequence[Row]) -> dict[str, Any]:
+def checkpoint_metadata(
+    work: SweepContext, cell: InjectCell, rows: Sequence[Row]
+) -> dict[str, Any]:
     """What a checkpoint says about where it comes from."""
     kept = [r for r in rows if r["stage"] == "after" and r["metric"] in ("exact_match", "lm_loss")]
     return {

@@ -19,8 +19,8 @@ from cutaway.core.digest import digest_text
 from cutaway.core.errors import BadData
 from cutaway.core.textset import TextSet
 from cutaway.models.lm import LM
-from cutaway.models.loss import IGNORE, mask_tokens
-from cutaway.models.read import call_with
+from cutaway.models.loss import IGNORE_INDEX, mask_tokens
+from cutaway.models.read import forward_kwargs
 from cutaway.models.tokens import pad, tokenize
 
 
@@ -63,18 +63,18 @@ class Examples:
     def with_draws(self, seed: int) -> "Examples":
         """The same places, answered by the model itself instead of by the text."""
         draws = [
-            _rng(seed, canon(row)).random(len(places))
+            _row_rng(seed, row_digest(row)).random(len(places))
             for row, places in zip(self.rows, self.places, strict=True)
         ]
         return replace(self, draws=draws)
 
 
-def canon(row: Sequence[int]) -> str:
+def row_digest(row: Sequence[int]) -> str:
     """A row's identity: what is random in an example depends on it and the seed alone."""
     return digest_text(",".join(map(str, row)))
 
 
-def _rng(seed: int, identity: str) -> np.random.Generator:
+def _row_rng(seed: int, identity: str) -> np.random.Generator:
     return np.random.default_rng([seed, int(identity[:15], 16)])
 
 
@@ -95,7 +95,7 @@ def lm_examples(
         places = [list(range(len(row) - 1)) for row in rows]
         made = Examples(rows, places, [row[1:] for row in rows])
     else:
-        hidden = [_hidden(lm, row, seed, share) for row in rows]
+        hidden = [_mask_row(lm, row, seed, share) for row in rows]
         seen, where, right = zip(*hidden, strict=True)
         made = Examples(list(seen), list(where), list(right))
     return replace(made, left_out=len(got.rows) - len(rows), cut=int((got.cut > 0).sum()))
@@ -110,40 +110,40 @@ def _long_enough(lm: LM, rows: list[list[int]], empty: NDArray[np.bool_]) -> lis
     return [i for i, row in enumerate(rows) if own[i] and len(row) >= 2]
 
 
-def _hidden(lm: LM, row: list[int], seed: int, share: float) -> tuple[list[int], Any, Any]:
+def _mask_row(lm: LM, row: list[int], seed: int, share: float) -> tuple[list[int], Any, Any]:
     ids = torch.tensor([row])
-    rng = _rng(seed, canon(row))
+    rng = _row_rng(seed, row_digest(row))
     seen, labels = mask_tokens(
         lm, ids, torch.ones_like(ids, dtype=torch.bool), rng=rng, share=share
     )
-    places = (labels[0] != IGNORE).nonzero()[:, 0].tolist()
+    places = (labels[0] != IGNORE_INDEX).nonzero()[:, 0].tolist()
     return seen[0].tolist(), places, [row[place] for place in places]
 
 
-def losses(lm: LM, examples: Examples, rows: Sequence[int]) -> Tensor:
+def example_losses(lm: LM, examples: Examples, rows: Sequence[int]) -> Tensor:
     """(rows,) mean loss of each example over its places, differentiable in the weights."""
     chosen = examples.take(rows)
     targets, asked = (x.to(lm.device) for x in pad(chosen.targets, 0))
-    said = logits(lm, chosen)
+    said = target_logits(lm, chosen)
     if chosen.draws is not None:
-        targets = drawn(said, chosen.draws)
+        targets = sample_targets(said, chosen.draws)
     each = F.cross_entropy(said.flatten(0, 1).float(), targets.flatten(), reduction="none")
     return (each.reshape(asked.shape) * asked).sum(dim=1) / asked.sum(dim=1)
 
 
-def logits(lm: LM, examples: Examples) -> Tensor:
+def target_logits(lm: LM, examples: Examples) -> Tensor:
     """(rows, places, words) at the places asked; those that only fill up are anything."""
     lm.need_head()
     ids, mask = (x.to(lm.device) for x in pad(examples.rows, lm.pad_id))
     places, _ = pad(examples.places, 0)
-    last = lm.body(**call_with(lm, ids, mask)).last_hidden_state
+    last = lm.body(**forward_kwargs(lm, ids, mask)).last_hidden_state
     at = torch.arange(len(ids), device=lm.device)[:, None]
     said = lm.unembed(last[at, places.to(lm.device)])
     return said if examples.words is None else said[..., examples.words]
 
 
 @torch.no_grad()
-def drawn(said: Tensor, draws: Sequence[NDArray[np.float64]]) -> Tensor:
+def sample_targets(said: Tensor, draws: Sequence[NDArray[np.float64]]) -> Tensor:
     """Tokens drawn from the model's distribution, each with its own random number."""
     width = said.shape[1]
     numbers = np.stack([np.pad(draw, (0, width - len(draw))) for draw in draws])

@@ -11,12 +11,12 @@ from torch import Tensor
 from cutaway.core.errors import BadData, BadSpec, Mismatch, Missing
 from cutaway.models.lm import LM
 from cutaway.run.kept import Kept
-from cutaway.store.artefacts import load_artefact, need_free, save_artefact
+from cutaway.store.artefacts import check_output_free, load_artefact, save_artefact
 from cutaway.store.tensors import raw_bytes
 
 
 @dataclass(frozen=True)
-class Fisher(Kept):
+class FisherFile(Kept):
     """A Fisher on disk; `meta` has model, data, objective, labels, number of examples, seed."""
 
     @property
@@ -50,8 +50,10 @@ class Fisher(Kept):
         weights: neither can be told by its bits.
         """
         made, prints = self.meta["model"], self.meta.get("weights", {})
-        alike = {n: w for n, w in weights.items() if n in prints and _precision(w) == made["dtype"]}
-        for weight, found in prints_of(alike).items():
+        alike = {
+            n: w for n, w in weights.items() if n in prints and _dtype_name(w) == made["dtype"]
+        }
+        for weight, found in tensor_checksums(alike).items():
             if found != prints[weight]:
                 raise Mismatch(
                     f"{str(self.artefact.path)!r} is the Fisher of {made['name']!r} (weights "
@@ -60,7 +62,7 @@ class Fisher(Kept):
                 )
 
 
-def prints_of(weights: Mapping[str, Tensor]) -> dict[str, str]:
+def tensor_checksums(weights: Mapping[str, Tensor]) -> dict[str, str]:
     """Who each weight is: the sha256 of its values in float32, wherever it is held."""
     return {
         name: hashlib.sha256(raw_bytes(value.detach().float())).hexdigest()
@@ -68,11 +70,11 @@ def prints_of(weights: Mapping[str, Tensor]) -> dict[str, str]:
     }
 
 
-def _precision(weight: Tensor) -> str:
+def _dtype_name(weight: Tensor) -> str:
     return str(weight.dtype).removeprefix("torch.")
 
 
-def load_fisher(path: Path | str, lm: LM | None = None) -> Fisher:
+def load_fisher(path: Path | str, lm: LM | None = None) -> FisherFile:
     """The Fisher in a file; with a model, only if it is its own."""
     if not Path(path).is_file():
         raise Missing(
@@ -84,7 +86,7 @@ def load_fisher(path: Path | str, lm: LM | None = None) -> Fisher:
         raise BadData(
             f"{str(path)!r} is no Fisher. Make one with: cutaway fisher --out FILE.safetensors"
         )
-    fisher = Fisher(artefact)
+    fisher = FisherFile(artefact)
     if lm is not None:
         fisher.need_model(lm)
     return fisher
@@ -95,9 +97,9 @@ def save_fisher(path: Path, values: Mapping[str, Tensor], meta: Mapping[str, Any
     return save_artefact(path, values, {**meta, "method": "inject", "kind": "fisher"})
 
 
-def need_file_name(out: str | None) -> None:
+def need_fisher_path(out: str | None) -> None:
     """BadSpec before the work, not after it, when the file can't be called so."""
     if out is not None and not out.endswith(".safetensors"):
         raise BadSpec(f"--out must end in .safetensors, got {out!r}.")
     if out is not None:
-        need_free(Path(out))
+        check_output_free(Path(out))

@@ -9,26 +9,32 @@ import numpy as np
 from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec, Missing, UnknownName
-from cutaway.core.spec import address, build, plain
+from cutaway.core.spec import address, build_spec, spec_to_dict
 from cutaway.core.textset import TextSet
-from cutaway.data.load import load, load_task
+from cutaway.data.load import load_task, load_text_set
 from cutaway.data.tasks import TaskFile, find_task
-from cutaway.methods.inject.overlap import mass
+from cutaway.methods.inject.overlap import fisher_mass
 from cutaway.models.lm import LM
-from cutaway.run.door import door_of
-from cutaway.run.estimate import Estimate
-from cutaway.run.inject.arithmetic import answer_examples, is_arithmetic, whole_lines
-from cutaway.run.inject.clash import Clash, View
+from cutaway.run.door import make_model_handle
+from cutaway.run.estimate import PassEstimate
+from cutaway.run.inject.arithmetic import answer_examples, is_arithmetic, problems_with_answers
+from cutaway.run.inject.clash import FisherComparison, FisherOverlap
 from cutaway.run.inject.examples import Examples, lm_examples
-from cutaway.run.inject.files import Fisher, load_fisher, need_file_name, prints_of, save_fisher
-from cutaway.run.inject.parts import add_up_on
-from cutaway.run.inject.places import place_of
-from cutaway.run.inject.rows import Where, frame
-from cutaway.run.inject.sums import Sums, trial
+from cutaway.run.inject.files import (
+    FisherFile,
+    load_fisher,
+    need_fisher_path,
+    save_fisher,
+    tensor_checksums,
+)
+from cutaway.run.inject.parts import sum_squared_gradients_on
+from cutaway.run.inject.places import weight_locator
+from cutaway.run.inject.rows import InjectCoordinates, inject_frame
+from cutaway.run.inject.sums import FisherSums, seconds_per_token
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.opened import model_of
 from cutaway.run.owned import artefact_there, with_artefact
-from cutaway.run.question import ask
+from cutaway.run.question import make_prompted_examples
 from cutaway.run.record import Meter, measured, provenance
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
@@ -36,9 +42,9 @@ from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.specs.inject import FisherSpec
 from cutaway.run.table import Row
 from cutaway.store.files import json_bytes
-from cutaway.store.results import find, progress, save
+from cutaway.store.results import find_record, run_progress, save_record
 
-FILE, DETAILS = "fisher.safetensors", "inject.json"
+FISHER_FILE, DETAILS_FILE = "fisher.safetensors", "inject.json"
 METHOD = "inject"
 
 
@@ -46,7 +52,7 @@ def fisher(*, quiet: bool = False, **options: Any) -> Result:
     """The diagonal Fisher of a model; keyword arguments are the flags of `cutaway fisher`."""
     fields = ("model", "data", "text")
     named, objects = name_objects(options, fields, single=fields)
-    return run(build(FisherSpec, named), screen=Screen(quiet=quiet), objects=objects)
+    return run(build_spec(FisherSpec, named), screen=Screen(quiet=quiet), objects=objects)
 
 
 def run(
@@ -54,29 +60,29 @@ def run(
 ) -> Result:
     """The Fisher on disk, where its mass lies, and how it overlaps with others."""
     screen = screen or Screen(quiet=True)
-    need_file_name(spec.out)
+    need_fisher_path(spec.out)
     lm = model_of(spec, objects)
     others = [load_fisher(path, lm) for path in spec.against]
-    texts = read_texts(spec, objects)
+    texts = load_fisher_texts(spec, objects)
     name = address(
         spec, model=lm.identity, data=texts.digest, against=[other.digest for other in others],
-        task=_words(spec, texts),
+        task=_task_wording(spec, texts),
     )  # fmt: skip
-    done = find(spec.runs, METHOD, name)
-    if done is not None and (again := artefact_there(done, spec.out, FILE)) is not None:
+    done = find_record(spec.runs, METHOD, name)
+    if done is not None and (again := artefact_there(done, spec.out, FISHER_FILE)) is not None:
         return Result(again)
     with measured() as meter:
-        examples = examples_of(lm, spec, texts)
-        tell(examples, texts, screen)
-        keep = progress(spec.runs, METHOD, name).folder / "sums.safetensors"
-        door = door_of(lm, spec, objects)
-        sums = add_up_on(spec.engine, door, lm, examples, screen=screen, keep=keep)
+        examples = make_fisher_examples(lm, spec, texts)
+        report_dropped_texts(examples, texts, screen)
+        keep = run_progress(spec.runs, METHOD, name).folder / "sums.safetensors"
+        door = make_model_handle(lm, spec, objects)
+        sums = sum_squared_gradients_on(spec.engine, door, lm, examples, screen=screen, keep=keep)
         for value in sums.total.values():
             value /= len(examples)
-    return finish(spec, name, lm, texts, examples, sums, others, meter)
+    return save_fisher_run(spec, name, lm, texts, examples, sums, others, meter)
 
 
-def read_texts(spec: FisherSpec, objects: Objects | None = None) -> TextSet:
+def load_fisher_texts(spec: FisherSpec, objects: Objects | None = None) -> TextSet:
     """The texts that a spec names, of the chosen part."""
     given = [name for name in ("data", "text") if getattr(spec, name) is not None]
     if len(given) != 1:
@@ -91,7 +97,7 @@ def read_texts(spec: FisherSpec, objects: Objects | None = None) -> TextSet:
         texts = load_task(spec.task, data=source, seed=spec.seed, offline=spec.offline)
     else:
         kind = "text" if given == ["text"] else None
-        texts = load(
+        texts = load_text_set(
             source, **columns, as_task=kind, seed=spec.seed, offline=spec.offline, drop_empty=True
         )
     texts = texts if spec.part == "all" else texts.part(spec.part)
@@ -101,10 +107,10 @@ def read_texts(spec: FisherSpec, objects: Objects | None = None) -> TextSet:
     return texts.take(np.sort(chosen))
 
 
-def examples_of(lm: LM, spec: FisherSpec, texts: TextSet) -> Examples:
+def make_fisher_examples(lm: LM, spec: FisherSpec, texts: TextSet) -> Examples:
     """The texts as the objective asks about them."""
     if spec.objective == "lm":
-        lines = whole_lines(texts) if is_arithmetic(texts) else texts
+        lines = problems_with_answers(texts) if is_arithmetic(texts) else texts
         made = lm_examples(lm, lines, seed=spec.seed, limit=spec.max_tokens)
     elif is_arithmetic(texts):
         made = answer_examples(lm, texts)
@@ -115,7 +121,7 @@ def examples_of(lm: LM, spec: FisherSpec, texts: TextSet) -> Examples:
 
 def task_examples(lm: LM, spec: FisherSpec, texts: TextSet) -> Examples:
     """The texts in their task's template, asked for one of its label words."""
-    asked = ask(lm, _task(spec), texts, max_tokens=spec.max_tokens)
+    asked = make_prompted_examples(lm, _prompt_task(spec), texts, max_tokens=spec.max_tokens)
     if texts.task == "regression":
         raise BadData(f"{texts.name!r} is a regression: a Fisher of its answers isn't defined.")
     rows = asked.rows
@@ -125,14 +131,14 @@ def task_examples(lm: LM, spec: FisherSpec, texts: TextSet) -> Examples:
     return Examples(rows, places, targets, words=asked.words, cut=asked.cut)
 
 
-def _words(spec: FisherSpec, texts: TextSet) -> dict[str, Any] | None:
+def _task_wording(spec: FisherSpec, texts: TextSet) -> dict[str, Any] | None:
     """How the task asks, where a task asks: a file of the user's may change under its name."""
     if spec.objective == "lm" or is_arithmetic(texts):
         return None
-    return plain(_task(spec))
+    return spec_to_dict(_prompt_task(spec))
 
 
-def _task(spec: FisherSpec) -> TaskFile:
+def _prompt_task(spec: FisherSpec) -> TaskFile:
     """The task that says how to ask; BadSpec when none is named."""
     try:
         return find_task(spec.task or spec.data or "")
@@ -145,7 +151,7 @@ def _task(spec: FisherSpec) -> TaskFile:
         ) from error
 
 
-def tell(examples: Examples, texts: TextSet, screen: Screen) -> None:
+def report_dropped_texts(examples: Examples, texts: TextSet, screen: Screen) -> None:
     """Say what was lost before the work starts."""
     if examples.left_out:
         screen.say(
@@ -155,53 +161,57 @@ def tell(examples: Examples, texts: TextSet, screen: Screen) -> None:
         screen.say(f"{examples.cut} of {len(texts)} texts are cut to fit.")
 
 
-def finish(
+def save_fisher_run(
     spec: FisherSpec,
     name: str,
     lm: LM,
     texts: TextSet,
     examples: Examples,
-    sums: Sums,
-    others: list[Fisher],
+    sums: FisherSums,
+    others: list[FisherFile],
     meter: Meter,
 ) -> Result:
     """The Fisher's file and its run, saved whole."""
-    masses = mass(sums.total, place_of(lm))
-    where = Where(lm.name, texts.name, "fisher")
-    overlaps, looked = compare(lm, spec, where, sums.total, others)
-    drawn = {DETAILS: json_bytes({"tops": looked.tops, "maps": []})} if others else {}
+    masses = fisher_mass(sums.total, weight_locator(lm))
+    where = InjectCoordinates(lm.name, texts.name, "fisher")
+    overlaps, looked = compare_fishers(lm, spec, where, sums.total, others)
+    drawn = {DETAILS_FILE: json_bytes({"tops": looked.tops, "maps": []})} if others else {}
     with TemporaryDirectory() as folder:
-        path = Path(spec.out) if spec.out else Path(folder) / FILE
-        told = describe(spec, lm, texts, examples, sums)
+        path = Path(spec.out) if spec.out else Path(folder) / FISHER_FILE
+        told = fisher_metadata(spec, lm, texts, examples, sums)
         save_fisher(path, sums.total, {**told, "run": name})
         kept = {} if spec.out else {p.name: p for p in (path, path.with_suffix(".json"))}
-        record = save(
+        record = save_record(
             spec.runs,
             method=METHOD,
             address=name,
             spec=spec,
-            summary=summarise(spec, texts, examples, sums, masses, overlaps),
+            summary=fisher_summary(spec, texts, examples, sums, masses, overlaps),
             baselines={"uniform": {"share": 1 / max(len(masses), 1)}},
             model=model_facts(lm),
             data={"name": texts.name, "rows": len(texts), "digest": texts.digest},
             **provenance("fisher", spec, meter),
-            rows=frame(mass_rows(where, masses) + looked.rows),
+            rows=inject_frame(mass_rows(where, masses) + looked.rows),
             files={**kept, **drawn},
         )
-        return Result(with_artefact(record, spec.out, FILE, path))
+        return Result(with_artefact(record, spec.out, FISHER_FILE, path))
 
 
-def compare(
-    lm: LM, spec: FisherSpec, where: Where, total: Mapping[str, Tensor], others: list[Fisher]
-) -> tuple[dict[str, dict[str, float]], Clash]:
+def compare_fishers(
+    lm: LM,
+    spec: FisherSpec,
+    where: InjectCoordinates,
+    total: Mapping[str, Tensor],
+    others: list[FisherFile],
+) -> tuple[dict[str, dict[str, float]], FisherOverlap]:
     """How far other Fishers overlap with this one, and what they are at its largest entries."""
     if not others:
-        return {}, Clash([], [])
-    view = View(lm, where, where.skill, total, seed=spec.seed, most=spec.top)
+        return {}, FisherOverlap([], [])
+    view = FisherComparison(lm, where, where.skill, total, seed=spec.seed, most=spec.top)
     return {one.name: view.compare(one.name, one.tensors()) for one in others}, view.found
 
 
-def mass_rows(where: Where, masses: Mapping[tuple[int, str], float]) -> list[Row]:
+def mass_rows(where: InjectCoordinates, masses: Mapping[tuple[int, str], float]) -> list[Row]:
     """Mass by layer and module."""
     return [
         where.row("fisher", f"{layer}/{module}", "mass", value)
@@ -209,8 +219,8 @@ def mass_rows(where: Where, masses: Mapping[tuple[int, str], float]) -> list[Row
     ]
 
 
-def describe(
-    spec: FisherSpec, lm: LM, texts: TextSet, examples: Examples, sums: Sums
+def fisher_metadata(
+    spec: FisherSpec, lm: LM, texts: TextSet, examples: Examples, sums: FisherSums
 ) -> dict[str, Any]:
     """What the file says about itself."""
     return {
@@ -226,15 +236,15 @@ def describe(
         "masking": None if lm.kind == "causal" else "15 %: 80 % mask, 10 % random, 10 % kept",
         "way": sums.way,
         "difference": sums.difference,
-        "weights": prints_of(lm.params()),
+        "weights": tensor_checksums(lm.params()),
     }
 
 
-def summarise(
+def fisher_summary(
     spec: FisherSpec,
     texts: TextSet,
     examples: Examples,
-    sums: Sums,
+    sums: FisherSums,
     masses: Any,
     overlaps: dict[str, dict[str, float]],
 ) -> dict[str, Any]:
@@ -250,7 +260,7 @@ def summarise(
         "cut": examples.cut,
         "way": sums.way,
         "difference": sums.difference,
-        "out": spec.out or FILE,
+        "out": spec.out or FISHER_FILE,
         "overlap": overlaps,
         "notes": notes,
         "verdict": [
@@ -259,20 +269,20 @@ def summarise(
     }
 
 
-def estimate(spec: FisherSpec, *, screen: Screen | None = None) -> list[Estimate]:
+def estimate(spec: FisherSpec, *, screen: Screen | None = None) -> list[PassEstimate]:
     """What the pass will cost, from a short trial."""
     lm = model_of(spec)
-    texts = read_texts(spec)
-    examples = examples_of(lm, spec, texts)
+    texts = load_fisher_texts(spec)
+    examples = make_fisher_examples(lm, spec, texts)
     tokens = sum(examples.lengths)
     weights = sum(p.numel() for p in lm.params().values()) * 4 / 2**20
     return [
-        Estimate(
+        PassEstimate(
             rows=len(examples),
             tokens=tokens,
             shortened=examples.cut,
             cached_rows=0,
-            seconds=round(trial(lm, examples) * tokens, 1),
+            seconds=round(seconds_per_token(lm, examples) * tokens, 1),
             disk_mb=round(weights, 1),
             memory_mb=round(weights * 1.2 + 400, 1),
         )

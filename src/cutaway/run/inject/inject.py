@@ -12,22 +12,36 @@ from torch import Tensor
 
 from cutaway.core.digest import digest_text
 from cutaway.core.errors import BadSpec
-from cutaway.core.spec import address, build
-from cutaway.methods.inject.maps import Way, flat_map
-from cutaway.methods.inject.penalty import normalised
+from cutaway.core.spec import address, build_spec
+from cutaway.methods.inject.maps import WeightProjection, project_rows
+from cutaway.methods.inject.penalty import normalise_fisher
 from cutaway.models.lm import LM
-from cutaway.run.door import needs_to_train
+from cutaway.run.door import training_resources
 from cutaway.run.hands import at_home, away, finished, need_same, travelling
-from cutaway.run.inject.cells import TASKS, Cell, Work, carry_out, cells_of, sample_rows, skill_rows
-from cutaway.run.inject.clash import Clash, fishers
-from cutaway.run.inject.cost import Cost, cost_of
+from cutaway.run.inject.cells import (
+    TASK_FOLDER,
+    InjectCell,
+    SweepContext,
+    sample_weight_rows,
+    skill_rows,
+    sweep_cells,
+    train_cell,
+)
+from cutaway.run.inject.clash import FisherOverlap, retained_fisher
+from cutaway.run.inject.cost import TrainingCost, sweep_cost
 from cutaway.run.inject.files import load_fisher
-from cutaway.run.inject.fisher import DETAILS, METHOD
-from cutaway.run.inject.front import points_of, verdict
-from cutaway.run.inject.relearn import Course, baselines_of, learn, read_courses, task_rows
-from cutaway.run.inject.retain import Kept, ledger_of, read_retained
-from cutaway.run.inject.rows import Where, frame
-from cutaway.run.inject.skill import Skill, read_skill
+from cutaway.run.inject.fisher import DETAILS_FILE, METHOD
+from cutaway.run.inject.front import inject_verdict, pareto_points
+from cutaway.run.inject.relearn import (
+    RetainedTask,
+    finetune_on_tasks,
+    read_retained_tasks,
+    retained_task_rows,
+    task_baselines,
+)
+from cutaway.run.inject.retain import RetainedSet, read_retained_sets, score_retained
+from cutaway.run.inject.rows import InjectCoordinates, inject_frame
+from cutaway.run.inject.skill import ArithmeticSkill, read_arithmetic_skill
 from cutaway.run.objects import Objects, name_objects
 from cutaway.run.opened import model_of
 from cutaway.run.owned import checkpoint_there, maker_of_folder
@@ -37,21 +51,21 @@ from cutaway.run.screen import Screen
 from cutaway.run.shortcut.maps import model_facts
 from cutaway.run.specs.inject import InjectSpec
 from cutaway.run.table import Row
-from cutaway.run.team import by_first, team
+from cutaway.run.team import on_rank0, process_group
 from cutaway.store import files
-from cutaway.store.results import Progress, Record, find, progress, save
+from cutaway.store.results import Progress, Record, find_record, run_progress, save_record
 
-FISHERS, CHECKPOINTS = "fishers", "checkpoints"
+FISHER_FOLDER, CHECKPOINT_FOLDER = "fishers", "checkpoints"
 # Weights, gradients, two of the optimiser, the anchor, the Fisher.
-COPIES = 6
-WAYS: tuple[Way, ...] = ("pca", "tsne")
+TRAINING_COPIES = 6
+WEIGHT_PROJECTIONS: tuple[WeightProjection, ...] = ("pca", "tsne")
 
 
 def inject(*, quiet: bool = False, **options: Any) -> Result:
     """Teach a model a skill; `model`, `data`, `retain`, `retain_tasks` may be given as objects."""
     fields = ("model", "data", "retain", "retain_tasks")
     named, objects = name_objects(options, fields, single=("model", "data"))
-    return run(build(InjectSpec, named), screen=Screen(quiet=quiet), objects=objects)
+    return run(build_spec(InjectSpec, named), screen=Screen(quiet=quiet), objects=objects)
 
 
 def run(
@@ -59,36 +73,36 @@ def run(
 ) -> Result:
     """Every cell of the sweep trained, measured and kept; the model itself stays as it was."""
     screen = screen or Screen(quiet=True)
-    team(spec.device)
-    asked = read(spec, objects)
-    done = find(spec.runs, METHOD, asked.name)
-    if done is not None and (again := found_again(spec, done)) is not None:
+    process_group(spec.device)
+    asked = read_inject_inputs(spec, objects)
+    done = find_record(spec.runs, METHOD, asked.name)
+    if done is not None and (again := restore_checkpoints(spec, done)) is not None:
         return Result(again)
-    pieces = progress(spec.runs, METHOD, asked.name)
+    pieces = run_progress(spec.runs, METHOD, asked.name)
     with measured() as meter:
-        work, found = prepare(spec, asked, pieces, screen)
-        work = with_tasks(work, asked.courses, pieces, screen)
-        sweep(work, pieces, screen, objects)
-    return by_first(lambda: finish(work, pieces, found, meter), spec.runs, METHOD, asked.name)
+        work, found = prepare_sweep(spec, asked, pieces, screen)
+        work = finetune_base(work, asked.courses, pieces, screen)
+        run_sweep(work, pieces, screen, objects)
+    return on_rank0(lambda: save_sweep(work, pieces, found, meter), spec.runs, METHOD, asked.name)
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class InjectInputs:
     """What a spec names, opened and read, and the run's address."""
 
     name: str
     lm: LM
-    skill: Skill
-    kept: list[Kept]
-    courses: list[Course]
+    skill: ArithmeticSkill
+    kept: list[RetainedSet]
+    courses: list[RetainedTask]
 
 
-def read(spec: InjectSpec, objects: Objects | None = None) -> Asked:
+def read_inject_inputs(spec: InjectSpec, objects: Objects | None = None) -> InjectInputs:
     """The model, the skill, the retained texts and sets."""
     lm = model_of(spec, objects)
     need_trainable(lm, spec)
-    skill, kept = read_skill(lm, spec, objects), read_retained(lm, spec, objects)
-    courses = read_courses(lm, spec, objects)
+    skill, kept = read_arithmetic_skill(lm, spec, objects), read_retained_sets(lm, spec, objects)
+    courses = read_retained_tasks(lm, spec, objects)
     given = None if spec.fisher is None else load_fisher(spec.fisher, lm)
     name = address(
         spec,
@@ -97,7 +111,7 @@ def read(spec: InjectSpec, objects: Objects | None = None) -> Asked:
         tasks=[course.lesson.digest for course in courses],
         fisher=None if given is None else given.digest,
     )
-    return Asked(name, lm, skill, kept, courses)
+    return InjectInputs(name, lm, skill, kept, courses)
 
 
 def need_trainable(lm: LM, spec: InjectSpec) -> None:
@@ -109,84 +123,97 @@ def need_trainable(lm: LM, spec: InjectSpec) -> None:
         raise BadSpec(f"out must be a folder for the checkpoints, {spec.out!r} is a file.")
 
 
-def found_again(spec: InjectSpec, done: Record) -> Record | None:
+def restore_checkpoints(spec: InjectSpec, done: Record) -> Record | None:
     """A finished run with its own checkpoints at --out, copied if elsewhere; None if lost."""
     if not spec.checkpoints or spec.out is None:
         return done
     out, told = Path(spec.out), done.summary
-    kept = (done.path / CHECKPOINTS, Path(str(told["checkpoints"])))
+    kept = (done.path / CHECKPOINT_FOLDER, Path(str(told["checkpoints"])))
 
     def there() -> bool:
         who = ("inject", done.address)
         return all(checkpoint_there(out / c, *who, [k / c for k in kept]) for c in told["cells"])
 
-    return replace(done, summary={**told, "checkpoints": spec.out}) if team().told(there) else None
+    return (
+        replace(done, summary={**told, "checkpoints": spec.out})
+        if process_group().told(there)
+        else None
+    )
 
 
-def prepare(
-    spec: InjectSpec, asked: Asked, pieces: Progress, screen: Screen
-) -> tuple[Work, Clash | None]:
+def prepare_sweep(
+    spec: InjectSpec, asked: InjectInputs, pieces: Progress, screen: Screen
+) -> tuple[SweepContext, FisherOverlap | None]:
     """What was there before any training: scores, ledger, Fishers."""
-    lm, skill, kept, together = asked.lm, asked.skill, asked.kept, team()
+    lm, skill, kept, together = asked.lm, asked.skill, asked.kept, process_group()
     for one in kept:
         if one.left_out:
             screen.say(f"{one.left_out} texts of {one.name} have less than two tokens: left out.")
-    before = ledger_of(lm, kept, spec.seed)
+    before = score_retained(lm, kept, spec.seed)
     folder = Path(pieces.folder)
     # The first process makes and keeps them, the others read them.
     fisher, found = together.one_by_one(
-        lambda: fishers(lm, spec, skill, kept, folder / FISHERS, screen)
+        lambda: retained_fisher(lm, spec, skill, kept, folder / FISHER_FOLDER, screen)
     )
-    work = Work(spec, asked.name, lm, skill, kept, before, scaled(fisher, spec, lm), folder)
+    work = SweepContext(
+        spec, asked.name, lm, skill, kept, before, scale_fisher(fisher, spec, lm), folder
+    )
     if together.first and "before" not in pieces.done():
-        where = Where(lm.name, spec.skill, "-", None, None)
+        where = InjectCoordinates(lm.name, spec.skill, "-", None, None)
         rows = skill_rows(lm, skill, where, "before", spec.seed)
         for one in kept:
             metrics = before.metrics(one.name)
             rows += [where.row("before", one.name, metric, v) for metric, v in metrics.items()]
         pieces.put("before", rows)
-        keep_sample(folder, "base", sample_rows(lm, lm.params()))
+        save_weight_sample(folder, "base", sample_weight_rows(lm, lm.params()))
     return work, found
 
 
-def scaled(
+def scale_fisher(
     fisher: Mapping[str, Tensor] | None, spec: InjectSpec, lm: LM
 ) -> Mapping[str, Tensor] | None:
     """The Fisher as ewc uses it, where the model is; None where nothing does."""
     if fisher is None or "ewc" not in spec.held:
         return None
     here = {name: value.to(lm.device) for name, value in fisher.items()}
-    return normalised(here) if spec.fisher_scale == "mean" else here
+    return normalise_fisher(here) if spec.fisher_scale == "mean" else here
 
 
-def with_tasks(work: Work, courses: list[Course], pieces: Progress, screen: Screen) -> Work:
+def finetune_base(
+    work: SweepContext, courses: list[RetainedTask], pieces: Progress, screen: Screen
+) -> SweepContext:
     """What the base learns of every task, once for each seed."""
     if not courses:
         return work
-    folder, seeds = work.folder / TASKS, sorted({cell.seed for cell in cells_of(work.spec)})
+    folder, seeds = (
+        work.folder / TASK_FOLDER,
+        sorted({cell.seed for cell in sweep_cells(work.spec)}),
+    )
 
     def look(task: str) -> None:
-        keep_sample(work.folder, f"{task} fine-tuned", sample_rows(work.lm, work.lm.params()))
+        save_weight_sample(
+            work.folder, f"{task} fine-tuned", sample_weight_rows(work.lm, work.lm.params())
+        )
 
     learned = {
-        seed: learn(work.lm, courses, f"base-seed{seed}", seed, folder, screen,
-                    look if seed == seeds[0] and team().first else None)
+        seed: finetune_on_tasks(work.lm, courses, f"base-seed{seed}", seed, folder, screen,
+                    look if seed == seeds[0] and process_group().first else None)
         for seed in seeds
     }  # fmt: skip
     rows = [
         row
         for seed, answers in learned.items()
-        for row in task_rows(
-            courses, Where(work.lm.name, work.spec.skill, "-", None, seed), answers
+        for row in retained_task_rows(
+            courses, InjectCoordinates(work.lm.name, work.spec.skill, "-", None, seed), answers
         )
     ]
-    if team().first:
+    if process_group().first:
         pieces.put("tasks", rows)
     return replace(work, courses=courses, learned=learned)
 
 
 @dataclass(frozen=True, eq=False)
-class Hand:
+class InjectWorker:
     """What a worker needs to train a cell: the request; all else it reads, or is kept already."""
 
     spec: InjectSpec
@@ -194,22 +221,24 @@ class Hand:
     name: str
 
     @cached_property
-    def work(self) -> Work:
+    def work(self) -> SweepContext:
         """Everything that cells share, made ready once per worker."""
-        asked, quiet = read(self.spec, self.objects), Screen(quiet=True)
+        asked, quiet = read_inject_inputs(self.spec, self.objects), Screen(quiet=True)
         need_same(asked.name, self.name)
-        pieces = progress(self.spec.runs, METHOD, self.name)
-        work, _ = prepare(self.spec, asked, pieces, quiet)
-        return with_tasks(work, asked.courses, pieces, quiet)
+        pieces = run_progress(self.spec.runs, METHOD, self.name)
+        work, _ = prepare_sweep(self.spec, asked, pieces, quiet)
+        return finetune_base(work, asked.courses, pieces, quiet)
 
-    def __call__(self, cell: Cell) -> tuple[list[Row], Any]:
+    def __call__(self, cell: InjectCell) -> tuple[list[Row], Any]:
         """The cell's rows and the sample of its weights; its checkpoint is where it should be."""
-        return carry_out(self.work, cell, Screen(quiet=True))
+        return train_cell(self.work, cell, Screen(quiet=True))
 
 
-def sweep(work: Work, pieces: Progress, screen: Screen, objects: Objects | None = None) -> None:
+def run_sweep(
+    work: SweepContext, pieces: Progress, screen: Screen, objects: Objects | None = None
+) -> None:
     """Every cell that isn't done yet, here or by the engine's workers."""
-    spec, done, cells = work.spec, pieces.done(), cells_of(work.spec)
+    spec, done, cells = work.spec, pieces.done(), sweep_cells(work.spec)
     todo = [
         cell
         for cell in cells
@@ -217,48 +246,50 @@ def sweep(work: Work, pieces: Progress, screen: Screen, objects: Objects | None 
         or (spec.checkpoints and maker_of_folder(work.checkpoint(cell), "inject") != work.name)
     ]
     if todo and away(spec.engine, objects, screen):
-        hand = Hand(at_home(spec), travelling(objects), work.name)
-        needs = needs_to_train(spec.engine, spec, work.lm, copies=COPIES)
+        hand = InjectWorker(at_home(spec), travelling(objects), work.name)
+        needs = training_resources(spec.engine, spec, work.lm, copies=TRAINING_COPIES)
         found = finished(
             spec.engine, hand, todo, key=lambda cell: cell.name, needs=needs, kept=work.folder,
             screen=screen,
         )  # fmt: skip
     else:
-        found = _here(work, todo, screen)
+        found = _train_locally(work, todo, screen)
     for cell, (rows, sample) in found:
-        if team().first:
-            keep_sample(work.folder, cell.name, sample)
+        if process_group().first:
+            save_weight_sample(work.folder, cell.name, sample)
             pieces.put(cell.name, rows)
 
 
-def _here(
-    work: Work, todo: list[Cell], screen: Screen
-) -> Iterator[tuple[Cell, tuple[list[Row], Any]]]:
+def _train_locally(
+    work: SweepContext, todo: list[InjectCell], screen: Screen
+) -> Iterator[tuple[InjectCell, tuple[list[Row], Any]]]:
     for number, cell in enumerate(todo, 1):
         screen.say(f"Training {number} of {len(todo)}: {cell.name}")
-        yield cell, carry_out(work, cell, screen)
+        yield cell, train_cell(work, cell, screen)
 
 
-def finish(work: Work, pieces: Progress, found: Clash | None, meter: Meter) -> Result:
+def save_sweep(
+    work: SweepContext, pieces: Progress, found: FisherOverlap | None, meter: Meter
+) -> Result:
     """The run, saved whole."""
-    spec, lm, cells = work.spec, work.lm, cells_of(work.spec)
+    spec, lm, cells = work.spec, work.lm, sweep_cells(work.spec)
     before = ["before", *(["tasks"] if work.courses else [])]
     rows = pieces.rows([*before, *(cell.name for cell in cells)])
     rows += [] if found is None else found.rows
-    kept: dict[str, Path | bytes] = {DETAILS: files.json_bytes(details(work, found))}
+    kept: dict[str, Path | bytes] = {DETAILS_FILE: files.json_bytes(figure_details(work, found))}
     if spec.checkpoints and spec.out is None:
         for cell in cells:
             for path in sorted(work.checkpoint(cell).iterdir()):
-                kept[f"{CHECKPOINTS}/{cell.name}/{path.name}"] = path
+                kept[f"{CHECKPOINT_FOLDER}/{cell.name}/{path.name}"] = path
     sets = [{"name": one.name, "rows": one.rows, "digest": one.digest} for one in work.kept]
     tasks = [course.lesson.texts for course in work.courses]
-    record = save(
+    record = save_record(
         spec.runs,
         method=METHOD,
         address=work.name,
         spec=spec,
-        summary=summarise(work, rows),
-        baselines=baselines(work, rows),
+        summary=sweep_summary(work, rows),
+        baselines=sweep_baselines(work, rows),
         model=model_facts(lm),
         data={
             "name": work.skill.name,
@@ -268,29 +299,29 @@ def finish(work: Work, pieces: Progress, found: Clash | None, meter: Meter) -> R
             "tasks": [{"name": t.name, "rows": len(t), "digest": t.digest} for t in tasks],
         },
         **provenance("inject", spec, meter),
-        rows=frame(rows),
+        rows=inject_frame(rows),
         files=kept,
     )
     return Result(record)
 
 
-def summarise(work: Work, rows: Sequence[Row]) -> dict[str, Any]:
+def sweep_summary(work: SweepContext, rows: Sequence[Row]) -> dict[str, Any]:
     """The findings: the Pareto points, what is told about them, what was lost on the way."""
     spec = work.spec
-    points, start = points_of(rows, spec.skill), base_score(rows, spec.skill)
+    points, start = pareto_points(rows, spec.skill), base_score(rows, spec.skill)
     return {
         "verb": "inject",
         "skill": work.skill.name,
         "exact_match_before": start,
         "pareto": points,
-        "cells": [cell.name for cell in cells_of(spec)],
-        "checkpoints": (spec.out or CHECKPOINTS) if spec.checkpoints else None,
+        "cells": [cell.name for cell in sweep_cells(spec)],
+        "checkpoints": (spec.out or CHECKPOINT_FOLDER) if spec.checkpoints else None,
         "train_rows": len(work.skill.train),
         "test_rows": len(work.skill.test),
         "masks": work.skill.spelling.masks,
         "left_out": {one.name: one.left_out for one in work.kept},
         "notes": list(work.skill.notes),
-        "verdict": verdict(points, start, spec.skill),
+        "verdict": inject_verdict(points, start, spec.skill),
     }
 
 
@@ -301,7 +332,7 @@ def base_score(rows: Sequence[Row], skill: str) -> float:
     return float(next(found, 0.0))
 
 
-def baselines(work: Work, rows: Sequence[Row]) -> dict[str, Any]:
+def sweep_baselines(work: SweepContext, rows: Sequence[Row]) -> dict[str, Any]:
     """The base model, and always saying the commonest answer."""
     common = Counter(work.skill.train.meta["result"].tolist()).most_common(1)[0][0]
     hits = work.skill.test.meta["result"] == common
@@ -310,11 +341,11 @@ def baselines(work: Work, rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "base": {"exact_match": base_score(rows, work.spec.skill), "lm_loss": losses},
         "commonest answer": {"exact_match": float(np.mean(hits))},
-        "fine-tuned": baselines_of(work.courses, work.learned),
+        "fine-tuned": task_baselines(work.courses, work.learned),
     }
 
 
-def details(work: Work, found: Clash | None) -> dict[str, Any]:
+def figure_details(work: SweepContext, found: FisherOverlap | None) -> dict[str, Any]:
     """What figures need beyond one number per cell: Fishers at the top entries, weight maps."""
     kept = [files.read_json(path) for path in (work.folder / "weights").glob("*.json")]
     samples = {one["of"]: one["rows"] for one in sorted(kept, key=lambda one: one["of"])}
@@ -323,22 +354,26 @@ def details(work: Work, found: Clash | None) -> dict[str, Any]:
     for layer, rows in base.items() if work.spec.clash else ():
         several = {"base": np.array(rows)}
         several |= {name: np.array(s[layer]) for name, s in samples.items() if layer in s}
-        for way in WAYS:
-            points = flat_map(several, way, seed=work.spec.seed)
+        for way in WEIGHT_PROJECTIONS:
+            points = project_rows(several, way, seed=work.spec.seed)
             shown = {name: p.round(4).tolist() for name, p in points.items()}
             maps.append({"layer": int(layer), "way": way, "points": shown})
     return {"tops": [] if found is None else found.tops, "maps": maps}
 
 
-def keep_sample(folder: Path, name: str, rows: Any) -> None:
+def save_weight_sample(folder: Path, name: str, rows: Any) -> None:
     """Rows of a model's weights, kept for the maps."""
     path = folder / "weights" / f"{digest_text(name)[:16]}.json"
     files.write_json(path, {"of": name, "rows": rows})
 
 
-def estimate(spec: InjectSpec, *, screen: Screen | None = None) -> list[Cost]:
+def estimate(spec: InjectSpec, *, screen: Screen | None = None) -> list[TrainingCost]:
     """What the sweep will cost, from a few steps."""
     lm = model_of(spec)
     need_trainable(lm, spec)
-    skill, kept, courses = read_skill(lm, spec), read_retained(lm, spec), read_courses(lm, spec)
-    return [cost_of(lm, spec, skill, kept, courses)]
+    skill, kept, courses = (
+        read_arithmetic_skill(lm, spec),
+        read_retained_sets(lm, spec),
+        read_retained_tasks(lm, spec),
+    )
+    return [sweep_cost(lm, spec, skill, kept, courses)]

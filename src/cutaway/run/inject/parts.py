@@ -14,17 +14,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cutaway.engine import Failed, find_engine, run_pieces
+from cutaway.engine import PieceFailed, find_engine, run_pieces
 from cutaway.models.lm import LM
-from cutaway.run.batches import Batch
-from cutaway.run.door import Door, needs_of
+from cutaway.run.batches import TokenBatch
+from cutaway.run.door import ModelHandle, pass_resources
 from cutaway.run.inject.examples import Examples
-from cutaway.run.inject.sums import Adder, Sums, add_up, batches_of, way_of, zeros
+from cutaway.run.inject.sums import (
+    FisherAccumulator,
+    FisherSums,
+    choose_and_report_method,
+    fisher_batches,
+    sum_squared_gradients,
+    zero_sums,
+)
 from cutaway.run.screen import Screen
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class FisherPart:
     """Some batches of the single pass, and the examples in them alone."""
 
     number: int
@@ -39,48 +46,50 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Summer:
+class FisherWorker:
     """What a worker needs to add up a part."""
 
-    door: Door
+    door: ModelHandle
     way: str
     words: tuple[int, ...] | None
 
-    def __call__(self, part: Part) -> dict[str, NDArray[np.float32]]:
+    def __call__(self, part: FisherPart) -> dict[str, NDArray[np.float32]]:
         """The part's sums by weight name, as plain arrays."""
         lm = self.door.open()
         words = None if self.words is None else torch.tensor(self.words, device=lm.device)
-        examples, total = replace(part.examples, words=words), zeros(lm)
-        with Adder(lm, examples, total, self.way) as add:
+        examples, total = replace(part.examples, words=words), zero_sums(lm)
+        with FisherAccumulator(lm, examples, total, self.way) as add:
             for rows in part.batches:
-                add(Batch(rows, 0, 0))
+                add(TokenBatch(rows, 0, 0))
         return {name: value.cpu().numpy() for name, value in total.items()}
 
 
-def add_up_on(
+def sum_squared_gradients_on(
     engine: str,
-    door: Door | None,
+    door: ModelHandle | None,
     lm: LM,
     examples: Examples,
     *,
     screen: Screen,
     keep: Path | None = None,
-) -> Sums:
+) -> FisherSums:
     """`add_up` on an engine; without a way for workers to the model it is done here."""
     if door is None or find_engine(engine).here:
-        return add_up(lm, examples, screen=screen, keep=keep)
-    total = zeros(lm)
-    way, why, difference = way_of(lm, examples, total, screen)
-    parts = list(cut(examples, batches_of(lm, examples, way), find_engine(engine).workers()))
+        return sum_squared_gradients(lm, examples, screen=screen, keep=keep)
+    total = zero_sums(lm)
+    way, why, difference = choose_and_report_method(lm, examples, total, screen)
+    parts = list(
+        split_batches(examples, fisher_batches(lm, examples, way), find_engine(engine).workers())
+    )
     words = None if examples.words is None else tuple(examples.words.tolist())
     held = 2 * sum(value.nbytes for value in total.values())
     whole: dict[str, Tensor] = {n: v.cpu().double() for n, v in total.items()}
     with screen.progress("fisher", len(examples)) as advance:
         for part, got in run_pieces(
-            engine, Summer(door, way, words), parts, key=lambda p: p.key,
-            needs=needs_of(engine, door.device, held), say=screen.say,
+            engine, FisherWorker(door, way, words), parts, key=lambda p: p.key,
+            needs=pass_resources(engine, door.device, held), say=screen.say,
         ):  # fmt: skip
-            if isinstance(got, Failed):
+            if isinstance(got, PieceFailed):
                 got.add_note(f"{part.key}, tried {got.tries} times")
                 raise got
             for name, value in got.items():
@@ -88,10 +97,12 @@ def add_up_on(
             advance(len(part.examples))
     for name, place in total.items():
         place.copy_(whole[name])
-    return Sums(total, way, why, difference)
+    return FisherSums(total, way, why, difference)
 
 
-def cut(examples: Examples, batches: Sequence[Batch], workers: int) -> Iterator[Part]:
+def split_batches(
+    examples: Examples, batches: Sequence[TokenBatch], workers: int
+) -> Iterator[FisherPart]:
     """One part per worker, of about equal tokens: a part's sums are as large as the model."""
     lengths = np.asarray(examples.lengths)
     weight = np.array([lengths[batch.rows].sum() for batch in batches], dtype=float)
@@ -102,4 +113,4 @@ def cut(examples: Examples, batches: Sequence[Batch], workers: int) -> Iterator[
         ends = np.cumsum([len(rows) for rows in chosen])
         rows = np.concatenate(chosen)
         within = np.split(np.arange(len(rows)), ends[:-1])
-        yield Part(int(number), bare.take(rows), tuple(within))
+        yield FisherPart(int(number), bare.take(rows), tuple(within))

@@ -2,30 +2,30 @@
 
 from collections.abc import Callable
 
-from cutaway.models.anatomy import Part
+from cutaway.models.anatomy import BlockPart
 from cutaway.models.lm import LM
 
-ORDER: tuple[Part, ...] = ("norm1", "norm2", "attn", "mlp")
+PART_ORDER: tuple[BlockPart, ...] = ("norm1", "norm2", "attn", "mlp")
 """Norms first: some families keep them inside the module of another part."""
 
 
-def place_of(lm: LM) -> Callable[[str], tuple[int, str]]:
+def weight_locator(lm: LM) -> Callable[[str], tuple[int, str]]:
     """name -> (layer, module): blocks are 1..L, embeddings 0, what comes behind L + 1."""
     anatomy = lm.anatomy
     behind = {
         "head": anatomy.head,
         "norm": tuple(name.removesuffix("?") for name in anatomy.final),
     }
-    parts = {part: tuple((getattr(anatomy, part) or "").split(":")) for part in ORDER}
+    parts = {part: tuple((getattr(anatomy, part) or "").split(":")) for part in PART_ORDER}
 
     def place(name: str) -> tuple[int, str]:
         inner = name.removeprefix(f"{anatomy.blocks}.")
         if inner != name:
             number, _, rest = inner.partition(".")
-            found = (part for part in ORDER if _under(rest, parts[part]))
+            found = (part for part in PART_ORDER if _has_prefix(rest, parts[part]))
             return int(number) + 1, next(found, "other")
         for module, prefixes in behind.items():
-            if _under(name, prefixes):
+            if _has_prefix(name, prefixes):
                 return lm.layers + 1, module
         # What is left stands in front of the blocks: tables, their norms and projections.
         return 0, "embeddings"
@@ -33,5 +33,5 @@ def place_of(lm: LM) -> Callable[[str], tuple[int, str]]:
     return place
 
 
-def _under(name: str, prefixes: tuple[str, ...]) -> bool:
+def _has_prefix(name: str, prefixes: tuple[str, ...]) -> bool:
     return any(prefix and (name == prefix or name.startswith(f"{prefix}.")) for prefix in prefixes)

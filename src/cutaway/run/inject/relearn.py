@@ -14,57 +14,57 @@ from numpy.typing import NDArray
 
 from cutaway.core.digest import digest_text
 from cutaway.core.errors import Corrupt, Missing
-from cutaway.core.spec import build
-from cutaway.data.tasks import spellings
+from cutaway.core.spec import build_spec
+from cutaway.data.tasks import tasks_by_alias
 from cutaway.measure.intervals import Interval, bootstrap
 from cutaway.models.lm import LM
-from cutaway.run.apart import apart
-from cutaway.run.finetune_rows import Scores, majority, scores_of, values_of
-from cutaway.run.inject.rows import Where
-from cutaway.run.lesson import Lesson, read_lesson
+from cutaway.run.apart import with_unique_names
+from cutaway.run.finetune_rows import Scores, majority_scores, metric_values, scores_with_intervals
+from cutaway.run.inject.rows import InjectCoordinates
+from cutaway.run.lesson import TaskSplit, load_task_split
 from cutaway.run.objects import Objects
-from cutaway.run.pupil import Place, Pupil, enrol, plain_question
-from cutaway.run.question import Question
+from cutaway.run.pupil import HeadPosition, TaskModel, make_plain_examples, make_task_model
+from cutaway.run.question import PromptedExamples
 from cutaway.run.screen import Screen
-from cutaway.run.specs.finetune import Training
+from cutaway.run.specs.finetune import TrainingSpec
 from cutaway.run.specs.inject import InjectSpec
 from cutaway.run.table import Row
-from cutaway.run.teaching import given_back, teach, trained_params
-from cutaway.run.team import team
+from cutaway.run.teaching import restored, run_finetuning, trainable_params
+from cutaway.run.team import process_group
 from cutaway.store import files
 
 # Rows looked at while a fine-tune goes on, and at its end.
 DEV_ROWS, TEST_ROWS = 200, 1000
-Answers = NDArray[np.float64]
-Look = Callable[[str], None]
+TaskAnswers = NDArray[np.float64]
+FinetunedCallback = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
+class RetainedTask:
     """A set to fine-tune on, how, and its test rows as questions."""
 
     name: str
-    lesson: Lesson
-    training: Training
-    test: Question
+    lesson: TaskSplit
+    training: TrainingSpec
+    test: PromptedExamples
 
     @property
     def metric(self) -> str:
         """What it is measured by."""
         return self.lesson.task.metric
 
-    def scores(self, answers: Answers) -> dict[str, Interval]:
+    def scores(self, answers: TaskAnswers) -> dict[str, Interval]:
         """{finetune_<metric>: score with its interval}."""
         names = list(dict.fromkeys([self.metric, *(["accuracy"] * self._classes)]))
-        found: Scores = scores_of(self.test, answers, names)
+        found: Scores = scores_with_intervals(self.test, answers, names)
         return {f"finetune_{name}": value for name, value in found.items()}
 
-    def forgotten(self, before: Answers, after: Answers, *, seed: int) -> Interval:
+    def forgotten(self, before: TaskAnswers, after: TaskAnswers, *, seed: int) -> Interval:
         """How much of the metric is lost, rows resampled for both at once."""
 
-        def value(answers: Answers, rows: NDArray[np.int64]) -> float:
+        def value(answers: TaskAnswers, rows: NDArray[np.int64]) -> float:
             chosen = self.test.take(rows)
-            return values_of(chosen, answers[rows], [self.metric])[self.metric]
+            return metric_values(chosen, answers[rows], [self.metric])[self.metric]
 
         def lost(rows: NDArray[np.int64]) -> float:
             return value(before, rows) - value(after, rows)
@@ -73,43 +73,49 @@ class Course:
         found = bootstrap(lost, n, seed=seed, resamples=200)
         return Interval(lost(np.arange(n)), found.low, found.high, found.level, n)
 
-    def score(self, answers: Answers) -> float:
+    def score(self, answers: TaskAnswers) -> float:
         """The metric of these answers."""
-        return values_of(self.test, answers, [self.metric])[self.metric]
+        return metric_values(self.test, answers, [self.metric])[self.metric]
 
     def one_answer(self) -> float:
         """The score of one answer for all."""
-        return majority(self.test)[self.metric].mean
+        return majority_scores(self.test)[self.metric].mean
 
     @property
     def _classes(self) -> bool:
         return self.lesson.texts.task in ("binary", "multiclass")
 
 
-def read_courses(lm: LM, spec: InjectSpec, objects: Objects | None = None) -> list[Course]:
+def read_retained_tasks(
+    lm: LM, spec: InjectSpec, objects: Objects | None = None
+) -> list[RetainedTask]:
     """Every set of `retain_tasks`, no two of one name."""
-    found = (_course(lm, spec, source, objects) for source in spec.retain_tasks)
-    return list(apart(found, lambda course: course.lesson.digest, option="--retain-tasks"))
+    found = (_read_retained_task(lm, spec, source, objects) for source in spec.retain_tasks)
+    return list(
+        with_unique_names(found, lambda course: course.lesson.digest, option="--retain-tasks")
+    )
 
 
-def _course(lm: LM, spec: InjectSpec, source: str, objects: Objects | None) -> Course:
-    training = training_of(spec, spec.seed)
+def _read_retained_task(
+    lm: LM, spec: InjectSpec, source: str, objects: Objects | None
+) -> RetainedTask:
+    training = task_training(spec, spec.seed)
     task, _, rows = source.partition("=")
-    named = bool(rows) and (task.lower() in spellings() or task.endswith(".toml"))
+    named = bool(rows) and (task.lower() in tasks_by_alias() or task.endswith(".toml"))
     given = {"task": task, "data": rows} if named else {"task": None, "data": source}
-    lesson = read_lesson(training, **given, objects=objects)
+    lesson = load_task_split(training, **given, objects=objects)
     if len(lesson.dev) > DEV_ROWS:
         rng = np.random.default_rng([spec.seed, len(lesson.dev)])
         lesson = replace(lesson, dev=np.sort(rng.choice(lesson.dev, DEV_ROWS, replace=False)))
-    question = plain_question(lm, lesson, spec.max_tokens).take(lesson.test)
+    question = make_plain_examples(lm, lesson, spec.max_tokens).take(lesson.test)
     name = lesson.task.name if named else lesson.texts.name
-    return Course(name, lesson, training, question)
+    return RetainedTask(name, lesson, training, question)
 
 
-def training_of(spec: InjectSpec, seed: int) -> Training:
+def task_training(spec: InjectSpec, seed: int) -> TrainingSpec:
     """How a fine-tune goes, the same for every model."""
-    return build(
-        Training,
+    return build_spec(
+        TrainingSpec,
         {
             "shots": spec.task_shots,
             "data_seed": spec.seed,
@@ -129,32 +135,41 @@ def training_of(spec: InjectSpec, seed: int) -> Training:
     )
 
 
-def pupil_of(lm: LM, course: Course, seed: int) -> Pupil:
+def make_head_model(lm: LM, course: RetainedTask, seed: int) -> TaskModel:
     """The model with a linear head that starts from the seed, on the token that has seen all."""
-    at: Place = "last" if lm.kind == "causal" else "first"
+    at: HeadPosition = "last" if lm.kind == "causal" else "first"
     most = course.training.max_tokens
-    return enrol(lm, course.lesson, "head", at=at, max_tokens=most, seed=seed)
+    return make_task_model(lm, course.lesson, "head", at=at, max_tokens=most, seed=seed)
 
 
-def learn(
+def finetune_on_tasks(
     lm: LM,
-    courses: Sequence[Course],
+    courses: Sequence[RetainedTask],
     who: str,
     seed: int,
     folder: Path,
     screen: Screen,
-    look: Look | None = None,
-) -> dict[str, Answers]:
+    look: FinetunedCallback | None = None,
+) -> dict[str, TaskAnswers]:
     """What the model answers on each set's test rows after it was fine-tuned on that set.
 
     `look` is called with the set's name while the model is still fine-tuned.
     """
-    return {course.name: _learn(lm, course, who, seed, folder, screen, look) for course in courses}
+    return {
+        course.name: _finetune_on_task(lm, course, who, seed, folder, screen, look)
+        for course in courses
+    }
 
 
-def _learn(
-    lm: LM, course: Course, who: str, seed: int, folder: Path, screen: Screen, look: Look | None
-) -> Answers:
+def _finetune_on_task(
+    lm: LM,
+    course: RetainedTask,
+    who: str,
+    seed: int,
+    folder: Path,
+    screen: Screen,
+    look: FinetunedCallback | None,
+) -> TaskAnswers:
     place = folder / f"{who}-{digest_text(course.name)[:12]}"
     kept = place.with_name(f"{place.name}.json")
     try:
@@ -162,25 +177,25 @@ def _learn(
     except (Missing, Corrupt):
         screen.say(f"Fine-tuning {who} on {course.name}.")
     training = course.training.model_copy(update={"seed": seed})
-    pupil = pupil_of(lm, course, seed)
-    params = trained_params(pupil, training)
-    with given_back(params, when=True):
+    pupil = make_head_model(lm, course, seed)
+    params = trainable_params(pupil, training)
+    with restored(params, when=True):
         identity = f"{who} {course.lesson.digest}"
-        teach(pupil, course.lesson, params, training, place, screen, identity=identity)
+        run_finetuning(pupil, course.lesson, params, training, place, screen, identity=identity)
         found = pupil.answers(course.lesson.test)
         if look is not None:
             look(course.name)
-    if team().first:
+    if process_group().first:
         files.write_sealed(kept, {"answers": found.tolist()})
-        files.drop_folder(place)
+        files.remove_folder(place)
     return found
 
 
-def task_rows(
-    courses: Sequence[Course],
-    where: Where,
-    after: Mapping[str, Answers],
-    before: Mapping[str, Answers] | None = None,
+def retained_task_rows(
+    courses: Sequence[RetainedTask],
+    where: InjectCoordinates,
+    after: Mapping[str, TaskAnswers],
+    before: Mapping[str, TaskAnswers] | None = None,
 ) -> list[Row]:
     """The scores after each fine-tune, and beside those of the base what was forgotten."""
     rows = []
@@ -195,8 +210,8 @@ def task_rows(
     return rows
 
 
-def baselines_of(
-    courses: Sequence[Course], before: Mapping[int, Mapping[str, Answers]]
+def task_baselines(
+    courses: Sequence[RetainedTask], before: Mapping[int, Mapping[str, TaskAnswers]]
 ) -> dict[str, dict[str, float]]:
     """What the fine-tuned base reaches on each set, mean over seeds, and one answer for all."""
     return {

@@ -9,24 +9,24 @@ from numpy.typing import NDArray
 
 from cutaway.core.errors import BadData
 from cutaway.core.textset import TextSet
-from cutaway.data.load import load
+from cutaway.data.load import load_text_set
 from cutaway.measure.intervals import Interval, corrected_t, wilson
 from cutaway.measure.splits import Split
-from cutaway.methods.probe import cell
+from cutaway.methods.probe import probe_split
 from cutaway.models.lm import LM
-from cutaway.run.apart import apart
-from cutaway.run.batches import Budget, by_length
-from cutaway.run.inject.examples import Examples, lm_examples, losses
+from cutaway.run.apart import with_unique_names
+from cutaway.run.batches import TokenBudget, batches_by_length
+from cutaway.run.inject.examples import Examples, example_losses, lm_examples
 from cutaway.run.objects import Objects
 from cutaway.run.specs.inject import InjectSpec
 
-TOKENS = 1024
-WATCHED = 64
+BATCH_TOKENS = 1024
+MONITORED_TEXTS = 64
 """Texts looked at while training goes on."""
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class RetainedSet:
     """One retained set: texts to hold on to, texts watched while training, texts for the end."""
 
     name: str
@@ -44,16 +44,18 @@ class Kept:
         return sum(part.left_out for part in (self.fit, self.watch, self.held))
 
 
-def read_retained(lm: LM, spec: InjectSpec, objects: Objects | None = None) -> list[Kept]:
+def read_retained_sets(
+    lm: LM, spec: InjectSpec, objects: Objects | None = None
+) -> list[RetainedSet]:
     """Every retained set of a spec, no two of one name; a set without rows is refused."""
     if not spec.retain:
         raise BadData("--retain is empty: name at least one text to keep, such as docs.")
-    found = (_kept(lm, spec, name, objects or {}) for name in spec.retain)
-    return list(apart(found, lambda kept: kept.digest, option="--retain"))
+    found = (_read_retained_set(lm, spec, name, objects or {}) for name in spec.retain)
+    return list(with_unique_names(found, lambda kept: kept.digest, option="--retain"))
 
 
-def _kept(lm: LM, spec: InjectSpec, source: str, objects: Objects) -> Kept:
-    texts = load(
+def _read_retained_set(lm: LM, spec: InjectSpec, source: str, objects: Objects) -> RetainedSet:
+    texts = load_text_set(
         objects.get(source, source),
         text_column=spec.text_column,
         label_column=spec.label_column,
@@ -69,13 +71,13 @@ def _kept(lm: LM, spec: InjectSpec, source: str, objects: Objects) -> Kept:
         )
     fit, watch, held = (
         lm_examples(lm, texts.take(rows), seed=spec.seed, limit=spec.max_tokens)
-        for rows in _deal(len(texts), spec.seed)
+        for rows in _split_rows(len(texts), spec.seed)
     )
     labelled = texts if texts.task in ("binary", "multiclass") else None
-    return Kept(texts.name, texts.digest, len(texts), fit, watch, held, labelled)
+    return RetainedSet(texts.name, texts.digest, len(texts), fit, watch, held, labelled)
 
 
-def _deal(count: int, seed: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _split_rows(count: int, seed: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Half to hold on to, a tenth to watch, the rest for the end."""
     order = np.random.default_rng([seed, count]).permutation(count)
     one, two = count // 2, count // 2 + max(1, count // 10)
@@ -83,24 +85,24 @@ def _deal(count: int, seed: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[An
 
 
 @torch.inference_mode()
-def loss_of_each(lm: LM, examples: Examples) -> NDArray[np.float64]:
+def loss_per_text(lm: LM, examples: Examples) -> NDArray[np.float64]:
     """The language loss of every text, in nats per predicted token."""
     found = np.zeros(len(examples))
-    for batch, _ in by_length(examples.lengths, Budget(fixed=TOKENS)):
-        found[batch.rows] = losses(lm, examples, batch.rows.tolist()).double().cpu().numpy()
+    for batch, _ in batches_by_length(examples.lengths, TokenBudget(fixed=BATCH_TOKENS)):
+        found[batch.rows] = example_losses(lm, examples, batch.rows.tolist()).double().cpu().numpy()
     return found
 
 
-def watched(lm: LM, kept: list[Kept]) -> float:
+def monitored_loss(lm: LM, kept: list[RetainedSet]) -> float:
     """The mean language loss on some texts of every set, while training goes on."""
     return float(
-        np.mean([loss_of_each(lm, one.watch.take(range(min(WATCHED, len(one.watch))))).mean()
+        np.mean([loss_per_text(lm, one.watch.take(range(min(MONITORED_TEXTS, len(one.watch))))).mean()
                  for one in kept])
     )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
-class Ledger:
+class RetainedScores:
     """What a model knows of every retained set."""
 
     losses: dict[str, NDArray[np.float64]]
@@ -108,7 +110,7 @@ class Ledger:
 
     def metrics(self, name: str) -> dict[str, float | Interval]:
         """The numbers of one set."""
-        loss = mean_of(self.losses[name])
+        loss = mean_over_texts(self.losses[name])
         mean, low, high = np.exp([loss.mean, loss.low, loss.high]).tolist()
         found: dict[str, float | Interval] = {
             "lm_loss": loss,
@@ -117,36 +119,44 @@ class Ledger:
         return found | ({"probe_accuracy": self.probes[name]} if name in self.probes else {})
 
 
-def ledger_of(lm: LM, kept: list[Kept], seed: int) -> Ledger:
+def score_retained(lm: LM, kept: list[RetainedSet], seed: int) -> RetainedScores:
     """The language loss of every held-out text, and a probe for every labelled set."""
-    return Ledger(
-        {one.name: loss_of_each(lm, one.held) for one in kept},
-        {one.name: _probe(lm, one.labelled, seed) for one in kept if one.labelled is not None},
+    return RetainedScores(
+        {one.name: loss_per_text(lm, one.held) for one in kept},
+        {
+            one.name: _probe_accuracy(lm, one.labelled, seed)
+            for one in kept
+            if one.labelled is not None
+        },
     )
 
 
-def mean_of(values: NDArray[np.float64]) -> Interval:
+def mean_over_texts(values: NDArray[np.float64]) -> Interval:
     """The plain t interval of a mean over independent texts."""
     return corrected_t(values, n_train=1, n_test=0)
 
 
-def forgotten(before: Ledger, after: Ledger, name: str) -> dict[str, float | Interval]:
+def forgetting_metrics(
+    before: RetainedScores, after: RetainedScores, name: str
+) -> dict[str, float | Interval]:
     """How much was lost on a set: rise of the loss, text by text; fall of the probe."""
     found: dict[str, float | Interval] = {
-        "forgetting": mean_of(after.losses[name] - before.losses[name])
+        "forgetting": mean_over_texts(after.losses[name] - before.losses[name])
     }
     if name in before.probes:
         found["probe_forgetting"] = before.probes[name].mean - after.probes[name].mean
     return found
 
 
-def _probe(lm: LM, texts: TextSet, seed: int) -> Interval:
+def _probe_accuracy(lm: LM, texts: TextSet, seed: int) -> Interval:
     """Accuracy of a logistic probe on the last layer, on a third of the texts."""
     states = lm.read(texts.texts, pairs=texts.pairs, layers=[lm.layers], pool="mean")[lm.layers]
     order = np.random.default_rng([seed, len(texts)]).permutation(len(texts))
     one, two = len(texts) // 2, 2 * len(texts) // 3
     split = Split(0, np.sort(order[:one]), np.sort(order[one:two]), np.sort(order[two:]))
     labels = np.asarray(texts.labels)
-    found = cell(states.float(), labels, split, "logistic", task=texts.task, classes=texts.classes)
+    found = probe_split(
+        states.float(), labels, split, "logistic", task=texts.task, classes=texts.classes
+    )
     right = round(found.metrics["accuracy"] * len(split.test))
     return wilson(right, len(split.test))

@@ -26,7 +26,7 @@ SCHEMA = {
 
 
 @dataclass(frozen=True)
-class Where:
+class InjectCoordinates:
     """The coordinates that rows share."""
 
     model: str
@@ -41,6 +41,6 @@ class Where:
         return cell | bounds(value)
 
 
-def frame(rows: Iterable[Row]) -> pl.DataFrame:
+def inject_frame(rows: Iterable[Row]) -> pl.DataFrame:
     """The rows as a table with every column of the schema; NaN becomes null."""
     return table(rows, SCHEMA)

@@ -10,25 +10,25 @@ import torch
 from torch import Tensor
 
 from cutaway.core.errors import Corrupt, Missing
-from cutaway.methods.inject.loop import Sketch, add_by_loop, gradients
-from cutaway.methods.inject.squares import NoRule
-from cutaway.methods.inject.watch import Watch
+from cutaway.methods.inject.loop import FisherSample, add_by_autograd, gradient_hooks
+from cutaway.methods.inject.squares import NoGradientRule
+from cutaway.methods.inject.watch import PerExampleHooks
 from cutaway.models.lm import LM
-from cutaway.run.batches import Batch, Budget, by_length
-from cutaway.run.inject.examples import Examples, losses
+from cutaway.run.batches import TokenBatch, TokenBudget, batches_by_length
+from cutaway.run.inject.examples import Examples, example_losses
 from cutaway.run.screen import Screen
 from cutaway.store.artefacts import load_artefact, save_artefact
 
 # The batched way must agree with plain autograd this well on two examples, or isn't used.
-TRUST = 1e-4
+TOLERANCE = 1e-4
 # Seconds between checkpoints of the sums.
-EVERY = 120.0
+SAVE_SECONDS = 120.0
 # Numbers in a batch's logits, and padded tokens in a batch.
-LOGITS, TOKENS = 1 << 25, 512
+MAX_LOGITS, MAX_TOKENS = 1 << 25, 512
 
 
 @dataclass(frozen=True)
-class Sums:
+class FisherSums:
     """Sums of squared gradients by weight name, and how they were made."""
 
     total: dict[str, Tensor]
@@ -40,61 +40,61 @@ class Sums:
     """How far the batched way was from plain autograd on the first two examples."""
 
 
-def add_up(
+def sum_squared_gradients(
     lm: LM, examples: Examples, *, screen: Screen, keep: Path | None = None, batched: bool = True
-) -> Sums:
+) -> FisherSums:
     """The sum over examples of the squared gradient of each example's own loss."""
-    total = zeros(lm)
+    total = zero_sums(lm)
     way, why, difference = "loop", "asked", None
     if batched:
-        way, why, difference = way_of(lm, examples, total, screen)
-    batches = batches_of(lm, examples, way)
-    start = _resume(keep, total, way, screen)
+        way, why, difference = choose_and_report_method(lm, examples, total, screen)
+    batches = fisher_batches(lm, examples, way)
+    start = _resume_sums(keep, total, way, screen)
     saved = time.monotonic()
     with screen.progress("fisher", len(examples)) as advance:
         advance(sum(len(batch.rows) for batch in batches[:start]))
-        with Adder(lm, examples, total, way) as add:
+        with FisherAccumulator(lm, examples, total, way) as add:
             for number, batch in enumerate(batches[start:], start):
                 add(batch)
                 advance(len(batch.rows))
-                if keep is not None and time.monotonic() - saved > EVERY:
+                if keep is not None and time.monotonic() - saved > SAVE_SECONDS:
                     save_artefact(keep, total, {"done": number + 1, "way": way})
                     saved = time.monotonic()
-    return Sums(total, way, why, difference)
+    return FisherSums(total, way, why, difference)
 
 
-def way_of(
+def choose_and_report_method(
     lm: LM, examples: Examples, total: dict[str, Tensor], screen: Screen
 ) -> tuple[str, str, float | None]:
     """`choose_way`, and the slower one is said."""
-    way, why, difference = choose_way(lm, examples, total)
+    way, why, difference = choose_method(lm, examples, total)
     if why:
         screen.say(f"Going example by example, which is slower: {why}.")
     return way, why, difference
 
 
-def zeros(lm: LM) -> dict[str, Tensor]:
+def zero_sums(lm: LM) -> dict[str, Tensor]:
     """One float32 zero per weight."""
     return {n: torch.zeros_like(p, dtype=torch.float32) for n, p in lm.params().items()}
 
 
-def batches_of(lm: LM, examples: Examples, way: str) -> list[Batch]:
+def fisher_batches(lm: LM, examples: Examples, way: str) -> list[TokenBatch]:
     """Batches of nearly equal length; the same ones however often this is asked."""
     if way == "loop":
-        return [batch for batch, _ in by_length(examples.lengths, Budget(fixed=1))]
+        return [batch for batch, _ in batches_by_length(examples.lengths, TokenBudget(fixed=1))]
     words = lm.vocab if examples.words is None else len(examples.words)
-    size = max(32, min(TOKENS, LOGITS // words))
-    return [batch for batch, _ in by_length(examples.lengths, Budget(fixed=size))]
+    size = max(32, min(MAX_TOKENS, MAX_LOGITS // words))
+    return [batch for batch, _ in batches_by_length(examples.lengths, TokenBudget(fixed=size))]
 
 
-class Adder:
+class FisherAccumulator:
     """Adds one batch after the other in the chosen way."""
 
     def __init__(self, lm: LM, examples: Examples, total: Mapping[str, Tensor], way: str) -> None:
         self.lm, self.examples, self.total = lm, examples, total
-        self.watch = Watch(lm.module, total) if way == "batched" else None
+        self.watch = PerExampleHooks(lm.module, total) if way == "batched" else None
 
-    def __enter__(self) -> "Adder":
+    def __enter__(self) -> "FisherAccumulator":
         if self.watch is not None:
             self.watch.__enter__()
         return self
@@ -103,19 +103,19 @@ class Adder:
         if self.watch is not None:
             self.watch.__exit__()
 
-    def __call__(self, batch: Batch) -> None:
+    def __call__(self, batch: TokenBatch) -> None:
         rows = batch.rows.tolist()
         if self.watch is None:
             for row in rows:
-                add_by_loop(self.lm.module, self.total, self._loss([row]))
+                add_by_autograd(self.lm.module, self.total, self._loss([row]))
             return
         self.watch.backward(self.watch.forward(len(rows), self._loss(rows)))
 
     def _loss(self, rows: list[int]) -> Callable[[], Tensor]:
-        return lambda: losses(self.lm, self.examples, rows)
+        return lambda: example_losses(self.lm, self.examples, rows)
 
 
-def choose_way(
+def choose_method(
     lm: LM, examples: Examples, total: dict[str, Tensor]
 ) -> tuple[str, str, float | None]:
     """Batched if it agrees with plain autograd on two examples of this very run, else loop."""
@@ -123,29 +123,31 @@ def choose_way(
     # Of different lengths: padding must not matter either.
     two = examples.take([order[0], order[len(order) // 2]])
     try:
-        with Adder(lm, two, total, "batched") as add:
-            add(Batch(torch.arange(2).numpy(), 0, 0))
-    except (NoRule, RuntimeError) as error:
-        _clear(total)
+        with FisherAccumulator(lm, two, total, "batched") as add:
+            add(TokenBatch(torch.arange(2).numpy(), 0, 0))
+    except (NoGradientRule, RuntimeError) as error:
+        _set_to_zero(total)
         return "loop", _first_line(error), None
-    difference, name = _compare(lm, two, total)
-    _clear(total)
-    if not difference <= TRUST:
+    difference, name = _difference_from_autograd(lm, two, total)
+    _set_to_zero(total)
+    if not difference <= TOLERANCE:
         why = f"per-example gradients of {name} differ by {difference:.1e} when batched"
         return "loop", why, difference
     return "batched", "", difference
 
 
-def _compare(lm: LM, two: Examples, total: Mapping[str, Tensor]) -> tuple[float, str]:
+def _difference_from_autograd(
+    lm: LM, two: Examples, total: Mapping[str, Tensor]
+) -> tuple[float, str]:
     """The largest relative difference from plain autograd, and where it is."""
-    sketch = Sketch(total)
+    sketch = FisherSample(total)
     for row in range(len(two)):
-        with gradients(lm.module, sketch.add), torch.enable_grad():
-            losses(lm, two, [row]).sum().backward()  # type: ignore[no-untyped-call]
+        with gradient_hooks(lm.module, sketch.add), torch.enable_grad():
+            example_losses(lm, two, [row]).sum().backward()  # type: ignore[no-untyped-call]
     return sketch.difference(total)
 
 
-def _clear(total: Mapping[str, Tensor]) -> None:
+def _set_to_zero(total: Mapping[str, Tensor]) -> None:
     for value in total.values():
         value.zero_()
 
@@ -155,7 +157,7 @@ def _first_line(error: BaseException) -> str:
     return lines[0][:200].rstrip(".") if lines else type(error).__name__
 
 
-def _resume(keep: Path | None, total: Mapping[str, Tensor], way: str, screen: Screen) -> int:
+def _resume_sums(keep: Path | None, total: Mapping[str, Tensor], way: str, screen: Screen) -> int:
     """How many batches are in the sums that were kept; `total` holds them."""
     if keep is None or not keep.is_file():
         return 0
@@ -172,12 +174,12 @@ def _resume(keep: Path | None, total: Mapping[str, Tensor], way: str, screen: Sc
     return int(done)
 
 
-def trial(lm: LM, examples: Examples) -> float:
+def seconds_per_token(lm: LM, examples: Examples) -> float:
     """Seconds per token, from a few examples of middling length."""
     order = sorted(range(len(examples)), key=lambda i: len(examples.rows[i]))
     middle = len(order) // 2
     few = examples.take(order[max(middle - 4, 0) : middle + 4])
     start = time.monotonic()
-    add_up(lm, few, screen=Screen(quiet=True))
+    sum_squared_gradients(lm, few, screen=Screen(quiet=True))
     # The check of two examples against plain autograd is paid once; leave it out roughly.
     return 0.5 * (time.monotonic() - start) / max(sum(few.lengths), 1)

@@ -12,7 +12,7 @@ from cutaway.core.errors import BadSpec, Missing
 from cutaway.models.lm import LM
 from cutaway.models.quiet import quiet
 
-ADAPTER = "default"
+ADAPTER_NAME = "default"
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,15 +30,15 @@ class Trainable:
         if not self.layers:
             return dict(self.params)
         return {
-            name: self.anchor[name] + layer.get_delta_weight(ADAPTER)
+            name: self.anchor[name] + layer.get_delta_weight(ADAPTER_NAME)
             for name, layer in self.layers.items()
         }
 
 
 @contextmanager
-def own_weights(lm: LM, which: str) -> Iterator[Trainable]:
+def full_weights(lm: LM, which: str) -> Iterator[Trainable]:
     """The model's own weights, put back as they were afterwards."""
-    prefixes = tuple(CHOICES[which](lm))
+    prefixes = tuple(WEIGHT_PREFIXES[which](lm))
     params = {n: p for n, p in lm.module.named_parameters() if n.startswith(prefixes)}
     anchor = {name: p.detach().clone() for name, p in params.items()}
     try:
@@ -49,21 +49,21 @@ def own_weights(lm: LM, which: str) -> Iterator[Trainable]:
                 p.copy_(anchor[name])
 
 
-def _last(lm: LM) -> list[str]:
+def _last_quarter(lm: LM) -> list[str]:
     count = len(lm.blocks)
     return [f"{lm.anatomy.blocks}.{i}." for i in range(count - max(1, count // 4), count)]
 
 
-CHOICES: dict[str, Callable[[LM], list[str]]] = {
+WEIGHT_PREFIXES: dict[str, Callable[[LM], list[str]]] = {
     "all": lambda lm: [""],
     "blocks": lambda lm: [f"{lm.anatomy.blocks}."],
-    "last": _last,
+    "last": _last_quarter,
 }
 """Beginnings of the names of the weights that are trained."""
 
 
 @contextmanager
-def low_rank(lm: LM, rank: int, seed: int) -> Iterator[Trainable]:
+def lora_weights(lm: LM, rank: int, seed: int) -> Iterator[Trainable]:
     """Adapters of this rank on every linear map of the blocks; gone afterwards."""
     try:
         from peft import LoraConfig, inject_adapter_in_model
@@ -72,7 +72,7 @@ def low_rank(lm: LM, rank: int, seed: int) -> Iterator[Trainable]:
     targets = [
         name
         for name, part in lm.module.named_modules()
-        if name.startswith(f"{lm.anatomy.blocks}.") and _linear(part)
+        if name.startswith(f"{lm.anatomy.blocks}.") and _is_linear(part)
     ]
     if not targets:
         raise BadSpec(f"{lm.name!r} has no linear maps in its blocks to adapt: leave --lora out.")
@@ -90,11 +90,11 @@ def low_rank(lm: LM, rank: int, seed: int) -> Iterator[Trainable]:
         anchor = {name: layer.get_base_layer().weight for name, layer in layers.items()}
         yield Trainable(params, {n: w.detach() for n, w in anchor.items()}, layers)
     finally:
-        _take_off(lm.module, layers)
+        _remove_adapters(lm.module, layers)
 
 
 @contextmanager
-def merged(lm: LM, trainable: Trainable) -> Iterator[dict[str, Tensor]]:
+def merged_adapters(lm: LM, trainable: Trainable) -> Iterator[dict[str, Tensor]]:
     """A plain model with what was learned in its weights; as it was trained again afterwards."""
     if not trainable.layers:
         yield {name: p.detach() for name, p in trainable.params.items()}
@@ -102,8 +102,8 @@ def merged(lm: LM, trainable: Trainable) -> Iterator[dict[str, Tensor]]:
     with torch.no_grad():
         kept = {n: w.clone() for n, w in trainable.anchor.items()}
         for layer in trainable.layers.values():
-            layer.get_base_layer().weight.add_(layer.get_delta_weight(ADAPTER))
-    _take_off(lm.module, trainable.layers)
+            layer.get_base_layer().weight.add_(layer.get_delta_weight(ADAPTER_NAME))
+    _remove_adapters(lm.module, trainable.layers)
     try:
         yield {
             name: layer.get_base_layer().weight.detach() for name, layer in trainable.layers.items()
@@ -114,11 +114,11 @@ def merged(lm: LM, trainable: Trainable) -> Iterator[dict[str, Tensor]]:
                 layer.get_base_layer().weight.copy_(kept[name])
 
 
-def _linear(part: nn.Module) -> bool:
+def _is_linear(part: nn.Module) -> bool:
     return isinstance(part, nn.Linear) or type(part).__name__ == "Conv1D"
 
 
-def _take_off(module: nn.Module, layers: Mapping[str, Any]) -> None:
+def _remove_adapters(module: nn.Module, layers: Mapping[str, Any]) -> None:
     """Every adapted layer is the plain one again."""
     for name, layer in layers.items():
         parent, _, leaf = name.removesuffix(".weight").rpartition(".")

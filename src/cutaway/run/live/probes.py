@@ -10,103 +10,107 @@ import torch
 from torch import Tensor
 
 from cutaway.core.errors import BadSpec, Mismatch, Missing
-from cutaway.core.spec import build
+from cutaway.core.spec import build_spec
 from cutaway.core.textset import TextSet
 from cutaway.measure.splits import Split
-from cutaway.methods.probe import classifier, encode, judge, take
-from cutaway.methods.probe_fitted import Aim, Fitted
-from cutaway.models.gather import read
+from cutaway.methods.probe import classifier, encode_labels, evaluate_fit, take_rows
+from cutaway.methods.probe_fitted import FitSettings, FittedProbe
+from cutaway.models.gather import read_pooled_states
 from cutaway.models.lm import LM
 from cutaway.run.live.request import LiveSpec
 from cutaway.run.probe import load_texts
-from cutaway.run.probe_rows import MAIN
-from cutaway.run.probe_work import LEARNED, Work
+from cutaway.run.probe_rows import MAIN_METRIC
+from cutaway.run.probe_work import LEARNED_POOLER, ProbeGrid
 from cutaway.run.screen import Screen
 from cutaway.run.specs.probe import ProbeSpec
-from cutaway.store.activations import open_shelf
+from cutaway.store.activations import open_activations
 from cutaway.store.progress import Progress
 from cutaway.store.records import Record, read_record
 
-MOST_TOKENS = 512
+MAX_TOKENS = 512
 # Solved in closed form or by few steps: fitting every layer takes seconds.
-QUICK = ("logistic", "lda", "lda_shrink", "ridge", "centroid", "nb")
-Tell = Callable[[int, int], None]
+QUICK_CLASSIFIERS = ("logistic", "lda", "lda_shrink", "ridge", "centroid", "nb")
+OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Probe:
+class LayerProbe:
     """One layer's classifier, and how well it does on rows it never saw."""
 
     layer: int
-    fitted: Fitted
+    fitted: FittedProbe
     held_out: float
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
+class FittedProbes:
     """The probes of one run, set and pooler, fitted once and kept."""
 
     texts: TextSet
-    aim: Aim
+    aim: FitSettings
     names: tuple[str, ...]
     spec: ProbeSpec
     pool: str
     kind: str
     """Which classifier."""
     split: Split
-    probes: list[Probe] = field(default_factory=list)
+    probes: list[LayerProbe] = field(default_factory=list)
 
 
 @dataclass
-class Benches:
+class ProbeCache:
     """All probes fitted in this process, by run, set and pooler."""
 
     lm: LM
-    made: dict[tuple[str, str, str], Bench] = field(default_factory=dict)
+    made: dict[tuple[str, str, str], FittedProbes] = field(default_factory=dict)
 
-    def score(self, spec: LiveSpec, tell: Tell) -> dict[str, Any]:
+    def score(self, spec: LiveSpec, tell: OnProgress) -> dict[str, Any]:
         """What the run's probes say of the sentence, layer by layer."""
         assert spec.run is not None
         record = read_record(Path(spec.run))
         bench = self._bench(record, spec, tell)
-        limit = min(bench.spec.max_tokens or MOST_TOKENS, MOST_TOKENS, self.lm.context)
+        limit = min(bench.spec.max_tokens or MAX_TOKENS, MAX_TOKENS, self.lm.context)
         layers = [probe.layer for probe in bench.probes]
-        found = read(self.lm, [spec.text], layers=layers, pool=(bench.pool,), limit=limit)
+        found = read_pooled_states(
+            self.lm, [spec.text], layers=layers, pool=(bench.pool,), limit=limit
+        )
         states: Any = next(iter(found.values()))
-        said = [_say(probe, states[probe.layer], bench.aim) for probe in bench.probes]
+        said = [_class_outputs(probe, states[probe.layer], bench.aim) for probe in bench.probes]
         return {
             "model": self.lm.name, "run": record.address, "data": bench.texts.name,
             "pool": bench.pool, "classifier": bench.kind, "task": bench.aim.task,
-            "classes": bench.names, "layers": layers, "said": said, "metric": MAIN[bench.aim.task],
+            "classes": bench.names, "layers": layers, "said": said, "metric": MAIN_METRIC[bench.aim.task],
             "held_out": [probe.held_out for probe in bench.probes],
             "n_train": len(bench.split.train), "n_val": len(bench.split.val),
             "n_test": len(bench.split.test), "command": record.command,
         }  # fmt: skip
 
-    def _bench(self, record: Record, spec: LiveSpec, tell: Tell) -> Bench:
-        own = build(ProbeSpec, record.spec)
+    def _bench(self, record: Record, spec: LiveSpec, tell: OnProgress) -> FittedProbes:
+        own = build_spec(ProbeSpec, record.spec)
         pool, data = spec.pool or own.pool[0], spec.data or own.data[0]
         key = (record.address, data, pool)
         if key not in self.made:
-            self.made[key] = fit(self.lm, record, own, data, pool, tell)
+            self.made[key] = fit_probes(self.lm, record, own, data, pool, tell)
         return self.made[key]
 
 
-def fit(lm: LM, record: Record, spec: ProbeSpec, data: str, pool: str, tell: Tell) -> Bench:
+def fit_probes(
+    lm: LM, record: Record, spec: ProbeSpec, data: str, pool: str, tell: OnProgress
+) -> FittedProbes:
     """One classifier per layer, on the first split of the run's rows."""
-    if pool == LEARNED:
+    if pool == LEARNED_POOLER:
         raise BadSpec("The pooler 'learned' trains a network per layer: choose another pooler.")
     spec = spec.model_copy(update={"engine": "local", "offline": True})
-    as_read = _as_it_was(lm, record, spec)
-    texts = _same_texts(record, spec, data)
-    kind = next((name for name in spec.classifier if name in QUICK), "")
+    as_read = _model_as_recorded(lm, record, spec)
+    texts = _load_recorded_texts(record, spec, data)
+    kind = next((name for name in spec.classifier if name in QUICK_CLASSIFIERS), "")
     kind = kind or ("ridge" if texts.task == "regression" else "logistic")
-    work = Work(spec, as_read, texts, {}, Progress(record.path), Screen(quiet=True))
-    _need_kept(work, record)
-    labels, names = encode(np.asarray(texts.labels), texts.task, texts.classes)
-    aim = Aim(texts.task, len(names), spec.seed, spec.class_weight == "balanced")
+    work = ProbeGrid(spec, as_read, texts, {}, Progress(record.path), Screen(quiet=True))
+    _need_activations(work, record)
+    labels, names = encode_labels(np.asarray(texts.labels), texts.task, texts.classes)
+    aim = FitSettings(texts.task, len(names), spec.seed, spec.class_weight == "balanced")
     classifier(kind).check(aim)
-    bench = Bench(texts, aim, names, spec, pool, kind, work.splits[0])
+    bench = FittedProbes(texts, aim, names, spec, pool, kind, work.splits[0])
     mixes = [mix for mix in work.mixes if len(mix.layers) == 1]
     if not mixes:
         raise BadSpec(f"Run {record.address} probed only mixes of layers, no single layer.")
@@ -119,18 +123,20 @@ def fit(lm: LM, record: Record, spec: ProbeSpec, data: str, pool: str, tell: Tel
     return bench
 
 
-def _fit_layer(layer: int, states: Tensor, labels: Any, bench: Bench) -> Probe:
+def _fit_layer(layer: int, states: Tensor, labels: Any, bench: FittedProbes) -> LayerProbe:
     split, aim, y = bench.split, bench.aim, torch.from_numpy(labels)
     fitted = classifier(bench.kind).fit(
-        take(states, split.train), y[torch.from_numpy(split.train)],
-        take(states, split.val), y[torch.from_numpy(split.val)],
+        take_rows(states, split.train), y[torch.from_numpy(split.train)],
+        take_rows(states, split.val), y[torch.from_numpy(split.val)],
         task=aim.task, classes=aim.classes, seed=aim.seed, balanced=aim.balanced,
     )  # fmt: skip
-    metric = MAIN[aim.task]
-    return Probe(layer, fitted, judge(fitted, states, labels, split, aim).metrics[metric])
+    metric = MAIN_METRIC[aim.task]
+    return LayerProbe(
+        layer, fitted, evaluate_fit(fitted, states, labels, split, aim).metrics[metric]
+    )
 
 
-def _say(probe: Probe, state: Tensor, aim: Aim) -> list[float]:
+def _class_outputs(probe: LayerProbe, state: Tensor, aim: FitSettings) -> list[float]:
     """Probability of each class where the classifier has them, else its scores or its value."""
     x = state.float()
     scores = probe.fitted.scores(x)
@@ -141,7 +147,7 @@ def _say(probe: Probe, state: Tensor, aim: Aim) -> list[float]:
     return [float(one) for one in found.reshape(-1)]
 
 
-def _as_it_was(lm: LM, record: Record, spec: ProbeSpec) -> LM:
+def _model_as_recorded(lm: LM, record: Record, spec: ProbeSpec) -> LM:
     """The model under the name and kernel that the run's activations are kept by."""
     models = record.model if isinstance(record.model, list) else [record.model]
     mine = [one for one in models if one.get("digest") == lm.digest]
@@ -156,7 +162,7 @@ def _as_it_was(lm: LM, record: Record, spec: ProbeSpec) -> LM:
     return replace(lm, name=mine[0]["name"], dtype=spec.dtype, attention=kernel)
 
 
-def _same_texts(record: Record, spec: ProbeSpec, data: str) -> TextSet:
+def _load_recorded_texts(record: Record, spec: ProbeSpec, data: str) -> TextSet:
     """The run's rows, as long as they are still the same."""
     if data not in spec.data:
         raise BadSpec(f"Run {record.address} has no set {data!r}: it has {', '.join(spec.data)}.")
@@ -172,9 +178,9 @@ def _same_texts(record: Record, spec: ProbeSpec, data: str) -> TextSet:
     return texts
 
 
-def _need_kept(work: Work, record: Record) -> None:
+def _need_activations(work: ProbeGrid, record: Record) -> None:
     """Missing when the activations were dropped from the cache."""
-    shelf = open_shelf(work.ask.key(work.lm, work.texts), len(work.texts))
+    shelf = open_activations(work.ask.key(work.lm, work.texts), len(work.texts))
     there = shelf.columns()
     lacking = [name for name in work.ask.columns() if name not in there]
     if lacking:

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from cutaway.core.spec import Spec
 
-LONGEST = 200_000
+MAX_TEXT_LENGTH = 200_000
 """Characters of a text that are looked at; the rest could not change what is shown."""
 
 
@@ -37,7 +37,7 @@ class LiveSpec(Spec):
     def _something(cls, value: str) -> str:
         if not value.strip():
             raise ValueError("text is empty: type a sentence.")
-        return value[:LONGEST]
+        return value[:MAX_TEXT_LENGTH]
 
     @field_validator("words", mode="before")
     @classmethod

@@ -22,30 +22,30 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from cutaway.core.errors import CutawayError
-from cutaway.core.spec import build
+from cutaway.core.spec import build_spec
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
-from cutaway.run.live.layers import KINDS, Look, look
-from cutaway.run.live.probes import Benches
+from cutaway.run.live.layers import MAP_KINDS, SentenceLens, read_sentence
+from cutaway.run.live.probes import ProbeCache
 from cutaway.run.live.request import LiveSpec
-from cutaway.run.live.words import class_words
-from cutaway.run.shortcut.maps import Maps, load_maps
+from cutaway.run.live.words import class_word_probabilities
+from cutaway.run.shortcut.maps import ShortcutMaps, load_maps
 
-IDLE = 1800.0
+IDLE_SECONDS = 1800.0
 """Seconds without a question after which the model's memory is given back."""
-Say = Callable[[dict[str, Any]], None]
-Message = dict[str, Any]
+SendMessage = Callable[[dict[str, Any]], None]
+JsonMessage = dict[str, Any]
 
 
 @dataclass
-class Desk:
+class LiveSession:
     """A model that is open, and what was loaded or fitted for it so far."""
 
     lm: LM
-    benches: Benches
-    maps: tuple[str, Maps] | None = None
+    benches: ProbeCache
+    maps: tuple[str, ShortcutMaps] | None = None
 
-    def answer(self, spec: LiveSpec, say: Say) -> None:
+    def answer(self, spec: LiveSpec, say: SendMessage) -> None:
         """Every part of the answer, each said as soon as it is there."""
         self._part("lens", say, lambda: self._layers(spec, say))
         if spec.task or spec.words:
@@ -55,18 +55,18 @@ class Desk:
                 "probe", say, lambda: say({"part": "probe", "value": self._probe(spec, say)})
             )
 
-    def _layers(self, spec: LiveSpec, say: Say) -> None:
+    def _layers(self, spec: LiveSpec, say: SendMessage) -> None:
         self._part("maps", say, lambda: self._load(spec.shortcut))
-        seen: Look = look(self.lm, self._maps(spec), spec.text, spec.top)
+        seen: SentenceLens = read_sentence(self.lm, self._maps(spec), spec.text, spec.top)
         say({"part": "lens", "value": seen.plain_lens()})
         say({"part": "exit", "value": seen.plain_exit()})
 
     def _words(self, spec: LiveSpec) -> Any:
         maps = self._maps(spec)
-        kinds = ("id",) if maps is None else tuple(k for k in KINDS if k in maps.kinds)
-        return class_words(self.lm, maps, kinds, spec)
+        kinds = ("id",) if maps is None else tuple(k for k in MAP_KINDS if k in maps.kinds)
+        return class_word_probabilities(self.lm, maps, kinds, spec)
 
-    def _probe(self, spec: LiveSpec, say: Say) -> Any:
+    def _probe(self, spec: LiveSpec, say: SendMessage) -> Any:
         return self.benches.score(
             spec, lambda done, of: say({"part": "probe", "done": done, "of": of})
         )
@@ -79,10 +79,10 @@ class Desk:
         if path:
             self.maps = (path, load_maps(path, self.lm))
 
-    def _maps(self, spec: LiveSpec) -> Maps | None:
+    def _maps(self, spec: LiveSpec) -> ShortcutMaps | None:
         return self.maps[1] if self.maps and self.maps[0] == spec.shortcut else None
 
-    def _part(self, part: str, say: Say, work: Callable[[], None]) -> None:
+    def _part(self, part: str, say: SendMessage, work: Callable[[], None]) -> None:
         """Do a piece of work; what goes wrong in it is said, and the others go on."""
         try:
             work()
@@ -93,36 +93,38 @@ class Desk:
             say({"part": part, "error": f"{type(error).__name__}: {error}"})
 
 
-def open_desk(model: str, *, download: bool) -> Desk:
+def open_session(model: str, *, download: bool) -> LiveSession:
     """The model, checked at the door; from this machine only unless a download is allowed."""
     lm = open_model(model, offline=not download, watch=False)
-    return Desk(lm, Benches(lm))
+    return LiveSession(lm, ProbeCache(lm))
 
 
-def facts(lm: LM) -> Message:
+def live_model_facts(lm: LM) -> JsonMessage:
     """What the page says about the model."""
     names = ("name", "family", "kind", "layers", "width", "parameters", "context", "notes")
     return {name: getattr(lm, name) for name in names}
 
 
-def reply(desk: Desk, request: Message, say: Say) -> None:
+def answer_request(desk: LiveSession, request: JsonMessage, say: SendMessage) -> None:
     """Answer one request: all its parts, then that it is over."""
     number = request.pop("id", None)
     request.pop("client", None)
     begin = time.monotonic()
     try:
-        desk.answer(build(LiveSpec, request), lambda message: say({"id": number, **message}))
+        desk.answer(build_spec(LiveSpec, request), lambda message: say({"id": number, **message}))
     except CutawayError as error:
         say({"id": number, "part": "lens", "error": str(error)})
     say({"id": number, "over": True, "seconds": round(time.monotonic() - begin, 3)})
 
 
-def serve(model: str, source: IO[str], say: Say, *, download: bool, idle: float = IDLE) -> int:
+def serve(
+    model: str, source: IO[str], say: SendMessage, *, download: bool, idle: float = IDLE_SECONDS
+) -> int:
     """Answer requests until the source ends; the exit status."""
-    inbox: queue.Queue[Message] = queue.Queue()
-    threading.Thread(target=_listen, args=(source, inbox), daemon=True).start()
+    inbox: queue.Queue[JsonMessage] = queue.Queue()
+    threading.Thread(target=_read_requests, args=(source, inbox), daemon=True).start()
     try:
-        desk = open_desk(model, download=download)
+        desk = open_session(model, download=download)
     except CutawayError as error:
         say({"fatal": str(error)})
         return error.exit_status
@@ -130,13 +132,13 @@ def serve(model: str, source: IO[str], say: Say, *, download: bool, idle: float 
         traceback.print_exc()
         say({"fatal": f"{model!r} can't be opened: {type(error).__name__}: {error}"})
         return 1
-    say({"ready": facts(desk.lm)})
-    for request in _newest(inbox, say, idle):
-        reply(desk, request, say)
+    say({"ready": live_model_facts(desk.lm)})
+    for request in _newest_requests(inbox, say, idle):
+        answer_request(desk, request, say)
     return 0
 
 
-def _listen(source: IO[str], inbox: "queue.Queue[Message]") -> None:
+def _read_requests(source: IO[str], inbox: "queue.Queue[JsonMessage]") -> None:
     for line in source:
         try:
             request = json.loads(line)
@@ -148,9 +150,11 @@ def _listen(source: IO[str], inbox: "queue.Queue[Message]") -> None:
     os._exit(0)
 
 
-def _newest(inbox: "queue.Queue[Message]", say: Say, idle: float) -> Iterator[Message]:
+def _newest_requests(
+    inbox: "queue.Queue[JsonMessage]", say: SendMessage, idle: float
+) -> Iterator[JsonMessage]:
     """Requests in turn; one that its client has replaced is called over and passed by."""
-    waiting: list[Message] = []
+    waiting: list[JsonMessage] = []
     while True:
         try:
             waiting.append(inbox.get(timeout=0 if waiting else idle))
@@ -165,13 +169,13 @@ def _newest(inbox: "queue.Queue[Message]", say: Say, idle: float) -> Iterator[Me
             yield first
 
 
-def speaker() -> Say:
+def stdout_sender() -> SendMessage:
     """A way to say things on the real stdout, which nothing else writes to from now on."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     lock = threading.Lock()
 
-    def say(message: Message) -> None:
+    def say(message: JsonMessage) -> None:
         with lock:
             out.write(json.dumps(message, ensure_ascii=True, allow_nan=True) + "\n")
             out.flush()
@@ -184,10 +188,10 @@ def main(words: list[str]) -> int:
     model, *rest = words
     download = rest[:1] == ["download"]
     asked = rest[1:] if download else rest
-    say = speaker()
+    say = stdout_sender()
     if len(asked) == 2 and asked[0] == "ask":
         try:
-            reply(open_desk(model, download=download), json.loads(asked[1]), say)
+            answer_request(open_session(model, download=download), json.loads(asked[1]), say)
         except CutawayError as error:
             sys.stderr.write(f"{error}\n")
             return error.exit_status

@@ -8,21 +8,21 @@ import torch
 from cutaway.core.errors import BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.data.tasks import TaskFile, find_task
-from cutaway.methods.nextword.words import by_class, find_words
+from cutaway.methods.nextword.words import class_token_ids, find_word_tokens
 from cutaway.models.lm import LM
-from cutaway.models.read import states
+from cutaway.models.read import collect_states
 from cutaway.models.tokens import tokenize
 from cutaway.run.live.request import LiveSpec
-from cutaway.run.nextword_head import as_template, encoder_of
-from cutaway.run.shortcut.fit import head_of
-from cutaway.run.shortcut.maps import Maps
+from cutaway.run.nextword_head import fill_task_template, make_encoder
+from cutaway.run.shortcut.fit import logits_fn
+from cutaway.run.shortcut.maps import ShortcutMaps
 
-MOST_TOKENS = 512
+MAX_PROMPT_TOKENS = 512
 """A longer text loses its beginning; the prompt is never cut."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class LiveQuestion:
     """How a question is put: what surrounds the text, one word for each answer."""
 
     prompt: str
@@ -33,15 +33,17 @@ class Asked:
 
 
 @torch.inference_mode()
-def class_words(lm: LM, maps: Maps | None, kinds: tuple[str, ...], spec: LiveSpec) -> Any:
+def class_word_probabilities(
+    lm: LM, maps: ShortcutMaps | None, kinds: tuple[str, ...], spec: LiveSpec
+) -> Any:
     """Probability of each answer's word by layer and kind, among all words of the model."""
-    asked = question(lm, spec)
-    found = find_words(asked.words, encoder_of(lm))
-    groups = by_class(asked.words, found, asked.classes)
-    row, place, cut = _place(lm, spec.text, asked)
+    asked = live_question(lm, spec)
+    found = find_word_tokens(asked.words, make_encoder(lm))
+    groups = class_token_ids(asked.words, found, asked.classes)
+    row, place, cut = _answer_position(lm, spec.text, asked)
     ids = torch.tensor([row], device=lm.device)
-    seen = states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers
-    head = head_of(lm)
+    seen = collect_states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers
+    head = logits_fn(lm)
     told: dict[str, list[list[float]]] = {}
     for kind in kinds:
         told[kind] = []
@@ -63,16 +65,16 @@ def class_words(lm: LM, maps: Maps | None, kinds: tuple[str, ...], spec: LiveSpe
     }
 
 
-def question(lm: LM, spec: LiveSpec) -> Asked:
+def live_question(lm: LM, spec: LiveSpec) -> LiveQuestion:
     """The task's way to ask this kind of model, or what was typed."""
     if spec.task:
-        return _of_task(lm, find_task(spec.task))
+        return _task_question(lm, find_task(spec.task))
     if len(spec.words) < 2:
         raise BadSpec(f"Give at least two words to choose from, got {', '.join(spec.words)!r}.")
-    return Asked(spec.prompt, f"{{text}}{spec.prompt} {{mask}}.", {}, spec.words, spec.words)
+    return LiveQuestion(spec.prompt, f"{{text}}{spec.prompt} {{mask}}.", {}, spec.words, spec.words)
 
 
-def _of_task(lm: LM, task: TaskFile) -> Asked:
+def _task_question(lm: LM, task: TaskFile) -> LiveQuestion:
     many = len(task.classes)
     lists = (task.class_words, task.label_words, task.posneg)
     order = lists if lm.kind == "causal" else (task.label_words, *lists)
@@ -81,16 +83,16 @@ def _of_task(lm: LM, task: TaskFile) -> Asked:
         why = "it compares two texts" if task.columns.pair else "it has no word for each class"
         raise BadSpec(f"Task {task.name!r} can't be asked about one sentence: {why}.")
     template = task.template or f"{{text}}{task.prompt} {{mask}}."
-    return Asked(task.prompt, template, dict(task.edits), words, task.classes)
+    return LiveQuestion(task.prompt, template, dict(task.edits), words, task.classes)
 
 
-def _place(lm: LM, text: str, asked: Asked) -> tuple[list[int], int, int]:
+def _answer_position(lm: LM, text: str, asked: LiveQuestion) -> tuple[list[int], int, int]:
     """The row of tokens, the place where the answer is read, how many tokens were cut."""
-    limit = min(MOST_TOKENS, lm.context)
+    limit = min(MAX_PROMPT_TOKENS, lm.context)
     if lm.kind == "causal":
         got = tokenize(lm, [text], prompt=asked.prompt, limit=limit, cut="left")
         return got.rows[0], len(got.rows[0]) - 1, int(got.cut[0])
-    filled, tail = as_template(
+    filled, tail = fill_task_template(
         TextSet("sentence", (text,)), asked.template, lm.tokenizer.mask_token, asked.edits
     )
     got = tokenize(lm, filled.texts, prompt=tail, limit=limit)

@@ -17,25 +17,25 @@ import torch
 from torch import Tensor
 
 from cutaway.methods.shortcut.fit import Shortcut
-from cutaway.methods.shortcut.fit import fit as solve
-from cutaway.methods.shortcut.lens import Head
-from cutaway.methods.shortcut.moments import Gatherer
-from cutaway.methods.shortcut.tune import tune
+from cutaway.methods.shortcut.fit import fit_shortcuts as solve
+from cutaway.methods.shortcut.lens import LogitsFn
+from cutaway.methods.shortcut.moments import MomentAccumulator
+from cutaway.methods.shortcut.tune import train_tuned_map
 from cutaway.models.lm import LM
-from cutaway.models.read import states
+from cutaway.models.read import collect_states
 from cutaway.run.screen import Screen
-from cutaway.run.shortcut.maps import Maps
-from cutaway.run.shortcut.plain import stops_of
+from cutaway.run.shortcut.maps import ShortcutMaps
+from cutaway.run.shortcut.plain import stop_token_ids
 
 AHEAD = "ahead"
-NEW = 64
+NEW_TOKENS = 64
 """Tokens that the model adds to each text."""
-STEPS = 300
-BATCH = 32
+TRAINING_STEPS = 300
+BATCH_TEXTS = 32
 
 
 @dataclass(frozen=True)
-class Seen:
+class DraftStates:
     """States at every token of some texts but their first."""
 
     before: Tensor
@@ -44,60 +44,60 @@ class Seen:
     final: Tensor
 
 
-def ahead_layers(maps: Maps) -> tuple[int, ...]:
+def draft_map_layers(maps: ShortcutMaps) -> tuple[int, ...]:
     """The layers from which the file can look ahead."""
     named = (name.split("/") for name in maps.artefact.names)
     return tuple(sorted(int(n[1]) for n in named if n[0] == AHEAD and len(n) == 3))
 
 
-def ahead_map(maps: Maps, layer: int) -> Shortcut:
+def load_draft_map(maps: ShortcutMaps, layer: int) -> Shortcut:
     """The map from (last state before, state at `layer`) to the last state."""
     name = f"{AHEAD}/{layer}/{maps.layers}"
     return Shortcut((maps.artefact.tensor(name),), maps.artefact.tensor(f"{name}/bias"))
 
 
-def layers_to_try(lm: LM) -> list[int]:
+def candidate_layers(lm: LM) -> list[int]:
     """None of the blocks, or a few: each block costs its time for every drafted token."""
     return sorted({0, 1, round(lm.layers / 10), round(lm.layers / 5)} - {lm.layers})
 
 
-def fit_ahead(
+def fit_draft_maps(
     lm: LM, rows: Sequence[Sequence[int]], words: Tensor, screen: Screen, *, seed: int
 ) -> dict[tuple[str, int, int], Shortcut]:
     """The maps, from texts that go on from the beginnings of these rows of tokens."""
-    layers = layers_to_try(lm)
+    layers = candidate_layers(lm)
     with screen.progress("own text", len(rows)) as advance:
         own = []
-        for batch in _batches(rows):
-            own += continued(lm, batch)
+        for batch in _prompt_batches(rows):
+            own += continue_texts(lm, batch)
             advance(len(batch))
-    seen = gathered(lm, own, layers)
-    head, found = small_head(lm, words), {}
+    seen = collect_draft_states(lm, own, layers)
+    head, found = subset_logits_fn(lm, words), {}
     with screen.progress("looking ahead", len(layers)) as advance:
         for layer in layers:
             both = torch.cat([seen.before, seen.here[layer]], dim=1)
             rng = torch.Generator().manual_seed(seed + layer)
-            found[AHEAD, layer, lm.layers] = fit_one(both, seen.final, head, rng)
+            found[AHEAD, layer, lm.layers] = fit_draft_map(both, seen.final, head, rng)
             advance()
     return found
 
 
-def _batches(rows: Sequence[Sequence[int]], most: int = 24) -> Iterator[list[list[int]]]:
+def _prompt_batches(rows: Sequence[Sequence[int]], most: int = 24) -> Iterator[list[list[int]]]:
     """Beginnings of equal length, so that no row needs padding."""
     ordered = sorted((list(row) for row in rows), key=len)
-    for start in range(0, len(ordered), BATCH):
-        batch = ordered[start : start + BATCH]
+    for start in range(0, len(ordered), BATCH_TEXTS):
+        batch = ordered[start : start + BATCH_TEXTS]
         # Half of the shortest: the model shall go on from the middle of a text.
         length = min(max(1, len(batch[0]) // 2), most)
         yield [row[:length] for row in batch]
 
 
 @torch.inference_mode()
-def continued(lm: LM, rows: Sequence[Sequence[int]], new: int = NEW) -> list[list[int]]:
+def continue_texts(lm: LM, rows: Sequence[Sequence[int]], new: int = NEW_TOKENS) -> list[list[int]]:
     """Each row with what the model writes next, up to the end of the text."""
     ids = torch.tensor(rows, device=lm.device)
     room = min(new, lm.context - ids.shape[1])
-    stops = stops_of(lm)
+    stops = stop_token_ids(lm)
     out = lm.module.generate(
         ids,
         attention_mask=torch.ones_like(ids),
@@ -106,33 +106,35 @@ def continued(lm: LM, rows: Sequence[Sequence[int]], new: int = NEW) -> list[lis
         pad_token_id=lm.pad_id,
         eos_token_id=sorted(stops) or None,
     )
-    return [_until(row, ids.shape[1], stops) for row in out.tolist()]
+    return [_cut_at_stop(row, ids.shape[1], stops) for row in out.tolist()]
 
 
-def _until(row: list[int], start: int, stops: frozenset[int]) -> list[int]:
+def _cut_at_stop(row: list[int], start: int, stops: frozenset[int]) -> list[int]:
     """The row up to the first stop behind its beginning."""
     ends = [place for place in range(start, len(row)) if row[place] in stops]
     return row[: ends[0] + 1] if ends else row
 
 
 @torch.inference_mode()
-def gathered(lm: LM, rows: Sequence[Sequence[int]], layers: Sequence[int]) -> Seen:
+def collect_draft_states(
+    lm: LM, rows: Sequence[Sequence[int]], layers: Sequence[int]
+) -> DraftStates:
     """The states of the rows, one row at a time."""
     found: list[dict[int, Tensor]] = []
     for row in rows:
         ids = torch.tensor([row], device=lm.device)
         mask = torch.ones_like(ids, dtype=torch.bool)
-        shown = states(lm, ids, mask, {*layers, lm.layers}).layers
+        shown = collect_states(lm, ids, mask, {*layers, lm.layers}).layers
         found.append({layer: value[0].float().cpu() for layer, value in shown.items()})
     final = [one[lm.layers] for one in found]
-    return Seen(
+    return DraftStates(
         before=torch.cat([rows[:-1] for rows in final]),
         here={layer: torch.cat([one[layer][1:] for one in found]) for layer in layers},
         final=torch.cat([rows[1:] for rows in final]),
     )
 
 
-def small_head(lm: LM, words: Tensor) -> Head:
+def subset_logits_fn(lm: LM, words: Tensor) -> LogitsFn:
     """From last states to logits of these words only: what a draft chooses from."""
     weight, bias = lm.output_embedding
     few = weight.detach()[words.to(weight.device)].float().T.contiguous()
@@ -145,9 +147,9 @@ def small_head(lm: LM, words: Tensor) -> Head:
     return head
 
 
-def fit_one(both: Tensor, final: Tensor, head: Head, rng: torch.Generator) -> Shortcut:
+def fit_draft_map(both: Tensor, final: Tensor, head: LogitsFn, rng: torch.Generator) -> Shortcut:
     """Least squares with a penalty, then trained on the distribution of the words."""
-    gatherer = Gatherer([(AHEAD, "last")])
+    gatherer = MomentAccumulator([(AHEAD, "last")])
     gatherer.add({AHEAD: both, "last": final})
     start = solve(gatherer.moments(), AHEAD, ["last"], ridge="auto", intercept=True)["last"]
-    return tune(start, both, final, head, rng=rng, steps=STEPS, batch=256)
+    return train_tuned_map(start, both, final, head, rng=rng, steps=TRAINING_STEPS, batch=256)

@@ -14,24 +14,24 @@ import torch
 from torch import Tensor
 
 from cutaway.models.lm import LM
-from cutaway.models.read import states
-from cutaway.run.shortcut.ahead import AHEAD, ahead_map
-from cutaway.run.shortcut.costs import Costs, draft_seconds, measure_costs
+from cutaway.models.read import collect_states
+from cutaway.run.shortcut.ahead import AHEAD, load_draft_map
+from cutaway.run.shortcut.costs import StepTimes, draft_seconds, measure_step_times
 from cutaway.run.shortcut.decode import Drafter
-from cutaway.run.shortcut.maps import Maps
+from cutaway.run.shortcut.maps import ShortcutMaps
 
-LENGTHS = (1, 2, 3, 4, 6, 8)
-FLOORS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+DRAFT_LENGTHS = (1, 2, 3, 4, 6, 8)
+CONFIDENCE_FLOORS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 # A gain below this is within the noise of the measurement.
-WORTH = 1.02
+MIN_SPEEDUP = 1.02
 # Tokens to judge by: with fewer, the luckiest of many settings would win.
-ENOUGH = 512
+MIN_TOKENS = 512
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Setting:
+class DraftSetting:
     """A kind of draft, its layer, length and stop, and how much faster than plain it should be."""
 
     kind: str
@@ -42,7 +42,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Own:
+class Continuation:
     """A text that the model wrote: the prompt with its continuation."""
 
     row: list[int]
@@ -51,7 +51,7 @@ class Own:
 
 
 @dataclass(frozen=True)
-class Hindsight:
+class DraftReplay:
     """For each token of a text: would a draft be right, and how sure is it; by depth of draft."""
 
     right: list[list[bool]]
@@ -62,9 +62,9 @@ class Hindsight:
         return table[min(depth, len(table) - 1)][token]
 
 
-def drafter_for(
+def make_drafter(
     lm: LM,
-    maps: Maps,
+    maps: ShortcutMaps,
     kind: str,
     layer: int,
     length: int = 1,
@@ -77,7 +77,7 @@ def drafter_for(
     words = torch.unique(torch.cat([maps.words(lm.vocab), known])).to(weight.device)
     back = kind == AHEAD
     return Drafter(
-        jump=ahead_map(maps, layer) if back else maps.jump(layer, lm.layers, kind),
+        jump=load_draft_map(maps, layer) if back else maps.jump(layer, lm.layers, kind),
         words=words,
         weight=weight.detach()[words].T.contiguous(),
         bias=None if bias is None else bias.detach()[words],
@@ -87,33 +87,38 @@ def drafter_for(
     )
 
 
-def choose(
+def choose_draft(
     lm: LM,
-    maps: Maps,
-    texts: Iterable[Own],
+    maps: ShortcutMaps,
+    texts: Iterable[Continuation],
     drafts: Sequence[tuple[str, int]],
-    lengths: Sequence[int] = LENGTHS,
-) -> Setting:
+    lengths: Sequence[int] = DRAFT_LENGTHS,
+) -> DraftSetting:
     """The setting with the least expected time per token, from texts the model wrote.
 
     `drafts` are the kinds and layers to choose from.
     """
-    costs, seen = measure_costs(lm), looked_at(lm, texts, {layer for _, layer in drafts})
+    costs, seen = (
+        measure_step_times(lm),
+        continuation_states(lm, texts, {layer for _, layer in drafts}),
+    )
     found = []
     for kind, layer in drafts:
-        drafter = drafter_for(lm, maps, kind, layer)
+        drafter = make_drafter(lm, maps, kind, layer)
         small, share = draft_seconds(lm, drafter), layer / lm.layers
-        views = [hindsight(lm, drafter, layer, max(lengths), *text) for text in seen]
-        for length, floor in product(lengths, FLOORS):
-            took = sum(rehearse(costs, small, share, view, length, floor) for view in views)
+        views = [replay_drafts(lm, drafter, layer, max(lengths), *text) for text in seen]
+        for length, floor in product(lengths, CONFIDENCE_FLOORS):
+            took = sum(
+                simulated_seconds(costs, small, share, view, length, floor) for view in views
+            )
             tokens = sum(len(view.right[0]) for view in views)
-            found.append(Setting(kind, layer, length, floor, costs.plain * tokens / took))
+            found.append(DraftSetting(kind, layer, length, floor, costs.plain * tokens / took))
     return max(found, key=lambda setting: setting.expected)
 
 
 @torch.inference_mode()
-def looked_at(
-    lm: LM, texts: Iterable[Own], layers: Iterable[int]
+def continuation_states(
+    lm: LM, texts: Iterable[Continuation], layers: Iterable[int]
 ) -> list[tuple[dict[int, Tensor], Tensor, int]]:
     """The states of the texts at these layers and the last, their tokens, where the model begins.
 
@@ -122,17 +127,19 @@ def looked_at(
     seen, tokens = [], 0
     for text in texts:
         ids = torch.tensor([text.row], device=lm.device)
-        found = states(lm, ids, torch.ones_like(ids, dtype=torch.bool), {*layers, lm.layers})
+        found = collect_states(
+            lm, ids, torch.ones_like(ids, dtype=torch.bool), {*layers, lm.layers}
+        )
         kept = {layer: value[0] for layer, value in found.layers.items()}
         seen.append((kept, ids[0], len(text.row) - text.written))
         tokens += text.written
-        if tokens >= ENOUGH:
+        if tokens >= MIN_TOKENS:
             break
     return seen
 
 
 @torch.inference_mode()
-def hindsight(
+def replay_drafts(
     lm: LM,
     drafter: Drafter,
     layer: int,
@@ -140,14 +147,14 @@ def hindsight(
     seen: dict[int, Tensor],
     ids: Tensor,
     start: int,
-) -> Hindsight:
+) -> DraftReplay:
     """What a drafter would have said about each token the model wrote.
 
     A draft of depth 2 stands on a draft of depth 1: where that one was right, it sees the same
     tokens but has only foreseen the last layer's state.
     """
     before = torch.cat([torch.zeros_like(seen[lm.layers][:1]), seen[lm.layers][:-1]])
-    view = Hindsight([], [])
+    view = DraftReplay([], [])
     for _ in range(depth if drafter.back else 1):
         ahead = drafter.foresee(before, seen[layer])
         best = drafter.probs(lm, ahead[start - 1 : -1], 1.0).max(dim=-1)
@@ -157,8 +164,8 @@ def hindsight(
     return view
 
 
-def rehearse(
-    costs: Costs, small: float, share: float, view: Hindsight, length: int, floor: float
+def simulated_seconds(
+    costs: StepTimes, small: float, share: float, view: DraftReplay, length: int, floor: float
 ) -> float:
     """Seconds to write a recorded text with this setting; `small` is a draft without blocks."""
     at, seconds, end = 0, 0.0, len(view.right[0])

@@ -12,36 +12,36 @@ from functools import partial
 
 import torch
 
-from cutaway.methods.shortcut.exit import Point
+from cutaway.methods.shortcut.exit import ExitPoint
 from cutaway.methods.shortcut.fit import IDENTITY
 from cutaway.models.lm import LM
-from cutaway.run.shortcut.costs import measure_costs
-from cutaway.run.shortcut.decode import Written, exit_early, write_plainly
-from cutaway.run.shortcut.fit import head_of
-from cutaway.run.shortcut.maps import Maps
-from cutaway.run.shortcut.plain import stops_of
-from cutaway.run.shortcut.segments import segments
+from cutaway.run.shortcut.costs import measure_step_times
+from cutaway.run.shortcut.decode import DecodeResult, early_exit_decode, plain_decode
+from cutaway.run.shortcut.fit import logits_fn
+from cutaway.run.shortcut.maps import ShortcutMaps
+from cutaway.run.shortcut.plain import stop_token_ids
+from cutaway.run.shortcut.segments import segmented
 
-PROMPTS, NEW, BEGIN = 4, 24, 16
+TIMED_TEXTS, TIMED_NEW_TOKENS, TIMED_PROMPT_TOKENS = 4, 24, 16
 """Texts that are written, tokens that each gets, tokens of a text that are its beginning."""
 
-Curves = Mapping[tuple[str, str], Sequence[Point]]
+ExitCurves = Mapping[tuple[str, str], Sequence[ExitPoint]]
 
 
 @dataclass(frozen=True)
-class Rule:
+class ExitRule:
     """When a token may leave: through which maps a layer is read, and how sure it must be."""
 
     kind: str
     lambda_: float
 
 
-def exits_of(lm: LM) -> list[int]:
+def default_exit_layers(lm: LM) -> list[int]:
     """Where a real exit asks unless told otherwise: half and three quarters of the way."""
     return sorted({n for n in (lm.layers // 2, 3 * lm.layers // 4) if 1 <= n < lm.layers})
 
 
-def rule_for(curves: Curves, wished: float) -> Rule | None:
+def best_exit_rule(curves: ExitCurves, wished: float) -> ExitRule | None:
     """The paper's rule (gap) that saves most layers at the wished agreement; None without gap."""
     safe = [
         (point.layers.mean, kind, point.setting)
@@ -49,45 +49,59 @@ def rule_for(curves: Curves, wished: float) -> Rule | None:
         for point in points
         if name == "gap" and point.agreement.mean >= wished
     ]
-    return Rule(*min(safe)[1:]) if safe else None
+    return ExitRule(*min(safe)[1:]) if safe else None
 
 
 def wall_clock(
-    lm: LM, maps: Maps, rows: Sequence[Sequence[int]], curves: Curves, saved: float, wished: float
+    lm: LM,
+    maps: ShortcutMaps,
+    rows: Sequence[Sequence[int]],
+    curves: ExitCurves,
+    saved: float,
+    wished: float,
 ) -> dict[str, float]:
     """Milliseconds per token: a block, a look, plain and early exit as reckoned and as run.
 
     `saved` is the share of layers that an exit skips at best when every layer is asked.
     """
-    costs = measure_costs(lm, counts=(1,))
+    costs = measure_step_times(lm, counts=(1,))
     block, look = 1000 * costs.blocks[1] / lm.layers, 1000 * costs.head[1]
     plain, early = lm.layers * block + look, (1 - saved) * lm.layers * (block + look)
     found = {"block_ms": block, "look_ms": look, "plain_ms": plain, "exit_ms": early}
-    rule = rule_for(curves, wished)
-    if rule is None or len(lm.blocks) != lm.layers or not exits_of(lm):
+    rule = best_exit_rule(curves, wished)
+    if rule is None or len(lm.blocks) != lm.layers or not default_exit_layers(lm):
         return found
-    return found | real_clock(lm, maps, rows, rule)
+    return found | time_early_exit(lm, maps, rows, rule)
 
 
 @torch.inference_mode()
-def real_clock(lm: LM, maps: Maps, rows: Sequence[Sequence[int]], rule: Rule) -> dict[str, float]:
+def time_early_exit(
+    lm: LM, maps: ShortcutMaps, rows: Sequence[Sequence[int]], rule: ExitRule
+) -> dict[str, float]:
     """A few texts written token by token, with exits and without, in turn."""
-    exits, head, stops = exits_of(lm), head_of(lm), stops_of(lm)
+    exits, head, stops = default_exit_layers(lm), logits_fn(lm), stop_token_ids(lm)
     jumps = {n: maps.jump(n, lm.layers, rule.kind) for n in exits} | {lm.layers: IDENTITY}
     took, total = {"plain": 0.0, "exit": 0.0}, {"plain": 0, "exit": 0}
     layers = 0
-    for row in rows[:PROMPTS]:
-        ids = torch.tensor([list(row[:BEGIN])], device=lm.device)
-        room = min(NEW, lm.context - ids.shape[1])
+    for row in rows[:TIMED_TEXTS]:
+        ids = torch.tensor([list(row[:TIMED_PROMPT_TOKENS])], device=lm.device)
+        room = min(TIMED_NEW_TOKENS, lm.context - ids.shape[1])
         if room < 2:
             continue
-        with segments(lm, []) as cut:
-            way = partial(write_plainly, cut, ids, head, limit=room, stops=stops)
+        with segmented(lm, []) as cut:
+            way = partial(plain_decode, cut, ids, head, limit=room, stops=stops)
             found = _timed(took, "plain", way)
             total["plain"] += len(found.tokens)
-        with segments(lm, exits) as cut:
+        with segmented(lm, exits) as cut:
             way = partial(
-                exit_early, cut, ids, jumps, head, lambda_=rule.lambda_, limit=room, stops=stops
+                early_exit_decode,
+                cut,
+                ids,
+                jumps,
+                head,
+                lambda_=rule.lambda_,
+                limit=room,
+                stops=stops,
             )
             found = _timed(took, "exit", way)
             total["exit"] += len(found.tokens)
@@ -102,7 +116,7 @@ def real_clock(lm: LM, maps: Maps, rows: Sequence[Sequence[int]], rule: Rule) ->
     }
 
 
-def _timed(took: dict[str, float], name: str, work: Callable[[], Written]) -> Written:
+def _timed(took: dict[str, float], name: str, work: Callable[[], DecodeResult]) -> DecodeResult:
     start = time.perf_counter()
     found = work()
     took[name] += time.perf_counter() - start

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from cutaway.models.lm import LM
 from cutaway.run.shortcut.decode import Drafter
-from cutaway.run.shortcut.segments import Segments, segments
+from cutaway.run.shortcut.segments import SegmentedModel, segmented
 
 
 @dataclass(frozen=True)
-class Costs:
+class StepTimes:
     """Seconds: all blocks, and the head, for n tokens at once."""
 
     blocks: dict[int, float]
@@ -45,36 +45,36 @@ class Costs:
 
 
 @torch.inference_mode()
-def measure_costs(lm: LM, counts: Sequence[int] = (1, 2, 3, 4, 5, 7, 9)) -> Costs:
+def measure_step_times(lm: LM, counts: Sequence[int] = (1, 2, 3, 4, 5, 7, 9)) -> StepTimes:
     """Times of this model on this machine, the best of a few tries each."""
     context = torch.full((1, 32), lm.pad_id, device=lm.device)
-    with segments(lm, [0]) as cut:
-        call = best_of(partial(_stretch, cut, 0, context[:, :1]))
-    with segments(lm, []) as cut:
+    with segmented(lm, [0]) as cut:
+        call = fastest_of(partial(_run_and_crop, cut, 0, context[:, :1]))
+    with segmented(lm, []) as cut:
         cut.run(0, context)
-        blocks = {n: best_of(partial(_stretch, cut, 0, context[:, :n])) for n in counts}
+        blocks = {n: fastest_of(partial(_run_and_crop, cut, 0, context[:, :n])) for n in counts}
     hidden = torch.zeros(max(counts), lm.width, device=lm.device, dtype=getattr(torch, lm.dtype))
-    heads = {n: best_of(partial(_head, lm, hidden[:n])) for n in counts}
-    return Costs(blocks, heads, call)
+    heads = {n: fastest_of(partial(_logits, lm, hidden[:n])) for n in counts}
+    return StepTimes(blocks, heads, call)
 
 
 @torch.inference_mode()
 def draft_seconds(lm: LM, drafter: Drafter) -> float:
     """What a drafted token costs besides its blocks: the jump, and the head over few words."""
     state = torch.zeros(lm.width, device=lm.device, dtype=getattr(torch, lm.dtype))
-    return best_of(lambda: drafter.probs(lm, drafter.foresee(state, state), 1.0))
+    return fastest_of(lambda: drafter.probs(lm, drafter.foresee(state, state), 1.0))
 
 
-def _stretch(cut: Segments, number: int, tokens: Tensor) -> None:
+def _run_and_crop(cut: SegmentedModel, number: int, tokens: Tensor) -> None:
     cut.run(number, tokens)
     cut.forget(number, tokens.shape[1])
 
 
-def _head(lm: LM, hidden: Tensor) -> Tensor:
+def _logits(lm: LM, hidden: Tensor) -> Tensor:
     return lm.unembed(lm.final_norm(hidden))
 
 
-def best_of(work: Callable[[], object], tries: int = 5) -> float:
+def fastest_of(work: Callable[[], object], tries: int = 5) -> float:
     """Seconds of the quickest try, after one to warm up."""
     work()
     seconds = []

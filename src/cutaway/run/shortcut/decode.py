@@ -5,16 +5,21 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from cutaway.methods.shortcut.exit import threshold
+from cutaway.methods.shortcut.exit import exit_threshold
 from cutaway.methods.shortcut.fit import Shortcut
-from cutaway.methods.shortcut.lens import Head
-from cutaway.methods.shortcut.speculate import Verdict, draw, greedy, sampled
+from cutaway.methods.shortcut.lens import LogitsFn
+from cutaway.methods.shortcut.speculate import (
+    DraftAcceptance,
+    accept_greedy,
+    accept_sampled,
+    sample_token,
+)
 from cutaway.models.lm import LM
-from cutaway.run.shortcut.segments import Segments, one
+from cutaway.run.shortcut.segments import SegmentedModel, token_batch
 
 
 @dataclass
-class Written:
+class DecodeResult:
     """The tokens written, and what it took."""
 
     tokens: list[int] = field(default_factory=list)
@@ -54,7 +59,7 @@ class Drafter:
 
 
 @dataclass(frozen=True)
-class Chance:
+class TokenPicker:
     """How a token is picked from a distribution: the likeliest, or drawn with a generator."""
 
     rng: torch.Generator | None = None
@@ -64,10 +69,10 @@ class Chance:
         """A token of the full model."""
         if self.rng is None:
             return int(logits.argmax())
-        return draw(torch.softmax(logits / self.temperature, dim=-1), rng=self.rng)
+        return sample_token(torch.softmax(logits / self.temperature, dim=-1), rng=self.rng)
 
 
-LIKELIEST = Chance()
+GREEDY = TokenPicker()
 
 
 @dataclass
@@ -79,35 +84,35 @@ class _Draft:
     spread: list[Tensor] = field(default_factory=list)
 
 
-def speculate(
-    cut: Segments,
+def speculative_decode(
+    cut: SegmentedModel,
     prompt: Tensor,
     drafter: Drafter,
-    head: Head,
+    head: LogitsFn,
     *,
     limit: int,
     stops: frozenset[int],
-    chance: Chance = LIKELIEST,
-) -> Written:
+    chance: TokenPicker = GREEDY,
+) -> DecodeResult:
     """Up to `limit` tokens, drafted by the first stretch and verified by the second.
 
     With a generator tokens are drawn from the model's distribution, without one the likeliest
     are taken. Either way the full model alone decides what is written.
     """
-    lm, written = cut.lm, Written()
+    lm, written = cut.lm, DecodeResult()
     final = cut.run(1, prompt, cut.run(0, prompt))
     token, before = chance.pick(head(final[0, -1:])[0]), final[0, -1]
-    while _take(written, token, lm.layers, limit, stops):
+    while _append_token(written, token, lm.layers, limit, stops):
         room = min(drafter.length, limit - len(written.tokens) - 1)
         draft = _draft(cut, token, before, drafter, room, chance)
         ids = torch.tensor([[token, *draft.tokens]], device=lm.device)
         final = cut.run(1, ids, torch.cat(draft.states, dim=1))
-        verdict = _judge(draft, head(final[0]), drafter, chance)
+        verdict = _verify(draft, head(final[0]), drafter, chance)
         written.rounds += 1
         written.drafted += len(draft.tokens)
         written.accepted += verdict.kept
         for kept in draft.tokens[: verdict.kept]:
-            if not _take(written, kept, lm.layers, limit, stops):
+            if not _append_token(written, kept, lm.layers, limit, stops):
                 return written
         for stretch in (0, 1):
             cut.forget(stretch, len(draft.tokens) - verdict.kept)
@@ -116,78 +121,87 @@ def speculate(
 
 
 def _draft(
-    cut: Segments, token: int, before: Tensor, drafter: Drafter, length: int, chance: Chance
+    cut: SegmentedModel,
+    token: int,
+    before: Tensor,
+    drafter: Drafter,
+    length: int,
+    chance: TokenPicker,
 ) -> _Draft:
     """Tokens for as long as the draft is sure; `before` is the last layer before `token`.
 
     Whether to go on is decided before a token is drawn, from the draft's own distribution: so a
     token that is drawn has that distribution, and verifying keeps the full model's.
     """
-    draft = _Draft([cut.run(0, one(token, cut.lm))])
+    draft = _Draft([cut.run(0, token_batch(token, cut.lm))])
     while len(draft.tokens) < length:
         before = drafter.foresee(before, draft.states[-1][0, -1])
         probs = drafter.probs(cut.lm, before, chance.temperature)
         if float(probs.max()) < drafter.floor:
             break
-        place = int(probs.argmax()) if chance.rng is None else draw(probs, rng=chance.rng)
+        place = int(probs.argmax()) if chance.rng is None else sample_token(probs, rng=chance.rng)
         draft.tokens.append(int(drafter.words[place]))
         draft.spread.append(probs)
-        draft.states.append(cut.run(0, one(draft.tokens[-1], cut.lm)))
+        draft.states.append(cut.run(0, token_batch(draft.tokens[-1], cut.lm)))
     return draft
 
 
-def _judge(draft: _Draft, logits: Tensor, drafter: Drafter, chance: Chance) -> Verdict:
+def _verify(
+    draft: _Draft, logits: Tensor, drafter: Drafter, chance: TokenPicker
+) -> DraftAcceptance:
     tokens = torch.tensor(draft.tokens, dtype=torch.long)
     if chance.rng is None:
-        return greedy(tokens, logits)
+        return accept_greedy(tokens, logits)
     full = torch.softmax(logits / chance.temperature, dim=-1)
     drafted = torch.zeros(len(tokens), logits.shape[1])
     if draft.tokens:
         drafted[:, drafter.words] = torch.stack(draft.spread)
-    return sampled(tokens, drafted, full, rng=chance.rng)
+    return accept_sampled(tokens, drafted, full, rng=chance.rng)
 
 
-def write_plainly(
-    cut: Segments,
+def plain_decode(
+    cut: SegmentedModel,
     prompt: Tensor,
-    head: Head,
+    head: LogitsFn,
     *,
     limit: int,
     stops: frozenset[int],
-    chance: Chance = LIKELIEST,
-) -> Written:
+    chance: TokenPicker = GREEDY,
+) -> DecodeResult:
     """Up to `limit` tokens, one at a time through the whole model: what drafts must beat."""
-    lm, written = cut.lm, Written()
+    lm, written = cut.lm, DecodeResult()
     token = chance.pick(head(cut.run(0, prompt)[0, -1:])[0])
-    while _take(written, token, lm.layers, limit, stops):
-        token = chance.pick(head(cut.run(0, one(token, lm))[0])[0])
+    while _append_token(written, token, lm.layers, limit, stops):
+        token = chance.pick(head(cut.run(0, token_batch(token, lm))[0])[0])
     return written
 
 
-def _take(written: Written, token: int, layer: int, limit: int, stops: frozenset[int]) -> bool:
+def _append_token(
+    written: DecodeResult, token: int, layer: int, limit: int, stops: frozenset[int]
+) -> bool:
     """Write a token; False when the text ends with it."""
     written.tokens.append(token)
     written.layers.append(layer)
     return len(written.tokens) < limit and token not in stops
 
 
-def exit_early(
-    cut: Segments,
+def early_exit_decode(
+    cut: SegmentedModel,
     prompt: Tensor,
     jumps: dict[int, Shortcut],
-    head: Head,
+    head: LogitsFn,
     *,
     lambda_: float,
     limit: int,
     stops: frozenset[int],
-    chance: Chance = LIKELIEST,
-) -> Written:
+    chance: TokenPicker = GREEDY,
+) -> DecodeResult:
     """Up to `limit` tokens, each from the first exit layer that is sure enough.
 
     The paper's rule: the gap of the two highest probabilities exceeds
     0.9 lambda + 0.1 exp(-4 t / N), with N the length the text is going to have.
     """
-    lm, written = cut.lm, Written()
+    lm, written = cut.lm, DecodeResult()
     length = float(prompt.shape[1] + limit)
     waiting = [prompt.new_zeros(1, 0, lm.width, dtype=getattr(torch, lm.dtype))] * len(cut.borders)
     hidden = cut.run(0, prompt)
@@ -195,12 +209,12 @@ def exit_early(
         hidden = cut.run(stretch, prompt, hidden)
     token = chance.pick(head(hidden[0, -1:])[0])
     layer = lm.layers
-    while _take(written, token, layer, limit, stops):
-        need = float(threshold(lambda_, prompt.shape[1] + len(written.tokens) - 1, length))
-        hidden = cut.run(0, one(token, lm))
+    while _append_token(written, token, layer, limit, stops):
+        need = float(exit_threshold(lambda_, prompt.shape[1] + len(written.tokens) - 1, length))
+        hidden = cut.run(0, token_batch(token, lm))
         for stretch, layer in enumerate(cut.borders):
             logits = head(jumps[layer](hidden[0, -1:]))[0]
-            if layer == lm.layers or _gap(logits) > need:
+            if layer == lm.layers or _top_two_gap(logits) > need:
                 break
             # Tokens that left here earlier catch up together with this one.
             queue = torch.cat([waiting[stretch], hidden], dim=1)
@@ -212,6 +226,6 @@ def exit_early(
     return written
 
 
-def _gap(logits: Tensor) -> float:
+def _top_two_gap(logits: Tensor) -> float:
     top = torch.softmax(logits, dim=-1).topk(2).values
     return float(top[0] - top[1])

@@ -8,17 +8,17 @@ import numpy as np
 
 from cutaway.core.lookup import lookup
 from cutaway.methods.shortcut.exit import (
+    ALL_LAMBDAS,
     CONFIDENCES,
-    EVERY,
-    FINE,
-    Calibrated,
-    Point,
-    Track,
+    FINE_LAMBDAS,
+    CalibratedExit,
+    ExitPoint,
+    LayerConfidences,
     calibrate,
-    curve,
-    fixed_curve,
+    exit_curve,
+    fixed_exit_curve,
 )
-from cutaway.run.estimate import Estimate
+from cutaway.run.estimate import PassEstimate
 from cutaway.run.objects import Objects
 from cutaway.run.opened import model_of
 from cutaway.run.record import measured
@@ -26,17 +26,17 @@ from cutaway.run.result import Result
 from cutaway.run.screen import Screen
 from cutaway.run.shortcut.clock import wall_clock
 from cutaway.run.shortcut.eval import estimate as estimate_eval
-from cutaway.run.shortcut.eval import fresh_rows
-from cutaway.run.shortcut.finish import done_before, finish, name_of
-from cutaway.run.shortcut.maps import Maps, load_maps
-from cutaway.run.shortcut.readings import Readings, readings
-from cutaway.run.shortcut.rows import Where
-from cutaway.run.shortcut.sample import Rows, Sample, take_sample
+from cutaway.run.shortcut.eval import texts_not_fitted_on
+from cutaway.run.shortcut.finish import find_finished, run_address, save_shortcut_run
+from cutaway.run.shortcut.maps import ShortcutMaps, load_maps
+from cutaway.run.shortcut.readings import PredictionsByLayer, predict_all_layers
+from cutaway.run.shortcut.rows import ShortcutCoordinates
+from cutaway.run.shortcut.sample import StateSample, TextRows, take_sample
 from cutaway.run.specs.shortcut import ExitSpec
 from cutaway.run.table import Row
 
-Curves = dict[tuple[str, str], list[Point]]
-USUAL = 0.95
+ExitCurves = dict[tuple[str, str], list[ExitPoint]]
+DEFAULT_AGREEMENT = 0.95
 """The agreement that savings are told for, unless another is asked for."""
 
 
@@ -49,30 +49,36 @@ def run(spec: ExitSpec, *, screen: Screen | None = None, objects: Objects | None
         lookup(CONFIDENCES, name, kind="confidence")
     with measured() as meter:
         sample = take_sample(lm, spec, screen, objects)
-        name = name_of(spec, lm, sample, maps=maps.digest)
-        done = done_before(spec, name)
+        name = run_address(spec, lm, sample, maps=maps.digest)
+        done = find_finished(spec, name)
         if done is not None:
             return done
-        rows = fresh_rows(sample, maps)
-        found = readings(sample, rows, maps, kinds, screen)
-        tracks = all_tracks(sample, rows, found, kinds, spec.confidence)
-        every = {key: curve(track, EVERY) for key, track in tracks.items()}
-        curves = {key: [p for p in all_ if p.setting in FINE] for key, all_ in every.items()}
-        fixed = {kind: fixed_curve(tracks[kind, spec.confidence[0]]) for kind in kinds}
+        rows = texts_not_fitted_on(sample, maps)
+        found = predict_all_layers(sample, rows, maps, kinds, screen)
+        tracks = confidences_by_kind(sample, rows, found, kinds, spec.confidence)
+        every = {key: exit_curve(track, ALL_LAMBDAS) for key, track in tracks.items()}
+        curves = {
+            key: [p for p in all_ if p.setting in FINE_LAMBDAS] for key, all_ in every.items()
+        }
+        fixed = {kind: fixed_exit_curve(tracks[kind, spec.confidence[0]]) for kind in kinds}
         chosen = [] if spec.agreement is None else calibrations(tracks, spec)
-        clock = clock_of(sample, rows, maps, every, spec.agreement or USUAL)
-    where = Where(lm.name, sample.texts.name, maps.fitted_on)
-    return finish(
+        clock = exit_timing_of(sample, rows, maps, every, spec.agreement or DEFAULT_AGREEMENT)
+    where = ShortcutCoordinates(lm.name, sample.texts.name, maps.fitted_on)
+    return save_shortcut_run(
         "exit", spec, name, sample, meter,
-        summary=summarise(every, chosen, spec, lm.layers, clock),
+        summary=exit_summary(every, chosen, spec, lm.layers, clock),
         baselines={"fixed": {kind: [p.agreement.mean for p in ps] for kind, ps in fixed.items()}},
         rows=[*lambda_rows(where, curves), *fixed_rows(where, fixed)],
     )  # fmt: skip
 
 
-def all_tracks(
-    sample: Sample, rows: Rows, found: Readings, kinds: Sequence[str], confidences: Sequence[str]
-) -> dict[tuple[str, str], Track]:
+def confidences_by_kind(
+    sample: StateSample,
+    rows: TextRows,
+    found: PredictionsByLayer,
+    kinds: Sequence[str],
+    confidences: Sequence[str],
+) -> dict[tuple[str, str], LayerConfidences]:
     """By kind and confidence: how sure each layer 1..L is, and whether it is right."""
     lm, tracks = sample.lm, {}
     own = found[kinds[0], lm.layers].guess
@@ -81,13 +87,15 @@ def all_tracks(
         right = np.stack([(reading.guess == own).numpy() for reading in layers])
         for name in confidences:
             sure = np.stack([CONFIDENCES[name](reading, lm.vocab) for reading in layers])
-            tracks[kind, name] = Track(sure, right, sample.places(rows), sample.mean_length)
+            tracks[kind, name] = LayerConfidences(
+                sure, right, sample.places(rows), sample.mean_length
+            )
     return tracks
 
 
 def calibrations(
-    tracks: dict[tuple[str, str], Track], spec: ExitSpec
-) -> list[tuple[str, str, Calibrated]]:
+    tracks: dict[tuple[str, str], LayerConfidences], spec: ExitSpec
+) -> list[tuple[str, str, CalibratedExit]]:
     """The loosest safe lambda of each kind and confidence, the one that saves most first.
 
     The risk is shared out among them (Bonferroni): whichever is taken after seeing what they
@@ -102,7 +110,7 @@ def calibrations(
     return sorted(found, key=lambda one: one[2].layers)
 
 
-def lambda_rows(where: Where, curves: Curves) -> list[Row]:
+def lambda_rows(where: ShortcutCoordinates, curves: ExitCurves) -> list[Row]:
     """Two rows per lambda: mean layers and precision@1."""
     return [
         where.row(kind, metric, value, confidence=name, **{"lambda": point.setting})
@@ -112,7 +120,7 @@ def lambda_rows(where: Where, curves: Curves) -> list[Row]:
     ]
 
 
-def fixed_rows(where: Where, fixed: dict[str, list[Point]]) -> list[Row]:
+def fixed_rows(where: ShortcutCoordinates, fixed: dict[str, list[ExitPoint]]) -> list[Row]:
     """Precision@1 when every token exits at the same layer."""
     return [
         where.row(
@@ -123,33 +131,35 @@ def fixed_rows(where: Where, fixed: dict[str, list[Point]]) -> list[Row]:
     ]
 
 
-def clock_of(
-    sample: Sample, rows: Rows, maps: Maps, curves: Curves, wished: float
+def exit_timing_of(
+    sample: StateSample, rows: TextRows, maps: ShortcutMaps, curves: ExitCurves, wished: float
 ) -> dict[str, float]:
     """Milliseconds per token on this machine; nothing for models that don't write."""
     lm = sample.lm
     if lm.kind != "causal":
         return {}
-    saved = max(saved_at(points, lm.layers, wished) for points in curves.values())
+    saved = max(layers_saved(points, lm.layers, wished) for points in curves.values())
     begins = [sample.fed.rows[i] for i in rows]
     return wall_clock(lm, maps, begins, curves, saved, wished)
 
 
-def saved_at(points: list[Point], layers: int, wished: float = USUAL) -> float:
+def layers_saved(points: list[ExitPoint], layers: int, wished: float = DEFAULT_AGREEMENT) -> float:
     """The largest share of layers saved by a lambda that keeps the wished agreement."""
     kept = [p.layers.mean for p in points if p.agreement.mean >= wished]
     return 1 - min(kept, default=float(layers)) / layers
 
 
-def summarise(
-    curves: Curves,
-    chosen: list[tuple[str, str, Calibrated]],
+def exit_summary(
+    curves: ExitCurves,
+    chosen: list[tuple[str, str, CalibratedExit]],
     spec: ExitSpec,
     layers: int,
     clock: dict[str, float],
 ) -> dict[str, Any]:
     """What is saved at 95 % agreement, and the calibrated thresholds if asked for."""
-    saved = {f"{kind}/{name}": saved_at(points, layers) for (kind, name), points in curves.items()}
+    saved = {
+        f"{kind}/{name}": layers_saved(points, layers) for (kind, name), points in curves.items()
+    }
     best = max(saved, key=lambda key: saved[key])
     said = [
         f"At 95 % agreement an early exit skips {saved[best]:.1%} of the {layers} layers at best "
@@ -194,6 +204,6 @@ def summarise(
     }
 
 
-def estimate(spec: ExitSpec, *, screen: Screen | None = None) -> list[Estimate]:
+def estimate(spec: ExitSpec, *, screen: Screen | None = None) -> list[PassEstimate]:
     """What the pass will cost, before it starts."""
     return estimate_eval(spec, screen=screen)

@@ -9,29 +9,29 @@ from cutaway.models.lm import LM
 from cutaway.run.record import Meter, provenance
 from cutaway.run.result import Result
 from cutaway.run.shortcut.maps import model_facts
-from cutaway.run.shortcut.rows import frame
-from cutaway.run.shortcut.sample import Sample
-from cutaway.run.specs.shortcut import Sampled
+from cutaway.run.shortcut.rows import shortcut_frame
+from cutaway.run.shortcut.sample import StateSample
+from cutaway.run.specs.shortcut import TextSampleSpec
 from cutaway.run.table import Row
-from cutaway.store.results import find, save
+from cutaway.store.results import find_record, save_record
 
 
-def done_before(spec: Sampled, name: str) -> Result | None:
+def find_finished(spec: TextSampleSpec, name: str) -> Result | None:
     """The finished run of this address, if there is one."""
-    record = find(spec.runs, "shortcut", name)
+    record = find_record(spec.runs, "shortcut", name)
     return None if record is None else Result(record)
 
 
-def name_of(spec: Spec, lm: LM, sample: Sample, **besides: Any) -> str:
+def run_address(spec: Spec, lm: LM, sample: StateSample, **besides: Any) -> str:
     """The address of a run: spec, model, texts, and what else decides its numbers."""
     return address(spec, model=lm.identity, data=sample.texts.digest, **besides)
 
 
-def finish(
+def save_shortcut_run(
     verb: str,
-    spec: Sampled,
+    spec: TextSampleSpec,
     name: str,
-    sample: Sample,
+    sample: StateSample,
     meter: Meter,
     *,
     summary: Mapping[str, Any],
@@ -41,7 +41,7 @@ def finish(
 ) -> Result:
     """The run, saved whole."""
     texts = sample.texts
-    record = save(
+    record = save_record(
         spec.runs,
         method="shortcut",
         address=name,
@@ -51,7 +51,7 @@ def finish(
         model=model_facts(sample.lm),
         data={"name": texts.name, "rows": len(texts), "digest": texts.digest},
         **provenance(f"shortcut {verb}", spec, meter),
-        rows=frame(rows),
+        rows=shortcut_frame(rows),
         files=files,
     )
     return Result(record)

@@ -8,96 +8,99 @@ from typing import Any
 import torch
 
 from cutaway.core.errors import BadSpec
-from cutaway.methods.shortcut.fidelity import Fidelity
-from cutaway.methods.shortcut.fit import IDENTITY, Shortcut, check_options
-from cutaway.methods.shortcut.fit import fit as solve
+from cutaway.methods.shortcut.fidelity import StreamingR2
+from cutaway.methods.shortcut.fit import IDENTITY, Shortcut, check_fit_options
+from cutaway.methods.shortcut.fit import fit_shortcuts as solve
 from cutaway.methods.shortcut.moments import layer_pairs
-from cutaway.methods.shortcut.tune import tune
+from cutaway.methods.shortcut.tune import train_tuned_map
 from cutaway.models.lm import LM
-from cutaway.run.estimate import Estimate
-from cutaway.run.estimate import estimate as estimate_pass
+from cutaway.run.estimate import PassEstimate
+from cutaway.run.estimate import estimate_pass as estimate_pass
 from cutaway.run.objects import Objects
 from cutaway.run.opened import model_of
 from cutaway.run.owned import artefact_there, with_artefact
 from cutaway.run.record import measured
 from cutaway.run.result import Result
 from cutaway.run.screen import Screen
-from cutaway.run.shortcut.ahead import fit_ahead
-from cutaway.run.shortcut.finish import done_before, finish, name_of
-from cutaway.run.shortcut.maps import fingerprints, model_facts, save_maps
-from cutaway.run.shortcut.needs import besides, fit_bytes, maps_bytes
+from cutaway.run.shortcut.ahead import fit_draft_maps
+from cutaway.run.shortcut.finish import find_finished, run_address, save_shortcut_run
+from cutaway.run.shortcut.maps import model_facts, save_maps, text_fingerprints
+from cutaway.run.shortcut.needs import fit_bytes, maps_bytes, plus_memory
 from cutaway.run.shortcut.parts import fit_parts
-from cutaway.run.shortcut.products import gather
-from cutaway.run.shortcut.rows import Where, r2_rows
-from cutaway.run.shortcut.sample import Sample, ask_for, read_texts, take_sample
+from cutaway.run.shortcut.products import gather_moments
+from cutaway.run.shortcut.rows import ShortcutCoordinates, r2_rows
+from cutaway.run.shortcut.sample import StateSample, load_sample_texts, sample_request, take_sample
 from cutaway.run.specs.shortcut import FitSpec
-from cutaway.store.artefacts import need_free
+from cutaway.store.artefacts import check_output_free
 
-Fitted = dict[tuple[str, int, int], Shortcut]
-FILE = "shortcut.safetensors"
+FittedMaps = dict[tuple[str, int, int], Shortcut]
+MAPS_FILE = "shortcut.safetensors"
 
 
 def run(spec: FitSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Result:
     """The fitted maps on disk, and how well each explains its target on held-out text."""
     screen, lm = screen or Screen(quiet=True), model_of(spec, objects)
-    check_request(lm, spec)
+    check_fit_request(lm, spec)
     with measured() as meter:
         sample = take_sample(lm, spec, screen, objects)
-        name = name_of(spec, lm, sample)
-        done = done_before(spec, name)
-        if done is not None and (again := artefact_there(done.record, spec.out, FILE)) is not None:
+        name = run_address(spec, lm, sample)
+        done = find_finished(spec, name)
+        if (
+            done is not None
+            and (again := artefact_there(done.record, spec.out, MAPS_FILE)) is not None
+        ):
             return Result(again)
-        tell_memory(lm, spec, screen)
-        words = frequent(sample) if lm.kind == "causal" else None
-        fitted = fit_all(sample, spec, screen)
-        ahead = look_ahead(sample, spec, words, screen)
+        report_memory(lm, spec, screen)
+        words = frequent_tokens(sample) if lm.kind == "causal" else None
+        fitted = fit_all_maps(sample, spec, screen)
+        ahead = fit_drafts(sample, spec, words, screen)
         parts = fit_parts(lm, sample.seen, sample.train.tolist(), screen) if spec.parts else {}
         r2 = held_out_r2(sample, fitted, screen)
     notes = sorted({jump.note for jump in fitted.values() if jump.note})
     for note in notes:
         screen.say(note)
     with TemporaryDirectory() as folder:
-        path = Path(spec.out) if spec.out else Path(folder) / FILE
-        beside = kept_beside(sample, words)
-        told = describe(sample, spec, r2, notes) | {"run": name}
+        path = Path(spec.out) if spec.out else Path(folder) / MAPS_FILE
+        beside = extra_tensors(sample, words)
+        told = maps_metadata(sample, spec, r2, notes) | {"run": name}
         save_maps(path, fitted | ahead, parts, told, beside)
         kept = {} if spec.out else {p.name: p for p in (path, path.with_suffix(".json"))}
-        result = finish(
+        result = save_shortcut_run(
             "fit",
             spec,
             name,
             sample,
             meter,
-            summary=summarise(sample, spec, r2, notes),
+            summary=fit_summary(sample, spec, r2, notes),
             baselines={"id": {"r2_to_final": to_final(r2, "id", lm.layers)}},
-            rows=r2_rows(Where(lm.name, sample.texts.name, sample.texts.name), r2),
+            rows=r2_rows(ShortcutCoordinates(lm.name, sample.texts.name, sample.texts.name), r2),
             files=kept,
         )
-        return Result(with_artefact(result.record, spec.out, FILE, path))
+        return Result(with_artefact(result.record, spec.out, MAPS_FILE, path))
 
 
-def check_request(lm: LM, spec: FitSpec) -> None:
+def check_fit_request(lm: LM, spec: FitSpec) -> None:
     """BadSpec for what can't be, before any work is done."""
-    check_options(spec.ridge or 0.0, spec.rank, lm.width)
+    check_fit_options(spec.ridge or 0.0, spec.rank, lm.width)
     if spec.drafts and lm.kind != "causal":
         raise BadSpec(f"drafts: {lm.name!r} is a masked model, only causal models write.")
     if spec.tuned or spec.drafts:
         lm.need_head()
     if spec.out is not None:
-        need_free(Path(spec.out))
+        check_output_free(Path(spec.out))
 
 
-def fit_all(sample: Sample, spec: FitSpec, screen: Screen) -> Fitted:
+def fit_all_maps(sample: StateSample, spec: FitSpec, screen: Screen) -> FittedMaps:
     """Every map the spec asks for, source by source, products dropped once used."""
     last = sample.lm.layers
-    fitted: Fitted = {}
-    moments = gather(sample, spec, screen)
+    fitted: FittedMaps = {}
+    moments = gather_moments(sample, spec, screen)
     with screen.progress("fitting", last) as advance:
         for source in range(last):
             targets = [int(target) for start, target in moments.pairs if start == source]
             found = solve(moments, source, targets)
             fitted |= {("mat", source, target): found[target] for target in targets}
-            for kind, options in rivals(spec).items():
+            for kind, options in extra_kinds(spec).items():
                 fitted[kind, source, last] = solve(moments, source, [last], **options)[last]
             for target in [source, *targets]:
                 del moments.grams[source, target]
@@ -105,7 +108,7 @@ def fit_all(sample: Sample, spec: FitSpec, screen: Screen) -> Fitted:
     return fitted | (tuned_maps(sample, spec, fitted, screen) if spec.tuned else {})
 
 
-def rivals(spec: FitSpec) -> dict[str, dict[str, Any]]:
+def extra_kinds(spec: FitSpec) -> dict[str, dict[str, Any]]:
     """Options of the other least-squares maps that were asked for; all of them to the end."""
     asked = {
         "affine": {"intercept": True} if spec.intercept else None,
@@ -115,33 +118,37 @@ def rivals(spec: FitSpec) -> dict[str, dict[str, Any]]:
     return {kind: options for kind, options in asked.items() if options is not None}
 
 
-def tuned_maps(sample: Sample, spec: FitSpec, fitted: Fitted, screen: Screen) -> Fitted:
+def tuned_maps(
+    sample: StateSample, spec: FitSpec, fitted: FittedMaps, screen: Screen
+) -> FittedMaps:
     """Maps trained on the final distribution, from the least-squares ones on."""
-    lm, head = sample.lm, head_of(sample.lm)
+    lm, head = sample.lm, logits_fn(sample.lm)
     last = lm.layers
     final = torch.cat([states[last] for _, states in sample.states(sample.train, [last])])
-    tuned: Fitted = {}
+    tuned: FittedMaps = {}
     with screen.progress("training", last) as advance:
         for source in range(last):
             hidden = torch.cat([s[source] for _, s in sample.states(sample.train, [source])])
             rng = torch.Generator().manual_seed(spec.seed + source)
             start = fitted["mat", source, last]
-            tuned["tuned", source, last] = tune(
+            tuned["tuned", source, last] = train_tuned_map(
                 start, hidden, final, head, rng=rng, steps=spec.tuned
             )
             advance()
     return tuned
 
 
-def look_ahead(sample: Sample, spec: FitSpec, words: torch.Tensor | None, screen: Screen) -> Fitted:
+def fit_drafts(
+    sample: StateSample, spec: FitSpec, words: torch.Tensor | None, screen: Screen
+) -> FittedMaps:
     """Maps that draft, fitted on what the model makes of some of the texts; none if not asked."""
     if not spec.drafts or words is None:
         return {}
     rows = [sample.fed.rows[i] for i in sample.train[: spec.drafts]]
-    return fit_ahead(sample.lm, rows, words, screen, seed=spec.seed)
+    return fit_draft_maps(sample.lm, rows, words, screen, seed=spec.seed)
 
 
-def frequent(sample: Sample, most: int = 4096) -> torch.Tensor:
+def frequent_tokens(sample: StateSample, most: int = 4096) -> torch.Tensor:
     """The most frequent tokens of the texts, sorted by number: what a draft chooses from."""
     counts = torch.bincount(
         torch.tensor([token for row in sample.fed.rows for token in row]),
@@ -151,22 +158,22 @@ def frequent(sample: Sample, most: int = 4096) -> torch.Tensor:
     return (counts + 1).topk(min(most, len(counts))).indices.sort().values
 
 
-def kept_beside(sample: Sample, words: torch.Tensor | None) -> dict[str, torch.Tensor]:
+def extra_tensors(sample: StateSample, words: torch.Tensor | None) -> dict[str, torch.Tensor]:
     """What the file keeps besides maps: the draft's words, and which texts were fitted on."""
-    marks = fingerprints(sample.texts.texts[i] for i in sample.train)
+    marks = text_fingerprints(sample.texts.texts[i] for i in sample.train)
     return {"fitted": torch.tensor(marks)} | ({} if words is None else {"words": words})
 
 
-def head_of(lm: LM) -> Callable[[torch.Tensor], torch.Tensor]:
+def logits_fn(lm: LM) -> Callable[[torch.Tensor], torch.Tensor]:
     """From states of the last layer to logits."""
     lm.need_head()
     dtype = getattr(torch, lm.dtype)
     return lambda hidden: lm.unembed(lm.final_norm(hidden.to(lm.device, dtype))).float().cpu()
 
 
-def held_out_r2(sample: Sample, fitted: Fitted, screen: Screen) -> dict[Any, float]:
+def held_out_r2(sample: StateSample, fitted: FittedMaps, screen: Screen) -> dict[Any, float]:
     """r2 of every map, and of the identity on the same pairs, on the held-out part."""
-    fidelity = Fidelity()
+    fidelity = StreamingR2()
     maps: dict[str, dict[tuple[int, int], Shortcut]] = {}
     for (kind, source, target), jump in fitted.items():
         maps.setdefault(kind, {})[source, target] = jump
@@ -183,8 +190,8 @@ def to_final(r2: dict[Any, float], kind: str, last: int) -> list[float]:
     return [r2[kind, (source, last)] for source in range(last)]
 
 
-def describe(
-    sample: Sample, spec: FitSpec, r2: dict[Any, float], notes: list[str]
+def maps_metadata(
+    sample: StateSample, spec: FitSpec, r2: dict[Any, float], notes: list[str]
 ) -> dict[str, Any]:
     """What the artefact says about itself."""
     lm = sample.lm
@@ -209,8 +216,8 @@ def describe(
     }
 
 
-def summarise(
-    sample: Sample, spec: FitSpec, r2: dict[Any, float], notes: list[str]
+def fit_summary(
+    sample: StateSample, spec: FitSpec, r2: dict[Any, float], notes: list[str]
 ) -> dict[str, Any]:
     """The findings of a fit."""
     last = sample.lm.layers
@@ -222,31 +229,31 @@ def summarise(
         "fitted_rows": len(sample.train),
         "held_out_rows": len(sample.held),
         "skipped": sample.skipped,
-        "out": spec.out or FILE,
+        "out": spec.out or MAPS_FILE,
         "r2_to_final": to_final(r2, "mat", last),
         "notes": notes,
         "verdict": [
-            f"From layer {half} of {last} one matrix explains {share(mat)} of the last layer's "
-            f"variance on held-out text; the identity explains {share(base)}."
+            f"From layer {half} of {last} one matrix explains {format_r2(mat)} of the last layer's "
+            f"variance on held-out text; the identity explains {format_r2(base)}."
         ],
     }
 
 
-def share(r2: float) -> str:
+def format_r2(r2: float) -> str:
     """A share of variance for people; below 0 a guess of the mean would be better."""
     return f"{r2:.0%}" if r2 > 0 else "nothing"
 
 
-def tell_memory(lm: LM, spec: FitSpec, screen: Screen) -> None:
+def report_memory(lm: LM, spec: FitSpec, screen: Screen) -> None:
     """Say what the fit will hold before it starts."""
     pairs = layer_pairs(lm.layers, to_final=spec.layers == "to-final")
     size = fit_bytes(lm, spec) / 2**20
     screen.say(f"{len(pairs)} maps: about {size:,.0f} MB of memory besides the model.")
 
 
-def estimate(spec: FitSpec, *, screen: Screen | None = None) -> list[Estimate]:
+def estimate(spec: FitSpec, *, screen: Screen | None = None) -> list[PassEstimate]:
     """What the pass and the fit will cost, before they start."""
     lm = model_of(spec)
-    texts, _ = read_texts(lm, spec)
-    reading = estimate_pass(lm, texts, ask_for(lm, spec))
-    return [besides(reading, fit_bytes(lm, spec), maps_bytes(lm, spec))]
+    texts, _ = load_sample_texts(lm, spec)
+    reading = estimate_pass(lm, texts, sample_request(lm, spec))
+    return [plus_memory(reading, fit_bytes(lm, spec), maps_bytes(lm, spec))]

@@ -20,27 +20,29 @@ from torch import Tensor
 from cutaway.core.errors import BadData, Mismatch, Missing
 from cutaway.methods.shortcut.fit import Shortcut
 from cutaway.models.lm import LM
-from cutaway.run.shortcut.maps import Maps, load_maps, model_facts, save_maps
+from cutaway.run.shortcut.maps import ShortcutMaps, load_maps, model_facts, save_maps
 
-ENDING = r"(\.(pt|pth|bin|pickle|pkl))?"
-NAME = re.compile(rf"(\d+)_(\d+){ENDING}")
-PART = re.compile(rf"p(\d+)_(\d)_(\d){ENDING}")
-PARTS = {1: "norm1", 2: "attn", 4: "norm2", 5: "mlp"}
+SUFFIX_PATTERN = r"(\.(pt|pth|bin|pickle|pkl))?"
+MAP_FILE_PATTERN = re.compile(rf"(\d+)_(\d+){SUFFIX_PATTERN}")
+PART_FILE_PATTERN = re.compile(rf"p(\d+)_(\d)_(\d){SUFFIX_PATTERN}")
+REFERENCE_PARTS = {1: "norm1", 2: "attn", 4: "norm2", 5: "mlp"}
 """The reference numbers the points of a block; 3 and 6 are additions, which need no map."""
 
-VALUES = {"BINBYTES", "BINBYTES8", "SHORT_BINBYTES", "BININT", "BININT1", "BININT2", "LONG1"}
+VALUE_OPCODES = {"BINBYTES", "BINBYTES8", "SHORT_BINBYTES", "BININT", "BININT1", "BININT2", "LONG1"}
 """Opcodes of a stream that carry bytes and numbers, not places of its memory."""
-WORDS = {
+TENSOR_GLOBALS = {
     *("torch._utils", "_rebuild_tensor_v2", "torch.storage", "_load_from_bytes"),
     *("collections", "OrderedDict"),
 }
 """What the stream of a tensor names, and nothing else."""
 
 
-def import_maps(folder: Path, lm: LM, out: Path) -> Maps:
+def import_reference_maps(folder: Path, lm: LM, out: Path) -> ShortcutMaps:
     """All `i_j` files of a folder, and `pi_a_b` files of parts, as maps of this model in `out`."""
     names = {path: path.name for path in sorted(folder.glob("*"))}
-    files = {path: match for path, name in names.items() if (match := NAME.fullmatch(name))}
+    files = {
+        path: match for path, name in names.items() if (match := MAP_FILE_PATTERN.fullmatch(name))
+    }
     if not files:
         raise Missing(
             f"No matrices in {str(folder)!r}: the reference calls them i_j, such as 3_12.pickle."
@@ -53,16 +55,18 @@ def import_maps(folder: Path, lm: LM, out: Path) -> Maps:
                 f"{path.name!r} goes from layer {source} to {target}; {lm.name!r} has layers "
                 f"0..{lm.layers}."
             )
-        fitted["mat", source, target] = _jump(path, lm.width)
+        fitted["mat", source, target] = _read_map(path, lm.width)
     parts = {}
     for path, name in names.items():
-        if (match := PART.fullmatch(name)) and int(match[3]) in PARTS:
-            parts[_part(path, match, lm)] = _jump(path, lm.width)
-    save_maps(out, fitted, parts, _describe(folder, lm, len(files) + len(parts), bool(parts)))
+        if (match := PART_FILE_PATTERN.fullmatch(name)) and int(match[3]) in REFERENCE_PARTS:
+            parts[_part_name(path, match, lm)] = _read_map(path, lm.width)
+    save_maps(
+        out, fitted, parts, _imported_metadata(folder, lm, len(files) + len(parts), bool(parts))
+    )
     return load_maps(out, lm)
 
 
-def _describe(folder: Path, lm: LM, files: int, parts: bool) -> dict[str, Any]:
+def _imported_metadata(folder: Path, lm: LM, files: int, parts: bool) -> dict[str, Any]:
     return {
         "model": model_facts(lm) | {"tokenizer_digest": lm.tokenizer_digest, "dtype": lm.dtype},
         "text": {"name": str(folder.name), "digest": "", "fitted_rows": 0, "held_out_rows": 0},
@@ -73,16 +77,16 @@ def _describe(folder: Path, lm: LM, files: int, parts: bool) -> dict[str, Any]:
     }
 
 
-def _part(path: Path, match: re.Match[str], lm: LM) -> str:
+def _part_name(path: Path, match: re.Match[str], lm: LM) -> str:
     block = int(match[1]) + 1
     if block > lm.layers:
         raise Mismatch(
             f"{path.name!r} is of block {block}; {lm.name!r} has the blocks 1..{lm.layers}."
         )
-    return f"{block}.{PARTS[int(match[3])]}"
+    return f"{block}.{REFERENCE_PARTS[int(match[3])]}"
 
 
-def _jump(path: Path, width: int) -> Shortcut:
+def _read_map(path: Path, width: int) -> Shortcut:
     try:
         matrix = read_tensor(path)
     except (UnpicklingError, RuntimeError, EOFError, ValueError, IndexError) as error:
@@ -103,16 +107,16 @@ def read_tensor(path: Path) -> Any:
     """What a file holds: the tensor that `torch.save` or `pickle.dump` put there."""
     content = path.read_bytes()
     if b"_load_from_bytes" in content[:400]:
-        return _taken_apart(content)
+        return _tensor_in_pickle(content)
     return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
 
 
-def _taken_apart(content: bytes) -> Tensor:
+def _tensor_in_pickle(content: bytes) -> Tensor:
     """The tensor in a stream: its storage as bytes, then offset, two sizes, two strides."""
     steps = [(op.name, arg) for op, arg, _ in pickletools.genops(content)]
     words = {word for _, arg in steps if isinstance(arg, str) for word in arg.split()}
-    found: list[Any] = [arg for name, arg in steps if name in VALUES]
-    if words != WORDS or [type(arg) for arg in found] != [bytes, *[int] * 5]:
+    found: list[Any] = [arg for name, arg in steps if name in VALUE_OPCODES]
+    if words != TENSOR_GLOBALS or [type(arg) for arg in found] != [bytes, *[int] * 5]:
         raise ValueError("the stream holds something else than one matrix.")
     raw, offset, *shape = found
     saved = torch.load(io.BytesIO(raw), map_location="cpu", weights_only=True)

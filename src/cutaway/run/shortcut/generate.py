@@ -10,35 +10,40 @@ from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.methods.shortcut.fit import IDENTITY
-from cutaway.models.fewrows import few_rows, quickest_ways
+from cutaway.models.fewrows import measure_variants, tuned_small_matmuls
 from cutaway.models.lm import LM
 from cutaway.models.tokens import tokenize
 from cutaway.run.objects import Objects
 from cutaway.run.opened import model_of
 from cutaway.run.screen import Screen
-from cutaway.run.shortcut.ahead import AHEAD, ahead_layers
+from cutaway.run.shortcut.ahead import AHEAD, draft_map_layers
 from cutaway.run.shortcut.choose import (
-    LENGTHS,
-    WORTH,
-    Own,
-    Setting,
-    choose,
-    drafter_for,
+    DRAFT_LENGTHS,
+    MIN_SPEEDUP,
+    Continuation,
+    DraftSetting,
+    choose_draft,
+    make_drafter,
 )
-from cutaway.run.shortcut.clock import exits_of
-from cutaway.run.shortcut.decode import Chance, Written, exit_early, speculate
-from cutaway.run.shortcut.fit import head_of
-from cutaway.run.shortcut.maps import Maps, load_maps
-from cutaway.run.shortcut.plain import plain_text, stops_of
-from cutaway.run.shortcut.segments import check_exits, segments
+from cutaway.run.shortcut.clock import default_exit_layers
+from cutaway.run.shortcut.decode import (
+    DecodeResult,
+    TokenPicker,
+    early_exit_decode,
+    speculative_decode,
+)
+from cutaway.run.shortcut.fit import logits_fn
+from cutaway.run.shortcut.maps import ShortcutMaps, load_maps
+from cutaway.run.shortcut.plain import plain_generate, stop_token_ids
+from cutaway.run.shortcut.segments import check_exit_layers, segmented
 from cutaway.run.specs.shortcut import GenerateSpec
 
 # The most tokens that are verified at once, and the one before them.
-MOST_ROWS = max(LENGTHS) + 1
+MAX_VERIFIED_TOKENS = max(DRAFT_LENGTHS) + 1
 
 
 @dataclass(frozen=True)
-class Text:
+class Generation:
     """What was written for one prompt, and plain `generate` beside it."""
 
     prompt: str
@@ -55,11 +60,11 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Texts:
+class Generations:
     """All texts, the setting they were written with, and the verdict."""
 
-    texts: tuple[Text, ...]
-    setting: Setting | None
+    texts: tuple[Generation, ...]
+    setting: DraftSetting | None
     """None when drafting would not pay, or in mode exit."""
     verdict: tuple[str, ...]
 
@@ -70,62 +75,67 @@ class Texts:
 
 def run(
     spec: GenerateSpec, *, screen: Screen | None = None, objects: Objects | None = None
-) -> Texts:
+) -> Generations:
     """A text for each prompt; greedy self-speculation gives exactly what `generate` gives."""
     screen, lm = screen or Screen(quiet=True), model_of(spec, objects)
-    return generate(lm, load_maps(spec.shortcut, lm), spec, screen)
+    return generate_texts(lm, load_maps(spec.shortcut, lm), spec, screen)
 
 
-def generate(lm: LM, maps: Maps, spec: GenerateSpec, screen: Screen) -> Texts:
+def generate_texts(lm: LM, maps: ShortcutMaps, spec: GenerateSpec, screen: Screen) -> Generations:
     """As `run`, with a model and maps that are open already."""
-    prompts = [_prompt(lm, text, spec) for text in spec.prompt]
-    stops, jumps = stops_of(lm), _jumps(lm, maps, spec)
+    prompts = [_prompt_ids(lm, text, spec) for text in spec.prompt]
+    stops, jumps = stop_token_ids(lm), _candidate_maps(lm, maps, spec)
     plains = []
     with screen.progress("plain generate", len(prompts)) as advance:
         for prompt in prompts:
-            plains.append(_plain(lm, prompt, stops, spec))
+            plains.append(_plain_tokens(lm, prompt, stops, spec))
             advance()
-    with few_rows(lm, quickest_ways(lm, MOST_ROWS)):
-        setting = _setting(lm, maps, jumps, prompts, plains, spec)
+    with tuned_small_matmuls(lm, measure_variants(lm, MAX_VERIFIED_TOKENS)):
+        setting = _draft_setting(lm, maps, jumps, prompts, plains, spec)
         if spec.mode == "speculative" and setting is None:
-            return _as_plain(lm, spec, prompts, plains)
-        texts: list[Text] = []
+            return _plain_fallback(lm, spec, prompts, plains)
+        texts: list[Generation] = []
         with screen.progress(spec.mode, len(prompts)) as advance:
             for text, prompt, (tokens, seconds) in zip(spec.prompt, prompts, plains, strict=True):
                 start = time.perf_counter()
-                written = _write(lm, maps, jumps, setting, prompt, stops, spec)
+                written = _decode_prompt(lm, maps, jumps, setting, prompt, stops, spec)
                 took = time.perf_counter() - start
-                texts.append(_text(lm, text, prompt, written, took, tokens, seconds))
+                texts.append(_generation(lm, text, prompt, written, took, tokens, seconds))
                 # The measurement was a forecast; the first text is the proof.
-                if setting and not forced(spec) and len(texts) == 1 and texts[0].seconds >= seconds:
-                    return _as_plain(lm, spec, prompts, plains)
+                if (
+                    setting
+                    and not draft_is_given(spec)
+                    and len(texts) == 1
+                    and texts[0].seconds >= seconds
+                ):
+                    return _plain_fallback(lm, spec, prompts, plains)
                 advance()
-    return Texts(tuple(texts), setting, tuple(_verdict(texts, setting, spec, lm)))
+    return Generations(tuple(texts), setting, tuple(_verdict(texts, setting, spec, lm)))
 
 
-def forced(spec: GenerateSpec) -> bool:
+def draft_is_given(spec: GenerateSpec) -> bool:
     """Whether the user has settled where and how far to draft."""
     return spec.draft is not None and len(spec.exit_layers) == 1
 
 
-def _as_plain(
+def _plain_fallback(
     lm: LM, spec: GenerateSpec, prompts: list[Tensor], plains: list[tuple[list[int], float]]
-) -> Texts:
+) -> Generations:
     """Plain generate's texts, with the reason."""
     texts = []
     for text, prompt, (tokens, seconds) in zip(spec.prompt, prompts, plains, strict=True):
-        written = Written(list(tokens), [lm.layers] * len(tokens))
-        texts.append(_text(lm, text, prompt, written, seconds, tokens, seconds))
-    return Texts(tuple(texts), None, (FALLBACK,))
+        written = DecodeResult(list(tokens), [lm.layers] * len(tokens))
+        texts.append(_generation(lm, text, prompt, written, seconds, tokens, seconds))
+    return Generations(tuple(texts), None, (FALLBACK_VERDICT,))
 
 
-FALLBACK = (
+FALLBACK_VERDICT = (
     "A short measurement says that drafting would not be faster than plain generate here, so the "
     "text is plain generate's. Give --exit-layers and --draft to draft all the same."
 )
 
 
-def _prompt(lm: LM, text: str, spec: GenerateSpec) -> Tensor:
+def _prompt_ids(lm: LM, text: str, spec: GenerateSpec) -> Tensor:
     if lm.kind != "causal":
         raise BadSpec(f"{lm.name!r} is a masked model: only causal models write text.")
     row = tokenize(lm, [text]).rows[0]
@@ -139,47 +149,49 @@ def _prompt(lm: LM, text: str, spec: GenerateSpec) -> Tensor:
     return torch.tensor([row], device=lm.device)
 
 
-def _plain(
+def _plain_tokens(
     lm: LM, prompt: Tensor, stops: frozenset[int], spec: GenerateSpec
 ) -> tuple[list[int], float]:
     if not spec.sample:
-        return plain_text(lm, prompt, spec.max_new_tokens, stops)
+        return plain_generate(lm, prompt, spec.max_new_tokens, stops)
     with torch.random.fork_rng():
         torch.manual_seed(spec.seed)
         sampling = {"do_sample": True, "temperature": spec.temperature, "top_k": 0, "top_p": 1.0}
-        return plain_text(lm, prompt, spec.max_new_tokens, stops, **sampling)
+        return plain_generate(lm, prompt, spec.max_new_tokens, stops, **sampling)
 
 
-def _kind(maps: Maps, spec: GenerateSpec) -> str:
+def _map_kind(maps: ShortcutMaps, spec: GenerateSpec) -> str:
     """The kind of map that goes from any layer to the end."""
     if spec.kind in ("auto", AHEAD):
         return "tuned" if "tuned" in maps.kinds else "mat"
     return maps.chosen([spec.kind])[0]
 
 
-def _jumps(lm: LM, maps: Maps, spec: GenerateSpec) -> list[tuple[str, int]]:
+def _candidate_maps(lm: LM, maps: ShortcutMaps, spec: GenerateSpec) -> list[tuple[str, int]]:
     """The kinds and layers to exit at or to draft from: those asked for, or all that may pay.
 
     What the model or the file does not have is refused here, before anything is written.
     """
-    check_exits(lm, spec.exit_layers)
-    ahead = _ahead(maps, spec) if spec.mode == "speculative" else []
+    check_exit_layers(lm, spec.exit_layers)
+    ahead = _candidate_draft_maps(maps, spec) if spec.mode == "speculative" else []
     if ahead and spec.kind == AHEAD:
         return ahead
     # The first layers are nearly free to run, so even a weak draft from there may pay.
     try_out = {1, 2, *(round(lm.layers * k / 8) for k in range(1, 8))}
-    default = exits_of(lm) if spec.mode == "exit" else sorted(try_out & {*range(1, lm.layers)})
-    kind, layers = _kind(maps, spec), spec.exit_layers or default
+    default = (
+        default_exit_layers(lm) if spec.mode == "exit" else sorted(try_out & {*range(1, lm.layers)})
+    )
+    kind, layers = _map_kind(maps, spec), spec.exit_layers or default
     for layer in layers:
         maps.jump(layer, lm.layers, kind)
     return ahead + [(kind, layer) for layer in layers]
 
 
-def _ahead(maps: Maps, spec: GenerateSpec) -> list[tuple[str, int]]:
+def _candidate_draft_maps(maps: ShortcutMaps, spec: GenerateSpec) -> list[tuple[str, int]]:
     """The maps that draft, from the layers asked for if any were."""
     if spec.kind not in ("auto", AHEAD):
         return []
-    has = ahead_layers(maps)
+    has = draft_map_layers(maps)
     found = [(AHEAD, n) for n in has if not spec.exit_layers or n in spec.exit_layers]
     if spec.kind == AHEAD and not found:
         raise BadSpec(
@@ -192,69 +204,69 @@ def _ahead(maps: Maps, spec: GenerateSpec) -> list[tuple[str, int]]:
     return found
 
 
-def _setting(
+def _draft_setting(
     lm: LM,
-    maps: Maps,
+    maps: ShortcutMaps,
     drafts: Sequence[tuple[str, int]],
     prompts: Sequence[Tensor],
     plains: Sequence[tuple[list[int], float]],
     spec: GenerateSpec,
-) -> Setting | None:
+) -> DraftSetting | None:
     """How to draft: as given, or the best by measurement, None if nothing pays."""
     if spec.mode == "exit":
         return None
-    if spec.draft is not None and forced(spec):
-        return Setting(*drafts[0], spec.draft, 0.0, float("nan"))
+    if spec.draft is not None and draft_is_given(spec):
+        return DraftSetting(*drafts[0], spec.draft, 0.0, float("nan"))
     own = [
-        Own(prompt[0].tolist() + tokens, len(tokens))
+        Continuation(prompt[0].tolist() + tokens, len(tokens))
         for prompt, (tokens, _) in zip(prompts, plains, strict=True)
         if tokens
     ]
     if not drafts or not own:
         return None
-    lengths = LENGTHS if spec.draft is None else (spec.draft,)
-    best = choose(lm, maps, own, drafts, lengths)
-    return best if best.expected >= WORTH else None
+    lengths = DRAFT_LENGTHS if spec.draft is None else (spec.draft,)
+    best = choose_draft(lm, maps, own, drafts, lengths)
+    return best if best.expected >= MIN_SPEEDUP else None
 
 
-def _write(
+def _decode_prompt(
     lm: LM,
-    maps: Maps,
+    maps: ShortcutMaps,
     exits: Sequence[tuple[str, int]],
-    setting: Setting | None,
+    setting: DraftSetting | None,
     prompt: Tensor,
     stops: frozenset[int],
     spec: GenerateSpec,
-) -> Written:
+) -> DecodeResult:
     rng = torch.Generator().manual_seed(spec.seed) if spec.sample else None
-    chance, head = Chance(rng, spec.temperature), head_of(lm)
+    chance, head = TokenPicker(rng, spec.temperature), logits_fn(lm)
     shared: dict[str, Any] = {"limit": spec.max_new_tokens, "stops": stops, "chance": chance}
     with torch.inference_mode():
         if setting is not None:
-            drafter = drafter_for(
+            drafter = make_drafter(
                 lm, maps, setting.kind, setting.layer, setting.length, setting.floor,
                 prompt[0].tolist(),
             )  # fmt: skip
-            with segments(lm, [setting.layer]) as cut:
-                return speculate(cut, prompt, drafter, head, **shared)
+            with segmented(lm, [setting.layer]) as cut:
+                return speculative_decode(cut, prompt, drafter, head, **shared)
         jumps = {layer: maps.jump(layer, lm.layers, kind) for kind, layer in exits}
-        with segments(lm, list(jumps)) as cut:
+        with segmented(lm, list(jumps)) as cut:
             jumps[lm.layers] = IDENTITY
-            return exit_early(cut, prompt, jumps, head, lambda_=spec.lambda_value, **shared)
+            return early_exit_decode(cut, prompt, jumps, head, lambda_=spec.lambda_value, **shared)
 
 
-def _text(
+def _generation(
     lm: LM,
     prompt: str,
     row: Tensor,
-    written: Written,
+    written: DecodeResult,
     seconds: float,
     plain: list[int],
     plain_seconds: float,
-) -> Text:
-    return Text(
+) -> Generation:
+    return Generation(
         prompt=prompt,
-        text=following(lm, row[0].tolist(), written.tokens),
+        text=decode_continuation(lm, row[0].tolist(), written.tokens),
         tokens=written.tokens,
         layers_mean=sum(written.layers) / max(len(written.layers), 1),
         accepted=written.accepted / max(written.drafted, 1),
@@ -265,7 +277,7 @@ def _text(
     )
 
 
-def following(lm: LM, row: list[int], tokens: list[int]) -> str:
+def decode_continuation(lm: LM, row: list[int], tokens: list[int]) -> str:
     """The new tokens as they read behind the row; some tokenizers eat a space at the start."""
     before, both = (
         lm.tokenizer.decode(ids, skip_special_tokens=True) for ids in (row, row + tokens)
@@ -275,7 +287,9 @@ def following(lm: LM, row: list[int], tokens: list[int]) -> str:
     return str(lm.tokenizer.decode(tokens, skip_special_tokens=True))
 
 
-def _verdict(texts: list[Text], setting: Setting | None, spec: GenerateSpec, lm: LM) -> list[str]:
+def _verdict(
+    texts: list[Generation], setting: DraftSetting | None, spec: GenerateSpec, lm: LM
+) -> list[str]:
     ours, plain = (sum(getattr(t, name) for t in texts) for name in ("seconds", "plain_seconds"))
     same = sum(text.identical for text in texts)
     said = [f"{plain / ours:.2f} times the speed of plain generate ({ours:.2f} s, {plain:.2f} s)."]

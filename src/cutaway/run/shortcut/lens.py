@@ -10,19 +10,19 @@ from torch import Tensor
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.models.gather import parse_layers
 from cutaway.models.lm import LM
-from cutaway.models.read import states
+from cutaway.models.read import collect_states
 from cutaway.models.tokens import tokenize
 from cutaway.run.objects import Objects
 from cutaway.run.opened import model_of
 from cutaway.run.screen import Screen
-from cutaway.run.shortcut.fit import head_of
-from cutaway.run.shortcut.maps import Maps, load_maps
+from cutaway.run.shortcut.fit import logits_fn
+from cutaway.run.shortcut.maps import ShortcutMaps, load_maps
 from cutaway.run.specs.shortcut import LensSpec
 from cutaway.store.files import write_atomic
 
 
 @dataclass(frozen=True)
-class Lens:
+class LensGrid:
     """The grid: for each kind, layer and token the likeliest words with their probabilities."""
 
     model: str
@@ -40,11 +40,13 @@ class Lens:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
-def run(spec: LensSpec, *, screen: Screen | None = None, objects: Objects | None = None) -> Lens:
+def run(
+    spec: LensSpec, *, screen: Screen | None = None, objects: Objects | None = None
+) -> LensGrid:
     """The grid of a text; written as a web page too when `html` names a file."""
     lm = model_of(spec, objects)
     maps = load_maps(spec.shortcut, lm) if spec.shortcut else None
-    lens = look(lm, maps, spec)
+    lens = compute_lens(lm, maps, spec)
     if spec.html:
         from cutaway.report.shortcut_lens import lens_page
 
@@ -54,29 +56,31 @@ def run(spec: LensSpec, *, screen: Screen | None = None, objects: Objects | None
 
 
 @torch.inference_mode()
-def look(lm: LM, maps: Maps | None, spec: LensSpec) -> Lens:
+def compute_lens(lm: LM, maps: ShortcutMaps | None, spec: LensSpec) -> LensGrid:
     """The grid, with a model and maps that are open already."""
-    kinds, layers = _kinds(maps, spec), parse_layers(lm, spec.layers)
+    kinds, layers = _lens_kinds(maps, spec), parse_layers(lm, spec.layers)
     row = tokenize(lm, [spec.text]).rows[0]
     if len(row) < 2:
         raise BadData(f"The text {spec.text!r} has less than two tokens: give a longer one.")
     ids = torch.tensor([row], device=lm.device)
-    seen = states(lm, ids, torch.ones_like(ids, dtype=torch.bool), {*layers, lm.layers}).layers
-    head = head_of(lm)
+    seen = collect_states(
+        lm, ids, torch.ones_like(ids, dtype=torch.bool), {*layers, lm.layers}
+    ).layers
+    head = logits_fn(lm)
     answer = head(seen[lm.layers][0]).argmax(dim=-1)
     words: dict[str, Any] = {}
     probs: dict[str, Any] = {}
     agree: dict[str, Any] = {}
     for kind in kinds:
-        tops = [_top(lm, maps, kind, layer, seen[layer][0], spec.top) for layer in layers]
-        words[kind] = [_words(lm, ids_) for _, ids_ in tops]
+        tops = [_top_tokens(lm, maps, kind, layer, seen[layer][0], spec.top) for layer in layers]
+        words[kind] = [_decode_tokens(lm, ids_) for _, ids_ in tops]
         probs[kind] = [values.tolist() for values, _ in tops]
         agree[kind] = [(ids_[:, 0] == answer).tolist() for _, ids_ in tops]
-    shown = tuple(word for [word] in _words(lm, ids[0][:, None]))
-    return Lens(lm.name, shown, tuple(layers), kinds, words, probs, agree)
+    shown = tuple(word for [word] in _decode_tokens(lm, ids[0][:, None]))
+    return LensGrid(lm.name, shown, tuple(layers), kinds, words, probs, agree)
 
 
-def _kinds(maps: Maps | None, spec: LensSpec) -> tuple[str, ...]:
+def _lens_kinds(maps: ShortcutMaps | None, spec: LensSpec) -> tuple[str, ...]:
     if maps is not None:
         return maps.chosen(spec.kinds)
     wanted = [kind for kind in spec.kinds if kind != "id"]
@@ -85,15 +89,15 @@ def _kinds(maps: Maps | None, spec: LensSpec) -> tuple[str, ...]:
     return ("id",)
 
 
-def _top(
-    lm: LM, maps: Maps | None, kind: str, layer: int, hidden: Tensor, count: int
+def _top_tokens(
+    lm: LM, maps: ShortcutMaps | None, kind: str, layer: int, hidden: Tensor, count: int
 ) -> tuple[Tensor, Tensor]:
     """Probabilities and ids of the likeliest tokens after each state."""
     moved = hidden if maps is None else maps.jump(layer, lm.layers, kind)(hidden)
-    found = torch.softmax(head_of(lm)(moved), dim=-1).topk(min(count, lm.vocab), dim=-1)
+    found = torch.softmax(logits_fn(lm)(moved), dim=-1).topk(min(count, lm.vocab), dim=-1)
     return found.values, found.indices
 
 
-def _words(lm: LM, ids: Tensor) -> list[list[str]]:
+def _decode_tokens(lm: LM, ids: Tensor) -> list[list[str]]:
     """Tokens as people read them, spaces kept visible."""
     return [[lm.tokenizer.decode([token]) for token in row] for row in ids.tolist()]

@@ -25,14 +25,14 @@ from cutaway.store.artefacts import load_artefact, save_artefact
 if TYPE_CHECKING:
     from torch import Tensor
 
-KINDS = ("id", "mat", "affine", "ridge", "lowrank", "tuned")
+MAP_KINDS = ("id", "mat", "affine", "ridge", "lowrank", "tuned")
 """From the baseline to the strongest; `id` needs no file."""
 
-Fitted = Mapping[tuple[str, int, int], Shortcut]
+FittedMaps = Mapping[tuple[str, int, int], Shortcut]
 
 
 @dataclass(frozen=True)
-class Maps(Kept):
+class ShortcutMaps(Kept):
     """The shortcuts in a file, read one at a time; `id` is always there.
 
     `meta` has model, text, sampling, kinds and r2, as written by the fit.
@@ -62,7 +62,7 @@ class Maps(Kept):
     @cached_property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of maps in the file, `id` first."""
-        return tuple(kind for kind in KINDS if kind == "id" or kind in self.meta["kinds"])
+        return tuple(kind for kind in MAP_KINDS if kind == "id" or kind in self.meta["kinds"])
 
     def jump(self, source: int, target: int, kind: str = "mat") -> Shortcut:
         """The shortcut from one layer to another."""
@@ -123,7 +123,7 @@ class Maps(Kept):
         return self.artefact.tensor(name) if name in self.artefact.names else None
 
 
-def load_maps(path: Path | str, lm: LM | None = None) -> Maps:
+def load_maps(path: Path | str, lm: LM | None = None) -> ShortcutMaps:
     """The maps in a file; with a model, only if they are its own."""
     if not Path(path).is_file():
         raise Missing(
@@ -135,7 +135,7 @@ def load_maps(path: Path | str, lm: LM | None = None) -> Maps:
         raise BadData(
             f"{str(path)!r} is no shortcut: its method is {artefact.meta.get('method')!r}."
         )
-    maps = Maps(artefact)
+    maps = ShortcutMaps(artefact)
     if lm is not None:
         maps.need_model(lm)
     return maps
@@ -143,7 +143,7 @@ def load_maps(path: Path | str, lm: LM | None = None) -> Maps:
 
 def save_maps(
     path: Path,
-    fitted: Fitted,
+    fitted: FittedMaps,
     parts: Mapping[str, Shortcut],
     meta: Mapping[str, Any],
     beside: "Mapping[str, Tensor] | None" = None,
@@ -151,14 +151,14 @@ def save_maps(
     """Write the maps and what else is kept beside them; the JSON is written last."""
     tensors: dict[str, Tensor] = dict(beside or {})
     for (kind, source, target), jump in fitted.items():
-        tensors |= _named(f"{kind}/{source}/{target}", jump)
+        tensors |= _named_tensors(f"{kind}/{source}/{target}", jump)
     for name, jump in parts.items():
-        tensors |= _named(f"part/{name}", jump)
-    kinds = [kind for kind in KINDS if any(key[0] == kind for key in fitted)]
+        tensors |= _named_tensors(f"part/{name}", jump)
+    kinds = [kind for kind in MAP_KINDS if any(key[0] == kind for key in fitted)]
     return save_artefact(path, tensors, {**meta, "method": "shortcut", "kinds": kinds})
 
 
-def fingerprints(texts: Iterable[str]) -> list[int]:
+def text_fingerprints(texts: Iterable[str]) -> list[int]:
     """A number for each text by which it is known again."""
     digests = (hashlib.sha256(text.encode()).digest() for text in texts)
     return [int.from_bytes(digest[:8], "big", signed=True) for digest in digests]
@@ -176,7 +176,7 @@ def model_facts(lm: LM) -> dict[str, Any]:
     }
 
 
-def _named(name: str, jump: Shortcut) -> dict[str, "Tensor"]:
+def _named_tensors(name: str, jump: Shortcut) -> dict[str, "Tensor"]:
     named = {name: jump.factors[0].contiguous()}
     if len(jump.factors) > 1:
         named[f"{name}/right"] = jump.factors[1].contiguous()

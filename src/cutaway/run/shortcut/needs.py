@@ -4,17 +4,17 @@ from dataclasses import replace
 
 from cutaway.methods.shortcut.moments import layer_pairs, moments_bytes
 from cutaway.models.lm import LM
-from cutaway.run.estimate import Estimate
-from cutaway.run.shortcut.maps import Maps
-from cutaway.run.shortcut.sample import BATCH
+from cutaway.run.estimate import PassEstimate
+from cutaway.run.shortcut.maps import ShortcutMaps
+from cutaway.run.shortcut.sample import BATCH_TEXTS
 from cutaway.run.specs.shortcut import FitSpec
 
-AT_ONCE = 8_000_000
+MAX_LOGITS = 8_000_000
 """Logits held at once: 32 MB."""
 # Pages of the files that are read, and what the libraries hold on the way.
-BESIDES = 160 << 20
+OVERHEAD_BYTES = 160 << 20
 # Logits, the full model's log-probabilities and probabilities, and what is made on the way.
-COPIES = 5
+LOGIT_COPIES = 5
 
 
 def fit_bytes(lm: LM, spec: FitSpec) -> int:
@@ -22,7 +22,7 @@ def fit_bytes(lm: LM, spec: FitSpec) -> int:
     pairs = layer_pairs(lm.layers, to_final=spec.layers == "to-final")
     gathering = moments_bytes(pairs, lm.width)
     held = max(gathering, maps_bytes(lm, spec))
-    return held + states_bytes(lm, spec.positions_per_text) + BESIDES
+    return held + states_bytes(lm, spec.positions_per_text) + OVERHEAD_BYTES
 
 
 def maps_bytes(lm: LM, spec: FitSpec) -> int:
@@ -35,15 +35,15 @@ def maps_bytes(lm: LM, spec: FitSpec) -> int:
 
 def states_bytes(lm: LM, positions: int) -> int:
     """One batch of examples at every layer, as it lies on disk and as it is used."""
-    return 2 * BATCH * positions * (lm.layers + 1) * lm.width * 4
+    return 2 * BATCH_TEXTS * positions * (lm.layers + 1) * lm.width * 4
 
 
-def look_bytes(lm: LM, maps: Maps, positions: int) -> int:
+def eval_bytes(lm: LM, maps: ShortcutMaps, positions: int) -> int:
     """Every map of the file, the logits of a few examples, their states."""
-    return maps.size + COPIES * AT_ONCE * 4 + states_bytes(lm, positions) + BESIDES
+    return maps.size + LOGIT_COPIES * MAX_LOGITS * 4 + states_bytes(lm, positions) + OVERHEAD_BYTES
 
 
-def besides(estimate: Estimate, memory: int, disk: int = 0) -> Estimate:
+def plus_memory(estimate: PassEstimate, memory: int, disk: int = 0) -> PassEstimate:
     """The estimate of a pass, with what comes after it: peaks don't add up, files do."""
     return replace(
         estimate,

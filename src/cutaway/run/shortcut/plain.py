@@ -8,7 +8,7 @@ from torch import Tensor
 from cutaway.models.lm import LM
 
 
-def plain_text(
+def plain_generate(
     lm: LM, prompt: Tensor, limit: int, stops: frozenset[int], **sampling: object
 ) -> tuple[list[int], float]:
     """What transformers' own `generate` writes, and the seconds it takes."""
@@ -25,7 +25,7 @@ def plain_text(
     return out[0, prompt.shape[1] :].tolist(), time.perf_counter() - start
 
 
-def stops_of(lm: LM) -> frozenset[int]:
+def stop_token_ids(lm: LM) -> frozenset[int]:
     """The tokens that end a text."""
     found = lm.module.generation_config.eos_token_id
     if found is None:

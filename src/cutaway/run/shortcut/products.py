@@ -12,24 +12,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cutaway.engine import Failed, Needs, find_engine, run_pieces
+from cutaway.engine import PieceFailed, Resources, find_engine, run_pieces
 from cutaway.methods.shortcut.moments import (
-    CHUNK,
-    Gatherer,
+    CHUNK_ROWS,
+    MomentAccumulator,
     Moments,
-    Pair,
-    from_state,
+    StatePair,
     layer_pairs,
     moments_bytes,
+    moments_from_state_dict,
 )
 from cutaway.run.screen import Screen
-from cutaway.run.shortcut.sample import Sample, states_of
+from cutaway.run.shortcut.sample import StateSample, stored_states
 from cutaway.run.specs.shortcut import FitSpec
-from cutaway.store.activations import Shelf
+from cutaway.store.activations import ActivationTable
 
 
 @dataclass(frozen=True)
-class Stretch:
+class ExampleRange:
     """Some examples: the texts they lie in, how many to leave out in front, how many to take."""
 
     texts: NDArray[np.int64]
@@ -43,47 +43,47 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Adder:
+class PartialMoments:
     """What a worker needs to add up a stretch: where the states are, and which products."""
 
-    shelf: Shelf
-    pairs: list[Pair]
+    shelf: ActivationTable
+    pairs: list[StatePair]
     layers: int
     precise: bool
-    chunk: int = CHUNK
+    chunk: int = CHUNK_ROWS
 
-    def __call__(self, stretch: Stretch) -> dict[str, NDArray[np.float64]]:
+    def __call__(self, stretch: ExampleRange) -> dict[str, NDArray[np.float64]]:
         """The stretch's moments, as plain named arrays."""
         gatherer = self.gatherer()
         for states in self._examples(stretch):
             gatherer.add(states)
         return {name: value.numpy() for name, value in gatherer.moments().state().items()}
 
-    def gatherer(self) -> Gatherer:
+    def gatherer(self) -> MomentAccumulator:
         """An empty sum."""
         cross = torch.float64 if self.precise else torch.float32
-        return Gatherer(list(self.pairs), cross=cross, chunk=self.chunk)
+        return MomentAccumulator(list(self.pairs), cross=cross, chunk=self.chunk)
 
-    def _examples(self, stretch: Stretch) -> Iterator[dict[int, Tensor]]:
+    def _examples(self, stretch: ExampleRange) -> Iterator[dict[int, Tensor]]:
         """The stretch's examples and no others, batch by batch."""
         skip, left = stretch.skip, stretch.count
-        for _, states in states_of(self.shelf, stretch.texts, range(self.layers + 1)):
+        for _, states in stored_states(self.shelf, stretch.texts, range(self.layers + 1)):
             here = {layer: rows[skip : skip + left] for layer, rows in states.items()}
             size = len(states[0])
             skip, left = max(skip - size, 0), left - len(here[0])
             yield here
 
 
-def gather(sample: Sample, spec: FitSpec, screen: Screen) -> Moments:
+def gather_moments(sample: StateSample, spec: FitSpec, screen: Screen) -> Moments:
     """The cross-products of the training part."""
     pairs = layer_pairs(sample.lm.layers, to_final=spec.layers == "to-final")
-    adder = Adder(sample.features.shelf, pairs, sample.lm.layers, spec.precise)
+    adder = PartialMoments(sample.features.shelf, pairs, sample.lm.layers, spec.precise)
     if find_engine(spec.engine).here:
-        return _single(sample, adder, screen)
-    return _summed(sample, adder, spec.engine, screen)
+        return _moments_here(sample, adder, screen)
+    return _moments_on_workers(sample, adder, spec.engine, screen)
 
 
-def _single(sample: Sample, adder: Adder, screen: Screen) -> Moments:
+def _moments_here(sample: StateSample, adder: PartialMoments, screen: Screen) -> Moments:
     gatherer = adder.gatherer()
     with screen.progress("adding up", len(sample.train)) as advance:
         for part, states in sample.states(sample.train, range(adder.layers + 1)):
@@ -92,30 +92,36 @@ def _single(sample: Sample, adder: Adder, screen: Screen) -> Moments:
     return gatherer.moments()
 
 
-def _summed(sample: Sample, adder: Adder, engine: str, screen: Screen) -> Moments:
+def _moments_on_workers(
+    sample: StateSample, adder: PartialMoments, engine: str, screen: Screen
+) -> Moments:
     """Partial sums of the engine's workers, each added once, in the order of the examples."""
     memory = moments_bytes(adder.pairs, sample.lm.width)
     marks = np.array([len(sample.fed.marks[i]) for i in sample.train])
-    stretches = list(cut(sample.train, marks, find_engine(engine).workers(), adder.chunk))
+    stretches = list(
+        example_ranges(sample.train, marks, find_engine(engine).workers(), adder.chunk)
+    )
     total: Moments | None = None
     with screen.progress("adding up", len(stretches)) as advance:
         for stretch, got in run_pieces(
-            engine, adder, stretches, key=lambda s: s.key, needs=Needs(memory=memory),
+            engine, adder, stretches, key=lambda s: s.key, needs=Resources(memory=memory),
             say=screen.say,
         ):  # fmt: skip
-            if isinstance(got, Failed):
+            if isinstance(got, PieceFailed):
                 got.add_note(f"{stretch.key}, tried {got.tries} times")
                 raise got
-            part = from_state({name: torch.from_numpy(np.array(v)) for name, v in got.items()})
+            part = moments_from_state_dict(
+                {name: torch.from_numpy(np.array(v)) for name, v in got.items()}
+            )
             total = part if total is None else total + part
             advance()
     assert total is not None, "there are always two texts or more"
     return total
 
 
-def cut(
+def example_ranges(
     texts: NDArray[np.int64], marks: NDArray[np.int64], workers: int, chunk: int
-) -> Iterator[Stretch]:
+) -> Iterator[ExampleRange]:
     """One stretch per worker, each a whole number of chunks long but the last.
 
     A partial sum is as large as the whole one, so more of them than workers would be a waste.
@@ -128,4 +134,4 @@ def cut(
         first = int(np.searchsorted(ends, start, side="right"))
         last = int(np.searchsorted(ends, stop, side="left"))
         before = int(ends[first - 1]) if first else 0
-        yield Stretch(texts[first : last + 1], start - before, stop - start)
+        yield ExampleRange(texts[first : last + 1], start - before, stop - start)

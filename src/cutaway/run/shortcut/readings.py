@@ -5,19 +5,25 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from cutaway.methods.shortcut.fit import Shortcut
-from cutaway.methods.shortcut.lens import Head, Reading, answer, join, read
+from cutaway.methods.shortcut.lens import (
+    LayerPredictions,
+    LogitsFn,
+    concat_predictions,
+    final_distribution,
+    layer_predictions,
+)
 from cutaway.run.screen import Screen
-from cutaway.run.shortcut.fit import head_of
-from cutaway.run.shortcut.maps import Maps
-from cutaway.run.shortcut.needs import AT_ONCE
-from cutaway.run.shortcut.sample import Rows, Sample
+from cutaway.run.shortcut.fit import logits_fn
+from cutaway.run.shortcut.maps import ShortcutMaps
+from cutaway.run.shortcut.needs import MAX_LOGITS
+from cutaway.run.shortcut.sample import StateSample, TextRows
 
-Readings = dict[tuple[str, int], Reading]
+PredictionsByLayer = dict[tuple[str, int], LayerPredictions]
 
 
-def readings(
-    sample: Sample, rows: Rows, maps: Maps, kinds: Sequence[str], screen: Screen
-) -> Readings:
+def predict_all_layers(
+    sample: StateSample, rows: TextRows, maps: ShortcutMaps, kinds: Sequence[str], screen: Screen
+) -> PredictionsByLayer:
     """{(kind, layer): reading} over all examples of these texts, layers 0..L."""
     lm = sample.lm
     jumps = {
@@ -25,30 +31,30 @@ def readings(
         for kind in kinds
         for layer in range(lm.layers)
     }
-    head = head_of(lm)
-    found: dict[tuple[str, int], list[Reading]] = {}
-    size = max(1, AT_ONCE // lm.vocab)
+    head = logits_fn(lm)
+    found: dict[tuple[str, int], list[LayerPredictions]] = {}
+    size = max(1, MAX_LOGITS // lm.vocab)
     with screen.progress("reading layers", len(rows)) as advance:
         for part, states in sample.states(rows, range(lm.layers + 1), at_once=size):
-            chunk = _chunk(states, sample.answers(part), jumps, head, kinds)
+            chunk = _predict_chunk(states, sample.answers(part), jumps, head, kinds)
             for key, reading in chunk.items():
                 found.setdefault(key, []).append(reading)
             advance(len(part))
-    return {key: join(pieces) for key, pieces in found.items()}
+    return {key: concat_predictions(pieces) for key, pieces in found.items()}
 
 
-def _chunk(
+def _predict_chunk(
     states: dict[int, Tensor],
     coming: Tensor,
     jumps: dict[tuple[str, int], Shortcut],
-    head: Head,
+    head: LogitsFn,
     kinds: Sequence[str],
-) -> Readings:
+) -> PredictionsByLayer:
     last = max(states)
     logits = head(states[last])
-    full = answer(logits)
-    own = read(logits, full, coming)
+    full = final_distribution(logits)
+    own = layer_predictions(logits, full, coming)
     found = {(kind, last): own for kind in kinds}
     for (kind, layer), jump in jumps.items():
-        found[kind, layer] = read(head(jump(states[layer])), full, coming)
+        found[kind, layer] = layer_predictions(head(jump(states[layer])), full, coming)
     return found

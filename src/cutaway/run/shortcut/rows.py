@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from cutaway.measure.intervals import Interval, corrected_t, wilson
-from cutaway.methods.shortcut.lens import DEPTHS, Reading
+from cutaway.methods.shortcut.lens import PRECISION_KS, LayerPredictions
 from cutaway.run.table import Row, bounds, table
 
 SCHEMA = {
@@ -29,7 +29,7 @@ SCHEMA = {
 
 
 @dataclass(frozen=True)
-class Where:
+class ShortcutCoordinates:
     """The coordinates that all rows of a run share."""
 
     model: str
@@ -44,12 +44,14 @@ class Where:
         return {**shared, "kind": kind, "metric": metric, **place, **bounds(value)}
 
 
-def frame(rows: Iterable[Row]) -> pl.DataFrame:
+def shortcut_frame(rows: Iterable[Row]) -> pl.DataFrame:
     """The rows as a table with every column of the schema; NaN becomes null."""
     return table(rows, SCHEMA)
 
 
-def r2_rows(where: Where, r2: Mapping[tuple[str, tuple[Any, Any]], float]) -> list[Row]:
+def r2_rows(
+    where: ShortcutCoordinates, r2: Mapping[tuple[str, tuple[Any, Any]], float]
+) -> list[Row]:
     """One row per kind and pair of layers."""
     return [
         where.row(kind, "r2", value, source=source, target=target, layer=source)
@@ -57,33 +59,35 @@ def r2_rows(where: Where, r2: Mapping[tuple[str, tuple[Any, Any]], float]) -> li
     ]
 
 
-def reading_rows(where: Where, kind: str, layer: int, last: int, reading: Reading) -> list[Row]:
+def prediction_rows(
+    where: ShortcutCoordinates, kind: str, layer: int, last: int, reading: LayerPredictions
+) -> list[Row]:
     """Precision@k, surprisal, KL, entropy and perplexity of one layer read through one map."""
     place = {"source": layer, "target": last, "layer": layer}
-    hits = {f"precision@{k}": reading.hit(k) for k in DEPTHS}
+    hits = {f"precision@{k}": reading.hit(k) for k in PRECISION_KS}
     rows = [
         where.row(kind, name, wilson(float(hit.sum()), len(hit)), **place)
         for name, hit in hits.items()
     ]
     for name in ("surprisal", "kl", "entropy"):
         values = getattr(reading, name).double().numpy()
-        rows.append(where.row(kind, name, _mean(values), **place))
+        rows.append(where.row(kind, name, _mean_interval(values), **place))
     return [*rows, where.row(kind, "perplexity", perplexity(reading), **place)]
 
 
-def best_known_first(rows: Iterable[Row]) -> list[Row]:
+def in_display_order(rows: Iterable[Row]) -> list[Row]:
     """Readings in the order in which people look at them: precision@1 first, layer by layer."""
     place = {name: i for i, name in enumerate(("precision@1", "precision@5", "precision@10"))}
     return sorted(rows, key=lambda row: (place.get(row["metric"], 9), row["layer"]))
 
 
-def perplexity(reading: Reading) -> Interval:
+def perplexity(reading: LayerPredictions) -> Interval:
     """exp of the mean loss where a next token is known; the interval is that of the loss."""
-    loss = _mean(reading.loss.double().numpy())
+    loss = _mean_interval(reading.loss.double().numpy())
     mean, low, high = np.exp([loss.mean, loss.low, loss.high]).tolist()
     return Interval(mean, low, high, loss.level, loss.n)
 
 
-def _mean(values: Any) -> Interval:
+def _mean_interval(values: Any) -> Interval:
     """The plain t interval of a mean over independent examples: nothing overlaps."""
     return corrected_t(values, n_train=1, n_test=0)

@@ -10,50 +10,50 @@ from torch import Tensor
 
 from cutaway.core.errors import BadData
 from cutaway.core.textset import TextSet
-from cutaway.data.load import load
+from cutaway.data.load import load_text_set
 from cutaway.models.lm import LM
 from cutaway.models.tokens import tokenize
-from cutaway.run.ask import Ask
-from cutaway.run.door import door_of
-from cutaway.run.extract import Features, extract
-from cutaway.run.feed import Fed, feed
+from cutaway.run.ask import ExtractionRequest
+from cutaway.run.door import make_model_handle
+from cutaway.run.extract import StoredActivations, extract
+from cutaway.run.feed import TokenRows, build_token_rows
 from cutaway.run.objects import Objects
 from cutaway.run.screen import Screen
-from cutaway.run.specs.shortcut import Sampled
-from cutaway.store.activations import Shelf
+from cutaway.run.specs.shortcut import TextSampleSpec
+from cutaway.store.activations import ActivationTable
 
-Rows = NDArray[np.int64]
+TextRows = NDArray[np.int64]
 # Texts whose states are held at once.
-BATCH = 1024
+BATCH_TEXTS = 1024
 
 
 @dataclass(frozen=True)
-class Sample:
+class StateSample:
     """Examples of a text set: where they stand, what comes next, and their states on disk."""
 
     lm: LM
     texts: TextSet
-    features: Features
-    fed: Fed
+    features: StoredActivations
+    fed: TokenRows
     """Rows of tokens as they are (whole, nothing masked) with the marked positions."""
-    seen: Fed
+    seen: TokenRows
     """Rows of tokens as the model sees them: masked at the marks, or cut behind the last."""
-    train: Rows
-    held: Rows
+    train: TextRows
+    held: TextRows
     skipped: int
     """Texts left out because they have less than two tokens."""
 
     def states(
-        self, rows: Rows, layers: Sequence[int], *, at_once: int = BATCH
-    ) -> Iterator[tuple[Rows, dict[int, Tensor]]]:
+        self, rows: TextRows, layers: Sequence[int], *, at_once: int = BATCH_TEXTS
+    ) -> Iterator[tuple[TextRows, dict[int, Tensor]]]:
         """(texts, {layer: (examples, d)}) chunk by chunk; never all texts at once."""
-        return states_of(self.features.shelf, rows, layers, at_once=at_once)
+        return stored_states(self.features.shelf, rows, layers, at_once=at_once)
 
-    def places(self, rows: Rows) -> Rows:
+    def places(self, rows: TextRows) -> TextRows:
         """The token position of every example of these texts, 0-based."""
         return np.concatenate([self.fed.marks[i] for i in rows]).astype(np.int64)
 
-    def answers(self, rows: Rows) -> Tensor:
+    def answers(self, rows: TextRows) -> Tensor:
         """The token each example should say: the next one, or the masked one; -1 at the end."""
         step = 1 if self.lm.kind == "causal" else 0
         found = [
@@ -69,18 +69,20 @@ class Sample:
         return float(np.mean(self.seen.lengths))
 
 
-def states_of(
-    shelf: Shelf, rows: Rows, layers: Sequence[int], *, at_once: int = BATCH
-) -> Iterator[tuple[Rows, dict[int, Tensor]]]:
+def stored_states(
+    shelf: ActivationTable, rows: TextRows, layers: Sequence[int], *, at_once: int = BATCH_TEXTS
+) -> Iterator[tuple[TextRows, dict[int, Tensor]]]:
     """(texts, {layer: (examples, d)}) of a shelf, chunk by chunk."""
     for start in range(0, len(rows), at_once):
         part = rows[start : start + at_once]
         yield part, {i: shelf.read_ragged(f"{i}/marks", part)[0] for i in layers}
 
 
-def read_texts(lm: LM, spec: Sampled, objects: Objects | None = None) -> tuple[TextSet, int]:
+def load_sample_texts(
+    lm: LM, spec: TextSampleSpec, objects: Objects | None = None
+) -> tuple[TextSet, int]:
     """The texts with at least two tokens of their own, and how many had fewer."""
-    found = load(
+    found = load_text_set(
         (objects or {}).get(spec.text, spec.text),
         text_column=spec.text_column,
         limit=spec.limit,
@@ -101,9 +103,9 @@ def read_texts(lm: LM, spec: Sampled, objects: Objects | None = None) -> tuple[T
     return plain.take(enough), len(plain) - len(enough)
 
 
-def ask_for(lm: LM, spec: Sampled) -> Ask:
+def sample_request(lm: LM, spec: TextSampleSpec) -> ExtractionRequest:
     """All layers at seeded positions: the prefix up to there, or [MASK] put there."""
-    return Ask(
+    return ExtractionRequest(
         layers=tuple(range(lm.layers + 1)),
         pools=("marks",),
         max_tokens=spec.max_tokens,
@@ -113,22 +115,24 @@ def ask_for(lm: LM, spec: Sampled) -> Ask:
     )
 
 
-def take_sample(lm: LM, spec: Sampled, screen: Screen, objects: Objects | None = None) -> Sample:
+def take_sample(
+    lm: LM, spec: TextSampleSpec, screen: Screen, objects: Objects | None = None
+) -> StateSample:
     """The spec's examples; their states come from the cache, or from one pass of the model."""
-    texts, skipped = read_texts(lm, spec, objects)
+    texts, skipped = load_sample_texts(lm, spec, objects)
     if skipped:
         screen.say(f"{skipped} texts have less than two tokens and are left out.")
-    ask = ask_for(lm, spec)
+    ask = sample_request(lm, spec)
     features = extract(
-        lm, texts, ask, screen=screen, engine=spec.engine, door=door_of(lm, spec, objects)
+        lm, texts, ask, screen=screen, engine=spec.engine, door=make_model_handle(lm, spec, objects)
     )
-    seen = feed(lm, texts, ask)
-    fed = replace(seen, rows=feed(lm, texts, replace(ask, feed="plain")).rows)
-    held, train = split(len(texts), spec.held_out, spec.seed)
-    return Sample(lm, texts, features, fed, seen, train, held, skipped)
+    seen = build_token_rows(lm, texts, ask)
+    fed = replace(seen, rows=build_token_rows(lm, texts, replace(ask, feed="plain")).rows)
+    held, train = hold_out_split(len(texts), spec.held_out, spec.seed)
+    return StateSample(lm, texts, features, fed, seen, train, held, skipped)
 
 
-def split(texts: int, share: float, seed: int) -> tuple[Rows, Rows]:
+def hold_out_split(texts: int, share: float, seed: int) -> tuple[TextRows, TextRows]:
     """Row numbers (held out, to fit on): seeded, at least one each, in order."""
     order = np.random.default_rng([seed, texts]).permutation(texts)
     cut = min(max(round(share * texts), 1), texts - 1)

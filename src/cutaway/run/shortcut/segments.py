@@ -16,10 +16,10 @@ from transformers import DynamicCache
 
 from cutaway.core.errors import BadSpec, RunError
 from cutaway.models.lm import LM
-from cutaway.models.sites import first_state, state_of, with_state
+from cutaway.models.sites import input_state, output_state, replace_input_state
 
 
-class Memory(DynamicCache):
+class SegmentCache(DynamicCache):
     """Keys and values of a stretch: its length is that of its own first block, not of block 1."""
 
     def __init__(self, first: int, last: int) -> None:
@@ -48,7 +48,7 @@ class Memory(DynamicCache):
             self.crop(-tokens)
 
 
-class _Reached(Exception):
+class _SegmentDone(Exception):
     """The last block of the stretch has run."""
 
     def __init__(self, hidden: Tensor) -> None:
@@ -57,7 +57,7 @@ class _Reached(Exception):
 
 
 @dataclass
-class _Call:
+class _ForwardCall:
     """The forward that is under way: which blocks run, and on what."""
 
     first: int = 0
@@ -69,19 +69,19 @@ class _Call:
 
 
 @dataclass
-class Segments:
+class SegmentedModel:
     """Stretches of blocks up to each border; `run` takes tokens through one of them."""
 
     lm: LM
     borders: tuple[int, ...]
     """The last layer of each stretch, in order; ends with L."""
-    _call: _Call = field(default_factory=_Call)
-    _memory: list[Memory] = field(default_factory=list)
+    _call: _ForwardCall = field(default_factory=_ForwardCall)
+    _memory: list[SegmentCache] = field(default_factory=list)
 
     def reset(self) -> None:
         """Forget all tokens."""
         ends = zip((0, *self.borders), self.borders, strict=False)
-        self._memory = [Memory(first, last) for first, last in ends]
+        self._memory = [SegmentCache(first, last) for first, last in ends]
 
     def run(self, number: int, tokens: Tensor, hidden: Tensor | None = None) -> Tensor:
         """The states (1, n, d) at the end of a stretch; `hidden` are those at its beginning.
@@ -92,7 +92,7 @@ class Segments:
         self._call.last, self._call.hidden, self._call.block = self.borders[number], hidden, 0
         try:
             self.lm.body(input_ids=tokens, past_key_values=self._memory[number], use_cache=True)
-        except _Reached as reached:
+        except _SegmentDone as reached:
             self._memory[number].passed += tokens.shape[1]
             return reached.hidden
         raise RunError(f"{self.lm.name!r} never reached block {self.borders[number]}.")
@@ -104,19 +104,19 @@ class Segments:
 
 
 @contextmanager
-def segments(lm: LM, exits: Sequence[int]) -> Iterator[Segments]:
+def segmented(lm: LM, exits: Sequence[int]) -> Iterator[SegmentedModel]:
     """The model cut behind these layers; whole again afterwards."""
-    check_exits(lm, exits)
-    made = Segments(lm, (*sorted(set(exits)), lm.layers))
+    check_exit_layers(lm, exits)
+    made = SegmentedModel(lm, (*sorted(set(exits)), lm.layers))
     with ExitStack() as stack:
         for block in lm.blocks:
-            stack.callback(_give_back, block, block.__dict__.get("forward"))
-            block.forward = _stretched(block.forward, made._call)
+            stack.callback(_restore_forward, block, block.__dict__.get("forward"))
+            block.forward = _segment_forward(block.forward, made._call)
         made.reset()
         yield made
 
 
-def check_exits(lm: LM, exits: Sequence[int]) -> None:
+def check_exit_layers(lm: LM, exits: Sequence[int]) -> None:
     """BadSpec unless the model can be cut behind these layers."""
     if lm.kind != "causal":
         raise BadSpec(f"{lm.name!r} is a masked model: only causal models write text.")
@@ -130,33 +130,33 @@ def check_exits(lm: LM, exits: Sequence[int]) -> None:
         )
 
 
-def _stretched(forward: Callable[..., Any], call: _Call) -> Callable[..., Any]:
+def _segment_forward(forward: Callable[..., Any], call: _ForwardCall) -> Callable[..., Any]:
     """A block that only runs inside the stretch, passes states on before it, and ends it."""
 
     def stretched(*args: Any, **kwargs: Any) -> Any:
         call.block += 1
         if not call.last:
-            raise _Reached(first_state(args, kwargs))
+            raise _SegmentDone(input_state(args, kwargs))
         if call.block <= call.first:
-            state = first_state(args, kwargs)
+            state = input_state(args, kwargs)
             return state if call.size is None else (state, *[None] * (call.size - 1))
         if call.block == call.first + 1 and call.hidden is not None:
-            args, kwargs = with_state(args, kwargs, call.hidden)
+            args, kwargs = replace_input_state(args, kwargs, call.hidden)
         output = forward(*args, **kwargs)
         call.size = len(output) if isinstance(output, tuple) else None
         if call.block == call.last:
-            raise _Reached(state_of(output))
+            raise _SegmentDone(output_state(output))
         return output
 
     return stretched
 
 
-def _give_back(block: nn.Module, own: Any) -> None:
+def _restore_forward(block: nn.Module, own: Any) -> None:
     del block.forward
     if own is not None:
         block.forward = own
 
 
-def one(token: int, lm: LM) -> Tensor:
+def token_batch(token: int, lm: LM) -> Tensor:
     """A token as a batch of one."""
     return torch.tensor([[token]], device=lm.device)

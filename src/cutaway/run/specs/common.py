@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from cutaway.core.errors import CutawayError
 from cutaway.core.spec import Spec
 from cutaway.engine import find_engine
-from cutaway.store.remote import is_url, need_plain
+from cutaway.store.remote import check_url, is_url
 
 
 def _names(value: Any) -> Any:
@@ -57,7 +57,7 @@ def _engine(text: str) -> str:
 def _runs(text: str) -> str:
     """A folder, or a URL without secrets: it stands in every result."""
     try:
-        return need_plain(text) if is_url(text) else text
+        return check_url(text) if is_url(text) else text
     except CutawayError as error:
         raise ValueError(str(error)) from None
 

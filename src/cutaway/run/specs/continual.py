@@ -5,10 +5,10 @@ from typing import Literal
 from pydantic import Field
 
 from cutaway.run.specs.common import Names, SomeNames
-from cutaway.run.specs.finetune import Training
+from cutaway.run.specs.finetune import TrainingSpec
 
 
-class ContinualSpec(Training):
+class ContinualSpec(TrainingSpec):
     """Tasks one after the other, each outside the earlier ones' grafts, against plain training."""
 
     base: str

@@ -7,23 +7,23 @@ from pydantic import BeforeValidator, Field
 from cutaway.run.specs.common import MOST_SEED, Common, Names
 
 
-def _words(value: Any) -> Any:
+def _split_words(value: Any) -> Any:
     """Label words from `terrible,great` or from a list, in class order."""
     parts = value if isinstance(value, (list, tuple)) else [value]
     return tuple(word.strip() for part in parts for word in str(part).split(",") if word.strip())
 
 
-Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+LabelWords = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
 
 
-class Labelled(Common):
+class LabelledDataSpec(Common):
     """Labelled rows: shared by every verb that reads them for a task."""
 
     drop_empty: bool = False
     """Leave out rows without text or label, and count them, instead of refusing the set."""
 
 
-class Training(Labelled):
+class TrainingSpec(LabelledDataSpec):
     """What is learned from which rows: shared by every verb that trains on a task."""
 
     shots: int | None = Field(default=None, ge=1)
@@ -73,7 +73,7 @@ class Training(Labelled):
     """Train only weights whose names fit one of these patterns, as `*.attn.*` or `*layer.1?.*`."""
 
 
-class FinetuneSpec(Training):
+class FinetuneSpec(TrainingSpec):
     """Teach a model a task, and keep the checkpoint that did best on held-out rows."""
 
     model: str
@@ -89,7 +89,7 @@ class FinetuneSpec(Training):
     """Labelled rows: a file, a folder, hf:ID, gen:NAME; the task's own when not given."""
     template: str | None = None
     """How the model is asked, with {text}, {pair}, {mask}, instead of the task's."""
-    words: Words = ()
+    words: LabelWords = ()
     """One answer word per class, in class order, instead of the task's."""
     text_column: str | None = None
     """Column with the text, for data without a task."""

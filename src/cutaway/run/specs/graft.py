@@ -6,43 +6,43 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from cutaway.run.specs.common import MOST_SEED, Common, Names, SomeNames
 from cutaway.run.specs.continual import ContinualSpec
-from cutaway.run.specs.finetune import Labelled, Words
+from cutaway.run.specs.finetune import LabelledDataSpec, LabelWords
 
 BASELINES = (
     "random", "movement", "grad_movement", "fisher", "uniform", "biases", "ties", "dare",
 )  # fmt: skip
 
 
-def _listed(value: Any) -> list[Any]:
+def _split_commas(value: Any) -> list[Any]:
     """The pieces of `1e-4,1e-3`, of a list, or of one value."""
     parts = value if isinstance(value, (list, tuple)) else [value]
     return [piece for part in parts for piece in str(part).split(",") if piece.strip()]
 
 
-def _shares(value: Any) -> Any:
-    return tuple(float(piece) for piece in _listed(value))
+def _parse_sparsities(value: Any) -> Any:
+    return tuple(float(piece) for piece in _split_commas(value))
 
 
-def _seeds(value: Any) -> Any:
-    seeds = tuple(int(piece) for piece in _listed(value))
+def _parse_seeds(value: Any) -> Any:
+    seeds = tuple(int(piece) for piece in _split_commas(value))
     for seed in seeds:
         if not 0 <= seed <= MOST_SEED:
             raise ValueError(f"seeds must be whole numbers within 0-{MOST_SEED}, got {seed}.")
     return seeds
 
 
-Shares = Annotated[tuple[float, ...], BeforeValidator(_shares), Field(min_length=1)]
-Seeds = Annotated[tuple[int, ...], BeforeValidator(_seeds)]
+Sparsities = Annotated[tuple[float, ...], BeforeValidator(_parse_sparsities), Field(min_length=1)]
+Seeds = Annotated[tuple[int, ...], BeforeValidator(_parse_seeds)]
 
 
-class Asked(Labelled):
+class TaskDataSpec(LabelledDataSpec):
     """How a model is asked about a task."""
 
     data: str | None = None
     """Labelled rows: a file, a folder, hf:ID, gen:NAME; the task's own when not given."""
     template: str | None = None
     """How the model is asked, with {text}, {pair}, {mask}, instead of the task's."""
-    words: Words = ()
+    words: LabelWords = ()
     """One answer word per class, in class order, instead of the task's."""
     shots: int | None = Field(default=None, ge=1)
     """Rows per class to learn from, as many again to tune on; all rows when not given."""
@@ -54,7 +54,7 @@ class Asked(Labelled):
     """Cut texts so that a question has at most this many tokens; the model's context otherwise."""
 
 
-class LearnSpec(Asked):
+class LearnSpec(TaskDataSpec):
     """Which few weights hold what fine-tuning taught: a mask learned, others beside it."""
 
     base: str
@@ -67,7 +67,7 @@ class LearnSpec(Asked):
     """How it was taught; by default what the model is made for. head keeps the tuned head whole."""
     at: Literal["auto", "first", "last", "mask"] = "auto"
     """Where a linear head reads (mode head), as in finetune."""
-    sparsity: Shares = (1e-4,)
+    sparsity: Sparsities = (1e-4,)
     """Share of the trained weights to keep. Several make a curve; the first one's skill is kept."""
     keep_gain: float | None = Field(default=None, gt=0, le=1)
     """Search the smallest part of the mask learned at the largest sparsity that keeps this share
@@ -130,14 +130,14 @@ class LearnSpec(Asked):
         return self
 
 
-class OneSkill(Common):
+class SkillFileSpec(Common):
     """A verb about one skill file."""
 
     skill: str
     """The skill: a file written by `graft learn` or `graft stack`."""
 
 
-class AttachSpec(OneSkill):
+class AttachSpec(SkillFileSpec):
     """A plain checkpoint of the base with the skill in it."""
 
     base: str
@@ -146,7 +146,7 @@ class AttachSpec(OneSkill):
     """Folder for the checkpoint; transformers loads it as it is."""
 
 
-class DetachSpec(OneSkill):
+class DetachSpec(SkillFileSpec):
     """A plain checkpoint with the skill taken out again: the base, bit for bit."""
 
     model: str
@@ -155,7 +155,7 @@ class DetachSpec(OneSkill):
     """Folder for the checkpoint; transformers loads it as it is."""
 
 
-class GraftEvalSpec(Labelled):
+class GraftEvalSpec(LabelledDataSpec):
     """What skills do on their own task and on others with the same labels."""
 
     skill: SomeNames
@@ -197,7 +197,7 @@ class OverlapSpec(Common):
     """Skills to compare: files, learned from the same base."""
 
 
-class ExportSpec(OneSkill):
+class ExportSpec(SkillFileSpec):
     """The skill as plain tensors by weight name, for programs that know nothing of Cutaway."""
 
     out: str

@@ -17,7 +17,7 @@ REGULARISERS = {
 }
 
 
-def _pieces(value: Any) -> list[str]:
+def _split_list(value: Any) -> list[str]:
     """`a,b`, a list of them or one value: the pieces, without spaces and empty ones."""
     parts = value if isinstance(value, (list, tuple)) else [value]
     return [piece.strip() for part in parts for piece in str(part).split(",") if piece.strip()]
@@ -25,23 +25,23 @@ def _pieces(value: Any) -> list[str]:
 
 def _regularisers(value: Any) -> Any:
     """Names from `none,ewc` or `ewc=0.1:1` or a list, each known, its strengths 0 or more."""
-    pieces = _pieces(value)
+    pieces = _split_list(value)
     for piece in pieces:
         name, said, own = piece.partition("=")
         lookup(REGULARISERS, name, kind="regulariser")
         if said and name == "none":
             raise ValueError(f"none has no strength, got {piece!r}. Give none alone.")
         if said:
-            _numbers(own.split(":"), piece)
+            _parse_strengths(own.split(":"), piece)
     return tuple(dict.fromkeys(pieces))
 
 
 def _strengths(value: Any) -> Any:
     """Numbers from `0.1,1,10` or a list, none below 0."""
-    return _numbers(_pieces(value), value)
+    return _parse_strengths(_split_list(value), value)
 
 
-def _numbers(pieces: Sequence[str], given: Any) -> tuple[float, ...]:
+def _parse_strengths(pieces: Sequence[str], given: Any) -> tuple[float, ...]:
     """Each of them once; ValueError for what is no number of 0 or more."""
     try:
         numbers = [float(piece) for piece in pieces]
@@ -53,9 +53,9 @@ def _numbers(pieces: Sequence[str], given: Any) -> tuple[float, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
-def _digits(value: Any) -> Any:
+def _digit_counts(value: Any) -> Any:
     """Whole numbers from `3,4` or a list."""
-    pieces = _pieces(value)
+    pieces = _split_list(value)
     if not all(piece.isdecimal() and 1 <= int(piece) <= 9 for piece in pieces):
         raise ValueError(
             f"beyond must be numbers of digits within 1-9, such as 3,4: got {value!r}."
@@ -63,18 +63,18 @@ def _digits(value: Any) -> Any:
     return tuple(int(piece) for piece in pieces)
 
 
-def _ranks(value: Any) -> Any:
+def _lora_ranks(value: Any) -> Any:
     """Ranks of adapters from `0,8`, a number or a list; 0 stands for the weights themselves."""
-    pieces = _pieces(value)
+    pieces = _split_list(value)
     if not all(piece.isascii() and piece.isdigit() for piece in pieces):
         raise ValueError(f"lora must be ranks of 0 or more, such as 8 or 0,8: got {value!r}.")
     return tuple(dict.fromkeys(int(piece) for piece in pieces))
 
 
-Chosen = Annotated[tuple[str, ...], BeforeValidator(_regularisers), Field(min_length=1)]
+RegulariserNames = Annotated[tuple[str, ...], BeforeValidator(_regularisers), Field(min_length=1)]
 Strengths = Annotated[tuple[float, ...], BeforeValidator(_strengths), Field(min_length=1)]
-DigitCounts = Annotated[tuple[int, ...], BeforeValidator(_digits)]
-Ranks = Annotated[tuple[int, ...], BeforeValidator(_ranks), Field(min_length=1)]
+DigitCounts = Annotated[tuple[int, ...], BeforeValidator(_digit_counts)]
+Ranks = Annotated[tuple[int, ...], BeforeValidator(_lora_ranks), Field(min_length=1)]
 
 
 class FisherSpec(Common):
@@ -131,7 +131,7 @@ class InjectSpec(Common):
     """Mask tokens behind each question (masked models); enough for every answer unless given."""
     regression: float = Field(default=0.0, ge=0)
     """Weight of a second loss on the number that is meant, on a log scale."""
-    regulariser: Chosen = ("none", "ewc")
+    regulariser: RegulariserNames = ("none", "ewc")
     """What holds the rest: none, ewc, l2sp, kl, replay; several are compared. ewc=0.1:1 has
     strengths of its own."""
     strength: Strengths = (1.0,)

@@ -11,7 +11,7 @@ FEATURES = ("f", "phi_p", "subset", "classwords", "posneg", "projection", "p", "
 TEXT_BASELINES = ("majority", "bow", "tfidf")
 
 
-def _known(value: tuple[str, ...], known: tuple[str, ...], kind: str) -> tuple[str, ...]:
+def _check_known(value: tuple[str, ...], known: tuple[str, ...], kind: str) -> tuple[str, ...]:
     for name in value:
         if name not in known:
             raise ValueError(
@@ -20,13 +20,13 @@ def _known(value: tuple[str, ...], known: tuple[str, ...], kind: str) -> tuple[s
     return value
 
 
-def _words(value: Any) -> Any:
+def _split_words(value: Any) -> Any:
     """Words from `bad,good` or from a list; a space around a word is no part of it."""
     parts = value if isinstance(value, list | tuple) else [value]
     return tuple(w.strip() for part in parts for w in str(part).split(",") if w.strip())
 
 
-Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+WordListField = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
 
 
 class NextwordSpec(Common):
@@ -49,9 +49,9 @@ class NextwordSpec(Common):
     all: p too."""
     kind: Literal["logits", "probs"] = "logits"
     """What subset, classwords and posneg are made of: raw scores, or probabilities."""
-    class_words: Words = ()
+    class_words: WordListField = ()
     """A word for each class, in class order, instead of the task's."""
-    subset_words: Words = ()
+    subset_words: WordListField = ()
     """Words whose scores make the subset features, instead of the task's."""
     zeroshot_words: Literal["auto", "class_words", "label_words", "posneg"] = "auto"
     """The task's words that zero-shot chooses between; auto: the first list that has one for each
@@ -92,12 +92,12 @@ class NextwordSpec(Common):
     @field_validator("features")
     @classmethod
     def _known_features(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return _known(value, (*FEATURES, "auto", "all"), "feature kind")
+        return _check_known(value, (*FEATURES, "auto", "all"), "feature kind")
 
     @field_validator("baselines")
     @classmethod
     def _known_baselines(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return () if value == ("none",) else _known(value, TEXT_BASELINES, "baseline")
+        return () if value == ("none",) else _check_known(value, TEXT_BASELINES, "baseline")
 
     @model_validator(mode="after")
     def _enough(self) -> "NextwordSpec":

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from cutaway.run.specs.common import Common, Mixes, Names, Sizes, SomeNames
 
-BASELINES = ("majority", "bow", "tfidf", "twin", "control", "mdl")
+PROBE_BASELINES = ("majority", "bow", "tfidf", "twin", "control", "mdl")
 
 
 class ProbeSpec(Common):
@@ -36,7 +36,7 @@ class ProbeSpec(Common):
     """Sizes of the curve protocol: row counts, or shares of the training part."""
     class_weight: Literal["none", "balanced"] = "none"
     """Weigh classes by their rarity while fitting."""
-    baselines: Names = BASELINES
+    baselines: Names = PROBE_BASELINES
     """Measured beside each score: majority bow tfidf twin control mdl | none."""
     text_column: str | None = None
     """Column with the text, when not one of the usual names."""
@@ -65,10 +65,10 @@ class ProbeSpec(Common):
         if value == ("none",):
             return ()
         if value == ("all",):
-            return BASELINES
-        unknown = [v for v in value if v not in BASELINES]
+            return PROBE_BASELINES
+        unknown = [v for v in value if v not in PROBE_BASELINES]
         if unknown:
             raise ValueError(
-                f"Unknown baseline {unknown[0]!r}. Known: {', '.join(BASELINES)}, all, none."
+                f"Unknown baseline {unknown[0]!r}. Known: {', '.join(PROBE_BASELINES)}, all, none."
             )
         return value

@@ -7,12 +7,12 @@ from pydantic import BeforeValidator, Field
 from cutaway.run.specs.common import Common, Names
 
 
-def _texts(value: Any) -> Any:
+def _as_tuple(value: Any) -> Any:
     """One text or several; a prompt may have commas in it, so it is never split."""
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
-def _layers(value: Any) -> Any:
+def _layer_numbers(value: Any) -> Any:
     """Layer numbers from `6,12`, from a list, or from one number."""
     parts = value if isinstance(value, (list, tuple)) else [value]
     pieces = [piece.strip() for part in parts for piece in str(part).split(",")]
@@ -22,8 +22,8 @@ def _layers(value: Any) -> Any:
     return tuple(sorted({int(piece) for piece in pieces if piece}))
 
 
-Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
-Layers = Annotated[tuple[int, ...], BeforeValidator(_layers)]
+PromptTexts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+LayerNumbers = Annotated[tuple[int, ...], BeforeValidator(_layer_numbers)]
 
 
 class ShortcutSpec(Common):
@@ -35,7 +35,7 @@ class ShortcutSpec(Common):
     """Branch, tag or commit of a hub model."""
 
 
-class Sampled(ShortcutSpec):
+class TextSampleSpec(ShortcutSpec):
     """How texts become examples."""
 
     text: str = "docs"
@@ -52,7 +52,7 @@ class Sampled(ShortcutSpec):
     """Share of the texts kept for measuring."""
 
 
-class FitSpec(Sampled):
+class FitSpec(TextSampleSpec):
     """All layer-to-layer maps of a model, fitted in one streaming pass."""
 
     layers: Literal["all", "to-final"] = "all"
@@ -75,7 +75,7 @@ class FitSpec(Sampled):
     """Where to write the maps (FILE.safetensors); the run's own folder otherwise."""
 
 
-class EvalSpec(Sampled):
+class EvalSpec(TextSampleSpec):
     """How far the model would be from its answer if it jumped to the end from each layer."""
 
     shortcut: str
@@ -88,7 +88,7 @@ class EvalSpec(Sampled):
     """Measure also schedules that run some blocks and jump over the others."""
 
 
-class ExitSpec(Sampled):
+class ExitSpec(TextSampleSpec):
     """How many layers an early exit saves, and what it costs in agreement."""
 
     shortcut: str
@@ -108,7 +108,7 @@ class GenerateSpec(ShortcutSpec):
 
     shortcut: str
     """The maps: a file written by `shortcut fit`."""
-    prompt: Texts
+    prompt: PromptTexts
     """What to go on from; several prompts are allowed."""
     max_new_tokens: int = Field(default=64, ge=1)
     """How many tokens to write."""
@@ -116,7 +116,7 @@ class GenerateSpec(ShortcutSpec):
     """exit: stop at a layer that is sure enough; speculative: draft early, verify, lose nothing."""
     kind: str = "auto"
     """Map to jump with: id mat affine ridge lowrank tuned, or ahead to draft; auto: the best."""
-    exit_layers: Layers = ()
+    exit_layers: LayerNumbers = ()
     """Layers to exit at (half and three quarters of the way when not given), or to draft from
     (the best by measurement when not given)."""
     draft: int | None = Field(default=None, ge=1, le=32)

@@ -13,12 +13,12 @@ from pydantic import Field
 
 from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
-from cutaway.core.spec import Spec, build, parse_toml
+from cutaway.core.spec import Spec, build_spec, parse_toml
 
-TAKES = ("mean", "max", "min")
+AGGREGATIONS = ("mean", "max", "min")
 
 
-class Side(Spec):
+class FindingSide(Spec):
     """One number: cells of a step's table, taken together; or a plain value."""
 
     step: str | None = None
@@ -40,9 +40,9 @@ class Finding(Spec):
 
     says: str
     """The finding, in words."""
-    more: Side
+    more: FindingSide
     """What should be larger."""
-    less: Side
+    less: FindingSide
     """What should be smaller."""
     by: float = 0.0
     """By how much at least, as the paper has it."""
@@ -50,7 +50,7 @@ class Finding(Spec):
     """By how much it may miss that and still count."""
 
 
-class Step(Spec):
+class StudyStep(Spec):
     """One run: a verb and its fields."""
 
     name: str
@@ -72,7 +72,7 @@ class Study(Spec):
     """Who found it, where."""
     defaults: dict[str, str]
     """What the placeholders stand for unless the user says otherwise."""
-    steps: tuple[Step, ...] = Field(min_length=1)
+    steps: tuple[StudyStep, ...] = Field(min_length=1)
     """The runs, in order."""
     findings: tuple[Finding, ...] = Field(min_length=1)
     """What they should show."""
@@ -82,7 +82,7 @@ def find_study(name: str) -> Study:
     """A study of ours by its name, or one in a TOML file; UnknownName suggests near ones."""
     path = Path(name)
     if path.suffix == ".toml" and path.is_file():
-        return _checked(build(Study, parse_toml(_text(path))))
+        return _validated(build_spec(Study, parse_toml(_text(path))))
     return lookup(known_studies(), name, kind="study")
 
 
@@ -103,11 +103,11 @@ def known_studies() -> dict[str, Study]:
         for f in files(__package__).iterdir()
         if f.name.endswith(".toml")
     ]
-    studies = [_checked(build(Study, parse_toml(text))) for text in texts]
+    studies = [_validated(build_spec(Study, parse_toml(text))) for text in texts]
     return {study.name: study for study in sorted(studies, key=lambda s: s.name)}
 
 
-def _checked(study: Study) -> Study:
+def _validated(study: Study) -> Study:
     """The study, when every side of its findings can be read."""
     steps = {step.name for step in study.steps}
     for finding in study.findings:
@@ -117,8 +117,8 @@ def _checked(study: Study) -> Study:
                     f"{study.name!r}: {finding.says!r} reads the step {side.step!r}. "
                     f"Steps: {', '.join(sorted(steps))}."
                 )
-            if side.take not in TAKES:
+            if side.take not in AGGREGATIONS:
                 raise BadSpec(
-                    f"{study.name!r}: take must be {', '.join(TAKES)}, got {side.take!r}."
+                    f"{study.name!r}: take must be {', '.join(AGGREGATIONS)}, got {side.take!r}."
                 )
     return study
