@@ -24,11 +24,11 @@ def elsewhere(model: str, rows: int) -> dict[str, Any]:
 
 def watched(model: str, rows: int) -> dict[str, Any]:
     """Open the model, note the resident memory, make its Fisher, note the high-water mark."""
+    from cutaway.console import Console
     from cutaway.data.load import load_text_set
+    from cutaway.methods.inject.examples import lm_examples
+    from cutaway.methods.inject.fisher_sums import sum_squared_gradients
     from cutaway.models.load import open_model
-    from cutaway.run.inject.examples import lm_examples
-    from cutaway.run.inject.sums import sum_squared_gradients
-    from cutaway.run.screen import Screen
 
     lm = open_model(model, check=False)
     examples = lm_examples(lm, load_text_set("docs", limit=rows, seed=0))
@@ -37,7 +37,7 @@ def watched(model: str, rows: int) -> dict[str, Any]:
     gc.collect()
     reset_peak()
     base = memory_mb("VmRSS")
-    made = sum_squared_gradients(lm, examples, screen=Screen(quiet=True))
+    made = sum_squared_gradients(lm, examples, console=Console(quiet=True))
     peak = memory_mb("VmHWM")
     fisher = sum(value.nbytes for value in made.total.values()) / 2**20
     found = {"rows": rows, "weights_mb": weights, "fisher_mb": fisher, "base_mb": base}

@@ -8,10 +8,10 @@ import numpy as np
 import psutil
 import torch
 
-from cutaway.methods.nextword.classify import ClassifierSettings
-from cutaway.methods.nextword.full_p import fit_p
-from cutaway.methods.nextword.readout import OutputHead
-from cutaway.run.record import process_peak_mb
+from cutaway.methods.nextword.maths.classify import ClassifierSettings
+from cutaway.methods.nextword.maths.full_p import fit_p
+from cutaway.methods.nextword.maths.readout import OutputHead
+from cutaway.recipe.provenance import process_peak_mb
 
 
 def main(rows: int, width: int, vocab: int, classes: int, steps: int) -> dict[str, float]:

@@ -59,7 +59,7 @@ def run(quick: bool, rounds: int = 5) -> dict[str, Any]:
     return {
         "title": "The app",
         "text": "A headless Chromium on the same machine. First paint is from the start of the "
-        "command, imports included, to the table of runs being on the screen. A move of the mouse "
+        "command, imports included, to the table of runs being on the console. A move of the mouse "
         "is from the move to the second frame after it, with what hovers over the figure drawn.",
         "table": lines,
     }
@@ -163,7 +163,7 @@ def visit(open_page: Any, url: str, count: int) -> float:
 
 
 def until_table(page: Any, count: int) -> None:
-    """Return as soon as the table of so many runs is on the screen."""
+    """Return as soon as the table of so many runs is on the console."""
     page.get_by_text(f"{count:,} of {count:,} runs").wait_for()
     page.get_by_test_id("stDataFrame").first.wait_for()
 

@@ -17,7 +17,7 @@ import torch
 from bench.report import row
 from bench.shortcut_fit import layers_of
 from cutaway.engine import run_pieces
-from cutaway.methods.shortcut.moments import MomentAccumulator, Moments, layer_pairs
+from cutaway.methods.shortcut.maths.moments import MomentAccumulator, Moments, layer_pairs
 
 BARE, PIECES, SECONDS = 10_000, 8, 5.0
 

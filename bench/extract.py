@@ -12,10 +12,10 @@ from bench.extract_setup import BUNDLED, fresh_home, opened, sentences
 from bench.extract_ways import Way, bare, everything, ours, plain, take_turns
 from bench.report import row, spread, told
 from cutaway.core.textset import TextSet
+from cutaway.extract.activations import extract
+from cutaway.models.batches import TokenBudget
 from cutaway.models.check import check
 from cutaway.models.tokens import tokenize
-from cutaway.run.batches import TokenBudget
-from cutaway.run.extract import extract
 
 ROWS = 400
 # The random model is there to show a second shape; half of the rows show it.

@@ -71,7 +71,7 @@ def watched(model: str, rows: int) -> dict[str, Any]:
 def measure_reading(lm: Any, rows: int) -> dict[str, Any]:
     """Warm up, note the resident memory, extract, note the high-water mark."""
     from bench.extract_ways import everything
-    from cutaway.run.extract import extract
+    from cutaway.extract.activations import extract
 
     texts = _many(rows)
     with fresh_home():

@@ -10,10 +10,10 @@ import torch
 
 from bench.extract_setup import fresh_home
 from cutaway.core.textset import TextSet
+from cutaway.extract.activations import extract
+from cutaway.extract.request import ExtractionRequest
+from cutaway.models.batches import TokenBudget, batches_by_length
 from cutaway.models.tokens import pad, tokenize
-from cutaway.run.ask import ExtractionRequest
-from cutaway.run.batches import TokenBudget, batches_by_length
-from cutaway.run.extract import extract
 
 POOLS = ("last", "mean")
 BUDGETS = (256, 512, 1024, 2048)

@@ -20,12 +20,12 @@ from cutaway.core.textset import TextSet
 from cutaway.data.load import load_text_set
 from cutaway.models.load import open_model
 from cutaway.models.tokens import pad
-from cutaway.run.chosen import select_trainable_params
-from cutaway.run.lesson import TaskSplit, task_from_labels
-from cutaway.run.order import make_batch_order
-from cutaway.run.plan import TrainingPlan, make_optimizer
-from cutaway.run.pupil import TaskModel, make_task_model
-from cutaway.run.training import frozen_others, gradients_enabled, training_step
+from cutaway.training.batch_order import make_batch_order
+from cutaway.training.loop import frozen_others, gradients_enabled, training_step
+from cutaway.training.plan import TrainingPlan, make_optimizer
+from cutaway.training.task_model import TaskModel, make_task_model
+from cutaway.training.task_split import TaskSplit, task_from_labels
+from cutaway.training.trainable_params import select_trainable_params
 
 LAYERS, WIDTH, VOCAB, BATCH, STEPS = 6, 384, 30522, 16, 4
 TEMPLATE, WORDS = "{text} It was {mask}.", ("bad", "good")

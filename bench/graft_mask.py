@@ -17,19 +17,19 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from bench.report import row, spread, told
-from cutaway.methods.graft.masks import MASKS, MaskInputs
-from cutaway.methods.graft.patch import make_patch
-from cutaway.methods.graft.relax import (
+from cutaway.methods.graft.mask_search import BACKWARD_TOKENS
+from cutaway.methods.graft.maths.masks import MASKS, MaskInputs
+from cutaway.methods.graft.maths.patch import make_patch
+from cutaway.methods.graft.maths.select import random_mask, top_mask
+from cutaway.methods.graft.maths.soft_mask import (
     MaskPlan,
     SoftMask,
     assign_weights,
     gradients_enabled,
     learn_mask,
 )
-from cutaway.methods.graft.select import random_mask, top_mask
-from cutaway.run.graft.search import BACKWARD_TOKENS
-from cutaway.run.graft.skill import Skill, checksum
-from cutaway.run.record import process_peak_mb
+from cutaway.methods.graft.skill import Skill, checksum
+from cutaway.recipe.provenance import process_peak_mb
 
 SIZES = {
     True: {"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 128},

@@ -19,11 +19,11 @@ from bench.extract_memory import measure_reading, memory_mb, reset_peak
 from bench.extract_setup import make_small
 from bench.report import row
 from cutaway.core.errors import CutawayError
-from cutaway.methods.shortcut.moments import MomentAccumulator, layer_pairs
-from cutaway.methods.solvers import logistic_path
+from cutaway.methods.shortcut.maths.moments import MomentAccumulator, layer_pairs
 from cutaway.models.load import open_model
 from cutaway.report import theme
 from cutaway.report.export import write_pictures
+from cutaway.solvers import logistic_path
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 AXES = ("rows", "layers", "width")

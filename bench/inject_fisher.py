@@ -16,10 +16,15 @@ import torch
 from bench.report import row, spread, told
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load_text_set
+from cutaway.methods.inject.examples import Examples, lm_examples
+from cutaway.methods.inject.fisher_sums import (
+    FisherAccumulator,
+    choose_method,
+    fisher_batches,
+    zero_sums,
+)
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
-from cutaway.run.inject.examples import Examples, lm_examples
-from cutaway.run.inject.sums import FisherAccumulator, choose_method, fisher_batches, zero_sums
 
 PADDED = 512
 

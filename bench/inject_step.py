@@ -10,11 +10,11 @@ import torch
 
 from bench.inject_fisher import random_distilbert, sentences
 from bench.report import row, spread, told
-from cutaway.methods.inject.penalty import fused_penalty, penalty
+from cutaway.methods.inject.examples import Examples, example_losses, lm_examples
+from cutaway.methods.inject.maths.penalty import fused_penalty, penalty
 from cutaway.models.lm import LM
-from cutaway.run.inject.examples import Examples, example_losses, lm_examples
-from cutaway.run.plan import TrainingPlan, make_optimizer
-from cutaway.run.training import training_step
+from cutaway.training.loop import training_step
+from cutaway.training.plan import TrainingPlan, make_optimizer
 
 BATCHES: dict[str, tuple[int, int | None]] = {
     "16 sentences": (16, None),

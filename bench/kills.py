@@ -21,7 +21,7 @@ import torch
 import cutaway
 from bench.extract_setup import make_small
 from bench.report import row
-from cutaway.run import graft_verbs as graft
+from cutaway.methods.graft import api as graft
 from cutaway.store.results import results
 
 KILLS = 50

@@ -24,16 +24,16 @@ from bench.rivals.environment import Unusable, environment
 from bench.rivals.job import MARK
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load_text_set
-from cutaway.methods.graft.patch import Patch
-from cutaway.methods.graft.select import Mask
+from cutaway.extract.activations import extract
+from cutaway.extract.request import ExtractionRequest
+from cutaway.methods.graft.maths.patch import Patch
+from cutaway.methods.graft.maths.select import Mask
+from cutaway.methods.graft.skill import Skill, checksum
+from cutaway.methods.inject.examples import lm_examples
+from cutaway.methods.inject.fisher_sums import choose_method, zero_sums
+from cutaway.methods.shortcut.fit import logits_fn
+from cutaway.methods.shortcut.maps import load_maps
 from cutaway.models.load import open_model
-from cutaway.run.ask import ExtractionRequest
-from cutaway.run.extract import extract
-from cutaway.run.graft.skill import Skill, checksum
-from cutaway.run.inject.examples import lm_examples
-from cutaway.run.inject.sums import choose_method, zero_sums
-from cutaway.run.shortcut.fit import logits_fn
-from cutaway.run.shortcut.maps import load_maps
 
 SCRIPTS = Path(__file__).parent / "rivals"
 MINUTES = 8

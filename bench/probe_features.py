@@ -10,8 +10,8 @@ from bench.extract_setup import BUNDLED, DATA, opened
 from bench.probe_solver import FOLDS, STRENGTHS, Data, compare, lines, scaled
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load_text_set
-from cutaway.run.ask import ExtractionRequest
-from cutaway.run.extract import extract
+from cutaway.extract.activations import extract
+from cutaway.extract.request import ExtractionRequest
 
 ROWS, LAYERS = 2_500, (12, 24)
 

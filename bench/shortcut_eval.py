@@ -16,11 +16,11 @@ import torch
 from bench.extract_setup import BUNDLED, fresh_home, opened, sentences
 from bench.report import row, spread, told
 from cutaway.core.textset import TextSet
+from cutaway.extract.token_rows import build_token_rows
+from cutaway.methods.shortcut import api as shortcut
+from cutaway.methods.shortcut.sample import sample_request
+from cutaway.methods.shortcut.spec import EvalSpec
 from cutaway.models.lm import LM
-from cutaway.run import shortcut_verbs as shortcut
-from cutaway.run.feed import build_token_rows
-from cutaway.run.shortcut.sample import sample_request
-from cutaway.run.specs.shortcut import EvalSpec
 
 FIT, ROWS, BATCH = 800, 200, 16
 RIVALS = {"intercept": True, "ridge": "auto"}

@@ -15,8 +15,8 @@ import torch
 from sklearn.linear_model import LinearRegression
 
 from bench.report import row, spread, told
-from cutaway.methods.shortcut.fit import fit_shortcuts
-from cutaway.methods.shortcut.moments import (
+from cutaway.methods.shortcut.maths.fit import fit_shortcuts
+from cutaway.methods.shortcut.maths.moments import (
     MomentAccumulator,
     StatePair,
     layer_pairs,

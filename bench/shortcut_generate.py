@@ -18,17 +18,17 @@ from torch import Tensor
 from bench.extract_setup import BUNDLED, sentences
 from bench.report import row, spread, told
 from cutaway.core.textset import TextSet
-from cutaway.models.fewrows import measure_variants, tuned_small_matmuls
+from cutaway.methods.shortcut import api as shortcut
+from cutaway.methods.shortcut.decode import DecodeResult, plain_decode, speculative_decode
+from cutaway.methods.shortcut.draft_choice import DraftSetting, make_drafter
+from cutaway.methods.shortcut.fit import logits_fn
+from cutaway.methods.shortcut.generate import MAX_VERIFIED_TOKENS
+from cutaway.methods.shortcut.maps import ShortcutMaps, load_maps
+from cutaway.methods.shortcut.plain_generate import plain_generate, stop_token_ids
+from cutaway.methods.shortcut.segments import segmented
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
-from cutaway.run import shortcut_verbs as shortcut
-from cutaway.run.shortcut.choose import DraftSetting, make_drafter
-from cutaway.run.shortcut.decode import DecodeResult, plain_decode, speculative_decode
-from cutaway.run.shortcut.fit import logits_fn
-from cutaway.run.shortcut.generate import MAX_VERIFIED_TOKENS
-from cutaway.run.shortcut.maps import ShortcutMaps, load_maps
-from cutaway.run.shortcut.plain import plain_generate, stop_token_ids
-from cutaway.run.shortcut.segments import segmented
+from cutaway.models.small_matmul import measure_variants, tuned_small_matmuls
 
 PROMPTS, NEW, TEXTS, TRIAL, LOOP = 100, 64, 400, 8, 4
 Took = dict[str, list[float]]

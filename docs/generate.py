@@ -151,7 +151,7 @@ def poolers() -> str:
 
 def classifiers() -> str:
     """The classifiers of probe, the tasks they serve, and whether they stream from disk."""
-    from cutaway.methods.probe import CLASSIFIERS
+    from cutaway.methods.probe.maths.cell import CLASSIFIERS
 
     rows = [
         [f"`{name}`", row.text, ", ".join(row.tasks), "yes" if row.streams else ""]

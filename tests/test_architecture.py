@@ -11,7 +11,7 @@ import pytest
 import cutaway
 from cutaway.app.pages import PAGES
 from cutaway.cli.recipes import VERBS
-from cutaway.run.specs import SPECS
+from cutaway.methods.specs import SPECS
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "cutaway"
@@ -75,7 +75,7 @@ def test_a_name_that_is_not_public_is_refused() -> None:
         "import cutaway",
         "import cutaway.report, cutaway.report.figures, cutaway.report.html",
         "import cutaway.cli",
-        "import cutaway.run.specs",
+        "import cutaway.methods.specs",
         "import cutaway.store.results, cutaway.data.load",
     ],
 )

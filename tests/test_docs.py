@@ -17,8 +17,8 @@ import cutaway
 from cutaway.cli.main import app
 from cutaway.cli.recipes import add_positional_flag
 from cutaway.core import errors
+from cutaway.methods.specs import SPECS, ProbeSpec
 from cutaway.pool import pooler
-from cutaway.run.specs import SPECS, ProbeSpec
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -233,7 +233,7 @@ def test_flags_and_commands_in_messages_exist(path):
 
 
 def test_the_names_in_the_specs_help_exist():
-    from cutaway.methods.probe import CLASSIFIERS
+    from cutaway.methods.probe.maths.cell import CLASSIFIERS
 
     said = {name: ProbeSpec.model_fields[name].description for name in ("pool", "classifier")}
     pools = said["pool"].split(": ")[1].rstrip(".").split()

@@ -7,7 +7,7 @@ import pytest
 
 from cutaway import home as place
 from cutaway.core.errors import BadSpec
-from cutaway.run.graft.checkpoint import need_empty_folder
+from cutaway.methods.graft.checkpoint import need_empty_folder
 from cutaway.store import home as store_home
 from cutaway.store.remote import mirrors_folder
 

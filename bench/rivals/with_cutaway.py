@@ -7,9 +7,9 @@ from typing import Any
 from serve import serve
 
 from cutaway.core.textset import TextSet
+from cutaway.extract.activations import extract
+from cutaway.extract.request import ExtractionRequest
 from cutaway.models.load import open_model
-from cutaway.run.ask import ExtractionRequest
-from cutaway.run.extract import extract
 
 
 def prepare(folder: str) -> Any:

@@ -16,16 +16,16 @@ __version__ = "0.1.0"
 
 # name -> (module, attribute; None for the module itself)
 _PUBLIC: dict[str, tuple[str, str | None]] = {
-    "EWCCallback": ("cutaway.run.inject.callback", "EWCCallback"),
-    "fisher": ("cutaway.run.inject.fisher", "fisher"),
-    "inject": ("cutaway.run.inject.inject", "inject"),
-    "graft": ("cutaway.run.graft_verbs", None),
-    "nextword": ("cutaway.run.nextword", "nextword"),
+    "EWCCallback": ("cutaway.methods.inject.callback", "EWCCallback"),
+    "fisher": ("cutaway.methods.inject.fisher", "fisher"),
+    "inject": ("cutaway.methods.inject.recipe", "inject"),
+    "graft": ("cutaway.methods.graft.api", None),
+    "nextword": ("cutaway.methods.nextword.recipe", "nextword"),
     "open": ("cutaway.models.load", "open_model"),
-    "probe": ("cutaway.run.probe", "probe"),
-    "quad": ("cutaway.run.nextword_quad", "quad"),
+    "probe": ("cutaway.methods.probe.recipe", "probe"),
+    "quad": ("cutaway.methods.nextword.quad", "quad"),
     "results": ("cutaway.store.results", "results"),
-    "shortcut": ("cutaway.run.shortcut_verbs", None),
+    "shortcut": ("cutaway.methods.shortcut.api", None),
 }
 
 __all__ = ["__version__", *sorted(_PUBLIC)]

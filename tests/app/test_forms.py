@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from cutaway.app import forms
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import Spec, build_spec
-from cutaway.run.specs import SPECS
+from cutaway.methods.specs import SPECS
 
 
 class Example(Spec):
@@ -92,7 +92,7 @@ def test_every_spec_has_a_widget_for_every_field_and_its_defaults_survive(method
         f"""
 import streamlit as st
 from cutaway.app import forms
-from cutaway.run.specs import SPECS
+from cutaway.methods.specs import SPECS
 st.session_state["values"] = forms.form(SPECS[{method!r}], (), key="f").values
 """,
         default_timeout=30,

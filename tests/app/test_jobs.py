@@ -7,7 +7,7 @@ import time
 import pytest
 
 from cutaway.app import jobs
-from cutaway.app.keeper import ENDED_FILE, JOB_FILE
+from cutaway.app.job_runner import ENDED_FILE, JOB_FILE
 
 
 @pytest.fixture

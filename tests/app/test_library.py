@@ -5,8 +5,8 @@ import time
 import pytest
 
 from cutaway.app import library
-from cutaway.app.parts import repeat_commands
-from cutaway.app.text import WORD_JOINER, escape_markdown
+from cutaway.app.escape import WORD_JOINER, escape_markdown
+from cutaway.app.widgets import repeat_commands
 from tests.report.fake_runs import probe_rows, save_run
 
 

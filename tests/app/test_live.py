@@ -4,11 +4,12 @@ import time
 
 import pytest
 
-from cutaway.app import helper, live, live_choices
+from cutaway.app import live, live_choices
+from cutaway.app import live_process as helper
 from cutaway.app.library import current_library
 from tests.app.conftest import texts
 from tests.report.fake_runs import save_run
-from tests.report.test_live import EXIT, LENS, PROBE, WORDS
+from tests.studies.test_live_figures import EXIT, LENS, PROBE, WORDS
 
 ANSWER = {
     "lens": {**LENS, "kinds": ["id"], "total": 2, "shown": 2},
@@ -78,7 +79,7 @@ def test_a_sentence_gives_every_figure_with_command_and_data(runs, page, model) 
     assert "answered in 1" in texts(app).replace("\\", "")
     commands = [one.value for one in app.code]
     assert any(one.startswith("cutaway shortcut lens --model smollm2-135m") for one in commands)
-    assert all("python -m cutaway.run.live smollm2-135m ask" in one for one in commands)
+    assert all("python -m cutaway.studies.live smollm2-135m ask" in one for one in commands)
     assert any("cutaway probe --model m" in one for one in commands)
 
 

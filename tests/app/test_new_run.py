@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cutaway.app import jobs, new_run
-from cutaway.run.specs import SPECS
+from cutaway.methods.specs import SPECS
 from tests.app.conftest import texts
 
 

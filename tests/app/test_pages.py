@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from cutaway.app.pages import PAGES
+from cutaway.methods.nextword.details import DETAILS_FILE
 from cutaway.report.export import figure_csv
 from cutaway.report.figures import figures
-from cutaway.report.nextword_details import DETAILS_FILE
 from cutaway.store.results import results, save_record
 from tests.app.conftest import texts
 from tests.report import test_finetune, test_graft, test_inject, test_nextword, test_shortcut

@@ -260,7 +260,7 @@ def test_the_models_process_ends_with_the_app(live_place, serve, open_page) -> N
     page.get_by_text("What each layer would say next").first.wait_for(timeout=200_000)
     (server,) = serve.started
     mine = psutil.Process(server.pid).children(recursive=True)
-    assert any("cutaway.run.live" in " ".join(child.cmdline()) for child in mine)
+    assert any("cutaway.studies.live" in " ".join(child.cmdline()) for child in mine)
     server.kill()
     gone, alive = psutil.wait_procs(mine, timeout=20)
     assert gone and not alive

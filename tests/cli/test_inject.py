@@ -3,7 +3,7 @@
 import pytest
 
 from cutaway.cli.main import run
-from tests.run.test_inject import spelling_toy
+from tests.methods.inject.test_recipe import spelling_toy
 from tests.tiny import toy_language
 
 
@@ -56,7 +56,7 @@ def test_a_wrong_request_gets_one_message_and_status_2(what, place, capsys) -> N
 
 
 def test_an_interrupted_run_says_how_to_go_on_and_then_does(place, capsys, monkeypatch) -> None:
-    import cutaway.run.training as loop
+    import cutaway.training.loop as loop
 
     words = (
         f"inject --model {place}/causal --retain {place}/texts.txt --data {SUMS} --steps 4 "

@@ -9,18 +9,18 @@ from polars.testing import assert_frame_equal
 import cutaway
 from cutaway.core.errors import Mismatch, Missing
 from cutaway.core.textset import TextSet
-from cutaway.methods.shortcut.moments import layer_pairs, moments_from_state_dict
+from cutaway.extract.activations import extract
+from cutaway.extract.extract_workers import need_shared_store, split_ranges
+from cutaway.extract.model_handle import ModelHandle, make_model_handle
+from cutaway.extract.request import ExtractionRequest
+from cutaway.extract.token_rows import build_token_rows
+from cutaway.methods.probe.spec import ProbeSpec
+from cutaway.methods.shortcut import cross_products as products
+from cutaway.methods.shortcut.maths.moments import layer_pairs, moments_from_state_dict
 from cutaway.models.load import open_model
-from cutaway.run.ask import ExtractionRequest
-from cutaway.run.door import ModelHandle, make_model_handle
-from cutaway.run.extract import extract
-from cutaway.run.feed import build_token_rows
-from cutaway.run.reading import need_shared_store, split_ranges
-from cutaway.run.shortcut import products
-from cutaway.run.specs.probe import ProbeSpec
 from cutaway.store.activations import open_activations
 from tests.engine.work import Stubborn
-from tests.run.test_probe import labelled
+from tests.methods.probe.test_recipe import labelled
 from tests.tiny import SENTENCES, tiny, toy_model
 
 
@@ -91,7 +91,7 @@ def test_a_cell_that_fails_is_recorded_with_the_same_reason_everywhere(model, ho
     ExtractionRequest(layers=(2,), pools=("mean", "last"), window=8),
 ], ids=["pooled", "ragged", "marks", "windows"])  # fmt: skip
 def test_states_read_in_ranges_are_those_of_one_pass(lm, model, home, ask, monkeypatch):
-    monkeypatch.setattr("cutaway.run.reading.MIN_RANGE_TOKENS", 40)
+    monkeypatch.setattr("cutaway.extract.extract_workers.MIN_RANGE_TOKENS", 40)
     texts = TextSet("long", tuple(f"{a} {b}" for a in SENTENCES for b in SENTENCES))
     home("one")
     one = extract(lm, texts, ask)
@@ -127,7 +127,7 @@ def test_ranges_hold_every_text_once_and_windows_stay_together(lm, monkeypatch):
     texts = TextSet("long", tuple(f"{a} {b}" for a in SENTENCES for b in SENTENCES))
     fed = build_token_rows(lm, texts, ExtractionRequest(layers=(0,), pools=("mean",), window=8))
     wanted = np.arange(1, len(texts), 2)
-    monkeypatch.setattr("cutaway.run.reading.MIN_RANGE_TOKENS", 40)
+    monkeypatch.setattr("cutaway.extract.extract_workers.MIN_RANGE_TOKENS", 40)
     ranges = list(split_ranges(fed, wanted, workers=2))
     assert len(ranges) > 2
     assert np.array_equal(np.concatenate([r.texts for r in ranges]), wanted)
@@ -192,7 +192,7 @@ def test_partial_sums_add_up_to_the_single_pass(home, workers, precise):
 
 def test_a_fit_is_the_same_from_partial_sums(model, home, tmp_path):
     home("one")
-    from cutaway.run.shortcut_verbs import fit
+    from cutaway.methods.shortcut.api import fit
 
     options = {"model": model, "text": "docs", "limit": 60, "quiet": True}
     here = fit(**options, runs=str(tmp_path / "here"))

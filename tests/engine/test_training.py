@@ -15,33 +15,33 @@ from safetensors.torch import load_file
 
 import cutaway
 from cutaway.cli.recipes import VERBS
+from cutaway.console import Console
 from cutaway.core.errors import Mismatch, Missing, RunError
 from cutaway.core.textset import TextSet
 from cutaway.engine import Resources
+from cutaway.extract.model_handle import make_model_handle, training_resources
+from cutaway.methods.finetune.recipe import finetune
+from cutaway.methods.graft import continual, learn
+from cutaway.methods.inject import recipe
+from cutaway.methods.inject.examples import lm_examples
+from cutaway.methods.inject.fisher import fisher
+from cutaway.methods.inject.fisher_sums import fisher_batches, sum_squared_gradients
+from cutaway.methods.inject.fisher_workers import split_batches, sum_squared_gradients_on
+from cutaway.methods.inject.spec import FisherSpec
+from cutaway.methods.nextword.grid import NextwordPiece, dependency_rounds
+from cutaway.methods.specs import SPECS
 from cutaway.models.load import open_model
-from cutaway.run.door import make_model_handle, training_resources
-from cutaway.run.finetune import finetune
-from cutaway.run.graft import continual, learn
-from cutaway.run.hands import Standing, away, finished, need_same
-from cutaway.run.inject import inject as recipe
-from cutaway.run.inject.examples import lm_examples
-from cutaway.run.inject.fisher import fisher
-from cutaway.run.inject.parts import split_batches, sum_squared_gradients_on
-from cutaway.run.inject.sums import fisher_batches, sum_squared_gradients
-from cutaway.run.nextword_work import NextwordPiece, dependency_rounds
-from cutaway.run.screen import Screen
-from cutaway.run.specs import SPECS
-from cutaway.run.specs.inject import FisherSpec
-from cutaway.run.whole import CUT, tell_whole
+from cutaway.recipe.engine_support import PARALLEL_VERBS, warn_if_not_parallel
+from cutaway.recipe.worker_pieces import WorkerTask, check_same_run, run_on_workers, runs_on_workers
 from cutaway.store.progress import Progress
 from tests.engine import work
-from tests.run.test_finetune import TASK
-from tests.run.test_probe import labelled
+from tests.methods.finetune.test_recipe import TASK
+from tests.methods.probe.test_recipe import labelled
 from tests.tiny import BAD, GOOD, SENTENCES, THINGS, tiny, toy_model
 
 # Worker processes load torch; on a machine with other work that takes its time.
 pytestmark = pytest.mark.timeout(600)
-QUIET = Screen(quiet=True)
+QUIET = Console(quiet=True)
 PLAIN = {"regulariser": ["none", "l2sp"], "clash": False}
 
 
@@ -212,8 +212,8 @@ def test_parts_hold_every_example_once_in_the_batches_of_the_single_pass(lm, exa
 def test_a_fisher_in_parts_is_the_single_pass(lm, model, examples, elsewhere, drawn):
     """To float32: each part is a float32 sum, parts are added in float64."""
     asked = examples.with_draws(3) if drawn else examples
-    one = sum_squared_gradients(lm, asked, screen=QUIET)
-    many = sum_squared_gradients_on(elsewhere, door(lm, model), lm, asked, screen=QUIET)
+    one = sum_squared_gradients(lm, asked, console=QUIET)
+    many = sum_squared_gradients_on(elsewhere, door(lm, model), lm, asked, console=QUIET)
     assert many.way == one.way
     for name, value in one.total.items():
         worst = float((many.total[name] - value).norm() / value.norm().clamp_min(1e-30))
@@ -255,14 +255,14 @@ def test_one_piece_per_prompt_makes_the_columns_that_others_need():
 def test_a_piece_that_fails_three_times_is_named_and_the_others_are_kept(elsewhere, tmp_path):
     kept, said = [], []
 
-    class Loud(Screen):
+    class Loud(Console):
         def say(self, text: str) -> None:
             said.append(text)
 
     with pytest.raises(RunError, match=r"1 piece failed, the others are kept: sixth of 0 \(3 tri"):
-        for piece, got in finished(
+        for piece, got in run_on_workers(
             elsewhere, work.sixth, [1, 0, 3], key=lambda n: f"sixth of {n}", needs=Resources(),
-            kept=tmp_path, screen=Loud(),
+            kept=tmp_path, console=Loud(),
         ):  # fmt: skip
             kept.append((piece, got))
     assert sorted(kept) == [(1, 6), (3, 2)]
@@ -271,9 +271,9 @@ def test_a_piece_that_fails_three_times_is_named_and_the_others_are_kept(elsewhe
 
 def test_what_pieces_share_is_made_ready_once_per_worker(elsewhere, tmp_path):
     """Twelve pieces: models are opened as often as there are processes, not pieces."""
-    found = finished(
+    found = run_on_workers(
         elsewhere, work.Prepared(str(tmp_path)), range(12), key=str, needs=Resources(memory=1000),
-        kept=tmp_path, screen=QUIET,
+        kept=tmp_path, console=QUIET,
     )  # fmt: skip
     processes = {process for _, process in found}
     assert len(list(tmp_path.glob("ready-*"))) == len(processes) < 12
@@ -281,20 +281,20 @@ def test_what_pieces_share_is_made_ready_once_per_worker(elsewhere, tmp_path):
 
 def test_a_worker_without_the_folders_says_which_to_share(tmp_path):
     with pytest.raises(Missing, match="give every machine the same --runs"):
-        Standing(work.square, str(tmp_path), str(tmp_path / "gone"))(2)
+        WorkerTask(work.square, str(tmp_path), str(tmp_path / "gone"))(2)
 
 
 def test_a_worker_that_reads_other_rows_is_refused():
-    need_same("ab", "ab")
+    check_same_run("ab", "ab")
     with pytest.raises(Mismatch, match="same checkpoint and the same files"):
-        need_same("ab", "cd")
+        check_same_run("ab", "cd")
 
 
 def test_a_model_given_as_an_object_stays_here_and_that_is_said(lm, capsys):
-    assert not away("local:2", {"mine": lm}, Screen())
+    assert not runs_on_workers("local:2", {"mine": lm}, Console())
     assert "workers of --engine local:2 can't open" in capsys.readouterr().err
-    assert away("local:2", {"texts": TextSet("few", SENTENCES)}, QUIET)
-    assert not away("local", {}, QUIET)
+    assert runs_on_workers("local:2", {"texts": TextSet("few", SENTENCES)}, QUIET)
+    assert not runs_on_workers("local", {}, QUIET)
 
 
 def test_pieces_that_train_declare_what_they_hold(lm, model):
@@ -307,17 +307,17 @@ def test_pieces_that_train_declare_what_they_hold(lm, model):
 @pytest.mark.parametrize("verb", SPECS)
 def test_an_engine_is_never_passed_over_in_silence(verb, capsys):
     """A verb is cut up, or says that it isn't and which are."""
-    tell_whole(verb, "local:2", Screen())
+    warn_if_not_parallel(verb, "local:2", Console())
     said = capsys.readouterr().err.replace("\n", " ")
-    if verb in CUT:
+    if verb in PARALLEL_VERBS:
         assert said == ""
     else:
         assert f"'cutaway {verb}' is not cut into pieces" in said
-        assert all(other in said for other in CUT)
-    tell_whole(verb, "local", Screen())
+        assert all(other in said for other in PARALLEL_VERBS)
+    warn_if_not_parallel(verb, "local", Console())
     assert capsys.readouterr().err == ""
 
 
 def test_the_table_of_what_is_cut_up_knows_only_verbs():
-    assert set(CUT) < set(SPECS)
-    assert set(CUT) < set(VERBS)
+    assert set(PARALLEL_VERBS) < set(SPECS)
+    assert set(PARALLEL_VERBS) < set(VERBS)

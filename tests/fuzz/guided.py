@@ -2,7 +2,7 @@
 
 `make fuzz` runs every reader; `python -m tests.fuzz.guided csv 20000` one of them. An input that
 ends in anything but a value or one of our errors is written to `fuzz/` beside where it was
-started, with its traceback on the screen, and the status is not 0.
+started, with its traceback on the console, and the status is not 0.
 
 Not part of `make test`: it wants a process per reader and its own wheel. The ten thousand bent
 inputs per reader of test_loaders.py are.

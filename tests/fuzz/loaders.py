@@ -27,17 +27,17 @@ from cutaway.data.load import load_text_set
 from cutaway.data.tasks import find_task
 from cutaway.data.templates import check_template
 from cutaway.data.templates import fill_template as fill_template
-from cutaway.methods.probe_layers import parse_layers
+from cutaway.methods.graft.skill import load_skill
+from cutaway.methods.nextword.spec import NextwordSpec
+from cutaway.methods.probe.maths.layer_mix import parse_layers
 from cutaway.models.folder import need_config, need_weights
 from cutaway.pool import pooler
-from cutaway.run.graft.skill import load_skill
-from cutaway.run.specs.nextword import NextwordSpec
-from cutaway.run.studies import find_study
 from cutaway.store import files, tensors
 from cutaway.store.activations import open_activations
 from cutaway.store.query import fill_database, open_database, query_database
 from cutaway.store.records import ROWS_FILE as ROWS_FILE
 from cutaway.store.results import results
+from cutaway.studies.findings import find_study
 from tests.store.samples import keep
 
 ENOUGH = 10_000

@@ -20,8 +20,8 @@ import pytest
 
 from cutaway.core.errors import CutawayError
 from cutaway.data.load import load_text_set
+from cutaway.methods.graft.skill import load_skill
 from cutaway.models.load import open_model
-from cutaway.run.graft.skill import load_skill
 from cutaway.store import files
 from cutaway.store.artefacts import load_artefact
 from cutaway.store.records import ROWS_FILE, Record

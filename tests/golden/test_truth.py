@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from cutaway.measure import metrics
-from cutaway.methods.graft.select import scores_from, top_mask
-from cutaway.methods.inject.penalty import fused_penalty, penalty
-from cutaway.methods.inject.squares import OuterProductUse, add_squared_gradients
-from cutaway.methods.nextword.readout import OutputHead, expectations
-from cutaway.methods.shortcut.fit import fit_shortcuts
-from cutaway.methods.shortcut.lens import final_distribution, layer_predictions
-from cutaway.methods.shortcut.moments import MomentAccumulator, layer_pairs
-from cutaway.methods.solvers import logistic_path
+from cutaway.methods.graft.maths.select import scores_from, top_mask
+from cutaway.methods.inject.maths.fisher_rules import OuterProductUse, add_squared_gradients
+from cutaway.methods.inject.maths.penalty import fused_penalty, penalty
+from cutaway.methods.nextword.maths.readout import OutputHead, expectations
+from cutaway.methods.shortcut.maths.fit import fit_shortcuts
+from cutaway.methods.shortcut.maths.lens import final_distribution, layer_predictions
+from cutaway.methods.shortcut.maths.moments import MomentAccumulator, layer_pairs
+from cutaway.solvers import logistic_path
 
 Matrix = list[list[float]]
 

@@ -11,7 +11,7 @@ import torch
 
 from cutaway.core.errors import BadSpec, Corrupt, Missing, RunError
 from cutaway.core.spec import build_spec
-from cutaway.run.specs.probe import ProbeSpec
+from cutaway.methods.probe.spec import ProbeSpec
 from cutaway.store import remote
 from cutaway.store.activations import open_activations
 from cutaway.store.cache import list_entries, prune, verify

@@ -16,7 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import Spec
 from cutaway.home import expand_path
-from cutaway.run.specs import Common
+from cutaway.methods.specs import RunOptions
 
 # The app decides these itself, or they make no sense in a form.
 HIDDEN_FIELDS = frozenset({"runs", "engine"})
@@ -39,7 +39,7 @@ def draw_form(cls: type[Spec], first: Sequence[str], *, key: str) -> FilledForm:
     asked = [name for name in cls.model_fields if _is_shown(cls, name)]
     needed = [name for name in asked if cls.model_fields[name].is_required()]
     top = list(dict.fromkeys([*[name for name in first if name in asked], *needed]))
-    shared = [name for name in asked if name in Common.model_fields and name not in top]
+    shared = [name for name in asked if name in RunOptions.model_fields and name not in top]
     own = [name for name in asked if name not in top and name not in shared]
     filled_in = FilledForm({}, {})
     _columns(cls, top, key, filled_in)

@@ -22,7 +22,7 @@ from typing import Literal
 
 import psutil
 
-from cutaway.app.keeper import ENDED_FILE, JOB_FILE, LOG_FILE, OUTPUT_FILE
+from cutaway.app.job_runner import ENDED_FILE, JOB_FILE, LOG_FILE, OUTPUT_FILE
 from cutaway.core.errors import CutawayError, RunError
 from cutaway.store.files import disk_errors, make_folder, read_json, write_json
 
@@ -91,7 +91,7 @@ def start_job(runs: Path, method: str, words: Sequence[str]) -> BackgroundJob:
         write_json(folder / JOB_FILE, told)
         with (folder / LOG_FILE).open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "cutaway.app.keeper", str(folder)],
+                [sys.executable, "-m", "cutaway.app.job_runner", str(folder)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -11,13 +11,14 @@ from typing import Any
 
 import streamlit as st
 
-from cutaway.app import forms, live_choices, parts
-from cutaway.app.helper import LiveAnswer, LiveProcess, live_processes
+from cutaway.app import forms, live_choices
+from cutaway.app import widgets as parts
+from cutaway.app.escape import escape_markdown
 from cutaway.app.library import Library, current_library, runs_folder
-from cutaway.app.text import escape_markdown
+from cutaway.app.live_process import LiveAnswer, LiveProcess, live_processes
 from cutaway.core.errors import CutawayError
-from cutaway.report import live as figures
 from cutaway.report.formats import count
+from cutaway.studies.live import figures
 
 EXAMPLE = "The film was a delight from start to finish, and the audience loved it."
 CUSTOM_QUESTION = "words of my own"
@@ -27,7 +28,7 @@ MAX_CHARACTERS = 60_000
 REFRESH_SECONDS = 0.5
 """Seconds between two looks at what has come."""
 COLUMN_WIDTH = 44
-"""Pixels a column of the grid needs; a narrower screen scrolls sideways."""
+"""Pixels a column of the grid needs; a narrower console scrolls sideways."""
 LiveRequest = dict[str, Any]
 
 
@@ -281,5 +282,5 @@ def lens_command(request: LiveRequest, model: str, text: str) -> str:
 def live_command(request: LiveRequest, model: str) -> str:
     """The command that gives the numbers of every figure of this page again."""
     asked = json.dumps({k: v for k, v in request.items() if v is not None}, ensure_ascii=False)
-    words = ["python", "-m", "cutaway.run.live", model, "ask", asked]
+    words = ["python", "-m", "cutaway.studies.live", model, "ask", asked]
     return f"# all numbers of this page, as JSON\n{shlex.join(words)}"

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from cutaway.app import later, overview
+from cutaway.app import lazy_pages as later
+from cutaway.app import overview
 from cutaway.app.pages import PAGES
 
 

@@ -7,10 +7,10 @@ import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
-from cutaway.app import parts
+from cutaway.app import widgets as parts
+from cutaway.app.escape import escape_markdown
 from cutaway.app.library import Library, current_library
 from cutaway.app.pages import PAGES, MethodPage
-from cutaway.app.text import escape_markdown
 from cutaway.core.errors import CutawayError, Missing
 from cutaway.report import tables
 from cutaway.report.cells import failed_cells, fill_missing_columns, measured_metrics, metric_label

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import streamlit as st
 
-from cutaway.app import forms, jobs, parts
+from cutaway.app import forms, jobs
+from cutaway.app import widgets as parts
+from cutaway.app.escape import escape_markdown
 from cutaway.app.library import current_library, runs_folder
-from cutaway.app.text import escape_markdown
 from cutaway.core.errors import BadSpec, CutawayError
 from cutaway.core.spec import Spec, build_spec
+from cutaway.methods.specs import SPECS
+from cutaway.recipe.provenance import command_line
 from cutaway.report import formats
-from cutaway.run.record import command_of
-from cutaway.run.specs import SPECS
 
 # The fields most runs set, by method; the others are folded away.
 FIRST_FIELDS: dict[str, tuple[str, ...]] = {
@@ -95,7 +96,7 @@ def _show_refusal(filled: forms.FilledForm, message: str) -> None:
 
 def command_words(method: str, spec: Spec, *, dry: bool) -> list[str]:
     """The words after `cutaway` that build this spec again, and how the answer is wanted."""
-    return [*shlex.split(command_of(method, spec))[1:], "--dry-run" if dry else "--json"]
+    return [*shlex.split(command_line(method, spec))[1:], "--dry-run" if dry else "--json"]
 
 
 @st.fragment(run_every=1.0)

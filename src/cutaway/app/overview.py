@@ -5,9 +5,9 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from cutaway.app import later
+from cutaway.app import lazy_pages as later
+from cutaway.app.escape import escape_markdown
 from cutaway.app.library import Library, current_library
-from cutaway.app.text import escape_markdown
 from cutaway.report import formats
 from cutaway.report.cells import metric_label
 

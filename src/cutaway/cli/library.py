@@ -127,7 +127,7 @@ def import_logs(path: Path, /, *, runs: RunsFlag = "runs", json: JsonFlag = Fals
     path
         A log file, or a folder of them.
     """
-    from cutaway.run.imports import import_experiments
+    from cutaway.studies.import_logs import import_experiments
 
     addresses = import_experiments(path, runs)
     if json:

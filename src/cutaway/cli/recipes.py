@@ -38,7 +38,7 @@ class Verb:
     @property
     def spec(self) -> "type[Spec]":
         """The spec of the same name."""
-        from cutaway.run.specs import SPECS
+        from cutaway.methods.specs import SPECS
 
         return SPECS[self.words]
 
@@ -51,59 +51,71 @@ class Verb:
 VERBS: dict[str, Verb] = {
     verb.words: verb
     for verb in (
-        Verb("probe", "cutaway.run.probe", "What can be read off the hidden layers?"),
-        Verb("fisher", "cutaway.run.inject.fisher", "Which weights matter for these texts?"),
-        Verb("inject", "cutaway.run.inject.inject", "Teach a skill; what does it cost the others?"),
-        Verb("finetune", "cutaway.run.finetune", "Teach a model a task, keep the best checkpoint."),
+        Verb("probe", "cutaway.methods.probe.recipe", "What can be read off the hidden layers?"),
+        Verb("fisher", "cutaway.methods.inject.fisher", "Which weights matter for these texts?"),
+        Verb(
+            "inject",
+            "cutaway.methods.inject.recipe",
+            "Teach a skill; what does it cost the others?",
+        ),
+        Verb(
+            "finetune",
+            "cutaway.methods.finetune.recipe",
+            "Teach a model a task, keep the best checkpoint.",
+        ),
         Verb(
             "nextword",
-            "cutaway.run.nextword",
+            "cutaway.methods.nextword.recipe",
             "Does predicting the next word already solve my task, and through which words?",
         ),
         Verb(
             "quad",
-            "cutaway.run.nextword_quad",
+            "cutaway.methods.nextword.quad",
             "Train a small language model with the Quad objective or with cross-entropy.",
         ),
-        Verb("graft learn", "cutaway.run.graft.learn", "Find the few weights that hold a skill."),
+        Verb(
+            "graft learn", "cutaway.methods.graft.learn", "Find the few weights that hold a skill."
+        ),
         Verb(
             "graft attach",
-            "cutaway.run.graft.attach",
+            "cutaway.methods.graft.attach",
             "Give a base a skill.",
             show="told",
         ),
         Verb(
             "graft detach",
-            "cutaway.run.graft.detach",
+            "cutaway.methods.graft.detach",
             "Take a skill out again.",
             show="told",
         ),
-        Verb("graft eval", "cutaway.run.graft.eval", "What do skills do here and elsewhere?"),
-        Verb("graft stack", "cutaway.run.graft.stack", "Put skills together.", show="told"),
-        Verb("graft overlap", "cutaway.run.graft.overlap", "Which weights do skills share?"),
+        Verb("graft eval", "cutaway.methods.graft.eval", "What do skills do here and elsewhere?"),
+        Verb("graft stack", "cutaway.methods.graft.stack", "Put skills together.", show="told"),
+        Verb("graft overlap", "cutaway.methods.graft.overlap", "Which weights do skills share?"),
         Verb(
             "graft export",
-            "cutaway.run.graft.export",
+            "cutaway.methods.graft.export",
             "A skill as plain tensors, for other programs.",
             show="told",
         ),
         Verb(
             "graft continual",
-            "cutaway.run.graft.continual",
+            "cutaway.methods.graft.continual",
             "Learn tasks one after the other without forgetting.",
         ),
-        Verb("shortcut fit", "cutaway.run.shortcut.fit", "Fit every layer-to-layer map."),
-        Verb("shortcut eval", "cutaway.run.shortcut.eval", "How good is a jump from each layer?"),
-        Verb("shortcut exit", "cutaway.run.shortcut.exit", "What does an early exit save?"),
+        Verb("shortcut fit", "cutaway.methods.shortcut.fit", "Fit every layer-to-layer map."),
+        Verb(
+            "shortcut eval", "cutaway.methods.shortcut.eval", "How good is a jump from each layer?"
+        ),
+        Verb("shortcut exit", "cutaway.methods.shortcut.exit", "What does an early exit save?"),
         Verb(
             "shortcut generate",
-            "cutaway.run.shortcut.generate",
+            "cutaway.methods.shortcut.generate",
             "Text with early exit or with lossless self-speculation.",
             show="texts",
         ),
         Verb(
             "shortcut lens",
-            "cutaway.run.shortcut.lens",
+            "cutaway.methods.shortcut.lens",
             "What would each layer say at each token?",
             show="lens",
         ),
@@ -151,21 +163,21 @@ def run_verb(verb: Verb, spec: "Spec", talk: OutputOptions, tell: EmitJson = pri
 
         tell(spec_to_dict(spec))
         return
-    from cutaway.run.screen import Screen
-    from cutaway.run.team import need_single_process, process_group
-    from cutaway.run.whole import tell_whole
+    from cutaway.console import Console
+    from cutaway.recipe.engine_support import warn_if_not_parallel
+    from cutaway.training.distributed import need_single_process, process_group
 
     engine = getattr(spec, "engine", "local")
     need_single_process(verb.words, engine)
     first = process_group(getattr(spec, "device", "auto")).first
-    recipe, screen = import_module(verb.module), Screen(quiet=talk.quiet or not first)
+    recipe, console = import_module(verb.module), Console(quiet=talk.quiet or not first)
     if talk.dry_run:
         if not hasattr(recipe, "estimate"):
             raise BadSpec(f"'cutaway {verb.words}' has no --dry-run: nothing estimates it.")
-        _print_estimates(recipe.estimate(spec, screen=screen), talk, tell)
+        _print_estimates(recipe.estimate(spec, console=console), talk, tell)
         return
-    tell_whole(verb.words, engine, screen)
-    result = recipe.run(spec, screen=screen)
+    warn_if_not_parallel(verb.words, engine, console)
+    result = recipe.run(spec, console=console)
     if first:
         PRINTERS[verb.show](result, talk, tell)
 
@@ -192,7 +204,7 @@ def _print_lens(result: Any, talk: OutputOptions, tell: EmitJson) -> None:
     if talk.json:
         tell(result.plain())
     else:
-        from cutaway.report.shortcut_grid import print_lens
+        from cutaway.methods.shortcut.lens_terminal import print_lens
 
         print_lens(result.plain())
 
@@ -221,14 +233,14 @@ def _print_estimates(estimates: list[Any], talk: OutputOptions, tell: EmitJson) 
 
 def print_step_estimates(steps: "Sequence[tuple[str, Spec]]", talk: OutputOptions) -> None:
     """The specs of several recipes in turn (their modules, their specs), or what each will cost."""
+    from cutaway.console import Console
     from cutaway.core.spec import spec_to_dict
-    from cutaway.run.screen import Screen
 
     if talk.print_spec:
         print_json([spec_to_dict(spec) for _, spec in steps])
         return
-    screen = Screen(quiet=talk.quiet)
-    told = [_estimate_step(module, spec, screen) for module, spec in steps]
+    console = Console(quiet=talk.quiet)
+    told = [_estimate_step(module, spec, console) for module, spec in steps]
     if talk.json:
         print_json(told)
     else:
@@ -236,11 +248,11 @@ def print_step_estimates(steps: "Sequence[tuple[str, Spec]]", talk: OutputOption
             print_result(f"{number}. {step['step']}: {step['said']}")
 
 
-def _estimate_step(module: str, spec: "Spec", screen: Any) -> dict[str, Any]:
+def _estimate_step(module: str, spec: "Spec", console: Any) -> dict[str, Any]:
     """What one of several steps will cost; the reason where it can't be told yet."""
     recipe, name = import_module(module), type(spec).__name__.removesuffix("Spec").lower()
     try:
-        found = recipe.estimate(spec, screen=screen) if hasattr(recipe, "estimate") else []
+        found = recipe.estimate(spec, console=console) if hasattr(recipe, "estimate") else []
         said = " ".join(one.sentence() for one in found) or "short."
     except CutawayError as error:
         # Most often it reads what an earlier step will have written.

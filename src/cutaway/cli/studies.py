@@ -56,18 +56,18 @@ def reproduce(
     out
         Write the table as Markdown to this file.
     """
-    from cutaway.report.study import study_markdown, study_text
-    from cutaway.run.reproduce import reproduce as carry_out
-    from cutaway.run.reproduce import study_specs
-    from cutaway.run.screen import Screen
-    from cutaway.run.studies import find_study
+    from cutaway.console import Console
     from cutaway.store.files import write_atomic
+    from cutaway.studies.findings import find_study
+    from cutaway.studies.report import study_markdown, study_text
+    from cutaway.studies.reproduce import reproduce as carry_out
+    from cutaway.studies.reproduce import study_specs
 
     talk, shared = talk or OutputOptions(), (where or RunOptions()).plain()
-    screen = Screen(quiet=talk.quiet)
+    console = Console(quiet=talk.quiet)
 
     def carry(verb: str, spec: "Spec") -> Any:
-        return import_module(VERBS[verb].module).run(spec, screen=screen)
+        return import_module(VERBS[verb].module).run(spec, console=console)
 
     given = {
         "model": model, "data": data, "task": task, "text": text, "prompt": prompt,
@@ -78,7 +78,7 @@ def reproduce(
         steps = study_specs(study, given, runs=runs, shared=shared).values()
         print_step_estimates([(VERBS[step.verb].module, spec) for step, spec in steps], talk)
         return
-    found = carry_out(study, given, carry, runs=runs, screen=screen, shared=shared).plain()
+    found = carry_out(study, given, carry, runs=runs, console=console, shared=shared).plain()
     if out is not None:
         write_atomic(out, [study_markdown(found).encode()])
     if talk.json:

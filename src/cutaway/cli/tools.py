@@ -165,13 +165,15 @@ def tour(
     quick
         Smaller sets, for a first look on a slow machine.
     """
-    from cutaway.run import tour as room
-    from cutaway.run.screen import Screen
+    from cutaway.console import Console
+    from cutaway.studies import tour as room
 
     talk, shared = talk or OutputOptions(), (where or RunOptions()).plain()
     if talk.print_spec or talk.dry_run:
         stops = room.tour_specs(room.open_tour_model(model, shared), out, model, quick, shared)
         print_step_estimates([(stop.run.__module__, spec) for stop, spec in stops], talk)
         return
-    found = room.tour(out, model=model, quick=quick, shared=shared, screen=Screen(quiet=talk.quiet))
+    found = room.tour(
+        out, model=model, quick=quick, shared=shared, console=Console(quiet=talk.quiet)
+    )
     print_json(found.plain()) if talk.json else print_result(found.story)

@@ -278,3 +278,12 @@ def _check_not_empty(made: Split, ground: SplitData) -> Split:
                 "Give more rows or a larger fraction."
             )
     return made
+
+
+def hold_out_split(
+    texts: int, share: float, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Row numbers (held out, to fit on): seeded, at least one each, in order."""
+    order = np.random.default_rng([seed, texts]).permutation(texts)
+    cut = min(max(round(share * texts), 1), texts - 1)
+    return np.sort(order[:cut]), np.sort(order[cut:])

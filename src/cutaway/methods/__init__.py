@@ -1,1 +1,1 @@
-"""The science: tensors in, frozen values out. No disk, no network, no screen."""
+"""One folder per method: its spec, recipes, rows, verdict, figures, page and pure maths."""

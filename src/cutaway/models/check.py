@@ -10,7 +10,7 @@ from cutaway.core.errors import BadModel, CheckFailed
 from cutaway.models import laws
 from cutaway.models.laws import CheckSample, ConsistencyCheck
 from cutaway.models.lm import LM
-from cutaway.models.place import read_memo, write_memo
+from cutaway.models.memo import read_memo, write_memo
 
 METHODS = ("probe", "nextword", "shortcut", "graft", "inject")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.core.digest import digest_json, digest_text
-from cutaway.models.place import read_memo, write_memo
+from cutaway.models.memo import read_memo, write_memo
 
 # Where a checkpoint was saved or last loaded says nothing about what it computes.
 IGNORED_CONFIG_FIELDS = frozenset({"_name_or_path", "transformers_version", "dtype", "torch_dtype"})

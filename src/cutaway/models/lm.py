@@ -85,7 +85,7 @@ class LM:
         names of the tokenizer and of the attention kernel, looked at here too.
         """
         from cutaway.models.digests import tokenizer_digest
-        from cutaway.models.prints import module_checksum
+        from cutaway.models.weight_checksum import module_checksum
 
         digest, opened = self.as_opened or (self.digest, "")
         found = module_checksum(self.module)
@@ -126,8 +126,8 @@ class LM:
         return dict(self.module.named_parameters())
 
     def read(self, texts: Sequence[str], **options: Any) -> Any:
-        """{layer: (n, d)} of pooled states; see `cutaway.models.gather.read_pooled_states` for the options."""
-        from cutaway.models.gather import read_pooled_states
+        """{layer: (n, d)} of pooled states; see `cutaway.models.read_texts.read_pooled_states` for the options."""
+        from cutaway.models.read_texts import read_pooled_states
 
         return read_pooled_states(self, texts, **options)
 
@@ -218,3 +218,15 @@ LOGIT_OPERATIONS: dict[str, Callable[[Tensor, float | None], Tensor]] = {
     "multiply": _multiply,
     "divide": _divide,
 }
+
+
+def model_facts(lm: LM) -> dict[str, Any]:
+    """What identifies the model in results and artefacts."""
+    return {
+        "name": lm.name,
+        "family": lm.family,
+        "layers": lm.layers,
+        "width": lm.width,
+        "parameters": lm.parameters,
+        "digest": lm.digest,
+    }

@@ -15,9 +15,9 @@ from cutaway.models.digests import tokenizer_digest, weights_digest
 from cutaway.models.fetch import CheckpointSource, fetch_checkpoint
 from cutaway.models.folder import need_config, need_memory, need_tokenizer, need_weights
 from cutaway.models.lm import LM
-from cutaway.models.prints import with_checksum
 from cutaway.models.propose import choose_anatomy, propose_anatomies
 from cutaway.models.tokenizer import load_tokenizer, need_embedding_rows, uses_token_types
+from cutaway.models.weight_checksum import with_checksum
 from cutaway.models.weights import (
     ATTENTION_KERNELS,
     DTYPES,

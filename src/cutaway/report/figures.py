@@ -7,7 +7,12 @@ import polars as pl
 
 from cutaway.core.errors import CutawayError
 from cutaway.core.lookup import lookup
-from cutaway.report import finetune, graft, inject, nextword, probe, shortcut
+from cutaway.methods.finetune import figures as finetune
+from cutaway.methods.graft import figures as graft
+from cutaway.methods.inject import figures as inject
+from cutaway.methods.nextword import figures as nextword
+from cutaway.methods.probe import figures as probe
+from cutaway.methods.shortcut import figures as shortcut
 from cutaway.report.records import RecordLike, RunOrRuns, single_runs
 
 FIGURES_BY_METHOD: dict[str, Mapping[str, Callable[[pl.DataFrame, RunOrRuns], go.Figure]]] = {

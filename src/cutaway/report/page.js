@@ -26,7 +26,7 @@ document.getElementById("theme").addEventListener("click", () => {
 system.addEventListener("change", dress);
 dress();
 
-// Pictures are drawn when they come near the screen: a long report opens at once.
+// Pictures are drawn when they come near the console: a long report opens at once.
 const near = new IntersectionObserver((seen) => {
   for (const one of seen) {
     if (one.isIntersecting) {

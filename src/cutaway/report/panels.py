@@ -1,6 +1,6 @@
 """Parts that figures share: stacked panels, lines with interval bands, baselines behind them.
 
-Panels stand one above the other, so a figure is as readable on a phone as on a wide screen.
+Panels stand one above the other, so a figure is as readable on a phone as on a wide console.
 """
 
 import math

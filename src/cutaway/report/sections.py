@@ -23,7 +23,7 @@ from cutaway.report.provenance import provenance
 from cutaway.report.records import RecordLike, is_imported, run_title, verdict_sentences
 
 AddFigure = Callable[[go.Figure], str | None]
-# Figures that need the whole width of a screen.
+# Figures that need the whole width of a console.
 WIDE_FIGURES = frozenset({"layers"})
 MAX_TABLE_ROWS = 400
 MAX_LINKS = 30

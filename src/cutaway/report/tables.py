@@ -12,7 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from cutaway.measure.intervals import corrected_t
-from cutaway.report import formats, graft_table
+from cutaway.methods.finetune.table import finetune_table
+from cutaway.methods.graft import table as graft_table
+from cutaway.methods.inject.table import inject_table
+from cutaway.methods.nextword.table import feature_table, paper_table
+from cutaway.report import formats
 from cutaway.report.cells import (
     LOWER_IS_BETTER,
     METRIC_RANGES,
@@ -21,9 +25,6 @@ from cutaway.report.cells import (
     main_metric,
     varying_columns,
 )
-from cutaway.report.finetune_table import finetune_table
-from cutaway.report.inject_table import inject_table
-from cutaway.report.nextword_table import feature_table, paper_table
 from cutaway.report.records import RecordLike, RunOrRuns
 
 SUMMARY_COLUMNS = (

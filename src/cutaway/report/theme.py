@@ -60,7 +60,7 @@ MODE_COLOURS: dict[ColourMode, dict[str, str]] = {
 }
 
 
-# Ticks that stand apart from each other on a laptop's screen.
+# Ticks that stand apart from each other on a laptop's console.
 MAX_TICKS = 12
 
 

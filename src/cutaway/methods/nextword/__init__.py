@@ -1,1 +1,1 @@
-"""nextword: classification as sentence completion, from f(s) and the output embedding alone."""
+"""nextword: does next-word prediction already solve the task, and through which words?"""

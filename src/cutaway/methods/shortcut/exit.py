@@ -1,187 +1,211 @@
-"""Early exit, simulated: every threshold and every confidence from one pass over the layers."""
+"""`cutaway shortcut exit`: what an early exit saves and costs, for every threshold at once."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import ceil, log
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import binom
 
-from cutaway.core.errors import BadData, BadSpec, Mismatch
-from cutaway.measure.intervals import Interval, corrected_t, wilson
-from cutaway.methods.shortcut.lens import LayerPredictions
+from cutaway.console import Console
+from cutaway.core.lookup import lookup
+from cutaway.extract.estimate import PassEstimate
+from cutaway.methods.shortcut.eval import estimate as estimate_eval
+from cutaway.methods.shortcut.eval import texts_not_fitted_on
+from cutaway.methods.shortcut.exit_timing import wall_clock
+from cutaway.methods.shortcut.maps import ShortcutMaps, load_maps
+from cutaway.methods.shortcut.maths.exit import (
+    ALL_LAMBDAS,
+    CONFIDENCES,
+    FINE_LAMBDAS,
+    CalibratedExit,
+    ExitPoint,
+    LayerConfidences,
+    calibrate,
+    exit_curve,
+    fixed_exit_curve,
+)
+from cutaway.methods.shortcut.readings import PredictionsByLayer, predict_all_layers
+from cutaway.methods.shortcut.rows import ShortcutCoordinates
+from cutaway.methods.shortcut.sample import StateSample, TextRows, take_sample
+from cutaway.methods.shortcut.save import find_finished, run_address, save_shortcut_run
+from cutaway.methods.shortcut.spec import ExitSpec
+from cutaway.recipe.objects import Objects
+from cutaway.recipe.open_for_spec import open_spec_model
+from cutaway.recipe.provenance import measure_cost
+from cutaway.recipe.result import Result
+from cutaway.recipe.table import Row
 
-Floats = NDArray[np.float64]
-
-# The paper's grid. 1.112 is more than any confidence can reach, -1.112 less than any has.
-LAMBDAS = (-1.112, *(round(0.1 * step, 1) for step in range(11)), 1.112)
-# Finer near 1, where curves bend, and on from there: a sureness of 0.9 to 1 is asked for by lambdas
-# of 1 to 1.11, and a high agreement lies there.
-FINE_LAMBDAS = tuple(sorted({*LAMBDAS, *(round(0.9 + 0.01 * step, 2) for step in range(22))}))
-
-CONFIDENCES: dict[str, Callable[[LayerPredictions, int], Floats]] = {
-    "gap": lambda reading, vocab: _array(reading.gap),
-    "max": lambda reading, vocab: _array(reading.confidence),
-    "entropy": lambda reading, vocab: 1 - _array(reading.entropy) / log(max(vocab, 2)),
-}
-"""How sure a layer is, from 0 to 1: top two probabilities' gap, the top one, 1 - entropy."""
+ExitCurves = dict[tuple[str, str], list[ExitPoint]]
+DEFAULT_AGREEMENT = 0.95
+"""The agreement that savings are told for, unless another is asked for."""
 
 
-def _array(tensor: "object") -> Floats:
-    return np.asarray(tensor, dtype=np.float64)
+def run(
+    spec: ExitSpec, *, console: Console | None = None, objects: Objects | None = None
+) -> Result:
+    """Mean layers against agreement for every lambda, confidence and kind of map."""
+    console, lm = console or Console(quiet=True), open_spec_model(spec, objects)
+    maps = load_maps(spec.shortcut, lm)
+    kinds = maps.chosen(spec.kinds)
+    for name in spec.confidence:
+        lookup(CONFIDENCES, name, kind="confidence")
+    with measure_cost() as meter:
+        sample = take_sample(lm, spec, console, objects)
+        name = run_address(spec, lm, sample, maps=maps.digest)
+        done = find_finished(spec, name)
+        if done is not None:
+            return done
+        rows = texts_not_fitted_on(sample, maps)
+        found = predict_all_layers(sample, rows, maps, kinds, console)
+        tracks = confidences_by_kind(sample, rows, found, kinds, spec.confidence)
+        every = {key: exit_curve(track, ALL_LAMBDAS) for key, track in tracks.items()}
+        curves = {
+            key: [p for p in all_ if p.setting in FINE_LAMBDAS] for key, all_ in every.items()
+        }
+        fixed = {kind: fixed_exit_curve(tracks[kind, spec.confidence[0]]) for kind in kinds}
+        chosen = [] if spec.agreement is None else calibrations(tracks, spec)
+        clock = exit_timing_of(sample, rows, maps, every, spec.agreement or DEFAULT_AGREEMENT)
+    where = ShortcutCoordinates(lm.name, sample.texts.name, maps.fitted_on)
+    return save_shortcut_run(
+        "exit", spec, name, sample, meter,
+        summary=exit_summary(every, chosen, spec, lm.layers, clock),
+        baselines={"fixed": {kind: [p.agreement.mean for p in ps] for kind, ps in fixed.items()}},
+        rows=[*lambda_rows(where, curves), *fixed_rows(where, fixed)],
+    )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class LayerConfidences:
-    """What each layer 1..L says about each token: how sure it is, and whether it is right.
-
-    The last layer is the model itself: its answer counts as right and always as sure enough.
-    """
-
-    sure: Floats
-    """(layer, n), layers 1..L."""
-    right: NDArray[np.bool_]
-    """(layer, n): the layer's guess is the full model's."""
-    places: NDArray[np.int64]
-    """(n,) token positions, 0-based."""
-    mean_length: float
-    """Mean length of the texts, the N of the paper's rule."""
-
-    def __post_init__(self) -> None:
-        """Mismatch unless all parts speak of the same layers and tokens."""
-        if self.sure.shape != self.right.shape or self.sure.shape[1:] != self.places.shape:
-            raise Mismatch(
-                f"An exit track needs the same layers and tokens throughout, got confidences "
-                f"{self.sure.shape}, answers {self.right.shape}, positions {self.places.shape}."
+def confidences_by_kind(
+    sample: StateSample,
+    rows: TextRows,
+    found: PredictionsByLayer,
+    kinds: Sequence[str],
+    confidences: Sequence[str],
+) -> dict[tuple[str, str], LayerConfidences]:
+    """By kind and confidence: how sure each layer 1..L is, and whether it is right."""
+    lm, tracks = sample.lm, {}
+    own = found[kinds[0], lm.layers].guess
+    for kind in kinds:
+        layers = [found[kind, layer] for layer in range(1, lm.layers + 1)]
+        right = np.stack([(reading.guess == own).numpy() for reading in layers])
+        for name in confidences:
+            sure = np.stack([CONFIDENCES[name](reading, lm.vocab) for reading in layers])
+            tracks[kind, name] = LayerConfidences(
+                sure, right, sample.places(rows), sample.mean_length
             )
-        if self.sure.size == 0:
-            raise BadData("No tokens to simulate an early exit on: give at least one text.")
-
-    def take(self, tokens: NDArray[np.int64]) -> "LayerConfidences":
-        """The chosen tokens only."""
-        kept = (self.sure[:, tokens], self.right[:, tokens], self.places[tokens])
-        return LayerConfidences(*kept, self.mean_length)
+    return tracks
 
 
-@dataclass(frozen=True)
-class ExitPoint:
-    """One threshold's result: layers processed on average, and how often the answer stays."""
+def calibrations(
+    tracks: dict[tuple[str, str], LayerConfidences], spec: ExitSpec
+) -> list[tuple[str, str, CalibratedExit]]:
+    """The loosest safe lambda of each kind and confidence, the one that saves most first.
 
-    setting: float
-    layers: Interval
-    agreement: Interval
-
-
-def exit_threshold(
-    lambda_: float, places: NDArray[np.int64] | int, mean_length: float
-) -> NDArray[np.float64] | float:
-    """How sure a layer must be: 0.9 lambda + 0.1 exp(-4 t / N), stricter for early tokens."""
-    return 0.9 * lambda_ + 0.1 * np.exp(-4.0 * np.asarray(places) / mean_length)
-
-
-def exit_layers(track: LayerConfidences, lambda_: float) -> NDArray[np.int64]:
-    """The first layer sure enough, per token, counted from 1; the last layer if none is."""
-    enough = track.sure > exit_threshold(lambda_, track.places, track.mean_length)
-    enough[-1] = True
-    return enough.argmax(axis=0).astype(np.int64) + 1
+    The risk is shared out among them (Bonferroni): whichever is taken after seeing what they
+    save, its promise holds.
+    """
+    assert spec.agreement is not None, "only called when a calibration is wanted"
+    risk = spec.risk / len(tracks)
+    found = [
+        (kind, name, calibrate(track, spec.agreement, risk=risk))
+        for (kind, name), track in tracks.items()
+    ]
+    return sorted(found, key=lambda one: one[2].layers)
 
 
-def agreement_at(track: LayerConfidences, layers: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether the answer at each token's exit layer is the full model's."""
-    return track.right[layers - 1, np.arange(len(layers))]
-
-
-def exit_curve(track: LayerConfidences, lambdas: Sequence[float] = LAMBDAS) -> list[ExitPoint]:
-    """Mean layers and agreement for every lambda."""
-    return [_exit_point(lam, track, exit_layers(track, lam)) for lam in lambdas]
-
-
-def fixed_exit_curve(track: LayerConfidences) -> list[ExitPoint]:
-    """Mean layers and agreement when every token exits at the same layer 1..L."""
-    count, tokens = track.sure.shape
+def lambda_rows(where: ShortcutCoordinates, curves: ExitCurves) -> list[Row]:
+    """Two rows per lambda: mean layers and precision@1."""
     return [
-        _exit_point(float(layer), track, np.full(tokens, layer)) for layer in range(1, count + 1)
+        where.row(kind, metric, value, confidence=name, **{"lambda": point.setting})
+        for (kind, name), points in curves.items()
+        for point in points
+        for metric, value in (("layers", point.layers), ("precision@1", point.agreement))
     ]
 
 
-def _exit_point(setting: float, track: LayerConfidences, layers: NDArray[np.int64]) -> ExitPoint:
-    agree = agreement_at(track, layers)
-    # Tokens are independent, so the plain t interval: nothing overlaps.
-    mean = corrected_t(layers, n_train=1, n_test=0)
-    return ExitPoint(setting, mean, wilson(float(agree.sum()), len(agree)))
+def fixed_rows(where: ShortcutCoordinates, fixed: dict[str, list[ExitPoint]]) -> list[Row]:
+    """Precision@1 when every token exits at the same layer."""
+    return [
+        where.row(
+            kind, "precision@1", point.agreement, layer=int(point.setting), confidence="fixed"
+        )
+        for kind, points in fixed.items()
+        for point in points
+    ]
 
 
-@dataclass(frozen=True)
-class CalibratedExit:
-    """A threshold with a promise: in 1 - risk of all held-out samples, agreement >= wished."""
-
-    setting: float
-    wished: float
-    risk: float
-    layers: float
-    """Mean layers processed on the held-out tokens."""
-    agreement: float
-    """Agreement seen on the held-out tokens."""
-    tokens: int
-    layers_all: int
-
-    @property
-    def needed(self) -> int:
-        """Tokens that a perfect record needs before anything but all layers can be promised."""
-        return ceil(log(self.risk) / log(self.wished))
-
-    @property
-    def saved(self) -> float:
-        """The share of layers that are not run."""
-        return 1 - self.layers / self.layers_all
+def exit_timing_of(
+    sample: StateSample, rows: TextRows, maps: ShortcutMaps, curves: ExitCurves, wished: float
+) -> dict[str, float]:
+    """Milliseconds per token on this machine; nothing for models that don't write."""
+    lm = sample.lm
+    if lm.kind != "causal":
+        return {}
+    saved = max(layers_saved(points, lm.layers, wished) for points in curves.values())
+    begins = [sample.fed.rows[i] for i in rows]
+    return wall_clock(lm, maps, begins, curves, saved, wished)
 
 
-NO_EXIT_LAMBDA = 1.112
-"""The lambda that no sureness reaches: every layer runs."""
-CALIBRATION_LAMBDAS = (*(round(1.11 - 0.01 * step, 2) for step in range(112)), LAMBDAS[0])
-"""The lambdas that a calibration tries, from the strictest of the fine grid to the loosest."""
-ALL_LAMBDAS = tuple(sorted({*FINE_LAMBDAS, *CALIBRATION_LAMBDAS}))
-"""All that is looked at: what is saved at best is never less than what a calibration promises."""
+def layers_saved(points: list[ExitPoint], layers: int, wished: float = DEFAULT_AGREEMENT) -> float:
+    """The largest share of layers saved by a lambda that keeps the wished agreement."""
+    kept = [p.layers.mean for p in points if p.agreement.mean >= wished]
+    return 1 - min(kept, default=float(layers)) / layers
 
 
-def calibrate(
-    track: LayerConfidences,
-    wished: float,
-    *,
-    risk: float = 0.05,
-    lambdas: Sequence[float] = CALIBRATION_LAMBDAS,
-) -> CalibratedExit:
-    """The loosest lambda whose agreement is at least `wished`, save with probability `risk`.
+def exit_summary(
+    curves: ExitCurves,
+    chosen: list[tuple[str, str, CalibratedExit]],
+    spec: ExitSpec,
+    layers: int,
+    clock: dict[str, float],
+) -> dict[str, Any]:
+    """What is saved at 95 % agreement, and the calibrated thresholds if asked for."""
+    saved = {
+        f"{kind}/{name}": layers_saved(points, layers) for (kind, name), points in curves.items()
+    }
+    best = max(saved, key=lambda key: saved[key])
+    said = [
+        f"At 95 % agreement an early exit skips {saved[best]:.1%} of the {layers} layers at best "
+        f"({best})."
+    ]
+    for kind, name, one in chosen[:1]:
+        said.append(
+            f"Calibrated on {one.tokens} held-out tokens: with {kind}/{name} and lambda "
+            f"{one.setting:g}, agreement is at least {one.wished:.0%} with {1 - spec.risk:.0%} "
+            f"confidence; {one.saved:.1%} of the layers are skipped."
+        )
+        if spec.positions_per_text > 1:
+            said.append(
+                "That counts the tokens of one text as independent; for a strict promise take one "
+                "position per text."
+            )
+        if one.tokens < one.needed:
+            said.append(
+                f"{one.tokens} tokens are too few to promise {one.wished:.0%} for any early exit: "
+                f"even a perfect record needs {one.needed}. Give more text."
+            )
+    if clock:
+        said.append(
+            "On this machine a block takes {block_ms:.2g} ms and a look at a layer {look_ms:.2g} "
+            "ms: asking every layer makes {exit_ms:.3g} ms per token, plain {plain_ms:.3g} "
+            "ms.".format(**clock)
+        )
+    if "run_exit_ms" in clock:
+        said.append(
+            "Really run, with a cache and asking at two layers only (lambda {run_lambda:g}): "
+            "{run_exit_ms:.3g} ms per token after {run_layers:.1f} layers, {run_plain_ms:.3g} ms "
+            "without exits.".format(**clock)
+        )
+    return {
+        "layers": layers,
+        "wall_clock": clock,
+        "saved_at_95": saved,
+        "calibrated": [
+            {"kind": k, "confidence": n, **asdict(c), "saved": c.saved} for k, n, c in chosen
+        ],
+        "verdict": said,
+    }
 
-    Learn then test (Angelopoulos et al. 2021): lambdas are tested from the strictest on, each
-    with an exact binomial test of "the agreement is below the wish", until one can't be
-    refuted. Testing in a fixed order needs no correction for the number of tests. It holds for
-    tokens drawn independently, one per text, from the same source as those to come.
-    """
-    if not 0 < wished < 1 or not 0 < risk < 1:
-        raise BadSpec(f"agreement and risk lie between 0 and 1, got {wished!r} and {risk!r}.")
-    # Without exits the answers are the model's own: that needs no test, however few the tokens.
-    chosen = NO_EXIT_LAMBDA
-    for lam in sorted((one for one in lambdas if one < NO_EXIT_LAMBDA), reverse=True):
-        agree = agreement_at(track, exit_layers(track, lam))
-        # The chance to see so many agreements if the true rate were just the wished one.
-        if binom.sf(agree.sum() - 1, len(agree), wished) > risk:
-            break
-        chosen = lam
-    return _calibrated(track, chosen, wished, risk)
 
-
-def _calibrated(
-    track: LayerConfidences, lambda_: float, wished: float, risk: float
-) -> CalibratedExit:
-    layers = exit_layers(track, lambda_)
-    return CalibratedExit(
-        setting=lambda_,
-        wished=wished,
-        risk=risk,
-        layers=float(layers.mean()),
-        agreement=float(agreement_at(track, layers).mean()),
-        tokens=len(layers),
-        layers_all=len(track.sure),
-    )
+def estimate(spec: ExitSpec, *, console: Console | None = None) -> list[PassEstimate]:
+    """What the pass will cost, before it starts."""
+    return estimate_eval(spec, console=console)

@@ -1,136 +1,103 @@
-"""What the model would say from a layer, and how far that is from what it says at the end.
+"""`cutaway shortcut lens`: what every layer would say at every token of a text."""
 
-The vocabulary is wide, so logits exist for one layer and a few rows at a time; only numbers per
-row are kept.
-"""
-
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
-LogitsFn = Callable[[Tensor], Tensor]
-"""Hidden states at the last layer in, logits out: the final norm and the unembedding."""
-
-PRECISION_KS = (1, 5, 10)
-"""The k of precision@k."""
-
-CACHE_ROWS = 16
-
-
-@dataclass(frozen=True)
-class FinalDistribution:
-    """The full model's own distribution for a few rows: what every layer is held against."""
-
-    log_probs: Float[Tensor, "n vocab"]
-    probs: Float[Tensor, "n vocab"]
-    top: Int[Tensor, "n k"]
-    negative_entropy: Float[Tensor, " n"]
-
-    def rows(self, part: slice) -> "FinalDistribution":
-        """The answers to some of the rows."""
-        found = (self.log_probs, self.probs, self.top, self.negative_entropy)
-        return FinalDistribution(*(tensor[part] for tensor in found))
+from cutaway.console import Console
+from cutaway.core.errors import BadData, BadSpec
+from cutaway.methods.shortcut.fit import logits_fn
+from cutaway.methods.shortcut.maps import ShortcutMaps, load_maps
+from cutaway.methods.shortcut.spec import LensSpec
+from cutaway.models.lm import LM
+from cutaway.models.read import collect_states
+from cutaway.models.read_texts import parse_layers
+from cutaway.models.tokens import tokenize
+from cutaway.recipe.objects import Objects
+from cutaway.recipe.open_for_spec import open_spec_model
+from cutaway.store.files import write_atomic
 
 
 @dataclass(frozen=True)
-class LayerPredictions:
-    """What one layer says about each row, held against the full model's answer."""
+class LensGrid:
+    """The grid: for each kind, layer and token the likeliest words with their probabilities."""
 
-    guess: Int[Tensor, " n"]
-    """The layer's most likely token."""
-    rank: Int[Tensor, " n"]
-    """Where that token stands in the full model's list, from 0; k where it is not in the top k."""
-    surprisal: Float[Tensor, " n"]
-    """-ln of the full model's probability of the guess."""
-    kl: Float[Tensor, " n"]
-    """Kullback-Leibler divergence from the full distribution to the layer's, in nats."""
-    entropy: Float[Tensor, " n"]
-    """Of the layer's distribution, in nats."""
-    confidence: Float[Tensor, " n"]
-    """The layer's highest probability."""
-    gap: Float[Tensor, " n"]
-    """The highest minus the second highest probability."""
-    loss: Float[Tensor, " n"]
-    """-ln of the layer's probability of the token that really comes; NaN where none is known."""
+    model: str
+    tokens: tuple[str, ...]
+    layers: tuple[int, ...]
+    kinds: tuple[str, ...]
+    words: dict[str, list[list[list[str]]]]
+    """kind -> layer -> token -> the likeliest words."""
+    probs: dict[str, list[list[list[float]]]]
+    agree: dict[str, list[list[bool]]]
+    """kind -> layer -> token: the first word is the full model's."""
 
-    def hit(self, k: int) -> Tensor:
-        """Whether the guess is among the full model's k most likely tokens."""
-        return self.rank < k
+    def plain(self) -> dict[str, Any]:
+        """JSON-ready values."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
-def final_distribution(
-    logits: Float[Tensor, "n vocab"], *, depth: int = max(PRECISION_KS)
-) -> FinalDistribution:
-    """The full model's distribution, ready to be compared with."""
-    log_probs = torch.log_softmax(logits.float(), dim=-1)
-    probs = log_probs.exp()
-    # `topk` orders equal logits as it likes; the first must be `argmax`, which generation takes.
-    best = logits.argmax(dim=-1, keepdim=True)
-    top = log_probs.scatter(1, best, 1.0).topk(min(depth, logits.shape[-1]), dim=-1).indices
-    return FinalDistribution(log_probs, probs, top, (probs * log_probs).sum(dim=-1))
+def run(
+    spec: LensSpec, *, console: Console | None = None, objects: Objects | None = None
+) -> LensGrid:
+    """The grid of a text; written as a web page too when `html` names a file."""
+    lm = open_spec_model(spec, objects)
+    maps = load_maps(spec.shortcut, lm) if spec.shortcut else None
+    lens = compute_lens(lm, maps, spec)
+    if spec.html:
+        from cutaway.methods.shortcut.lens_page import lens_page
+
+        write_atomic(Path(spec.html), lens_page(lens.plain()).encode())
+        (console or Console(quiet=True)).print(f"Written: {spec.html}")
+    return lens
 
 
-def layer_predictions(
-    logits: Float[Tensor, "n vocab"],
-    full: FinalDistribution,
-    next_token: Int[Tensor, " n"] | None = None,
-) -> LayerPredictions:
-    """One layer's reading, from its logits.
-
-    A few rows at a time: what is made on the way then stays in the processor's cache.
-    """
-    parts = [slice(i, i + CACHE_ROWS) for i in range(0, len(logits), CACHE_ROWS)]
-    coming = [None if next_token is None else next_token[part] for part in parts]
-    return concat_predictions(
-        [
-            _chunk_predictions(logits[part].float(), full.rows(part), token)
-            for part, token in zip(parts, coming, strict=True)
-        ]
-    )
-
-
-def _chunk_predictions(
-    logits: Tensor, full: FinalDistribution, next_token: Tensor | None
-) -> LayerPredictions:
-    peak, guess = logits.max(dim=-1)
-    weights = (logits - peak[:, None]).exp_()
-    total = weights.sum(dim=-1)
-    log_total = peak + total.log()
-    entropy = (log_total - _dot(weights, logits) / total).clamp(min=0)
-    second = weights.scatter_(1, guess[:, None], -1.0).amax(dim=-1)
-    place = (full.top == guess[:, None]).to(torch.int8)
-    missed = ~place.any(dim=-1)
-    return LayerPredictions(
-        guess=guess,
-        rank=place.argmax(dim=-1).masked_fill(missed, full.top.shape[1]),
-        surprisal=-full.log_probs.gather(1, guess[:, None])[:, 0],
-        kl=(full.negative_entropy - _dot(full.probs, logits) + log_total).clamp(min=0),
-        entropy=entropy,
-        confidence=1 / total,
-        gap=(1 - second) / total,
-        loss=_loss(logits, log_total, next_token),
-    )
+@torch.inference_mode()
+def compute_lens(lm: LM, maps: ShortcutMaps | None, spec: LensSpec) -> LensGrid:
+    """The grid, with a model and maps that are open already."""
+    kinds, layers = _lens_kinds(maps, spec), parse_layers(lm, spec.layers)
+    row = tokenize(lm, [spec.text]).rows[0]
+    if len(row) < 2:
+        raise BadData(f"The text {spec.text!r} has less than two tokens: give a longer one.")
+    ids = torch.tensor([row], device=lm.device)
+    seen = collect_states(
+        lm, ids, torch.ones_like(ids, dtype=torch.bool), {*layers, lm.layers}
+    ).layers
+    head = logits_fn(lm)
+    answer = head(seen[lm.layers][0]).argmax(dim=-1)
+    words: dict[str, Any] = {}
+    probs: dict[str, Any] = {}
+    agree: dict[str, Any] = {}
+    for kind in kinds:
+        tops = [_top_tokens(lm, maps, kind, layer, seen[layer][0], spec.top) for layer in layers]
+        words[kind] = [_decode_tokens(lm, ids_) for _, ids_ in tops]
+        probs[kind] = [values.tolist() for values, _ in tops]
+        agree[kind] = [(ids_[:, 0] == answer).tolist() for _, ids_ in tops]
+    shown = tuple(word for [word] in _decode_tokens(lm, ids[0][:, None]))
+    return LensGrid(lm.name, shown, tuple(layers), kinds, words, probs, agree)
 
 
-def _dot(one: Tensor, other: Tensor) -> Tensor:
-    """Row by row sums of products, without keeping the products."""
-    return torch.linalg.vecdot(one, other)
+def _lens_kinds(maps: ShortcutMaps | None, spec: LensSpec) -> tuple[str, ...]:
+    if maps is not None:
+        return maps.chosen(spec.kinds)
+    wanted = [kind for kind in spec.kinds if kind != "id"]
+    if wanted and spec.kinds != ("id", "mat"):
+        raise BadSpec(f"Kind {wanted[0]!r} needs --shortcut FILE; without one there is only id.")
+    return ("id",)
 
 
-def _loss(logits: Tensor, log_total: Tensor, next_token: Tensor | None) -> Tensor:
-    if next_token is None:
-        return torch.full_like(log_total, torch.nan)
-    known = next_token >= 0
-    picked = logits.gather(1, next_token.clamp(min=0)[:, None])[:, 0]
-    return torch.where(known, log_total - picked, torch.nan)
+def _top_tokens(
+    lm: LM, maps: ShortcutMaps | None, kind: str, layer: int, hidden: Tensor, count: int
+) -> tuple[Tensor, Tensor]:
+    """Probabilities and ids of the likeliest tokens after each state."""
+    moved = hidden if maps is None else maps.jump(layer, lm.layers, kind)(hidden)
+    found = torch.softmax(logits_fn(lm)(moved), dim=-1).topk(min(count, lm.vocab), dim=-1)
+    return found.values, found.indices
 
 
-def concat_predictions(readings: list[LayerPredictions]) -> LayerPredictions:
-    """The readings of many chunks as one."""
-    names = [field.name for field in fields(LayerPredictions)]
-    return LayerPredictions(
-        **{name: torch.cat([getattr(r, name) for r in readings]) for name in names}
-    )
+def _decode_tokens(lm: LM, ids: Tensor) -> list[list[str]]:
+    """Tokens as people read them, spaces kept visible."""
+    return [[lm.tokenizer.decode([token]) for token in row] for row in ids.tolist()]

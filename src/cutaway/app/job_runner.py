@@ -1,0 +1,42 @@
+"""`python -m cutaway.app.job_runner FOLDER`: runs one command and remembers how it ended.
+
+The app may be closed while a run goes on; the keeper stays with it and writes `ended.json` last,
+so that the next visit knows. It imports nothing heavy.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from cutaway.store.files import write_json
+
+JOB_FILE, ENDED_FILE, LOG_FILE, OUTPUT_FILE = "job.json", "ended.json", "log.txt", "out.txt"
+
+
+def run_job(folder: Path) -> int:
+    """The exit status of the job's command, written to the folder when it ends."""
+    argv = json.loads((folder / JOB_FILE).read_text(encoding="utf-8"))["argv"]
+    # A cancel reaches the whole group; the keeper outlives it to write down what happened.
+    # A handler (unlike SIG_IGN) is not inherited by the command, which must hear the signal.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    with (folder / LOG_FILE).open("ab") as log, (folder / OUTPUT_FILE).open("wb") as out:
+        status = _run(argv, log.fileno(), out.fileno())
+    write_json(folder / ENDED_FILE, {"status": status, "at": time.time()})
+    return status
+
+
+def _run(argv: list[str], log: int, out: int) -> int:
+    try:
+        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=log)
+    except OSError as error:
+        sys.stderr.write(f"{error}\n")
+        return 127
+    return child.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(run_job(Path(sys.argv[1])))

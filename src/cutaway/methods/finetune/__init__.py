@@ -1,0 +1,1 @@
+"""finetune: teach a model a task and keep the best checkpoint."""

@@ -1,0 +1,137 @@
+"""The figures of `finetune`: how the score grew, and what it came to beside base and majority."""
+
+from collections.abc import Callable
+
+import plotly.graph_objects as go
+import polars as pl
+from plotly.subplots import make_subplots
+
+from cutaway.core.errors import Missing
+from cutaway.methods.finetune.table import RUN_COLUMNS
+from cutaway.report import formats, theme
+from cutaway.report.cells import metric_label
+from cutaway.report.records import RunOrRuns, short_name
+
+# Who answered -> words, colour.
+KIND_STYLES = {
+    "tuned": ("after fine-tuning", theme.PALETTE[0]),
+    "base": ("before", theme.PALETTE[1]),
+    "majority": ("one answer for all", theme.NEUTRAL),
+}
+# Shown as bars where they were measured: the task's own figure is always among them.
+BAR_METRICS = ("accuracy", "f1", "f1_macro", "mcc", "pearson", "spearman", "auc", "ece")
+
+
+def training_curve(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
+    """Training loss and dev score over the steps."""
+    steps = rows.filter(pl.col("part").is_in(["train", "dev"]))
+    if steps.is_empty():
+        raise Missing("There is no training curve among these rows: cutaway finetune makes one.")
+    runs = _rows_by_run(steps)
+    titles = ["loss", "score on dev"]
+    figure = make_subplots(rows=1, cols=2, subplot_titles=titles, horizontal_spacing=0.12)
+    for number, (name, table) in enumerate(runs.items()):
+        colour = theme.PALETTE[number % len(theme.PALETTE)]
+        for part, dash in (("train", "solid"), ("dev", "dash")):
+            cells = table.filter((pl.col("part") == part) & (pl.col("metric") == "loss"))
+            _add_curve(figure, cells, f"{name}: {part}", colour, dash, column=1)
+        scored = table.filter((pl.col("part") == "dev") & (pl.col("metric") != "loss"))
+        for metric in scored["metric"].unique(maintain_order=True):
+            cells = scored.filter(pl.col("metric") == metric)
+            _add_curve(figure, cells, f"{name}: {metric_label(metric)}", colour, "solid", column=2)
+    figure.update_xaxes(title="steps")
+    figure.update_yaxes(title="nats", col=1)
+    return theme.finish_figure(
+        figure,
+        title="How the skill was learned",
+        caption="Left the loss on training batches (solid, mean since the point before) and on dev "
+        "rows (dashed); right the score on dev rows, by which the kept checkpoint was chosen. "
+        "Step 0 is the base. A dev loss that rises while the training loss falls is overfitting.",
+    )
+
+
+def score_bars(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
+    """Test scores before and after, beside one answer for all."""
+    test = rows.filter((pl.col("part") == "test") & pl.col("metric").is_in(BAR_METRICS))
+    test = test.filter(pl.col("value").is_not_null())
+    if test.is_empty():
+        raise Missing("These rows have no test scores: cutaway finetune measures them.")
+    runs = _rows_by_run(test)
+    figure = go.Figure()
+    for kind, (words, colour) in KIND_STYLES.items():
+        cells = pl.concat(
+            [
+                table.filter(pl.col("kind") == kind).with_columns(
+                    pl.lit(name if len(runs) > 1 else "").alias("run")
+                )
+                for name, table in runs.items()
+            ]
+        )
+        if not cells.is_empty():
+            figure.add_trace(_bar_trace(cells, words, colour, several=len(runs) > 1))
+    figure.update_yaxes(title="test score")
+    figure.update_layout(barmode="group")
+    return theme.finish_figure(
+        figure,
+        title="What fine-tuning came to",
+        caption="Scores on test rows with 95 % intervals (whiskers). Of all but the calibration "
+        "error (ECE) more is better. The grey bar always gives the commonest answer.",
+    )
+
+
+def _bar_trace(cells: pl.DataFrame, words: str, colour: str, *, several: bool) -> go.Bar:
+    up = [_error_length(high, value) for value, high in cells.select("value", "high").rows()]
+    down = [_error_length(value, low) for value, low in cells.select("value", "low").rows()]
+    metrics = [metric_label(metric) for metric in cells["metric"]]
+    return go.Bar(
+        x=[cells["run"].to_list(), metrics] if several else metrics,
+        y=cells["value"],
+        name=words,
+        marker={"color": colour},
+        error_y={"type": "data", "array": up, "arrayminus": down, "thickness": 1.2},
+        hovertemplate="%{x}<br>%{y:.3f}<extra>" + words + "</extra>",
+    )
+
+
+def _error_length(high: float | None, low: float | None) -> float:
+    return 0.0 if high is None or low is None else max(high - low, 0.0)
+
+
+def _add_curve(
+    figure: go.Figure, cells: pl.DataFrame, name: str, colour: str, dash: str, *, column: int
+) -> None:
+    if cells.is_empty():
+        return
+    ordered = cells.sort("step")
+    trace = go.Scatter(
+        x=ordered["step"],
+        y=ordered["value"],
+        name=formats.figure_label(name),
+        mode="lines+markers",
+        line={"color": colour, "dash": dash},
+    )
+    figure.add_trace(trace, row=1, col=column)
+
+
+def _rows_by_run(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """The rows of each run under the shortest name that tells it from the others."""
+    columns = [name for name in RUN_COLUMNS if name in rows.columns]
+    groups = rows.partition_by(columns, maintain_order=True, as_dict=True)
+    varying = [i for i, _ in enumerate(columns) if len({key[i] for key in groups}) > 1]
+    shown = varying or [columns.index("task")]
+    return {
+        ", ".join(_coordinate_label(columns[i], key[i]) for i in shown): table
+        for key, table in groups.items()
+    }
+
+
+def _coordinate_label(column: str, value: object) -> str:
+    if column in ("base", "task"):
+        return short_name(str(value))
+    return str(value) if column == "mode" else f"{column} {value}"
+
+
+FIGURES: dict[str, Callable[[pl.DataFrame, RunOrRuns], go.Figure]] = {
+    "scores": score_bars,
+    "curve": training_curve,
+}

@@ -1,0 +1,120 @@
+"""Graft runs for reading: a line per kind of mask and size, or the overlap of skills."""
+
+from typing import Any
+
+import polars as pl
+
+from cutaway.core.errors import Missing
+from cutaway.methods.graft.figures_continual import forgetting_table
+from cutaway.report import formats
+
+KIND_ORDER = (
+    "base", "tuned", "learned", "removed", "random", "movement", "grad_movement", "fisher",
+    "uniform", "biases", "ties", "dare",
+)  # fmt: skip
+KIND_LABELS = {
+    "base": "base",
+    "tuned": "tuned",
+    "learned": "learned mask",
+    "removed": "tuned without the skill",
+    "random": "random",
+    "movement": "top movement",
+    "grad_movement": "top |gradient x movement|",
+    "fisher": "top Fisher",
+    "uniform": "top movement per tensor",
+    "biases": "biases only",
+    "ties": "top movement, stretched (TIES)",
+    "dare": "random, stretched (DARE)",
+}
+TABLE_METRICS = ("accuracy", "f1", "mcc", "pearson", "spearman", "relative_gain", "agreement", "ece",
+         "lm_loss", "size")  # fmt: skip
+DETAIL_COLUMNS = ("layer", "part", "head", "bin", "step")
+
+
+def whole_model_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows about whole models: no block, no bin, no step."""
+    return rows.filter(pl.all_horizontal(pl.col(name).is_null() for name in DETAIL_COLUMNS))
+
+
+def need_single_base(rows: pl.DataFrame) -> None:
+    """Missing for rows of several pairs of models: one figure can't tell their masks apart."""
+    bases = rows["base"].drop_nulls().unique().sort().to_list()
+    if len(bases) > 1:
+        raise Missing(
+            f"This figure shows one pair of models, these runs have {len(bases)}: "
+            f"{', '.join(map(str, bases))}. Look at one of them, or at several side by side."
+        )
+
+
+def seed_means(rows: pl.DataFrame) -> pl.DataFrame:
+    """Mean over seeds and the interval of every base, kind, size, set and metric."""
+    keys = ["base", "task", "kind", "sparsity", "data", "metric"]
+    return (
+        whole_model_rows(rows)
+        .group_by(keys, maintain_order=True)
+        .agg(
+            pl.col("value").mean().alias("mean"),
+            pl.col("low").first(),
+            pl.col("high").first(),
+            pl.len().alias("seeds"),
+        )
+    )
+
+
+def graft_results_table(rows: pl.DataFrame) -> pl.DataFrame:
+    """A line per kind of mask, size and set, a column per metric; a matrix for overlaps."""
+    if (course := forgetting_table(rows)).height:
+        return course
+    table = seed_means(rows)
+    if table["metric"].unique().to_list() == ["overlap"]:
+        return overlap_table(table)
+    used = [name for name in TABLE_METRICS if name in set(table["metric"])]
+    lines: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for cell in table.iter_rows(named=True):
+        if cell["metric"] not in used:
+            continue
+        ends = cell["kind"] in ("base", "tuned")
+        size = None if ends else cell["sparsity"]
+        where = (cell["base"], cell["task"], cell["data"], size, cell["kind"])
+        line = lines.setdefault(where, {})
+        line[cell["metric"]] = formats.interval(cell["mean"], cell["low"], cell["high"])
+    keys = sorted(lines, key=_sort_key)
+    full = [_table_line(key, lines[key], used) for key in keys if key[2] or len(lines[key]) > 1]
+    return _drop_constant_columns(pl.DataFrame(full, schema=_schema(used), orient="row"))
+
+
+def overlap_table(table: pl.DataFrame) -> pl.DataFrame:
+    """Line i, column j: the share of skill j's weights that skill i has too."""
+    found = table.filter(pl.col("kind") == "learned")
+    names = found["task"].unique(maintain_order=True).to_list()
+    cells = {(c["task"], c["data"]): c["mean"] for c in found.iter_rows(named=True)}
+    lines = [{"skill": i} | {j: formats.number(cells.get((i, j))) for j in names} for i in names]
+    return pl.DataFrame(lines, schema=dict.fromkeys(["skill", *names], pl.String), orient="row")
+
+
+def kind_rank(kind: str) -> int:
+    """Where a kind stands: ends first, then the learned mask, then the others."""
+    return KIND_ORDER.index(kind) if kind in KIND_ORDER else len(KIND_ORDER)
+
+
+def _sort_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    base, task, data, size, kind = key
+    return str(base), str(task), str(data), size or 0.0, kind_rank(kind)
+
+
+def _table_line(key: tuple[Any, ...], found: dict[str, str], used: list[str]) -> dict[str, Any]:
+    base, task, data, size, kind = key
+    share = formats.DASH if size is None else f"{size:.1e}"
+    head = {"base": base, "task": task, "data": data}
+    head |= {"mask": KIND_LABELS.get(kind, kind), "sparsity": share}
+    return head | {name: found.get(name, formats.DASH) for name in used}
+
+
+def _schema(used: list[str]) -> dict[str, Any]:
+    return dict.fromkeys(["base", "task", "data", "mask", "sparsity", *used], pl.String)
+
+
+def _drop_constant_columns(table: pl.DataFrame) -> pl.DataFrame:
+    """Without the columns that say the same in every line."""
+    same = [name for name in ("base", "task", "data") if table[name].n_unique() <= 1]
+    return table.drop(same)

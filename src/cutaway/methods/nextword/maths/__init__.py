@@ -1,0 +1,1 @@
+"""nextword: classification as sentence completion, from f(s) and the output embedding alone."""

@@ -1,0 +1,89 @@
+"""What a model gives to nextword: its output map, its single tokens, the place of the answer."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from cutaway.core.errors import BadSpec
+from cutaway.core.textset import TextSet
+from cutaway.data.templates import check_template, fill_template
+from cutaway.methods.nextword.maths.readout import OutputHead
+from cutaway.methods.nextword.maths.words import Encode
+from cutaway.models.lm import LM, LOGIT_OPERATIONS
+
+AnswerPosition = str
+"""Which token's vector is f: last, cls or mask."""
+
+
+def make_output_head(lm: LM) -> OutputHead:
+    """The model's output map in float32, with what its family does behind it."""
+    phi, bias = lm.output_embedding
+    return OutputHead(
+        phi.detach().float().cpu(),
+        None if bias is None else bias.detach().float().cpu(),
+        _logit_transform(lm) if lm.anatomy.after else None,
+    )
+
+
+def _logit_transform(lm: LM) -> Callable[[Tensor], Tensor]:
+    steps = [
+        (LOGIT_OPERATIONS[name], getattr(lm.module.config, field, None))
+        for name, field in lm.anatomy.after
+    ]
+
+    def bend(logits: Tensor) -> Tensor:
+        for operation, value in steps:
+            logits = operation(logits, value)
+        return logits
+
+    return bend
+
+
+def make_encoder(lm: LM) -> Encode:
+    """Text to token ids without special tokens; text with an unknown part gives none."""
+
+    def encode(text: str) -> Sequence[int]:
+        ids: list[int] = lm.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return [] if lm.tokenizer.unk_token_id in ids else ids
+
+    return encode
+
+
+def token_text(lm: LM, token: int) -> str:
+    """A token as it stands in a text, its space kept."""
+    known: str = lm.tokenizer.convert_ids_to_tokens(token) or ""
+    plain: str = lm.tokenizer.decode([token])
+    # Tokenizers of the sentencepiece kind drop the space when a token is decoded alone.
+    return f" {plain}" if known[:1] in ("▁", "Ġ") and not plain.startswith(" ") else plain
+
+
+def answer_position(lm: LM, position: str) -> AnswerPosition:
+    """Where the answer is read; BadSpec for a place this kind of model doesn't have."""
+    if position == "auto":
+        return "last" if lm.kind == "causal" else "cls"
+    if lm.kind == "causal" and position in ("cls", "mask"):
+        raise BadSpec(
+            f"position {position!r} is for masked models, and {lm.name!r} is causal: leave it out, "
+            "or say --position last."
+        )
+    return position
+
+
+def fill_task_template(texts: TextSet, template: str, mask: str, edits: Any) -> tuple[TextSet, str]:
+    """The texts inside the template, and what of it stands behind them and must not be cut."""
+    paired = texts.pairs is not None
+    try:
+        check_template(template, pair=paired, mask=True)
+    except ValueError as error:
+        raise BadSpec(f"{error} Give --template.") from None
+    last = max(template.rfind("{text}") + 6, template.rfind("{pair}") + 6 if paired else 0)
+    tail = template[last:].replace("{mask}", mask) if "{mask}" in template[last:] else ""
+    front = template[:last] if tail else template
+    pairs = texts.pairs or (None,) * len(texts)
+    filled = tuple(
+        fill_template(front, text, pair=pair, mask=mask, edits=edits)
+        for text, pair in zip(texts.texts, pairs, strict=True)
+    )
+    return replace(texts, texts=filled, pairs=None), tail

@@ -1,0 +1,1 @@
+"""probe: what information do the hidden states encode?"""

@@ -1,0 +1,1 @@
+"""Probing as pure functions on tensors: classifiers, layer mixes, description length."""

@@ -1,0 +1,261 @@
+"""One cell of the probing grid: features in, fitted on train rows, judged on test rows.
+
+The decision rule is fixed before a test label is looked at: for two classes the cut with the
+best validation accuracy, for labels that go together the cut with the best validation F1 of each
+label, for several classes the highest score. Every decision metric is taken at that one rule.
+`accuracy_ref` and `f1_ref` are the older habit, one cut tuned for accuracy and another for F1.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Shaped
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cutaway.core.errors import BadData, BadSpec, Mismatch
+from cutaway.core.textset import Task
+from cutaway.measure.metrics import METRICS
+from cutaway.measure.splits import Split
+from cutaway.measure.thresholds import Threshold, best_threshold
+from cutaway.methods.probe.maths.attention_probe import RaggedTokens
+from cutaway.methods.probe.maths.classifiers import CLASSIFIERS, Classifier, classifier
+from cutaway.methods.probe.maths.fitted import FitSettings, FittedProbe
+from cutaway.methods.probe.maths.test_outputs import ProbeOutputs
+from cutaway.solvers import RowBlocks, check_finite
+
+__all__ = [
+    "CLASSIFIERS",
+    "ProbeOutcome",
+    "RaggedTokens",
+    "RowBlocks",
+    "probe_split",
+    "probe_splits",
+    "classifier",
+    "encode_labels",
+]
+
+ProbeFeatures = Shaped[Tensor, "n d"] | RowBlocks | RaggedTokens
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeOutcome:
+    """What one classifier made of one split."""
+
+    metrics: dict[str, float]
+    n_train: int
+    n_val: int
+    n_test: int
+    parameters: int
+    thresholds: tuple[float, ...]
+    """The cuts of the decision rule: one for binary, one per label for multilabel."""
+    scores: NDArray[np.float64]
+    """Of the test rows, as the classifier gives them."""
+    said: ProbeOutputs
+    """All that was said of the test rows, from which the metrics follow."""
+    notes: dict[str, Any]
+
+    @property
+    def decisions(self) -> NDArray[Any]:
+        """Of the test rows; values for regression."""
+        return self.said.decisions
+
+
+def probe_split(
+    x: ProbeFeatures,
+    y: NDArray[Any],
+    split: Split,
+    given: Any,
+    *,
+    task: Task,
+    classes: Sequence[str] = (),
+    seed: int = 0,
+    balanced: bool = False,
+) -> ProbeOutcome:
+    """One classifier on one split. `given` is a name, an estimator or a torch module."""
+    return probe_splits(
+        x, y, [split], given, task=task, classes=classes, seed=seed, balanced=balanced
+    )[0]
+
+
+def probe_splits(
+    x: ProbeFeatures,
+    y: NDArray[Any],
+    splits: Sequence[Split],
+    given: Any,
+    *,
+    task: Task,
+    classes: Sequence[str] = (),
+    seed: int = 0,
+    balanced: bool = False,
+) -> list[ProbeOutcome]:
+    """One classifier on every split, fitted all at once where the classifier can."""
+    row = classifier(given)
+    labels, names = encode_labels(y, task, classes)
+    aim = FitSettings(task, len(names), seed, balanced)
+    row.check(aim)
+    _check_compatible(x, labels, row)
+    fits = _fit_splits(row, x, torch.from_numpy(labels), splits, aim)
+    return [
+        evaluate_fit(fit, x, labels, split, aim) for fit, split in zip(fits, splits, strict=True)
+    ]
+
+
+def _fit_splits(
+    row: Classifier, x: ProbeFeatures, y: Tensor, splits: Sequence[Split], aim: FitSettings
+) -> list[FittedProbe]:
+    if row.make_many is not None and not isinstance(x, RaggedTokens):
+        return row.make_many(x, y, splits, aim)
+    return [
+        row.fit(
+            take_rows(x, split.train),
+            y[torch.from_numpy(split.train)],
+            take_rows(x, split.val),
+            y[torch.from_numpy(split.val)],
+            task=aim.task,
+            classes=aim.classes,
+            # Repeats start from other initial weights, or their spread would miss that part.
+            seed=aim.seed + split.repeat,
+            balanced=aim.balanced,
+        )
+        for split in splits
+    ]
+
+
+def evaluate_fit(
+    fitted: FittedProbe, x: ProbeFeatures, labels: NDArray[Any], split: Split, aim: FitSettings
+) -> ProbeOutcome:
+    """The cell of a fitted classifier: cuts from validation rows, metrics from test rows."""
+    scores = fitted.scores(x).cpu().numpy()
+    cuts = _decision_thresholds(scores[split.val], labels[split.val], aim)
+    decide = [_decide(scores[rows], cuts, aim) for rows in (split.train, split.test)]
+    raw = scores[split.test]
+    chance = _test_probabilities(fitted, x, raw, split, aim)
+    other = _decisions_per_metric(scores, labels, split) if aim.task == "binary" else {}
+    ranks = _ranking_scores(raw, chance, fitted)
+    said = ProbeOutputs(aim.task, labels[split.test], decide[1], ranks, chance, other)
+    metrics = said.metrics()
+    lead = "r2" if aim.task == "regression" else "accuracy"
+    metrics[f"{lead}_train"] = METRICS[lead](labels[split.train], decide[0])
+    return ProbeOutcome(
+        metrics,
+        len(split.train),
+        len(split.val),
+        len(split.test),
+        fitted.parameters,
+        tuple(cut.value for cut in cuts),
+        raw,
+        said,
+        dict(fitted.notes),
+    )
+
+
+def _decision_thresholds(
+    scores: NDArray[Any], labels: NDArray[Any], aim: FitSettings
+) -> tuple[Threshold, ...]:
+    """The decision rule's cuts, from validation rows only."""
+    if aim.task == "binary":
+        return (best_threshold(scores, labels),)
+    if aim.task == "multilabel":
+        return tuple(
+            best_threshold(scores[:, k], labels[:, k], metric="f1") for k in range(aim.classes)
+        )
+    return ()
+
+
+def _decide(scores: NDArray[Any], cuts: tuple[Threshold, ...], aim: FitSettings) -> NDArray[Any]:
+    if aim.task == "regression":
+        return scores
+    if aim.task == "multiclass":
+        return scores.argmax(1)
+    if aim.task == "binary":
+        return cuts[0](scores).astype(np.int64)
+    return np.stack([cut(scores[:, k]) for k, cut in enumerate(cuts)], 1).astype(np.int64)
+
+
+def _decisions_per_metric(
+    scores: NDArray[Any], labels: NDArray[Any], split: Split
+) -> dict[str, NDArray[np.int64]]:
+    """The decisions for accuracy and for F1, each at a cut of its own."""
+    made = {}
+    for name in ("accuracy", "f1"):
+        cut = best_threshold(scores[split.val], labels[split.val], metric=name)
+        made[name] = cut(scores[split.test]).astype(np.int64)
+    return made
+
+
+def _test_probabilities(
+    fitted: FittedProbe, x: ProbeFeatures, scores: NDArray[Any], split: Split, aim: FitSettings
+) -> NDArray[Any] | None:
+    """Probabilities of the test rows, where the classifier has them and the task needs them."""
+    if aim.task not in ("binary", "multiclass"):
+        return None
+    # Most probabilities follow from the scores; only then are the rows read again.
+    some = None if fitted.chance is None else take_rows(x, split.test)
+    found = fitted.probabilities(some, torch.from_numpy(scores))
+    return None if found is None else found.cpu().numpy()
+
+
+def _ranking_scores(
+    scores: NDArray[Any], chance: NDArray[Any] | None, fitted: FittedProbe
+) -> NDArray[Any]:
+    """Scores that can be compared between rows.
+
+    Those of several classes are known up to one number per row, so probabilities are compared
+    instead, as their logarithms where that keeps more digits.
+    """
+    if scores.ndim == 1 or chance is None:
+        return scores
+    if fitted.link == "logit":
+        return torch.log_softmax(torch.from_numpy(scores), 1).numpy()
+    return chance
+
+
+def take_rows(x: ProbeFeatures, rows: NDArray[Any]) -> Any:
+    """The chosen rows of features of any kind."""
+    index = torch.from_numpy(np.asarray(rows, dtype=np.int64))
+    return x[index] if isinstance(x, Tensor) else x.take(index)
+
+
+def encode_labels(
+    y: NDArray[Any], task: Task, classes: Sequence[str] = ()
+) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Labels as numbers with the names of their classes; BadData where one is missing."""
+    given = np.asarray(y)
+    if given.dtype.kind == "f" and not bool(np.isfinite(given).all()):
+        raise BadData(f"{int((~np.isfinite(given)).sum())} labels are missing or infinite.")
+    if task == "regression":
+        return given.astype(np.float64), ("value",)
+    if given.dtype.kind in "OUS":
+        words = given.astype(str).tolist()
+        names = tuple(classes) or tuple(sorted(set(words)))
+        return _class_indices(words, names), names
+    count = given.shape[1] if task == "multilabel" else int(given.max(initial=1)) + 1
+    return given.astype(np.int64), tuple(classes) or tuple(str(k) for k in range(count))
+
+
+def _class_indices(words: list[str], names: tuple[str, ...]) -> NDArray[np.int64]:
+    place = {name: k for k, name in enumerate(names)}
+    unknown = sorted(set(words) - set(place))
+    if unknown:
+        raise BadData(f"Label {unknown[0]!r} is not one of the classes {', '.join(names)}.")
+    return np.array([place[word] for word in words], dtype=np.int64)
+
+
+def _check_compatible(x: ProbeFeatures, labels: NDArray[Any], row: Classifier) -> None:
+    """Mismatch, BadSpec or BadData where features, labels and classifier can't meet."""
+    count = x.n if isinstance(x, RowBlocks) else len(x)
+    if count != len(labels):
+        raise Mismatch(f"{count} rows of features for {len(labels)} labels.")
+    if isinstance(x, RaggedTokens) != (row.kind == "tokens"):
+        wanted = "the vectors of all tokens" if row.kind == "tokens" else "one vector per text"
+        raise BadSpec(f"Classifier {row.name!r} learns from {wanted}.")
+    if isinstance(x, RowBlocks) and not row.streams:
+        able = ", ".join(name for name, other in CLASSIFIERS.items() if other.streams)
+        raise BadSpec(
+            f"Classifier {row.name!r} needs all features in memory. Those that don't: {able}."
+        )
+    check_finite(x.values if isinstance(x, RaggedTokens) else x)

@@ -1,0 +1,113 @@
+"""What every classifier takes and gives: an aim in, a fitted value out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float, Shaped
+from torch import Tensor
+
+from cutaway.core.textset import Task
+from cutaway.measure.splits import Split
+from cutaway.solvers import RowBlocks, as_row_blocks
+
+Link = Literal["logit", "probability", "margin", "value"]
+CLASSIFICATION_TASKS: tuple[Task, ...] = ("binary", "multiclass", "multilabel")
+ALL_TASKS: tuple[Task, ...] = (*CLASSIFICATION_TASKS, "regression")
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """What is to be learned."""
+
+    task: Task
+    classes: int
+    """How many classes or labels; 1 for regression."""
+    seed: int = 0
+    balanced: bool = False
+    """Whether every class weighs the same, however many rows it has."""
+
+    @property
+    def single(self) -> bool:
+        """Whether a score is one number per row."""
+        return self.task in ("binary", "regression")
+
+    @property
+    def outputs(self) -> int:
+        """Numbers per row that a score has."""
+        return 1 if self.single else self.classes
+
+
+@dataclass(frozen=True, eq=False)
+class FittedProbe:
+    """A fitted classifier: one score per row, or one per row and class."""
+
+    score: Callable[[Any], Tensor]
+    link: Link
+    """How scores read: logits (also log-densities), probabilities, margins, or target values."""
+    parameters: int
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What was chosen or seen on the way: C, gradient norm, iterations, losses."""
+    exclusive: bool = True
+    """Whether a row has exactly one class; False for labels that go together."""
+    chance: Callable[[Any], Tensor] | None = None
+    """Probabilities of rows, where the classifier has its own way to them."""
+
+    def scores(self, x: Any) -> Float[Tensor, " n"] | Float[Tensor, "n cls"]:
+        """Higher for class 1 (binary), for each class, or the value itself (regression)."""
+        if isinstance(x, RowBlocks):
+            return torch.cat([self.scores(block) for _, block in x])
+        return self.score(x).double()
+
+    def probabilities(self, x: Any, scores: Float[Tensor, "..."]) -> Float[Tensor, "..."] | None:
+        """What the scores of `x` mean as probabilities, None where they mean none."""
+        if self.chance is not None:
+            return self.chance(x).double()
+        if self.link == "probability":
+            return scores
+        if self.link != "logit":
+            return None
+        one = scores.ndim == 1 or not self.exclusive
+        return torch.sigmoid(scores) if one else torch.softmax(scores, -1)
+
+
+FitFunction = Callable[[Any, Tensor, Any, Tensor, FitSettings], FittedProbe]
+"""(x_train, y_train, x_val, y_val, aim) -> what learned from train and tuned itself on val."""
+FitSplitsFunction = Callable[[Any, Tensor, Sequence[Split], FitSettings], list[FittedProbe]]
+"""(x, y, splits, aim) -> one fit per split, all at once; x may be larger than memory."""
+
+
+def linear_probe(
+    weights: Float[Tensor, "out d"],
+    bias: Float[Tensor, " out"],
+    aim: FitSettings,
+    link: Link,
+    notes: Mapping[str, Any],
+) -> FittedProbe:
+    """A fitted linear map from features to scores."""
+
+    def score(x: Tensor) -> Tensor:
+        parts = [block @ weights.T for _, block in as_row_blocks(x, dtype=weights.dtype)]
+        return squeeze_outputs(torch.cat(parts) + bias, aim)
+
+    size = weights.numel() + bias.numel()
+    return FittedProbe(score, link, size, dict(notes), aim.task != "multilabel")
+
+
+def squeeze_outputs(scores: Float[Tensor, "n out"], aim: FitSettings) -> Float[Tensor, "..."]:
+    """Scores without their last axis where the task has one number per row."""
+    return scores[:, 0] if aim.single else scores
+
+
+def split_masks(splits: Sequence[Split], part: str, n: int) -> Bool[Tensor, "fold n"]:
+    """Which rows belong to a part of each split."""
+    made = torch.zeros(len(splits), n, dtype=torch.bool)
+    for row, split in zip(made, splits, strict=True):
+        row[torch.as_tensor(getattr(split, part))] = True
+    return made
+
+
+def matrix_shape(x: Shaped[Tensor, "n d"] | RowBlocks) -> tuple[int, int]:
+    """How many rows and columns."""
+    return (x.n, x.d) if isinstance(x, RowBlocks) else (x.shape[0], x.shape[1])

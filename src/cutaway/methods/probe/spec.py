@@ -1,0 +1,74 @@
+"""The spec of `cutaway probe`: one grid of models, data, layers, poolers and classifiers."""
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from cutaway.recipe.options import LayerChoices, Names, RunOptions, Sizes, SomeNames
+
+PROBE_BASELINES = ("majority", "bow", "tfidf", "twin", "control", "mdl")
+
+
+class ProbeSpec(RunOptions):
+    """What can be read off the hidden layers: the whole grid from one pass per model and set."""
+
+    model: SomeNames
+    """Models to open: bundled names, hub ids, folders, base+adapter. Several make a grid."""
+    data: SomeNames
+    """Labelled sets: task names, files, folders, hf:ID, gen:NAME. Several make a grid."""
+    revision: str | None = None
+    """Branch, tag or commit of a hub model."""
+    layers: LayerChoices = ("all",)
+    """Layers 0..L (0 = embeddings): all | 0,6,12 | mean:all | max:1,2 | concat:8,9."""
+    pool: SomeNames = ("last",)
+    """How tokens become one vector: first last mean max min q0.4 cls mask attn attn:3 learned."""
+    classifier: SomeNames = ("logistic",)
+    """Classifiers: logistic ridge lda qda nb centroid pca knn forest linear mlp2 mlp3 glu ..."""
+    protocol: Literal["repeats", "kfold", "fixed", "kshot", "curve"] = "repeats"
+    """How rows are split into train, validation and test."""
+    repeats: int = Field(default=10, ge=1)
+    """How many seeded splits (or seeds of a fixed split)."""
+    folds: int = Field(default=5, ge=2)
+    """Folds of the kfold protocol."""
+    shots: int = Field(default=16, ge=1)
+    """Training rows per class of the kshot protocol."""
+    train_sizes: Sizes = (0.1, 0.2, 0.4, 0.7, 1.0)
+    """Sizes of the curve protocol: row counts, or shares of the training part."""
+    class_weight: Literal["none", "balanced"] = "none"
+    """Weigh classes by their rarity while fitting."""
+    baselines: Names = PROBE_BASELINES
+    """Measured beside each score: majority bow tfidf twin control mdl | none."""
+    text_column: str | None = None
+    """Column with the text, when not one of the usual names."""
+    pair_column: str | None = None
+    """Column with the second text of a pair."""
+    label_column: str | None = None
+    """Column with the label."""
+    as_: Literal["classification", "regression", "binary", "multiclass", "multilabel"] | None = None
+    """Read the labels as this; classification rounds regression targets."""
+    drop_empty: bool = False
+    """Leave out rows without text or label, and count them, instead of refusing the set."""
+    limit: int | None = Field(default=None, ge=1)
+    """Use at most this many rows of each set, drawn with the seed."""
+    max_tokens: int | None = Field(default=None, ge=2)
+    """Cut texts to this many tokens; the model's context otherwise."""
+    cut: Literal["right", "left"] = "right"
+    """Which side of a text that is too long is cut off."""
+    keep: Literal["float32", "float16", "bfloat16"] = "float32"
+    """Precision of the stored activations."""
+    attention: Literal["auto", "sdpa", "eager"] = "auto"
+    """Attention kernel; auto takes eager only where attention weights are needed."""
+
+    @field_validator("baselines")
+    @classmethod
+    def _known_baselines(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if value == ("none",):
+            return ()
+        if value == ("all",):
+            return PROBE_BASELINES
+        unknown = [v for v in value if v not in PROBE_BASELINES]
+        if unknown:
+            raise ValueError(
+                f"Unknown baseline {unknown[0]!r}. Known: {', '.join(PROBE_BASELINES)}, all, none."
+            )
+        return value

@@ -1,0 +1,74 @@
+"""Wherever a name is accepted, the object itself is accepted too.
+
+Specs hold names only, so that they can be written down. An object given from Python gets a
+name made from what it is, and is kept in a side table for this run.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cutaway.core.digest import digest_json, digest_text
+from cutaway.core.errors import BadSpec
+from cutaway.core.textset import TextSet
+from cutaway.recipe.object_fingerprint import fingerprint
+
+Objects = dict[str, Any]
+
+
+def name_objects(
+    options: Mapping[str, Any], fields: Iterable[str], *, single: Iterable[str] = ()
+) -> tuple[dict[str, Any], Objects]:
+    """The options with every object in `fields` replaced by a name, and the objects by name.
+
+    Those in `single` take one; BadSpec for a list of several, of which only one would be used.
+    """
+    alone = frozenset(single)
+    objects: Objects = {}
+    named = dict(options)
+    for field in fields:
+        given = named.get(field)
+        if given is not None:
+            many = list(given) if isinstance(given, (list, tuple)) else [given]
+            names = [_register(one, objects) for one in many]
+            named[field] = _single_name(field, names) if field in alone else names
+    return named, objects
+
+
+def _single_name(field: str, names: list[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    raise BadSpec(
+        f"{field} takes one, got {len(names)}: {', '.join(names)[:80]}. Give one of them; "
+        "sentences go in as {'text': [...]}, a data frame or a TextSet."
+    )
+
+
+def _register(value: Any, objects: Objects) -> str:
+    if isinstance(value, str):
+        return value
+    name = _object_name(value)
+    objects[name] = value
+    return name
+
+
+def _object_name(value: Any) -> str:
+    """A name that changes when the object does."""
+    if isinstance(value, TextSet):
+        return f"{value.name}#{value.digest[:8]}"
+    if isinstance(value, dict):
+        return f"{value.get('name', 'dict')}#{digest_json(value)[:8]}".replace(",", " ")
+    if _is_model(value):
+        # Its weights may have been changed since it was opened, or since the last verb.
+        return f"{value.name}#{value.recognise().short[:8]}"
+    digest = getattr(value, "digest", None)
+    if isinstance(digest, str):
+        return f"{value.name}#{digest[:8]}"
+    kind = value.__name__ if isinstance(value, type) else type(value).__name__
+    return f"{kind}#{digest_text(fingerprint(value))[:8]}"
+
+
+def _is_model(value: Any) -> bool:
+    # Not imported above: this room is loaded with the verbs' names, before any science.
+    from cutaway.models.lm import LM
+
+    return isinstance(value, LM)

@@ -1,0 +1,91 @@
+"""What every spec shares: where runs go, on what they run, which seed."""
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from cutaway.core.errors import CutawayError
+from cutaway.core.spec import Spec
+from cutaway.engine import find_engine
+from cutaway.store.remote import check_url, is_url
+
+
+def _parse_names(value: Any) -> Any:
+    """Names from `a,b`, from a list, or from one object; blanks dropped."""
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    said = [
+        piece for part in parts for piece in (part.split(",") if _is_comma_list(part) else [part])
+    ]
+    return tuple(p.strip() if isinstance(p, str) else p for p in said if p != "")
+
+
+def _is_comma_list(part: Any) -> bool:
+    """Whether a string is a comma list; generator options (`gen:x?n=1,m=2`) are one name."""
+    return isinstance(part, str) and "?" not in part
+
+
+def _parse_numbers(value: Any) -> Any:
+    """Numbers from `100,1000`, from a list, or from one number."""
+    return tuple(_parse_number(piece) for piece in _parse_names(value))
+
+
+def _parse_number(said: Any) -> int | float:
+    """A whole number, or a share such as 0.5."""
+    try:
+        number = float(said) if "." in str(said) or "e" in str(said) else int(said)
+    except (TypeError, ValueError, OverflowError):
+        number = math.inf
+    if not abs(number) < 1e18:
+        raise ValueError(f"Numbers such as 100,1000 or 0.5 are expected, got {said!r}.")
+    return number
+
+
+def _parse_layer_choices(value: Any) -> Any:
+    """Layer choices: a list is one choice per entry; numbers are single layers."""
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    return tuple(str(p).strip() for p in parts if str(p).strip() != "")
+
+
+def _check_engine(text: str) -> str:
+    """An engine that can be; whether its cluster is there is asked when the work starts."""
+    try:
+        find_engine(text)
+    except CutawayError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+def _check_runs_folder(text: str) -> str:
+    """A folder, or a URL without secrets: it stands in every result."""
+    try:
+        return check_url(text) if is_url(text) else text
+    except CutawayError as error:
+        raise ValueError(str(error)) from None
+
+
+SomeNames = Annotated[tuple[str, ...], BeforeValidator(_parse_names), Field(min_length=1)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_parse_names)]
+LayerChoices = Annotated[tuple[str, ...], BeforeValidator(_parse_layer_choices)]
+Sizes = Annotated[tuple[int | float, ...], BeforeValidator(_parse_numbers)]
+
+
+MAX_SEED = 2**31 - 1
+"""scikit-learn takes seeds below 2**32, and repeats count on from the seed."""
+
+
+class RunOptions(Spec):
+    """The options of every recipe."""
+
+    runs: Annotated[str, AfterValidator(_check_runs_folder)] = "runs"
+    """Folder that keeps the results, or a URL (s3://bucket/runs, any of fsspec's)."""
+    engine: Annotated[str, AfterValidator(_check_engine)] = "local"
+    """Where the pieces run: local, local:N (processes), ray, or the address of a Ray cluster."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the model runs; auto takes a GPU when there is one."""
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    """Precision of the model's weights and activations."""
+    seed: int = Field(default=0, ge=0, le=MAX_SEED)
+    """Decides every split, start and sample."""
+    offline: bool = False
+    """Never ask the network; use what is on this machine."""

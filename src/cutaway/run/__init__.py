@@ -1,1 +1,0 @@
-"""Recipes: one spec and one function per method; where data, model, method and store meet."""

@@ -1,1 +1,0 @@
-"""Recipes of graft, one file per verb; `graft_verbs` is what `cutaway.graft` shows."""

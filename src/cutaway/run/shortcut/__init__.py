@@ -1,1 +1,0 @@
-"""Recipes of shortcut, one file per verb; `shortcut_verbs` is what `cutaway.shortcut` shows."""

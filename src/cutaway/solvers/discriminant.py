@@ -1,0 +1,222 @@
+"""Linear discriminants of every fold at once, plain or shrunk.
+
+Plain is scikit-learn's default LinearDiscriminantAnalysis: the within-class covariance of scaled
+features, inverted where its directions carry more than a 1e-8th. With fewer
+rows than features that is a pseudo-inverse, and the learning curve dips at n = d. Shrunk means
+towards the features' own within-class variances, by a given share or by Ledoit and Wolf's (2004)
+estimate from the pooled rows; outlier dimensions therefore do not decide how much.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from cutaway.core.errors import BadData, BadSpec
+from cutaway.solvers.rows import GroupMoments, RowBlocks, as_row_blocks, group_moments
+from cutaway.solvers.scatter import fold_scatters, folds_by_shape
+
+Shrinkage = float | Literal["auto"] | None
+# scikit-learn's cut on singular values, squared because ours are eigenvalues.
+MIN_EIGENVALUE = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class Discriminant:
+    """Weights and intercepts per fold and class, for features as they came."""
+
+    weights: Float[Tensor, "fold cls d"]
+    """One row (class 1 against class 0) where there are two classes."""
+    intercept: Float[Tensor, "fold cls"]
+    shrinkage: Float[Tensor, " fold"]
+    rank: Int[Tensor, " fold"]
+
+
+@dataclass(frozen=True, eq=False)
+class ClassMoments:
+    """Counts, means and variances of each class in each fold."""
+
+    count: Float[Tensor, "fold cls"]
+    mean: Float[Tensor, "fold cls d"]
+    variance: Float[Tensor, "fold cls d"]
+    whole: GroupMoments
+
+
+def class_moments(
+    rows: RowBlocks,
+    y: Int[Tensor, " n"],
+    folds: Shaped[Tensor, "fold n"],
+    classes: int,
+    *,
+    scatter: bool,
+) -> ClassMoments:
+    """The sums of every class in every fold; BadData where a fold lacks a class."""
+    marks = torch.nn.functional.one_hot(y.to(folds.device).long(), classes).T.bool()
+    both = folds.bool()[:, None] & marks
+    counts = both.sum(-1)
+    if int(counts.min()) == 0:
+        fold, kind = (counts == 0).nonzero()[0].tolist()
+        raise BadData(
+            f"Split {fold} has no row of class {kind} to learn from; give more rows, or use "
+            "'logistic', which can do without."
+        )
+    seen = group_moments(rows, both.flatten(0, 1), scatter=scatter)
+    shape = (len(folds), classes, rows.d)
+    return ClassMoments(
+        seen.count.view(shape[:2]),
+        seen.group_mean.view(shape),
+        seen.group_variance.view(shape),
+        seen,
+    )
+
+
+def discriminant(
+    x: Shaped[Tensor, "n d"] | RowBlocks,
+    y: Int[Tensor, " n"],
+    *,
+    classes: int,
+    folds: Shaped[Tensor, "fold n"] | None = None,
+    shrinkage: Shrinkage = None,
+) -> Discriminant:
+    """The linear discriminant of each fold. `folds` marks the rows to learn from."""
+    if not (shrinkage is None or shrinkage == "auto" or 0.0 <= float(shrinkage) <= 1.0):
+        raise BadSpec(f"shrinkage must be None, 'auto' or from 0 to 1, got {shrinkage!r}.")
+    rows = as_row_blocks(x)
+    marks = torch.ones(1, rows.n, dtype=torch.bool) if folds is None else folds.bool().cpu()
+    parts: dict[int, tuple[Tensor, Tensor, Tensor, Tensor]] = {}
+    for numbers, tall in folds_by_shape(marks, rows.d, each=classes * rows.n):
+        made = _fit_folds(rows, y, marks[numbers], classes, shrinkage, tall=tall)
+        parts |= dict(zip(numbers, made, strict=True))
+    in_order = (parts[k] for k in range(len(marks)))
+    weights, intercept, share, rank = (torch.stack(v) for v in zip(*in_order, strict=True))
+    return Discriminant(weights, intercept, share, rank)
+
+
+@dataclass(frozen=True, eq=False)
+class _DiscriminantFold:
+    """One fold in features of unit within-class deviation, counted from its own mean."""
+
+    scatter: Float[Tensor, "r r"]
+    """Within classes, along `basis` where there is one."""
+    means: Float[Tensor, "cls r"]
+    count: Float[Tensor, " cls"]
+    fourth: Float[Tensor, ""]
+    """Sum over rows of |x - class mean|^4."""
+    basis: Float[Tensor, "d r"] | None = None
+    """What the rows span, where they are fewer than the features."""
+
+
+def _fit_folds(
+    rows: RowBlocks, y: Tensor, folds: Tensor, classes: int, shrinkage: Shrinkage, *, tall: bool
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    seen = class_moments(rows, y, folds, classes, scatter=tall)
+    centre, unit = seen.whole.mean, seen.whole.deviation
+    ready = rows.standard(centre, unit)
+    deviation = _within_class_std(seen, unit)
+    make = _folds_from_scatter if tall else _folds_from_gram
+    for k, fold in enumerate(make(ready, y, folds, seen, deviation, shrinkage == "auto")):
+        share = _shrinkage_amount(fold, rows.d, shrinkage)
+        along, rank = _inverse_times_means(fold, rows.d, share, shrinkage is None)
+        weights = along if fold.basis is None else along @ fold.basis.T
+        mean = (fold.count / fold.count.sum()) @ seen.mean[k]
+        raw = weights / (deviation[k] * unit)
+        offset = -0.5 * (along * fold.means).sum(1) + torch.log(fold.count / fold.count.sum())
+        offset = offset - raw @ mean
+        if classes == 2:
+            raw, offset = raw[1:] - raw[:1], offset[1:] - offset[:1]
+        yield raw, offset, torch.tensor(share, dtype=torch.float64), rank
+
+
+def _folds_from_scatter(
+    ready: RowBlocks, y: Tensor, folds: Tensor, seen: ClassMoments, deviation: Tensor, fourth: bool
+) -> Iterator[_DiscriminantFold]:
+    """Folds with more rows than features, from scatter matrices."""
+    assert seen.whole.scatter is not None
+    centre, unit = seen.whole.mean, seen.whole.deviation
+    grams = fold_scatters(ready, folds, whole=seen.whole.scatter / torch.outer(unit, unit))
+    mean = (seen.mean - centre) / unit
+    spread = (
+        _fourth_moments(ready, y, folds, mean, deviation) if fourth else torch.zeros(len(folds))
+    )
+    for k, gram in enumerate(grams):
+        count = seen.count[k]
+        within = gram - (mean[k] * count[:, None]).T @ mean[k]
+        own = mean[k] - (count / count.sum()) @ mean[k]
+        yield _DiscriminantFold(
+            within / torch.outer(deviation[k], deviation[k]), own / deviation[k], count, spread[k]
+        )
+
+
+def _folds_from_gram(
+    ready: RowBlocks, y: Tensor, folds: Tensor, seen: ClassMoments, deviation: Tensor, fourth: bool
+) -> Iterator[_DiscriminantFold]:
+    """Folds with fewer rows than features, along the directions that their rows span."""
+    mean = (seen.mean - seen.whole.mean) / seen.whole.deviation
+    for k, mine in enumerate(folds):
+        index = mine.nonzero()[:, 0]
+        count, kinds = seen.count[k], y[index.to(y.device)].to(ready.device).long()
+        gaps = (ready.take(index).double() - mean[k][kinds]) / deviation[k]
+        own = (mean[k] - (count / count.sum()) @ mean[k]) / deviation[k]
+        both = torch.cat([gaps, own])
+        values, left = torch.linalg.eigh(both @ both.T)
+        used = values > 1e-12 * values[-1].clamp_min(1e-300)
+        basis = both.T @ (left[:, used] / values[used].sqrt())
+        inside = gaps @ basis
+        spread = gaps.square().sum(1).square().sum()
+        yield _DiscriminantFold(inside.T @ inside, own @ basis, count, spread, basis)
+
+
+def _within_class_std(seen: ClassMoments, unit: Tensor) -> Float[Tensor, "fold d"]:
+    """Within-class deviation of each feature in units of all rows' deviation."""
+    pooled = (seen.variance * seen.count[..., None]).sum(1) / seen.count.sum(1, keepdim=True)
+    ratio = pooled / unit.square()
+    return torch.where(ratio < 1e-14, torch.ones_like(ratio), ratio.clamp_min(0.0).sqrt())
+
+
+def _fourth_moments(
+    ready: RowBlocks, y: Tensor, folds: Tensor, mean: Tensor, deviation: Tensor
+) -> Float[Tensor, " fold"]:
+    """Per fold, the sum over its rows of |x - its class mean|^4 in scaled features."""
+    total = torch.zeros(len(folds), dtype=torch.float64, device=ready.device)
+    for index, block in ready:
+        kinds, double = y[index].to(ready.device).long(), block.double()
+        for k, mine in enumerate(folds[:, index].to(ready.device)):
+            gap = (double[mine] - mean[k][kinds[mine]]) / deviation[k]
+            total[k] += gap.square().sum(1).square().sum()
+    return total
+
+
+def _shrinkage_amount(fold: _DiscriminantFold, d: int, shrinkage: Shrinkage) -> float:
+    """How far to shrink; Ledoit and Wolf's estimate for 'auto'."""
+    if shrinkage != "auto":
+        return float(shrinkage or 0.0)
+    n = float(fold.count.sum())
+    square = float(fold.scatter.square().sum()) / n**2
+    trace = float(fold.scatter.diagonal().sum()) / n
+    noise = (float(fold.fourth) / n - square) / (d * n)
+    gap = (square - trace**2 / d) / d
+    return min(noise, gap) / gap if gap > 0 else 1.0
+
+
+def _inverse_times_means(
+    fold: _DiscriminantFold, d: int, share: float, plain: bool
+) -> tuple[Tensor, Tensor]:
+    """The inverse covariance times each class mean, and the rank that was used."""
+    covariance = fold.scatter / fold.count.sum()
+    if not plain:
+        level = share * float(covariance.diagonal().sum()) / d
+        covariance = (1.0 - share) * covariance
+        covariance.diagonal().add_(level)
+    # If the factor exists with the cut taken off, every direction passes it.
+    checked = covariance - (MIN_EIGENVALUE if plain else 0.0) * torch.eye(len(covariance)).to(
+        covariance
+    )
+    if int(torch.linalg.cholesky_ex(checked)[1]) == 0:
+        return torch.linalg.solve(covariance, fold.means.T).T, torch.tensor(len(covariance))
+    values, vectors = torch.linalg.eigh(covariance)
+    used = values > MIN_EIGENVALUE
+    inside = (fold.means @ vectors[:, used]) / values[used]
+    return inside @ vectors[:, used].T, used.sum()

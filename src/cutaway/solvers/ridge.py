@@ -1,0 +1,184 @@
+"""Ridge regression for every alpha, fold and target at once, judged by exact leave-one-out.
+
+The objective is scikit-learn's Ridge: sum of squared residuals + alpha * ||w||^2, intercept
+free. One eigendecomposition per fold, of the d x d scatter or of the n x n Gram matrix,
+whichever is smaller, serves every alpha and target. The error of a row under the fit that has
+never seen it is its residual over 1 - leverage, so leave-one-out costs no second fit (Allen
+1974); the scaling of features, when asked for, is the one of all the fold's rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from cutaway.core.errors import BadData, BadSpec, Mismatch
+from cutaway.solvers.rows import RowBlocks, as_row_blocks, group_moments
+from cutaway.solvers.scatter import fold_scatters, folds_by_shape
+
+
+@dataclass(frozen=True, eq=False)
+class RidgePath:
+    """The weights of every (fold, alpha), for features as they came, and what each is worth."""
+
+    weights: Float[Tensor, "fold alpha target d"]
+    intercept: Float[Tensor, "fold alpha target"]
+    alphas: tuple[float, ...]
+    loo: Float[Tensor, "fold alpha target"]
+    """Mean squared error of rows under the fit without them."""
+
+    def best(self) -> Int[Tensor, " fold"]:
+        """The place of the alpha with the least leave-one-out error over targets, per fold."""
+        return self.loo.sum(-1).argmin(1)
+
+
+@dataclass(frozen=True, eq=False)
+class _RidgeFold:
+    """One fold's centre and scale, its directions, and its targets seen along them."""
+
+    mean: Float[Tensor, " d"]
+    scale: Float[Tensor, " d"]
+    target_mean: Float[Tensor, " target"]
+    values: Float[Tensor, " r"]
+    vectors: Float[Tensor, "d r"]
+    along: Float[Tensor, "r target"]
+    """V^T X^T y."""
+    count: int
+
+    def coefficients(self, alphas: Tensor) -> Float[Tensor, "alpha r target"]:
+        """The weights along the directions."""
+        return self.along / (self.values + alphas[:, None])[:, :, None]
+
+    def squared_errors(self, x: Tensor, y: Tensor, alphas: Tensor) -> Tensor:
+        """Summed squared leave-one-out errors of these rows of the fold: (alpha, target)."""
+        inside = ((x - self.mean) / self.scale) @ self.vectors
+        said = torch.einsum("nr,art->ant", inside, self.coefficients(alphas)) + self.target_mean
+        leverage = inside.square() @ (1.0 / (self.values + alphas[:, None])).T + 1.0 / self.count
+        miss = (y - said) / (1.0 - leverage).clamp_min(1e-10).T[:, :, None]
+        return miss.square().sum(1)
+
+
+def ridge_path(
+    x: Shaped[Tensor, "n d"] | RowBlocks,
+    y: Shaped[Tensor, "n target"],
+    *,
+    alphas: Sequence[float],
+    folds: Shaped[Tensor, "fold n"] | None = None,
+    standardise: bool = True,
+) -> RidgePath:
+    """Every fit of the path. `folds` marks the rows each fold learns from (default: all)."""
+    rows = as_row_blocks(x)
+    if len(y) != rows.n:
+        raise Mismatch(f"{len(y)} targets for {rows.n} rows of features.")
+    if not alphas or min(alphas) <= 0:
+        raise BadSpec(f"Every alpha must be above 0, got {list(alphas)!r}.")
+    marks = torch.ones(1, rows.n, dtype=torch.bool) if folds is None else folds.bool()
+    if int(marks.sum(1).min()) < 2:
+        raise BadData("Ridge needs at least two rows in each fold to learn from.")
+    targets = y.to(rows.device, torch.float64)
+    level = torch.tensor(list(alphas), dtype=torch.float64, device=rows.device)
+    parts: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+    for numbers, tall in folds_by_shape(marks.cpu(), rows.d):
+        made = _fit_folds(rows, targets, marks[numbers], level, standardise, tall=tall)
+        parts |= dict(zip(numbers, made, strict=True))
+    in_order = (parts[k] for k in range(len(marks)))
+    weights, intercept, loo = (torch.stack(values) for values in zip(*in_order, strict=True))
+    return RidgePath(weights, intercept, tuple(alphas), loo)
+
+
+def _fit_folds(
+    rows: RowBlocks, y: Tensor, marks: Tensor, alphas: Tensor, standardise: bool, *, tall: bool
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Weights, intercepts and errors of some folds, in two or three passes over the rows."""
+    seen = group_moments(rows, marks, scatter=tall)
+    ready = rows.standard(seen.mean, seen.deviation)
+    if tall:
+        assert seen.scatter is not None
+        whole = seen.scatter / torch.outer(seen.deviation, seen.deviation)
+        made = _folds_from_scatter(
+            ready, y, marks, fold_scatters(ready, marks, whole=whole), standardise, seen.deviation
+        )
+    else:
+        made = [
+            _fold_from_gram(ready, y, m.to(rows.device), standardise, seen.deviation) for m in marks
+        ]
+    loo = _leave_one_out(made, ready, y, marks.to(rows.device), alphas)
+    return [
+        (*_unscaled_weights(fold, alphas, seen.mean, seen.deviation), errors)
+        for fold, errors in zip(made, loo, strict=True)
+    ]
+
+
+def _leave_one_out(
+    made: list[_RidgeFold], ready: RowBlocks, y: Tensor, marks: Tensor, alphas: Tensor
+) -> list[Tensor]:
+    total = [torch.zeros(len(alphas), y.shape[1]).to(y) for _ in made]
+    for index, block in ready:
+        for errors, fold, mine in zip(total, made, marks[:, index], strict=True):
+            errors += fold.squared_errors(block[mine].double(), y[index][mine], alphas)
+    return [errors / fold.count for errors, fold in zip(total, made, strict=True)]
+
+
+def _folds_from_scatter(
+    ready: RowBlocks, y: Tensor, marks: Tensor, grams: Tensor, standardise: bool, deviation: Tensor
+) -> list[_RidgeFold]:
+    """Folds with more rows than features: directions of the scatter matrix."""
+    weight = marks.to(ready.device, torch.float64)
+    count = weight.sum(1)
+    first = torch.zeros(len(marks), ready.d, dtype=torch.float64, device=ready.device)
+    cross = first.new_zeros(len(marks), y.shape[1], ready.d)
+    for index, block in ready:
+        double = block.double()
+        first += weight[:, index] @ double
+        both = weight[:, None, index] * y[index].T
+        cross += (both.flatten(0, 1) @ double).view_as(cross)
+    mean = first / count[:, None]
+    target_mean = (weight @ y) / count[:, None]
+    made = []
+    for k in range(len(marks)):
+        scatter = torch.addr(grams[k], mean[k], mean[k], alpha=-float(count[k]))
+        scale = _feature_scale(scatter.diagonal() / count[k], standardise, deviation)
+        values, vectors = torch.linalg.eigh(scatter / torch.outer(scale, scale))
+        centred = (cross[k] - torch.outer(target_mean[k] * count[k], mean[k])) / scale
+        along = vectors.T @ centred.T
+        made.append(
+            _RidgeFold(
+                mean[k], scale, target_mean[k], values.clamp_min(0.0), vectors, along, int(count[k])
+            )
+        )
+    return made
+
+
+def _fold_from_gram(
+    ready: RowBlocks, y: Tensor, marks: Tensor, standardise: bool, deviation: Tensor
+) -> _RidgeFold:
+    """A fold with fewer rows than features: directions of the rows' Gram matrix."""
+    x = ready.take(marks.nonzero()[:, 0].cpu()).double()
+    own = y[marks]
+    mean, target_mean = x.mean(0), own.mean(0)
+    scale = _feature_scale(x.var(0, correction=0), standardise, deviation)
+    centred = (x - mean) / scale
+    values, left = torch.linalg.eigh(centred @ centred.T)
+    # Directions that are only rounding would be blown up by 1 / sqrt(value).
+    used = values > 1e-12 * values[-1].clamp_min(1e-300)
+    vectors = centred.T @ (left[:, used] / values[used].sqrt())
+    along = values[used].sqrt()[:, None] * (left[:, used].T @ (own - target_mean))
+    return _RidgeFold(mean, scale, target_mean, values[used], vectors, along, len(own))
+
+
+def _feature_scale(variance: Tensor, standardise: bool, deviation: Tensor) -> Tensor:
+    """What features (in units of all rows' deviation) are divided by."""
+    if not standardise:
+        return 1.0 / deviation
+    return torch.where(variance < 1e-12, torch.ones_like(variance), variance.clamp_min(0.0).sqrt())
+
+
+def _unscaled_weights(
+    fold: _RidgeFold, alphas: Tensor, mean: Tensor, deviation: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Weights and intercepts for the features as they came."""
+    inner = (fold.vectors @ fold.coefficients(alphas)).transpose(1, 2) / fold.scale
+    weights = inner / deviation
+    return weights, fold.target_mean - inner @ fold.mean - weights @ mean

@@ -1,0 +1,1 @@
+"""What uses several methods: the tour, paper reproductions, the Live page, imported logs."""

@@ -1,0 +1,195 @@
+"""A paper's findings on a model at hand: run its steps, compare what was expected and measured."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from math import isfinite, sqrt
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from cutaway.console import Console
+from cutaway.core.errors import BadSpec, Missing
+from cutaway.core.spec import Spec, build_spec
+from cutaway.methods.specs import SPECS
+from cutaway.recipe.result import Result
+from cutaway.studies.findings import Finding, FindingSide, Study, StudyStep
+
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+MEASURED_COLUMNS = ("metric", "value", "low", "high")
+RunVerb = Callable[[str, Spec], Result]
+"""Carries out a verb with its spec."""
+
+
+@dataclass(frozen=True)
+class MeasuredValue:
+    """A number read off tables, and where it lies; None where no interval is known."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class FindingResult:
+    """A finding, expected and measured."""
+
+    says: str
+    expected: str
+    more: MeasuredValue
+    less: MeasuredValue
+    difference: MeasuredValue
+    passed: bool
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """What became of a paper's findings."""
+
+    study: str
+    title: str
+    paper: str
+    judged: tuple[FindingResult, ...]
+    runs: dict[str, str]
+    """The address of each step's run."""
+    places: dict[str, str]
+    """What was opened and read."""
+
+    @property
+    def passed(self) -> int:
+        """How many findings hold."""
+        return sum(one.passed for one in self.judged)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON-ready values."""
+        return {**asdict(self), "passed": self.passed, "findings": len(self.judged)}
+
+
+def reproduce(
+    study: Study,
+    given: Mapping[str, str | None],
+    carry: RunVerb,
+    *,
+    runs: str,
+    console: Console,
+    shared: Mapping[str, Any] = NO_OPTIONS,
+) -> StudyResult:
+    """Run every step and judge every finding. `given` replaces the study's own placeholders."""
+    results: dict[str, Result] = {}
+    steps = study_specs(study, given, runs=runs, shared=shared)
+    for number, (name, (step, spec)) in enumerate(steps.items(), start=1):
+        console.print(f"\n{study.name}, {number} of {len(steps)}: cutaway {step.verb}")
+        results[name] = carry(step.verb, spec)
+    tables = {name: result.rows for name, result in results.items()}
+    addresses = {name: result.record.address for name, result in results.items()}
+    judged = tuple(judge_finding(finding, tables) for finding in study.findings)
+    places = _placeholder_values(study, given)
+    return StudyResult(study.name, study.title, study.paper, judged, addresses, places)
+
+
+def study_specs(
+    study: Study,
+    given: Mapping[str, str | None],
+    *,
+    runs: str,
+    shared: Mapping[str, Any] = NO_OPTIONS,
+) -> dict[str, tuple[StudyStep, Spec]]:
+    """Every step with its spec, by name. `shared` are options that every recipe has: seed ..."""
+    places = {**_placeholder_values(study, given), "out": f"{runs}/{study.name}"}
+    return {
+        step.name: (step, _step_spec(step, places, {**shared, "runs": runs}))
+        for step in study.steps
+    }
+
+
+def judge_finding(finding: Finding, tables: Mapping[str, pl.DataFrame]) -> FindingResult:
+    """Whether the tables show the finding."""
+    more, less = (read_value(side, tables) for side in (finding.more, finding.less))
+    gap = value_difference(more, less)
+    wanted = f"at least {finding.by:g} more" if finding.by else "at least as much"
+    expected = f"{wanted} (tolerance {finding.tolerance:g})" if finding.tolerance else wanted
+    passed = isfinite(gap.value) and gap.value >= finding.by - finding.tolerance
+    return FindingResult(finding.says, expected, more, less, gap, passed)
+
+
+def read_value(side: FindingSide, tables: Mapping[str, pl.DataFrame]) -> MeasuredValue:
+    """The number a side names; Missing when no cell of the table fits."""
+    if side.value is not None:
+        return MeasuredValue(side.value, side.value, side.value)
+    table = _select_rows(tables[str(side.step)], side)
+    found = table.filter((pl.col("metric") == side.metric) & pl.col("value").is_not_null())
+    if found.is_empty():
+        raise Missing(f"The step {side.step!r} measured no {side.metric!r} where {side.where!r}.")
+    if side.take == "mean":
+        return _mean_value(found)
+    best = found.sort("value", descending=side.take == "max").row(0, named=True)
+    return MeasuredValue(best["value"], best["low"], best["high"])
+
+
+def value_difference(more: MeasuredValue, less: MeasuredValue) -> MeasuredValue:
+    """The difference; its interval as if the two were measured independently."""
+    gap, reaches = more.value - less.value, [_half_width(r) for r in (more, less)]
+    if any(reach is None for reach in reaches):
+        return MeasuredValue(gap)
+    reach = sqrt(sum((r or 0.0) ** 2 for r in reaches))
+    return MeasuredValue(gap, gap - reach, gap + reach)
+
+
+def _half_width(reading: MeasuredValue) -> float | None:
+    if reading.low is None or reading.high is None:
+        return None
+    return (reading.high - reading.low) / 2
+
+
+def _mean_value(found: pl.DataFrame) -> MeasuredValue:
+    """The mean over cells; the mean of their borders, which is too wide rather than too narrow."""
+    value, low, high = (found[name].cast(pl.Float64).to_numpy() for name in MEASURED_COLUMNS[1:])
+    if np.isnan(low).any() or np.isnan(high).any():
+        return MeasuredValue(float(value.mean()))
+    return MeasuredValue(float(value.mean()), float(low.mean()), float(high.mean()))
+
+
+def _select_rows(table: pl.DataFrame, side: FindingSide) -> pl.DataFrame:
+    """The rows of the cells that a side names."""
+    for column, wanted in side.where.items():
+        if column not in table.columns:
+            raise BadSpec(f"No column {column!r}. There are: {', '.join(table.columns)}.")
+        denied = isinstance(wanted, dict)
+        same = pl.col(column).eq_missing(pl.lit(wanted["not"] if denied else wanted))
+        table = table.filter(~same if denied else same)
+    cell = [name for name in table.columns if name not in MEASURED_COLUMNS]
+    for metric, least in side.given.items():
+        good = table.filter((pl.col("metric") == metric) & (pl.col("value") >= least))
+        table = table.join(good.select(cell).unique(), on=cell, how="semi", nulls_equal=True)
+    return table
+
+
+def _placeholder_values(study: Study, given: Mapping[str, str | None]) -> dict[str, str]:
+    """What the placeholders stand for."""
+    said = {name: value for name, value in given.items() if value is not None}
+    unknown = [name for name in said if name not in study.defaults]
+    if unknown:
+        raise BadSpec(
+            f"The study {study.name!r} has no use for --{unknown[0]}. "
+            f"It takes: {', '.join('--' + name for name in study.defaults)}."
+        )
+    return {**study.defaults, **said}
+
+
+def _step_spec(step: StudyStep, places: Mapping[str, str], shared: Mapping[str, Any]) -> Spec:
+    """The step's spec with its placeholders filled in; fields that become empty are left out."""
+    if step.verb not in SPECS:
+        raise BadSpec(f"The step {step.name!r} has no known verb: {step.verb!r}.")
+    filled = {name: _fill_placeholders(value, places) for name, value in step.fields.items()}
+    kept = {name: value for name, value in filled.items() if value != ""}
+    return build_spec(SPECS[step.verb], {**shared, **kept})
+
+
+def _fill_placeholders(value: Any, places: Mapping[str, str]) -> Any:
+    """A string with <model>, <data>, ... replaced."""
+    if not isinstance(value, str):
+        return value
+    for name, place in places.items():
+        value = value.replace(f"<{name}>", place)
+    return value

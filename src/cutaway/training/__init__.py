@@ -1,0 +1,1 @@
+"""One training loop: plan, steps, checkpoints, several processes, tasks as prompts."""

@@ -1,0 +1,158 @@
+"""Several processes that train one model together, started by accelerate (or torchrun).
+
+Each has a copy of the model and takes its share of every batch; gradients are averaged so that a
+step is the step of the whole batch. The first process alone evaluates and writes, the others do
+as it says.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutaway.core.errors import BadSpec, Missing
+from cutaway.recipe.result import Result
+from cutaway.store.results import find_record
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Rows = NDArray[np.int64]
+ResultT = TypeVar("ResultT")
+
+DISTRIBUTED_VERBS = ("finetune", "inject", "quad")
+"""The verbs that train together."""
+
+
+@dataclass(frozen=True)
+class ProcessGroup:
+    """How many processes train together, and which one this is; alone it costs nothing."""
+
+    size: int = 1
+    rank: int = 0
+
+    @property
+    def first(self) -> bool:
+        """Whether this process evaluates and writes."""
+        return self.rank == 0
+
+    def share(self, rows: Rows) -> Rows:
+        """This process's rows of a batch; all of them where there are fewer than processes."""
+        return rows if len(rows) < self.size else np.array_split(rows, self.size)[self.rank]
+
+    def weight(self, rows: Rows, amount: Callable[[Rows], float] = len) -> float:
+        """What the mean over this share counts for, so that the team's mean is the batch's.
+
+        `amount` is what the mean runs over: rows, or the tokens in them.
+        """
+        if len(rows) < self.size:
+            return 1.0
+        return amount(self.share(rows)) * self.size / amount(rows)
+
+    def average(self, params: Mapping[str, "Tensor"]) -> None:
+        """Every gradient is the mean over the team."""
+        if self.size > 1:
+            from accelerate.utils import reduce
+
+            for value in params.values():
+                if value.grad is not None:
+                    value.grad = reduce(value.grad, "mean")
+
+    def mean(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Each number as its mean over the team."""
+        if self.size == 1:
+            return dict(values)
+        import torch
+        from accelerate.utils import reduce
+
+        names, device = sorted(values), _device()
+        found = reduce(torch.tensor([values[n] for n in names], device=device).double(), "mean")
+        return dict(zip(names, found.tolist(), strict=True))
+
+    def told(self, make: Callable[[], ResultT]) -> ResultT:
+        """What the first process makes; the others wait for it."""
+        if self.size == 1:
+            return make()
+        from accelerate.utils import broadcast_object_list
+
+        box: list[Any] = [make() if self.first else None]
+        said: ResultT = broadcast_object_list(box)[0]
+        return said
+
+    def one_by_one(self, make: Callable[[], ResultT]) -> ResultT:
+        """Made by the first process, then by the others, which find what it kept."""
+        if not self.first:
+            self.wait()
+        said = make()
+        if self.first:
+            self.wait()
+        return said
+
+    def wait(self) -> None:
+        """Nobody goes on before all are here."""
+        if self.size > 1:
+            from accelerate.utils import wait_for_everyone
+
+            wait_for_everyone()
+
+
+def process_group(device: str = "auto") -> ProcessGroup:
+    """The processes that were launched together; asked before a model is opened.
+
+    The first call decides the device: with GPUs each process has its own from then on.
+    """
+    if not is_distributed():
+        return ProcessGroup()
+    import torch
+    from accelerate import PartialState
+
+    state = PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
+    return ProcessGroup(state.num_processes, state.process_index)
+
+
+def on_rank0(make: Callable[[], Result], runs: str, method: str, name: str) -> Result:
+    """The run that the first process saves; the others read it when it is there."""
+    together = process_group()
+    result = make() if together.first else None
+    together.wait()
+    if result is not None:
+        return result
+    record = find_record(runs, method, name)
+    if record is None:
+        raise Missing(
+            f"The first process saved run {name!r}, but it is not in {runs!r} here: give every "
+            "machine the same folder with --runs."
+        )
+    return Result(record)
+
+
+def is_distributed() -> bool:
+    """Whether a launcher started this process as one of several."""
+    said = os.environ.get("WORLD_SIZE", "1")
+    return said.isdigit() and int(said) > 1
+
+
+def need_single_process(verb: str, engine: str = "local") -> None:
+    """BadSpec for a verb that would do, and write, the same thing in every process."""
+    if not is_distributed():
+        return
+    if engine != "local":
+        raise BadSpec(
+            f"--engine {engine} spreads trainings over workers, a launcher splits each of them: "
+            "choose one of the two."
+        )
+    if verb not in DISTRIBUTED_VERBS:
+        raise BadSpec(
+            f"'cutaway {verb}' runs in one process, and a launcher started "
+            f"{os.environ['WORLD_SIZE']}. Together train: {', '.join(DISTRIBUTED_VERBS)}. To spread the "
+            "work of others use --engine."
+        )
+
+
+def _device() -> Any:
+    from accelerate import PartialState
+
+    return PartialState().device

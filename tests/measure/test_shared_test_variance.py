@@ -1,0 +1,179 @@
+"""Repeats that share their test rows are judged by these rows, too."""
+
+import math
+
+import numpy as np
+import pytest
+
+from cutaway.core.errors import Mismatch
+from cutaway.measure.intervals import corrected_t, paired_t, two_proportions, wilson
+from cutaway.measure.metrics import auc
+from cutaway.measure.shared_test_variance import (
+    N_BLOCKS,
+    ResamplingInfo,
+    assign_blocks,
+    mean_interval,
+    paired_difference,
+    pseudo_values,
+)
+from cutaway.measure.splits import SplitPlan, split
+
+# Repeats, test rows, training rows; how much fits differ as a whole, and row by row.
+SHAPES = {"fixed": (10, 200, 5000, 0.05, 0.2), "kshot": (10, 2000, 32, 0.4, 0.8)}
+shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+
+
+def rights(rng, shape, cells=1, hard=-1.2):
+    """Right answers (cells, repeats, rows): some rows are hard for all, some for one cell."""
+    repeats, rows, _, whole, noise = shape
+    common = rng.normal(-hard, 1.5, rows)
+    return [
+        common + rng.normal(0, 1, rows) + rng.normal(0, whole, (repeats, 1))
+        + rng.normal(0, noise, (repeats, rows)) > 0
+        for _ in range(cells)
+    ]  # fmt: skip
+
+
+def truth(shape, hard=-1.2):
+    """The share of right answers over all rows and fits there could be."""
+    _, _, _, whole, noise = shape
+    spread = math.sqrt(1.5**2 + 1 + whole**2 + noise**2)
+    return 0.5 * (1 + math.erf(-hard / spread / math.sqrt(2)))
+
+
+def basis(right, shape):
+    blocks = assign_blocks([np.arange(shape[1])], shape[1])
+    each = [pseudo_values(lambda r, one=one: one[r].mean(), blocks, N_BLOCKS) for one in right]
+    return ResamplingInfo(shape[2], shape[1], shape[1], tuple(np.mean(each, axis=0)))
+
+
+@shapes
+@pytest.mark.parametrize("share", [True, False], ids=["Wilson's", "the jackknife's"])
+def test_the_interval_covers_the_truth_about_as_often_as_it_says(shape, share):
+    rng, mean = np.random.default_rng(0), truth(shape)
+    found = []
+    for _ in range(250):
+        (right,) = rights(rng, shape)
+        found.append(mean_interval(right.mean(axis=1), basis(right, shape), share=share))
+    assert 0.91 <= np.mean([i.low <= mean <= i.high for i in found]) <= 0.985
+
+
+@shapes
+def test_equal_cells_are_told_apart_no_more_often_than_5_times_in_100(shape):
+    rng, told = np.random.default_rng(1), []
+    for _ in range(250):
+        one, two = rights(rng, shape, cells=2)
+        means = one.mean(axis=1), two.mean(axis=1)
+        found = paired_difference(*means, basis(one, shape), basis(two, shape), share=True)
+        assert (found.p < 0.05) == (found.interval.low > 0 or found.interval.high < 0)
+        told.append(found.p < 0.05)
+    assert 0.005 <= np.mean(told) <= 0.085
+
+
+def test_a_spread_that_holds_no_test_rows_is_no_longer_taken_for_all_there_is():
+    values = 0.8 + 0.005 * np.linspace(-1.5, 1.5, 10)
+    old = corrected_t(values, n_train=5000, n_test=200)
+    new = mean_interval(values, ResamplingInfo(5000, 200, 200), share=True)
+    one = wilson(160, 200)
+    assert old.high - old.low < 0.01
+    assert one.high - one.low < new.high - new.low < 1.02 * (one.high - one.low)
+
+
+def test_few_shots_can_be_told_apart_on_many_rows():
+    shape = (10, 9936, 32, 0.0, 0.0)
+    rng = np.random.default_rng(0)
+    (good,), (bad,) = rights(rng, shape), rights(rng, shape, hard=-0.2)
+    values = good.mean(axis=1) + rng.normal(0, 0.05, 10), bad.mean(axis=1)
+    assert paired_t(*values, n_train=32, n_test=9936).p > 0.5
+    assert paired_difference(*values, basis(good, shape), basis(bad, shape), share=True).p < 0.001
+
+
+def test_where_repeats_draw_their_own_test_rows_the_corrected_t_speaks():
+    values, others = [0.7, 0.72, 0.69], [0.6, 0.65, 0.66]
+    own = ResamplingInfo(70, 20)
+    assert mean_interval(values, own, share=True) == corrected_t(values, n_train=70, n_test=20)
+    found = paired_difference(values, others, own, own, share=True)
+    assert found == paired_t(values, others, n_train=70, n_test=20)
+    one, rows = mean_interval([0.75], own, share=True), wilson(15, 20)
+    assert (one.low, one.high) == (rows.low, rows.high)
+    assert paired_difference([0.75], [0.5], own, own, share=True) == two_proportions(0.75, 0.5, 20)
+
+
+def test_what_two_cells_both_find_hard_is_no_difference():
+    rng = np.random.default_rng(0)
+    one = rng.random((1, 400)) < 0.7
+    two = one.copy()
+    two[0, rng.permutation(np.flatnonzero(one[0]))[:20]] = False
+    shape = (1, 400, 100, 0, 0)
+    paired = paired_difference(
+        one.mean(1), two.mean(1), basis(one, shape), basis(two, shape), share=True
+    )
+    assert paired.p < 0.01
+    assert two_proportions(one.mean(), two.mean(), 400).p > 0.05
+
+
+def test_a_few_rows_never_tell_two_shares_apart_for_certain():
+    blocks = ResamplingInfo(10, 3, 3, (1.0, 1.0, 1.0)), ResamplingInfo(10, 3, 3, (0.0, 0.0, 0.0))
+    assert paired_difference([1.0], [0.0], *blocks, share=True).p > 0.05
+    same = paired_difference([1.0], [1.0], blocks[0], blocks[0], share=True)
+    assert (same.p, same.interval.mean) == (1.0, 0.0)
+
+
+def test_the_jackknife_of_a_mean_is_its_usual_error():
+    values = np.random.default_rng(0).normal(size=4000)
+    blocks = assign_blocks([np.arange(4000)], 4000)
+    found = np.array(pseudo_values(lambda rows: values[rows].mean(), blocks, N_BLOCKS))
+    assert found.mean() == pytest.approx(values.mean())
+    assert found.std(ddof=1) / math.sqrt(N_BLOCKS) == pytest.approx(values.std() / 63.2, rel=0.4)
+
+
+def test_blocks_are_equal_and_hold_only_rows_that_are_tested():
+    blocks = assign_blocks([np.arange(10, 60), np.arange(50, 105)], 120)
+    assert set(np.flatnonzero(blocks < 0)) == {*range(10), *range(105, 120)}
+    counts = np.bincount(blocks[blocks >= 0])
+    assert len(counts) == N_BLOCKS
+    assert counts.max() - counts.min() <= 1
+    assert assign_blocks([np.arange(3)], 3).max() == 2
+
+
+def test_without_blocks_or_a_value_nothing_is_said():
+    labels = np.array([0, 0, 0, 1])
+    lone = pseudo_values(lambda r: auc(labels[r], labels[r]), np.arange(4), 4)
+    assert math.isnan(mean_interval([1.0], ResamplingInfo(9, 4, 4, lone), share=False).low)
+    assert math.isnan(mean_interval([1.0], ResamplingInfo(9, 4, 4, (1.0,) * 4), share=False).low)
+    none = mean_interval([0.5, 0.6], ResamplingInfo(9, 4, 4), share=False)
+    assert math.isnan(none.low)
+    assert math.isnan(
+        paired_difference(
+            [0.5], [0.4], ResamplingInfo(9, 4, 4), ResamplingInfo(9, 4, 4), share=False
+        ).p
+    )
+    with pytest.raises(Mismatch, match="20 and 10"):
+        paired_difference(
+            [1],
+            [0],
+            ResamplingInfo(9, 40, 40, (1.0,) * 20),
+            ResamplingInfo(9, 40, 40, (1.0,) * 10),
+            share=True,
+        )
+
+
+@pytest.mark.parametrize(
+    ("protocol", "tested"), [("repeats", None), ("kfold", None), ("fixed", 40), ("kshot", 40)]
+)
+def test_splits_know_whether_their_repeats_share_the_test_rows(protocol, tested):
+    labels = np.arange(200) % 2
+    parts = np.array(["train"] * 160 + ["test"] * 40)
+    made = split(labels, SplitPlan(protocol, repeats=3, shots=4), task="binary", parts=parts)
+    assert {one.tested for one in made} == {tested}
+
+
+def test_shots_drawn_from_all_rows_are_tested_on_all_rows_together():
+    made = split(np.arange(100) % 2, SplitPlan("kshot", repeats=9, shots=4), task="binary")
+    together = np.unique(np.concatenate([one.test for one in made]))
+    assert {one.tested for one in made} == {len(together)}
+
+
+def test_a_thinned_train_part_remembers_what_it_was_drawn_from():
+    made = split(np.arange(100) % 2, SplitPlan("curve", repeats=2, sizes=(10, 40)), task="binary")
+    assert {(one.size, one.drawn) for one in made} == {(10, 70), (40, 70)}

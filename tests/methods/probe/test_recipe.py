@@ -1,0 +1,322 @@
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+import cutaway
+from cutaway.cli.main import run as command
+from cutaway.core.errors import BadData, BadSpec, UnknownName
+from cutaway.core.textset import TextSet
+from cutaway.methods.probe import grid as probe_work
+from cutaway.methods.probe.recipe import probe
+from cutaway.methods.probe.rows import SCHEMA
+from cutaway.store.results import results
+from tests.tiny import SENTENCES, tiny
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory) -> str:
+    return str(tiny("gpt2", tmp_path_factory.mktemp("probe") / "gpt2"))
+
+
+def labelled(n: int = 60, *, task: str = "binary", seed: int = 0) -> TextSet:
+    """Sentences whose label can be read off their last word."""
+    rng = np.random.default_rng(seed)
+    ends = ("good.", "bad.") if task == "binary" else ("red.", "green.", "blue.")
+    labels = np.arange(n) % len(ends)
+    texts = [f"{SENTENCES[rng.integers(7)][:20]} {i} is {ends[labels[i]]}" for i in range(n)]
+    names = tuple(end.rstrip(".") for end in ends)
+    return TextSet("ends", tuple(texts), labels=labels, task=task, classes=names)
+
+
+def quick(model, tmp_path, **options):
+    settings = {
+        "model": model, "data": labelled(), "layers": "0,2", "pool": ["last", "mean"],
+        "classifier": ["logistic", "lda"], "repeats": 3, "runs": str(tmp_path / "runs"),
+        "quiet": True,
+    }  # fmt: skip
+    return probe(**{**settings, **options})
+
+
+def test_the_grid_measures_every_cell_on_every_split(model, tmp_path):
+    rows = quick(model, tmp_path).rows
+    assert rows.columns == list(SCHEMA)
+    cells = rows.filter((pl.col("kind") == "probe") & (pl.col("metric") == "accuracy"))
+    assert cells.height == 2 * 2 * 2 * 3
+    assert cells.select("n_train", "n_val", "n_test").row(0) == (42, 6, 12)
+    assert set(rows["status"]) == {"done"}
+
+
+def test_every_score_has_its_baselines_beside_it(model, tmp_path):
+    result = quick(model, tmp_path)
+    kinds = result.rows.select("kind", "classifier").unique().rows()
+    assert {("baseline", n) for n in ("majority", "bow", "tfidf")} <= set(kinds)
+    assert {("twin", "logistic"), ("control", "logistic")} <= set(kinds)
+    assert "mdl_bits" in result.rows["metric"].to_list()
+    assert result.summary["verdict"]
+    assert next(iter(result.record.baselines.values()))["majority"] == pytest.approx(0.5)
+
+
+def test_the_same_request_is_not_computed_twice(model, tmp_path, monkeypatch):
+    first = quick(model, tmp_path)
+    monkeypatch.setattr(probe_work.ProbeGrid, "carry_out", None)
+    assert quick(model, tmp_path).rows.equals(first.rows)
+
+
+def test_one_spec_gives_one_file_byte_for_byte(model, tmp_path):
+    one, two = (quick(model, tmp_path / part) for part in ("a", "b"))
+    assert (one.path / "rows.parquet").read_bytes() == (two.path / "rows.parquet").read_bytes()
+
+
+def test_a_users_estimator_and_the_built_in_one_give_the_same_answer(model, tmp_path):
+    mine = LinearDiscriminantAnalysis(solver="svd")
+    result = quick(model, tmp_path, classifier=["lda", mine], baselines="none")
+    table = result.rows.filter(pl.col("metric") == "accuracy")
+    by_name = table.group_by("classifier").agg(pl.col("value").mean()).sort("classifier")
+    assert by_name["value"][0] == pytest.approx(by_name["value"][1], abs=0.05)
+    assert not hasattr(mine, "coef_")
+
+
+class Raises:
+    """An estimator that can't."""
+
+    def fit(self, x, y):
+        raise ValueError("this estimator always fails")
+
+    def predict(self, x):
+        return x
+
+
+def test_a_failing_cell_is_recorded_with_its_reason_and_the_grid_goes_on(model, tmp_path):
+    result = quick(model, tmp_path, classifier=["lda", Raises()], baselines="none")
+    failed = result.rows.filter(pl.col("status") == "failed")
+    assert failed.height == 4
+    assert "this estimator always fails" in failed["reason"][0]
+    assert result.rows.filter(pl.col("status") == "done").height > 0
+    assert result.summary["failed"] == 4
+
+
+def test_a_torch_module_is_trained_and_its_losses_are_kept(model, tmp_path):
+    class Small(torch.nn.Module):
+        def __init__(self, size):
+            super().__init__()
+            self.linear = torch.nn.Linear(size, 1)
+
+        def forward(self, x):
+            return self.linear(x)
+
+    result = quick(model, tmp_path, classifier=[Small], layers="1", pool="last", baselines="none")
+    assert result.figure("losses").data
+    assert result.rows.filter(pl.col("metric") == "accuracy").height == 3
+
+
+@pytest.mark.parametrize(
+    "options, error, words",
+    [
+        ({"classifier": "logstic"}, UnknownName, "Did you mean 'logistic'"),
+        ({"pool": "maen"}, UnknownName, "Did you mean 'mean'"),
+        ({"layers": "9"}, BadSpec, "out of range"),
+        ({"protocol": "kfold", "folds": 100}, (BadSpec, BadData), "100"),
+        ({"protocol": "fixed"}, BadData, "part"),
+        ({"engine": "rya"}, BadSpec, "Did you mean 'ray'"),
+        ({"data": labelled(1)}, BadData, "row"),
+        ({"poool": "last"}, BadSpec, "Did you mean 'pool'"),
+    ],
+)
+def test_a_wrong_request_is_refused_before_anything_runs(model, tmp_path, options, error, words):
+    with pytest.raises(error, match=words):
+        quick(model, tmp_path, **options)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_one_class_only_is_refused(model, tmp_path):
+    texts = TextSet("one", ("a b", "c d", "e f"), labels=np.zeros(3, int), task="binary",
+                    classes=("x", "y"))  # fmt: skip
+    with pytest.raises(BadData, match="nothing to tell apart"):
+        quick(model, tmp_path, data=texts)
+
+
+@pytest.mark.parametrize("protocol", ["repeats", "kfold", "kshot", "curve"])
+def test_every_protocol_runs(model, tmp_path, protocol):
+    one = {"layers": "1", "pool": "last", "classifier": "lda_shrink", "baselines": "majority"}
+    sizes = {"folds": 4, "shots": 5, "train_sizes": [12, 1.0]}
+    result = quick(model, tmp_path, protocol=protocol, **sizes, **one)
+    expected = {"repeats": 3, "kfold": 4, "kshot": 3, "curve": 6}[protocol]
+    probes = result.rows.filter((pl.col("kind") == "probe") & (pl.col("metric") == "accuracy"))
+    assert probes.height == expected
+
+
+def test_the_fixed_protocol_learns_from_train_and_is_judged_on_test(model, tmp_path):
+    texts = labelled()
+    parts = np.array(["train"] * 40 + ["dev"] * 8 + ["test"] * 12)
+    fixed = TextSet("fixed", texts.texts, labels=texts.labels, task="binary",
+                    classes=texts.classes, parts=parts)  # fmt: skip
+    row = quick(model, tmp_path, data=fixed, protocol="fixed", baselines="none").rows.row(
+        0, named=True
+    )
+    assert (row["n_train"], row["n_val"], row["n_test"]) == (40, 8, 12)
+    assert row["low"] is not None
+
+
+@pytest.mark.parametrize("task", ["multiclass", "regression", "multilabel"])
+def test_every_kind_of_target_can_be_probed(model, tmp_path, task):
+    base = labelled(task="multiclass")
+    labels = {
+        "multiclass": base.labels,
+        "regression": base.labels / 2.0 + np.linspace(0, 0.1, len(base)),
+        "multilabel": np.stack([base.labels == 0, base.labels > 0], 1).astype(int),
+    }[task]
+    classes = {"multilabel": ("a", "b"), "regression": ()}.get(task, base.classes)
+    texts = TextSet(task, base.texts, labels=labels, task=task, classes=classes)
+    result = quick(model, tmp_path, data=texts, classifier="ridge", layers="1", pool="last")
+    assert result.summary["best"]["value"] is not None
+    assert result.summary["failed"] == 0
+
+
+def test_learned_and_attention_pooling_stand_in_the_grid(model, tmp_path):
+    result = quick(model, tmp_path, pool=["attn", "learned"], layers="1", classifier="lda_shrink",
+                   repeats=2, baselines="none")  # fmt: skip
+    cells = result.rows.select("pool", "classifier").unique().rows()
+    assert set(cells) == {("attn", "lda_shrink"), ("learned", "attention")}
+    assert result.summary["failed"] == 0
+
+
+def test_layer_mixes_stand_in_the_grid_and_a_mix_of_one_is_that_layer(model, tmp_path):
+    result = quick(model, tmp_path, layers=["1", "concat:1", "mean:all", "max:0,2"], pool="last",
+                   classifier="ridge", baselines="none")  # fmt: skip
+    table = result.rows.filter(pl.col("metric") == "accuracy")
+    values = {name: table.filter(pl.col("layers") == name)["value"].to_list()
+              for name in ("1", "concat:1", "mean:all", "max:0,2")}  # fmt: skip
+    assert values["1"] == values["concat:1"]
+    assert all(len(v) == 3 for v in values.values())
+
+
+def test_features_too_large_for_memory_are_read_in_blocks_with_the_same_result(
+    model, tmp_path, monkeypatch
+):
+    plain = quick(model, tmp_path / "a", classifier=["logistic", "ridge", "lda"])
+    monkeypatch.setattr(probe_work, "MAX_MATRIX_BYTES", 0)
+    monkeypatch.setattr(probe_work, "BLOCK_ROWS", 7)
+    blocks = quick(model, tmp_path / "b", classifier=["logistic", "ridge", "lda"])
+    key = ["kind", "layers", "pool", "classifier", "repeat", "metric"]
+    joined = plain.rows.join(blocks.rows, on=key, suffix="_blocks")
+    # Layer 0 knows only the last word: rows that share it tie, and rounding may break the tie.
+    gap = joined.filter((pl.col("metric") == "accuracy") & (pl.col("layers") != "0"))
+    assert gap.height > 0
+    assert (gap["value"] - gap["value_blocks"]).abs().max() < 0.05
+
+
+def test_several_models_and_sets_make_one_grid(model, tmp_path):
+    other = str(tiny("bert", tmp_path / "bert"))
+    three = labelled(30, task="multiclass", seed=1)
+    three = TextSet(
+        "colours", three.texts, labels=three.labels, task="multiclass", classes=three.classes
+    )
+    result = quick([model, other], tmp_path, data=[labelled(), three],
+                   classifier="ridge", baselines="majority")  # fmt: skip
+    assert result.rows.select("model", "data").unique().height == 4
+    assert len(result.summary["findings"]) == 4
+    assert len(result.record.model) == 2
+
+
+def test_results_are_found_again_by_sql(model, tmp_path):
+    result = quick(model, tmp_path, baselines="none")
+    frame = cutaway.results(tmp_path / "runs").query(
+        "select layers, avg(value) as score from rows where metric = 'accuracy' group by 1"
+    )
+    assert set(frame["layers"]) == {"0", "2"}
+    assert results(tmp_path / "runs").get(result.record.address[:6]).method == "probe"
+
+
+@pytest.mark.parametrize(
+    "name", ["layers", "heatmap", "classifiers", "confusion", "roc", "scores", "projection"]
+)
+def test_the_figures_of_a_run_can_be_drawn(model, tmp_path, name):
+    figure = quick(model, tmp_path).figure(name)
+    assert figure.data
+    assert figure.layout.title.text
+
+
+def write_tsv(path):
+    texts = labelled()
+    lines = [f"{t}\t{texts.classes[y]}" for t, y in zip(texts.texts, texts.labels, strict=True)]
+    path.write_text("sentence\tlabel\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def test_the_command_prints_json_and_nothing_else(model, tmp_path, capsys):
+    file = write_tsv(tmp_path / "set.tsv")
+    words = ["probe", "--model", model, "--data", str(file), "--layers", "1", "--repeats", "2",
+             "--classifier", "lda_shrink", "--baselines", "none", "--runs", str(tmp_path / "r"),
+             "--json"]  # fmt: skip
+    assert command(words) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["best"]["layers"] == "1"
+    assert (tmp_path / "r" / "probe" / summary["address"] / "result.json").is_file()
+
+
+def test_a_dry_run_only_estimates(model, tmp_path, capsys):
+    file = write_tsv(tmp_path / "set.tsv")
+    words = ["probe", "--model", model, "--data", str(file), "--runs", str(tmp_path / "r")]
+    assert command([*words, "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["rows"] == 60
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.slow
+def test_killed_at_a_random_moment_the_same_command_gives_the_same_table(model, tmp_path):
+    file = write_tsv(tmp_path / "set.tsv")
+
+    def words(runs):
+        return [sys.executable, "-m", "cutaway", "probe", "--model", model, "--data", str(file),
+                "--layers", "all", "--pool", "last,mean", "--classifier", "logistic,lda",
+                "--repeats", "3", "--baselines", "majority,bow", "--quiet",
+                "--runs", str(tmp_path / runs)]  # fmt: skip
+
+    subprocess.run(words("whole"), check=True, capture_output=True)
+    rng, kills = np.random.default_rng(0), 0
+    for _ in range(6):
+        child = subprocess.Popen(
+            words("killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(float(rng.uniform(3, 9)))
+        if child.poll() is None:
+            child.send_signal(signal.SIGKILL)
+            kills += 1
+        child.wait()
+        if child.returncode == 0:
+            break
+    subprocess.run(words("killed"), check=True, capture_output=True)
+    whole, killed = (next(iter(results(tmp_path / part))) for part in ("whole", "killed"))
+    assert whole.rows.equals(killed.rows)
+
+
+def test_texts_that_repeat_cost_no_numbers(model, tmp_path):
+    texts = TextSet("same", ("All is good.", "All is bad.") * 30, labels=np.arange(60) % 2,
+                    task="binary", classes=("good", "bad"))  # fmt: skip
+    result = quick(model, tmp_path, data=texts, classifier="centroid", layers="1", pool="last")
+    assert result.summary["best"]["value"] == 1.0
+
+
+def test_the_best_cell_has_its_twin_and_control_whatever_its_classifier(model, tmp_path):
+    result = quick(model, tmp_path, classifier=["knn", "ridge"], layers="1", pool="last")
+    top = result.summary["best"]["classifier"]
+    for kind in ("twin", "control"):
+        assert top in result.rows.filter(pl.col("kind") == kind)["classifier"].to_list()
+
+
+def test_of_equally_good_cells_the_summary_and_the_details_mean_the_same(model, tmp_path):
+    texts = TextSet("same", ("All is good.", "All is bad.") * 30, labels=np.arange(60) % 2,
+                    task="binary", classes=("good", "bad"))  # fmt: skip
+    result = quick(model, tmp_path, data=texts, classifier=["ridge", "centroid"], layers="all")
+    top = result.summary["best"]
+    twins = result.rows.filter((pl.col("kind") == "twin") & (pl.col("layers") == top["layers"]))
+    assert top["value"] == 1.0
+    assert (top["pool"], top["classifier"]) in twins.select("pool", "classifier").rows()

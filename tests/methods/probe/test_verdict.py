@@ -1,0 +1,151 @@
+"""Sentences that say what follows from the scores."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from cutaway.core.errors import BadData
+from cutaway.measure.shared_test_variance import ResamplingInfo
+from cutaway.methods.probe.verdict import (
+    Evidence,
+    ProbeScore,
+    best_score,
+    explained_share,
+    tied_scores,
+    verdict_sentences,
+)
+
+NOISE = np.array([0.01, -0.012, 0.004, -0.006, 0.008, -0.004, 0.002, -0.002, 0.006, -0.006])
+
+
+def score(mean: float, layers: str = "7", *, wobble: float = 0.0, **kw) -> ProbeScore:
+    own = wobble * np.roll(NOISE, int(layers) if layers.isdigit() else 3)
+    values = tuple((mean + NOISE + own).tolist())
+    kw = {"pool": "mean", "classifier": "logistic"} | kw
+    return ProbeScore(values, ResamplingInfo(1400, 400), layers, **kw)
+
+
+CELLS = (score(0.60, "6", wobble=0.2), score(0.78), score(0.7795, "8", wobble=1.0))
+BASES = {"majority": score(0.5, "-"), "bow": score(0.61, "-", wobble=0.3)}
+
+
+def test_the_best_layer_its_ties_and_the_words_share_are_said():
+    said = verdict_sentences(Evidence("accuracy", CELLS, BASES))
+    assert said[0].startswith("accuracy is highest at layer 7 (mean, logistic): 0.780 [")
+    assert said[1] == "Layer 8 can't be told from layer 7."
+    assert said[2] == (
+        "Bag-of-words explains 0.610 of the 0.780, 39% of the gain over the majority class (0.500)."
+    )
+    assert len(said) == 3
+
+
+def test_a_clear_winner_is_called_one():
+    said = verdict_sentences(Evidence("accuracy", CELLS[:2]))
+    assert "Every other layer is worse." in said
+
+
+def test_many_equal_layers_are_not_listed():
+    cells = tuple(score(0.7, str(k), wobble=1.0) for k in range(6))
+    assert "None of the other 5 layers can be told from it." in verdict_sentences(
+        Evidence("auc", cells)
+    )
+
+
+def test_two_and_more_ties_read_as_a_list_in_the_order_of_layers():
+    cells = (*CELLS, score(0.779, "10", wobble=1.0), score(0.779, "9", wobble=1.0))
+    said = verdict_sentences(Evidence("accuracy", cells))
+    assert "Layers 8, 9 and 10 can't be told from layer 7." in said
+
+
+def test_less_is_better_where_the_metric_says_so():
+    evidence = Evidence("mse", CELLS)
+    assert best_score(evidence).layers == "6"
+    assert verdict_sentences(evidence)[0].startswith("mse is lowest at layer 6")
+
+
+def test_nothing_to_read_is_said_plainly():
+    cells = (score(0.501, "3", wobble=1.0),)
+    said = " ".join(verdict_sentences(Evidence("accuracy", cells, {"majority": score(0.5, "-")})))
+    assert "can't be told from the majority class (0.500)" in said
+
+
+def test_words_that_do_as_well_are_said_to():
+    said = verdict_sentences(Evidence("accuracy", CELLS, BASES | {"tfidf": score(0.8, "-")}))
+    assert "TF-IDF alone gives 0.800, no less than the 0.780." in said
+    near = {"majority": BASES["majority"], "bow": score(0.779, "-", wobble=1.0)}
+    assert any(
+        "can't be told apart" in s for s in verdict_sentences(Evidence("accuracy", CELLS, near))
+    )
+
+
+def test_twin_control_and_code_are_said_where_they_were_measured():
+    said = verdict_sentences(
+        Evidence(
+            "accuracy",
+            CELLS,
+            twins=(score(0.64, wobble=0.2), score(0.9, "1")),
+            controls=(score(0.55, wobble=0.2),),
+            mdl=(812.4, 1400.0),
+        )
+    )
+    text = " ".join(said)
+    assert "random weights gives 0.640 there: pretraining adds 0.140 [" in text
+    assert "Selectivity 0.230 [" in text
+    assert "The labels cost 812 bits instead of 1,400 (online code), 1.72 times fewer." in text
+    equal = verdict_sentences(Evidence("accuracy", CELLS, twins=(score(0.779, wobble=1.0),)))
+    assert any("pretraining is not what makes it readable" in s for s in equal)
+
+
+def one_split(*values: float, rows: int = 200) -> tuple[ProbeScore, ...]:
+    """A cell per layer, each measured on one split."""
+    return tuple(
+        ProbeScore((v,), ResamplingInfo(700, rows), str(k), "mean", "lda")
+        for k, v in enumerate(values)
+    )
+
+
+def test_one_split_of_right_answers_is_judged_by_its_rows():
+    evidence = Evidence(
+        "accuracy",
+        one_split(0.6, 0.88, 0.9),
+        {"majority": ProbeScore((0.5,), ResamplingInfo(700, 200))},
+    )
+    said = verdict_sentences(evidence)
+    assert said[0].startswith("accuracy is highest at layer 2 (mean, lda): 0.900 [0.85")
+    assert said[1] == "Layer 1 can't be told from layer 2."
+
+
+def test_few_rows_tell_less_apart_than_many():
+    few, many = (Evidence("accuracy", one_split(0.8, 0.9, rows=n)) for n in (40, 4000))
+    assert [c.layers for c in tied_scores(few, best_score(few))] == ["0"]
+    assert tied_scores(many, best_score(many)) == []
+
+
+def test_one_split_of_another_metric_tells_nothing_apart():
+    said = verdict_sentences(Evidence("auc", one_split(0.6, 0.9)))
+    assert said[0] == "auc is highest at layer 1 (mean, lda): 0.900 over 1 repeat."
+    assert said[1].startswith("With one split")
+
+
+@pytest.mark.parametrize(("bow", "share"), [(0.5, 0.0), (0.64, 0.5), (0.78, 1.0), (0.4, 0.0)])
+def test_what_words_explain_runs_from_nothing_to_all(bow, share):
+    found = explained_share(score(0.78), score(bow, "-"), score(0.5, "-"))
+    assert found == pytest.approx(share, abs=1e-6)
+
+
+def test_ties_are_sought_among_layers_of_the_same_pooler_and_classifier():
+    other = score(0.7795, "5", wobble=1.0, pool="last")
+    evidence = Evidence("accuracy", (*CELLS, other))
+    assert [cell.layers for cell in tied_scores(evidence, best_score(evidence))] == ["8"]
+
+
+def test_no_value_is_no_verdict():
+    with pytest.raises(BadData, match="nothing to judge"):
+        verdict_sentences(Evidence("auc", (ProbeScore((float("nan"),), ResamplingInfo(10, 5)),)))
+
+
+def test_sentences_need_no_torch():
+    code = "import cutaway.methods.probe.verdict, sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,0 +1,110 @@
+"""Readings: the definitions word by word, exact at the last layer, whatever the chunks."""
+
+import pytest
+import torch
+from torch.distributions import Categorical, kl_divergence
+
+from cutaway.methods.shortcut.maths.fit import IDENTITY, Shortcut, fit_shortcuts
+from cutaway.methods.shortcut.maths.lens import (
+    PRECISION_KS,
+    concat_predictions,
+    final_distribution,
+    layer_predictions,
+)
+from cutaway.methods.shortcut.maths.tune import mean_kl, train_tuned_map
+from tests.methods.shortcut.maths.test_moments import gather
+
+
+def logits_of(rows: int, vocab: int = 40, *, seed: int = 0) -> torch.Tensor:
+    return 3 * torch.randn(rows, vocab, generator=torch.Generator().manual_seed(seed))
+
+
+def test_a_reading_is_what_its_definitions_say() -> None:
+    final, early, coming = logits_of(30), logits_of(30, seed=1), torch.arange(30)
+    reading = layer_predictions(early, final_distribution(final), coming)
+    p, q = Categorical(logits=final), Categorical(logits=early)
+    assert torch.equal(reading.guess, early.argmax(1))
+    torch.testing.assert_close(reading.surprisal, -p.log_prob(early.argmax(1)))
+    torch.testing.assert_close(reading.kl, kl_divergence(p, q), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(reading.entropy, q.entropy(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(reading.loss, -q.log_prob(coming))
+    top = q.probs.sort(descending=True).values
+    torch.testing.assert_close(reading.confidence, top[:, 0])
+    torch.testing.assert_close(reading.gap, top[:, 0] - top[:, 1], rtol=1e-4, atol=1e-6)
+    for k in PRECISION_KS:
+        among = [g in row for g, row in zip(reading.guess, final.topk(k).indices, strict=True)]
+        assert reading.hit(k).tolist() == among
+
+
+@pytest.mark.parametrize("k", PRECISION_KS)
+def test_the_last_layer_agrees_with_the_full_model(k: int) -> None:
+    logits = logits_of(20)
+    reading = layer_predictions(logits, final_distribution(logits))
+    assert reading.hit(k).all()
+    assert float(reading.kl.max()) < 1e-5
+
+
+def test_equal_logits_do_not_unmake_the_agreement() -> None:
+    logits = torch.zeros(3, 40)
+    logits[1, 5:30] = 1.0
+    assert layer_predictions(logits, final_distribution(logits)).hit(1).all()
+
+
+def test_a_vocabulary_smaller_than_k_is_no_trouble() -> None:
+    logits = logits_of(4, vocab=3)
+    assert (
+        layer_predictions(logits_of(4, vocab=3, seed=1), final_distribution(logits)).hit(10).all()
+    )
+
+
+def test_unknown_next_tokens_have_no_loss() -> None:
+    logits = logits_of(3)
+    reading = layer_predictions(logits, final_distribution(logits), torch.tensor([1, -1, 2]))
+    assert reading.loss.isnan().tolist() == [False, True, False]
+    assert layer_predictions(logits, final_distribution(logits)).loss.isnan().all()
+
+
+def test_chunks_joined_are_the_whole() -> None:
+    final, early = logits_of(10), logits_of(10, seed=1)
+    parts = [
+        layer_predictions(early[i : i + 3], final_distribution(final[i : i + 3]))
+        for i in range(0, 10, 3)
+    ]
+    whole, joined = layer_predictions(early, final_distribution(final)), concat_predictions(parts)
+    torch.testing.assert_close(joined.kl, whole.kl)
+    assert torch.equal(joined.rank, whole.rank)
+
+
+def test_exactly_linear_layers_give_precision_1() -> None:
+    x, mix, head = torch.randn(300, 8), torch.randn(8, 8), torch.randn(8, 40)
+    jump = fit_shortcuts(gather({0: x, 1: x @ mix}, [(0, 1)]), 0, [1])[1]
+    reading = layer_predictions(jump(x) @ head, final_distribution(x @ mix @ head))
+    assert float(reading.hit(1).float().mean()) == 1.0
+
+
+@pytest.mark.parametrize(("fitted", "outlier", "share"), [(False, 1, 0.5), (True, 100, 1.0)])
+def test_training_on_the_distribution_lowers_the_divergence(fitted, outlier, share) -> None:
+    rng = torch.Generator().manual_seed(0)
+    x, head = torch.randn(3000, 6, generator=rng), torch.randn(6, 30, generator=rng)
+    final = torch.tanh(x @ torch.randn(6, 6, generator=rng))
+    x[:, 0] *= outlier
+    start = fit_shortcuts(gather({0: x, 1: final}, [(0, 1)]), 0, [1])[1] if fitted else IDENTITY
+
+    def gap(jump: Shortcut) -> float:
+        return float(mean_kl(torch.log_softmax(final @ head, -1), jump(x) @ head))
+
+    tuned = train_tuned_map(start, x, final, lambda h: h @ head, rng=rng, steps=200, rate=0.01)
+    assert gap(tuned) < share * gap(start)
+    assert not tuned.matrix.requires_grad
+
+
+def test_the_same_generator_trains_the_same_map_and_no_gain_keeps_the_start() -> None:
+    x, head = torch.randn(400, 4), torch.randn(4, 9)
+    rngs = [torch.Generator().manual_seed(3) for _ in range(2)]
+    options = {"steps": 50, "rate": 1e-2}
+    runs = [
+        train_tuned_map(IDENTITY, x, x.tanh(), lambda h: h @ head, rng=rng, **options)
+        for rng in rngs
+    ]
+    assert torch.equal(runs[0].matrix, runs[1].matrix)
+    assert train_tuned_map(IDENTITY, x, x, lambda h: h @ head, rng=rngs[0], **options) is IDENTITY

@@ -1,0 +1,53 @@
+"""Models that specs name: as the spec says, once for all recipes."""
+
+import pytest
+
+from cutaway.methods.finetune.spec import FinetuneSpec
+from cutaway.methods.inject.spec import FisherSpec
+from cutaway.methods.probe.spec import ProbeSpec
+from cutaway.methods.shortcut.spec import LensSpec
+from cutaway.recipe import open_for_spec as room
+from cutaway.recipe.open_for_spec import open_for_spec, open_spec_model
+
+SAID = {"dtype": "bfloat16", "device": "cpu", "offline": True}
+# A model that no user gets to see needs no print of its weights.
+ASKED = {**SAID, "watch": False}
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list:
+    """What `open_model` was asked for; nothing is opened."""
+    calls: list = []
+    monkeypatch.setattr(room, "open_model", lambda name, **how: calls.append((name, how)))
+    return calls
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        FinetuneSpec(model="m", task="sst2", revision="v1", **SAID),
+        FisherSpec(model="m", text="docs", revision="v1", **SAID),
+        LensSpec(model="m", text="a", revision="v1", **SAID),
+    ],
+    ids=lambda spec: type(spec).__name__,
+)
+def test_the_model_of_a_spec_is_opened_with_all_that_the_spec_says(spec, asked) -> None:
+    open_spec_model(spec)
+    assert asked == [("m", {**ASKED, "revision": "v1"})]
+
+
+def test_an_option_that_is_given_wins_over_the_spec(asked) -> None:
+    open_for_spec("m", ProbeSpec(model="m", data="d", **SAID), dtype="float32", check=False)
+    assert asked == [("m", {**ASKED, "dtype": "float32", "check": False})]
+
+
+def test_a_model_given_as_an_object_is_taken_as_it_is(tiny_lm) -> None:
+    lm = tiny_lm("gpt2")
+    spec = LensSpec(model="mine", text="a", dtype="bfloat16")
+    assert open_spec_model(spec, {"mine": lm}) is lm
+    assert lm.dtype == "float32"
+
+
+def test_objects_of_other_names_change_nothing(asked) -> None:
+    open_for_spec("m", ProbeSpec(model="m", data="d", **SAID), {"other": object()})
+    assert asked == [("m", ASKED)]

@@ -1,0 +1,119 @@
+"""Models and sets of one name stand apart; the same one given twice is refused."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from cutaway.core.errors import BadSpec
+from cutaway.core.textset import TextSet
+from cutaway.methods.inject.retain import read_retained_sets
+from cutaway.methods.inject.spec import InjectSpec
+from cutaway.methods.nextword.recipe import nextword
+from cutaway.methods.probe.recipe import probe
+from cutaway.models.load import open_model
+from cutaway.recipe.unique_names import with_unique_names
+from tests.tiny import SENTENCES, tiny
+
+
+@dataclass(frozen=True)
+class Thing:
+    name: str
+    who: str
+
+
+def told(*names):
+    many = [Thing(name, str(i)) for i, name in enumerate(names)]
+    return [one.name for one in with_unique_names(many, lambda one: one.who, option="--things")]
+
+
+def test_names_are_numbered_in_the_order_they_are_given():
+    assert told("a", "b", "a", "a") == ["a", "b", "a (2)", "a (3)"]
+    assert told("a", "a (2)", "a") == ["a", "a (2)", "a (3)"]
+    assert told("a", "a", "a (2)") == ["a", "a (2)", "a (2) (2)"]
+
+
+def test_the_same_one_twice_is_refused_by_both_its_names():
+    with pytest.raises(BadSpec, match=r"--things has 'b' twice, first as 'a'\. Give each once"):
+        list(
+            with_unique_names(
+                [Thing("a", "x"), Thing("b", "x")], lambda one: one.who, option="--things"
+            )
+        )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("apart")
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return str(tiny("gpt2", folder / "gpt2", texts=(*SENTENCES, *["All is good, bad."] * 9)))
+
+
+def reviews(folder, *shares):
+    """Files of one name in folders of their own; the share of rows whose end says the label."""
+    files = []
+    for number, share in enumerate(shares):
+        ends = [("good.", "bad.")[i % 2 if i % 10 < 10 * share else 0] for i in range(60)]
+        lines = [f"{SENTENCES[i % 7][:20]} {i} is {ends[i]}\t{i % 2}" for i in range(60)]
+        path = folder / f"from{number}" / "reviews.tsv"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
+        files.append(str(path))
+    return files
+
+
+QUICK = {"quiet": True, "baselines": "majority", "repeats": 2}
+
+
+def test_probe_measures_sets_of_one_name_apart(folder, model):
+    settings = {"model": model, "layers": "2", "classifier": "lda_shrink", **QUICK}
+    clear, dim = reviews(folder, 1.0, 0.2)
+    both = probe(data=[clear, dim], runs=str(folder / "both"), **settings)
+    alone = probe(data=dim, runs=str(folder / "alone"), **settings)
+    assert [f["data"] for f in both.summary["findings"]] == ["reviews", "reviews (2)"]
+    second = both.summary["findings"][1]["best"]["value"]
+    assert second == pytest.approx(alone.summary["best"]["value"])
+    assert len(both.record.baselines) == 2
+    rows = both.rows.filter((pl.col("metric") == "accuracy") & (pl.col("kind") == "probe"))
+    assert rows.group_by("data").len()["len"].to_list() == [2, 2]
+    with pytest.raises(BadSpec, match="--data has 'reviews' twice"):
+        probe(data=[clear, clear], runs=str(folder / "twice"), **settings)
+
+
+def test_probe_measures_models_of_one_name_apart_and_refuses_one_twice(folder, model):
+    one = open_model(model)
+    other = replace(open_model(str(tiny("gpt2", folder / "other", seed=5))), name=one.name)
+    settings = {"data": reviews(folder, 1.0), "layers": "2", "classifier": "lda_shrink", **QUICK}
+    found = probe(model=[one, other], runs=str(folder / "models"), **settings)
+    names = [f["model"] for f in found.summary["findings"]]
+    assert names == [one.name, f"{one.name} (2)"]
+    with pytest.raises(BadSpec, match=r"--model has .* twice"):
+        probe(model=[model, model], runs=str(folder / "twice"), **settings)
+
+
+def test_nextword_asks_about_sets_of_one_name_apart(folder, model):
+    settings = {"model": model, "features": "f", "diagnostics": False, **QUICK}
+    found = nextword(data=reviews(folder, 1.0, 0.2), runs=str(folder / "words"), **settings)
+    assert [f["task"] for f in found.summary["findings"]] == ["reviews", "reviews (2)"]
+    assert set(found.rows["task"]) == {"reviews", "reviews (2)"}
+    with pytest.raises(BadSpec, match="--data has 'reviews' twice"):
+        nextword(data=reviews(folder, 1.0) * 2, runs=str(folder / "words"), **settings)
+
+
+def test_retained_sets_of_one_name_are_kept_apart(folder, model):
+    lm = open_model(model)
+    spec = InjectSpec(model=model, retain=reviews(folder, 1.0, 0.2))
+    kept = read_retained_sets(lm, spec)
+    assert [one.name for one in kept] == ["reviews", "reviews (2)"]
+    assert kept[0].digest != kept[1].digest
+    with pytest.raises(BadSpec, match="--retain has 'reviews' twice"):
+        read_retained_sets(lm, InjectSpec(model=model, retain=reviews(folder, 1.0) * 2))
+
+
+def test_a_sets_number_is_no_part_of_what_it_is():
+    texts = TextSet("a", ("x", "y"), labels=np.array([0, 1]), task="binary", classes=("p", "q"))
+    assert replace(texts, name="a (2)").digest == texts.digest

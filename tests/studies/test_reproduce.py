@@ -1,0 +1,175 @@
+"""Studies: what a finding compares, what a side reads, and that every study of ours can run."""
+
+import math
+
+import polars as pl
+import pytest
+
+from cutaway.console import Console
+from cutaway.core.errors import BadSpec, Missing, UnknownName
+from cutaway.core.spec import Spec
+from cutaway.methods.specs import SPECS
+from cutaway.studies.findings import Finding, FindingSide, find_study, known_studies
+from cutaway.studies.reproduce import (
+    MeasuredValue,
+    _placeholder_values,
+    _step_spec,
+    judge_finding,
+    read_value,
+    reproduce,
+    value_difference,
+)
+
+QUIET = Console(quiet=True)
+ROWS = [
+    # kind, layer, metric, value, low, high
+    ("id", 1, "precision@1", 0.2, 0.1, 0.3),
+    ("id", 2, "precision@1", 0.4, 0.3, 0.5),
+    ("mat", 1, "precision@1", 0.6, 0.5, 0.7),
+    ("mat", 2, "precision@1", 0.8, 0.7, 0.9),
+    ("id", 1, "layers", 3.0, None, None),
+    ("id", 2, "layers", 9.0, None, None),
+    ("mat", 1, "layers", 2.0, None, None),
+    ("mat", 2, "layers", 5.0, None, None),
+]
+TABLES = {
+    "eval": pl.DataFrame(
+        ROWS, schema=["kind", "layer", "metric", "value", "low", "high"], orient="row"
+    )
+}
+
+
+def side(**said) -> FindingSide:
+    return FindingSide(step="eval", metric="precision@1", **said)
+
+
+@pytest.mark.parametrize(
+    ("take", "expected"),
+    [("mean", (0.3, 0.2, 0.4)), ("max", (0.4, 0.3, 0.5)), ("min", (0.2, 0.1, 0.3))],
+)
+def test_a_side_takes_its_cells_together(take, expected):
+    got = read_value(side(where={"kind": "id"}, take=take), TABLES)
+    assert (got.value, got.low, got.high) == pytest.approx(expected)
+
+
+def test_what_must_not_stand_in_a_column_is_left_out():
+    got = read_value(side(where={"kind": {"not": "id"}}), TABLES)
+    assert got.value == pytest.approx(0.7)
+
+
+def test_given_looks_at_another_metric_of_the_same_cell():
+    wanted = FindingSide(
+        step="eval", metric="layers", where={"kind": "mat"}, given={"precision@1": 0.7}, take="min"
+    )
+    assert read_value(wanted, TABLES).value == 5.0
+
+
+def test_a_plain_value_is_itself():
+    assert read_value(FindingSide(value=0.95), TABLES) == MeasuredValue(0.95, 0.95, 0.95)
+
+
+def test_a_side_that_fits_no_cell_says_what_it_sought():
+    with pytest.raises(Missing, match="measured no 'precision@1' where"):
+        read_value(side(where={"kind": "tuned"}), TABLES)
+    with pytest.raises(BadSpec, match=r"No column 'kinds'\. There are: kind"):
+        read_value(side(where={"kinds": "id"}), TABLES)
+
+
+def test_a_difference_is_as_unsure_as_both_sides_together():
+    gap = value_difference(MeasuredValue(0.7, 0.6, 0.8), MeasuredValue(0.3, 0.3, 0.3))
+    assert (gap.value, gap.low, gap.high) == pytest.approx((0.4, 0.3, 0.5))
+    both = value_difference(MeasuredValue(0.7, 0.6, 0.8), MeasuredValue(0.3, 0.2, 0.4))
+    assert both.high - both.low == pytest.approx(0.2 * math.sqrt(2))
+    assert value_difference(MeasuredValue(0.7), MeasuredValue(0.3, 0.2, 0.4)).low is None
+
+
+@pytest.mark.parametrize(
+    ("by", "tolerance", "holds"),
+    [(0.0, 0.0, True), (0.39, 0.0, True), (0.5, 0.0, False), (0.5, 0.2, True)],
+)
+def test_a_finding_holds_when_the_difference_is_large_enough(by, tolerance, holds):
+    finding = Finding(
+        says="mat beats id", more=side(where={"kind": "mat"}), less=side(where={"kind": "id"}),
+        by=by, tolerance=tolerance,
+    )  # fmt: skip
+    assert judge_finding(finding, TABLES).passed is holds
+
+
+@pytest.mark.parametrize("name", known_studies())
+def test_every_step_of_every_study_is_a_spec_as_it_stands(name, tmp_path):
+    study = find_study(name)
+    places = {**_placeholder_values(study, {}), "out": str(tmp_path)}
+    for step in study.steps:
+        spec = _step_spec(step, places, {"runs": str(tmp_path), "seed": 3})
+        assert isinstance(spec, SPECS[step.verb])
+        assert "<" not in str(spec.model_dump())
+
+
+@pytest.mark.parametrize("name", known_studies())
+def test_a_placeholder_that_is_given_reaches_its_steps(name, tmp_path):
+    study = find_study(name)
+    for place in study.defaults:
+        places = {**_placeholder_values(study, {place: "given-here"}), "out": "o"}
+        specs = [_step_spec(step, places, {"runs": "runs", "seed": 0}) for step in study.steps]
+        assert any("given-here" in str(spec.model_dump()) for spec in specs)
+
+
+def test_a_study_refuses_what_it_has_no_use_for():
+    with pytest.raises(
+        BadSpec, match=r"'shortcut' has no use for --task\. It takes: --model, --text"
+    ):
+        reproduce(find_study("shortcut"), {"task": "sst2"}, None, runs="r", console=QUIET)
+
+
+def test_an_unknown_study_is_refused_with_a_suggestion():
+    with pytest.raises(UnknownName, match="shortcut"):
+        find_study("shortcuts")
+
+
+def test_a_finding_must_read_a_step_that_is_there(tmp_path):
+    text = """
+name = "mine"
+title = "t"
+paper = "p"
+[defaults]
+model = "m"
+[[steps]]
+name = "grid"
+verb = "probe"
+[[findings]]
+says = "s"
+more = { step = "gird" }
+less = { value = 0.5 }
+"""
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    with pytest.raises(BadSpec, match=r"reads the step 'gird'\. Steps: grid"):
+        find_study(str(file))
+
+
+def test_a_study_runs_its_steps_in_order_and_judges_their_tables(tmp_path):
+    seen: list[str] = []
+
+    class Kept:
+        """A step's result, as far as a study looks at it."""
+
+        rows = TABLES["eval"].with_columns(confidence=pl.lit("gap"))
+        # id less surprised than mat: the paper's second finding must fail on it.
+        surprised = rows.filter(metric="precision@1").with_columns(metric=pl.lit("surprisal"))
+        rows = pl.concat([rows, surprised])
+
+        class record:
+            address = "a1"
+
+    def carry(verb: str, spec: Spec) -> Kept:
+        seen.append(verb)
+        assert spec.runs == str(tmp_path)
+        return Kept()
+
+    study = find_study("shortcut")
+    study = study.model_copy(update={"findings": study.findings[:2]})
+    found = reproduce(study, {"model": "tiny"}, carry, runs=str(tmp_path), console=QUIET)
+    assert seen == ["shortcut fit", "shortcut eval", "shortcut exit"]
+    assert [one.passed for one in found.judged] == [True, False]
+    assert found.plain()["passed"] == 1
+    assert found.places["model"] == "tiny"
