@@ -9,32 +9,21 @@ from pathlib import Path
 import pytest
 
 import cutaway
-from cutaway.app.pages import PAGES
-from cutaway.cli.recipes import VERBS
-from cutaway.methods.specs import SPECS
+from cutaway.catalog import methods
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "cutaway"
 FILES = sorted(SOURCE.rglob("*.py"))
 LONGEST_FILE, LONGEST_FUNCTION = 350, 45
 
-# A method is done when its word stands in every room.
-ROOMS = (
-    "src/cutaway/methods/{word}*",
-    "src/cutaway/run/{word}*",
-    "src/cutaway/run/specs/{word}.py",
-    "src/cutaway/report/{word}*.py",
-    "tests/methods/test_{word}*.py",
-    "tests/run/test_{word}*.py",
-    "tests/report/test_{word}*.py",
-    "bench/{word}*.py",
-    "examples/{word}.toml",
-    "examples/{word}.py",
-    "docs/methods/{word}.md",
+# What the folder of a method holds, and what belongs to it elsewhere.
+PARTS = (
+    "src/cutaway/methods/{method}/spec.py",
+    "src/cutaway/methods/{method}/page.py",
+    "src/cutaway/methods/{method}/figures.py",
+    "src/cutaway/methods/{method}/table.py",
+    "tests/methods/{method}/test_*.py",
 )
-# Verbs that belong to a method under another word.
-PART_OF = {"finetune": "graft", "fisher": "inject", "quad": "nextword"}
-METHODS = sorted({PART_OF.get(words.split()[0], words.split()[0]) for words in VERBS})
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
@@ -48,15 +37,10 @@ def test_no_file_and_no_function_is_too_long(path: Path) -> None:
             assert node.end_lineno - start < LONGEST_FUNCTION, f"{node.name} is too long"
 
 
-@pytest.mark.parametrize("word", METHODS)
-def test_a_method_stands_in_every_room(word: str) -> None:
-    missing = [room for room in ROOMS if not list(ROOT.glob(room.format(word=word)))]
-    missing += [] if word in PAGES else ["a row in PAGES (app/pages.py)"]
-    assert not missing, f"{word} is missing from: {missing}"
-
-
-def test_every_verb_has_its_spec_and_every_spec_its_verb() -> None:
-    assert set(VERBS) == set(SPECS)
+@pytest.mark.parametrize("method", methods())
+def test_a_method_is_complete(method: str) -> None:
+    missing = [part for part in PARTS if not list(ROOT.glob(part.format(method=method)))]
+    assert not missing, f"{method} has no {missing}"
 
 
 @pytest.mark.parametrize("name", cutaway.__all__)
@@ -75,7 +59,7 @@ def test_a_name_that_is_not_public_is_refused() -> None:
         "import cutaway",
         "import cutaway.report, cutaway.report.figures, cutaway.report.html",
         "import cutaway.cli",
-        "import cutaway.methods.specs",
+        "import cutaway.methods.probe.spec, cutaway.methods.graft.spec",
         "import cutaway.store.results, cutaway.data.load",
     ],
 )

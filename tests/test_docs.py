@@ -14,10 +14,11 @@ import pytest
 from cyclopts import MissingArgumentError
 
 import cutaway
+from cutaway.catalog import VERBS
 from cutaway.cli.main import app
 from cutaway.cli.recipes import add_positional_flag
 from cutaway.core import errors
-from cutaway.methods.specs import SPECS, ProbeSpec
+from cutaway.methods.probe.spec import ProbeSpec
 from cutaway.pool import pooler
 
 ROOT = Path(__file__).parents[1]
@@ -143,11 +144,11 @@ def test_every_public_name_is_in_the_docs(name):
     assert any(f"cutaway.{name}" in page.read_text() for page in PAGES)
 
 
-@pytest.mark.parametrize("verb", SPECS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_field_of_a_spec_is_on_the_command_line_page(verb):
     page = (DOCS / "cli.md").read_text()
     section = page.split(f"## `cutaway {verb}`\n")[1].split("\n## ")[0]
-    for field in SPECS[verb].model_fields:
+    for field in VERBS[verb].spec_class.model_fields:
         assert f"`--{field.strip('_').replace('_', '-')}`" in section, field
 
 

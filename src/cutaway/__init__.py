@@ -12,31 +12,32 @@ Names are loaded when first used, so `import cutaway` is quick and needs no torc
 from importlib import import_module
 from typing import Any
 
+from cutaway.catalog import GROUPS, VERBS
+
 __version__ = "0.1.0"
 
-# name -> (module, attribute; None for the module itself)
-_PUBLIC: dict[str, tuple[str, str | None]] = {
+# name -> module and attribute; the verbs come from the catalog
+_OTHERS: dict[str, tuple[str, str]] = {
     "EWCCallback": ("cutaway.methods.inject.callback", "EWCCallback"),
-    "fisher": ("cutaway.methods.inject.fisher", "fisher"),
-    "inject": ("cutaway.methods.inject.recipe", "inject"),
-    "graft": ("cutaway.methods.graft.api", None),
-    "nextword": ("cutaway.methods.nextword.recipe", "nextword"),
     "open": ("cutaway.models.load", "open_model"),
-    "probe": ("cutaway.methods.probe.recipe", "probe"),
-    "quad": ("cutaway.methods.nextword.quad", "quad"),
     "results": ("cutaway.store.results", "results"),
-    "shortcut": ("cutaway.methods.shortcut.api", None),
 }
+_FUNCTIONS = {verb.name: verb for verb in VERBS.values() if "." not in verb.name}
 
-__all__ = ["__version__", *sorted(_PUBLIC)]
+__all__ = ["__version__", *sorted([*_OTHERS, *_FUNCTIONS, *GROUPS])]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'cutaway' has no attribute {name!r}")
-    module_name, attribute = _PUBLIC[name]
-    module = import_module(module_name)
-    return module if attribute is None else getattr(module, attribute)
+    if name in _FUNCTIONS:
+        from cutaway.recipe.python_api import python_function
+
+        return python_function(_FUNCTIONS[name])
+    if name in GROUPS:
+        return import_module(f"cutaway.methods.{name}.api")
+    if name in _OTHERS:
+        module, attribute = _OTHERS[name]
+        return getattr(import_module(module), attribute)
+    raise AttributeError(f"module 'cutaway' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

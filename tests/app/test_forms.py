@@ -6,9 +6,9 @@ from pydantic import BeforeValidator, Field
 from streamlit.testing.v1 import AppTest
 
 from cutaway.app import forms
+from cutaway.catalog import VERBS
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import Spec, build_spec
-from cutaway.methods.specs import SPECS
 
 
 class Example(Spec):
@@ -86,19 +86,19 @@ def test_help_is_the_docstring_as_plain_text_and_bounds_are_kept() -> None:
     assert app.text_input(key="name").label == "Name *"
 
 
-@pytest.mark.parametrize("method", SPECS)
+@pytest.mark.parametrize("method", VERBS)
 def test_every_spec_has_a_widget_for_every_field_and_its_defaults_survive(method: str) -> None:
     app = AppTest.from_string(
         f"""
 import streamlit as st
 from cutaway.app import forms
-from cutaway.methods.specs import SPECS
-st.session_state["values"] = forms.form(SPECS[{method!r}], (), key="f").values
+from cutaway.catalog import VERBS
+st.session_state["values"] = forms.form(VERBS[{method!r}].spec_class, (), key="f").values
 """,
         default_timeout=30,
     ).run()
     assert not app.exception
-    cls, values = SPECS[method], app.session_state["values"]
+    cls, values = VERBS[method].spec_class, app.session_state["values"]
     needed = {n: "x" for n, info in cls.model_fields.items() if info.is_required()}
     needed |= {"data": "x"} if method == "nextword" else {}
     assert set(values) | forms.HIDDEN_FIELDS | forms.OUTPUT_FIELDS >= set(cls.model_fields)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cutaway.app import jobs, new_run
-from cutaway.methods.specs import SPECS
+from cutaway.app import jobs
+from cutaway.catalog import VERBS
 from tests.app.conftest import texts
 
 
@@ -110,13 +110,13 @@ def test_a_result_that_is_gone_is_said_so(runs, page, quick) -> None:
     assert "not in the runs folder" in texts(page("new_run"))
 
 
-@pytest.mark.parametrize("verb", SPECS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_a_form_that_refuses_what_is_missing_in_place(runs, page, verb) -> None:
     app = page("new_run", method=verb)
     assert not app.exception
     next(b for b in app.button if b.label == "Start").click().run()
     assert not app.exception
-    needed = [n for n, info in SPECS[verb].model_fields.items() if info.is_required()]
+    needed = [n for n, info in VERBS[verb].spec_class.model_fields.items() if info.is_required()]
     if needed:
         assert all(name in app.error[0].value.replace("\\", "") for name in needed)
         assert jobs.list_jobs(runs) == []
@@ -133,5 +133,5 @@ def test_a_file_to_write_lands_in_the_runs_folder(runs, page, monkeypatch) -> No
 
 
 def test_the_fields_on_top_are_fields_of_their_spec() -> None:
-    for verb, names in new_run.FIRST_FIELDS.items():
-        assert set(names) <= set(SPECS[verb].model_fields), verb
+    for verb, names in ((row.words, row.form) for row in VERBS.values()):
+        assert set(names) <= set(VERBS[verb].spec_class.model_fields), verb

@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 from safetensors.torch import load_file
 
 import cutaway
-from cutaway.cli.recipes import VERBS
+from cutaway.catalog import VERBS
 from cutaway.console import Console
 from cutaway.core.errors import Mismatch, Missing, RunError
 from cutaway.core.textset import TextSet
@@ -29,9 +29,8 @@ from cutaway.methods.inject.fisher_sums import fisher_batches, sum_squared_gradi
 from cutaway.methods.inject.fisher_workers import split_batches, sum_squared_gradients_on
 from cutaway.methods.inject.spec import FisherSpec
 from cutaway.methods.nextword.grid import NextwordPiece, dependency_rounds
-from cutaway.methods.specs import SPECS
 from cutaway.models.load import open_model
-from cutaway.recipe.engine_support import PARALLEL_VERBS, warn_if_not_parallel
+from cutaway.recipe.life_cycle import warn_if_not_parallel
 from cutaway.recipe.worker_pieces import WorkerTask, check_same_run, run_on_workers, runs_on_workers
 from cutaway.store.progress import Progress
 from tests.engine import work
@@ -304,20 +303,15 @@ def test_pieces_that_train_declare_what_they_hold(lm, model):
     assert needs.memory >= 6 * 4 * lm.parameters
 
 
-@pytest.mark.parametrize("verb", SPECS)
-def test_an_engine_is_never_passed_over_in_silence(verb, capsys):
-    """A verb is cut up, or says that it isn't and which are."""
+@pytest.mark.parametrize("verb", VERBS.values(), ids=str)
+def test_an_engine_that_a_verb_cannot_use_is_reported(verb, capsys):
+    parallel = [row.words for row in VERBS.values() if row.parallel]
     warn_if_not_parallel(verb, "local:2", Console())
-    said = capsys.readouterr().err.replace("\n", " ")
-    if verb in PARALLEL_VERBS:
-        assert said == ""
+    message = capsys.readouterr().err.replace("\n", " ")
+    if verb.words in parallel:
+        assert message == ""
     else:
-        assert f"'cutaway {verb}' is not cut into pieces" in said
-        assert all(other in said for other in PARALLEL_VERBS)
+        assert f"'cutaway {verb.words}' runs in one process" in message
+        assert all(other in message for other in parallel)
     warn_if_not_parallel(verb, "local", Console())
     assert capsys.readouterr().err == ""
-
-
-def test_the_table_of_what_is_cut_up_knows_only_verbs():
-    assert set(PARALLEL_VERBS) < set(SPECS)
-    assert set(PARALLEL_VERBS) < set(VERBS)

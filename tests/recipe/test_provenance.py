@@ -6,7 +6,7 @@ import pytest
 
 from cutaway.cli.main import app
 from cutaway.cli.recipes import VERBS
-from cutaway.methods.specs import ProbeSpec
+from cutaway.methods.probe.spec import ProbeSpec
 from cutaway.recipe.provenance import command_line, measure_cost, provenance, versions
 
 SPEC = ProbeSpec(

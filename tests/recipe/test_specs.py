@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 import torch
 
+from cutaway.catalog import VERBS
 from cutaway.core.errors import BadSpec, RequestError
 from cutaway.core.spec import build_spec
-from cutaway.methods.specs import SPECS
 from cutaway.recipe.options import MAX_SEED
 
 
 def needed(verb: str) -> dict[str, str]:
     """The fields that a verb can't do without; what stands in them is nobody's concern here."""
-    asked = {name for name, info in SPECS[verb].model_fields.items() if info.is_required()}
+    asked = {
+        name for name, info in VERBS[verb].spec_class.model_fields.items() if info.is_required()
+    }
     return dict.fromkeys(asked | ({"data"} if verb == "nextword" else set()), "x")
 
 
@@ -37,12 +39,12 @@ ODD = (
 )
 
 
-@pytest.mark.parametrize("verb", SPECS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_a_value_of_any_kind_is_taken_or_refused_in_every_field(verb) -> None:
-    for name in SPECS[verb].model_fields:
+    for name in VERBS[verb].spec_class.model_fields:
         for value in ODD:
             with suppress(RequestError):
-                build_spec(SPECS[verb], {**needed(verb), name: value})
+                build_spec(VERBS[verb].spec_class, {**needed(verb), name: value})
 
 
 @pytest.mark.parametrize(
@@ -57,14 +59,14 @@ def test_a_value_of_any_kind_is_taken_or_refused_in_every_field(verb) -> None:
 )
 def test_a_wrong_value_is_named(verb, field, value, said) -> None:
     with pytest.raises(BadSpec, match=said):
-        build_spec(SPECS[verb], {**needed(verb), field: value})
+        build_spec(VERBS[verb].spec_class, {**needed(verb), field: value})
 
 
-@pytest.mark.parametrize("verb", SPECS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_takes_the_largest_seed_and_none_above(verb) -> None:
-    assert build_spec(SPECS[verb], {**needed(verb), "seed": MAX_SEED}).seed == MAX_SEED
+    assert build_spec(VERBS[verb].spec_class, {**needed(verb), "seed": MAX_SEED}).seed == MAX_SEED
     with pytest.raises(BadSpec, match="less than or equal to 2147483647"):
-        build_spec(SPECS[verb], {**needed(verb), "seed": MAX_SEED + 1})
+        build_spec(VERBS[verb].spec_class, {**needed(verb), "seed": MAX_SEED + 1})
 
 
 def test_the_largest_seed_and_a_million_repeats_of_it_suit_every_library() -> None:

@@ -5,10 +5,10 @@ import math
 import polars as pl
 import pytest
 
+from cutaway.catalog import VERBS
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec, Missing, UnknownName
 from cutaway.core.spec import Spec
-from cutaway.methods.specs import SPECS
 from cutaway.studies.findings import Finding, FindingSide, find_study, known_studies
 from cutaway.studies.reproduce import (
     MeasuredValue,
@@ -101,7 +101,7 @@ def test_every_step_of_every_study_is_a_spec_as_it_stands(name, tmp_path):
     places = {**_placeholder_values(study, {}), "out": str(tmp_path)}
     for step in study.steps:
         spec = _step_spec(step, places, {"runs": str(tmp_path), "seed": 3})
-        assert isinstance(spec, SPECS[step.verb])
+        assert isinstance(spec, VERBS[step.verb].spec_class)
         assert "<" not in str(spec.model_dump())
 
 

@@ -16,7 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import Spec
 from cutaway.home import expand_path
-from cutaway.methods.specs import RunOptions
+from cutaway.recipe.options import RunOptions
 
 # The app decides these itself, or they make no sense in a form.
 HIDDEN_FIELDS = frozenset({"runs", "engine"})

@@ -10,11 +10,12 @@ import streamlit as st
 from cutaway.app import widgets as parts
 from cutaway.app.escape import escape_markdown
 from cutaway.app.library import Library, current_library
-from cutaway.app.pages import PAGES, MethodPage
+from cutaway.app.pages import PAGES
 from cutaway.core.errors import CutawayError, Missing
 from cutaway.report import tables
 from cutaway.report.cells import failed_cells, fill_missing_columns, measured_metrics, metric_label
-from cutaway.report.figures import FIGURES_BY_METHOD
+from cutaway.report.figures import figures_of
+from cutaway.report.method_page import MethodPage
 from cutaway.report.overview import local_time
 from cutaway.report.records import CombinedRuns, RunOrRuns, is_imported, run_title
 from cutaway.store.results import Record
@@ -169,7 +170,7 @@ def _draw(
     method: str, name: str, rows: pl.DataFrame, together: RunOrRuns
 ) -> go.Figure | CutawayError:
     try:
-        return FIGURES_BY_METHOD[method][name](rows, together)
+        return figures_of(method)[name](rows, together)
     except CutawayError as error:
         return error
 

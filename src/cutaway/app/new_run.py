@@ -9,28 +9,12 @@ from cutaway.app import forms, jobs
 from cutaway.app import widgets as parts
 from cutaway.app.escape import escape_markdown
 from cutaway.app.library import current_library, runs_folder
+from cutaway.catalog import VERBS
 from cutaway.core.errors import BadSpec, CutawayError
 from cutaway.core.spec import Spec, build_spec
-from cutaway.methods.specs import SPECS
 from cutaway.recipe.provenance import command_line
 from cutaway.report import formats
 
-# The fields most runs set, by method; the others are folded away.
-FIRST_FIELDS: dict[str, tuple[str, ...]] = {
-    "finetune": ("model", "task", "data", "shots", "steps", "optimizer", "lr", "test_limit"),
-    "fisher": ("model", "text", "data", "limit"),
-    "graft learn": ("base", "tuned", "task", "data", "sparsity", "steps"),
-    "graft continual": ("base", "task", "data", "sparsity", "steps"),
-    "inject": ("model", "data", "regulariser", "strength", "retain", "retain_tasks", "steps"),
-    "nextword": ("model", "task", "data", "features", "prompt_text", "limit"),
-    "probe": ("model", "data", "layers", "pool", "classifier", "protocol", "repeats", "limit"),
-    "quad": ("text", "objective", "steps"),
-    "shortcut fit": ("model", "text", "layers", "limit", "positions_per_text"),
-    "shortcut eval": ("model", "shortcut", "text", "limit"),
-    "shortcut exit": ("model", "shortcut", "text", "limit", "agreement"),
-    "shortcut generate": ("model", "shortcut", "prompt", "mode", "max_new_tokens"),
-    "shortcut lens": ("model", "text", "shortcut"),
-}
 # State -> icon, words.
 STATE_LABELS: dict[jobs.JobState, tuple[str, str]] = {
     "running": (":material/progress_activity:", "running"),
@@ -54,10 +38,10 @@ def show() -> None:
     st.caption(
         "Fill in what you want to know; the run goes on in the background, also when you leave."
     )
-    method = str(st.selectbox("Method", list(SPECS), key="method"))
+    method = str(st.selectbox("Method", list(VERBS), key="method"))
     _verb_caption(method)
     with st.form(f"form-{method}", border=True):
-        filled = forms.draw_form(SPECS[method], FIRST_FIELDS.get(method, ()), key=method)
+        filled = forms.draw_form(VERBS[method].spec_class, VERBS[method].form, key=method)
         with st.container(horizontal=True):
             go = st.form_submit_button("Start", type="primary", icon=":material/play_arrow:")
             guess = st.form_submit_button("Estimate only", icon=":material/timer:")
@@ -68,12 +52,12 @@ def show() -> None:
 
 def _verb_caption(method: str) -> None:
     """What the recipe does, in the words of its spec."""
-    st.caption(escape_markdown((SPECS[method].__doc__ or "").strip().splitlines()[0]))
+    st.caption(escape_markdown((VERBS[method].spec_class.__doc__ or "").strip().splitlines()[0]))
 
 
 def _submit(method: str, filled: forms.FilledForm, *, dry: bool) -> None:
     """Start the run, or say what is wrong with the request where it was made."""
-    cls = SPECS[method]
+    cls = VERBS[method].spec_class
     try:
         forms.check_readable_paths(filled.values, [Path.cwd(), runs_folder()])
         placed = forms.resolve_output_paths(filled.values, runs_folder() / OUTPUT_FOLDER)

@@ -5,13 +5,14 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from cutaway.catalog import VERBS
 from cutaway.cli import recipes
 from cutaway.cli.talk import OutputOptions
 
 
 def __getattr__(name: str) -> Callable[..., None]:
     """The command of the verb of this name, `_` for a blank; cyclopts reads its annotations."""
-    verb = recipes.VERBS.get(name.replace("_", " "))
+    verb = VERBS.get(name.replace("_", " "))
     if verb is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -20,7 +21,7 @@ def __getattr__(name: str) -> Callable[..., None]:
 
     command.__doc__ = verb.help
     command.__annotations__ = {
-        "spec": Annotated[verb.spec, Parameter(name="*")],
+        "spec": Annotated[verb.spec_class, Parameter(name="*")],
         "talk": Annotated[OutputOptions | None, Parameter(name="*")],
         "return": None,
     }

@@ -1,16 +1,16 @@
 """`reproduce`: a paper's findings, expected against measured."""
 
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from cutaway.cli.recipes import VERBS, print_step_estimates
-from cutaway.cli.talk import OutputOptions, RunOptions, print_json, print_result
+from cutaway.catalog import VERBS
+from cutaway.cli.recipes import print_step_estimates
+from cutaway.cli.talk import OutputOptions, StudyOptions, print_json, print_result
 
 if TYPE_CHECKING:
-    from cutaway.core.spec import Spec
+    pass
 
 
 def register(app: App) -> None:
@@ -30,7 +30,7 @@ def reproduce(
     template: str | None = None,
     runs: str = "runs",
     out: Path | None = None,
-    where: Annotated[RunOptions | None, Parameter(name="*")] = None,
+    where: Annotated[StudyOptions | None, Parameter(name="*")] = None,
     talk: Annotated[OutputOptions | None, Parameter(name="*")] = None,
 ) -> None:
     """A paper's findings on a model at hand: expected against measured, with tolerances.
@@ -57,17 +57,18 @@ def reproduce(
         Write the table as Markdown to this file.
     """
     from cutaway.console import Console
+    from cutaway.recipe import life_cycle
     from cutaway.store.files import write_atomic
     from cutaway.studies.findings import find_study
     from cutaway.studies.report import study_markdown, study_text
     from cutaway.studies.reproduce import reproduce as carry_out
     from cutaway.studies.reproduce import study_specs
 
-    talk, shared = talk or OutputOptions(), (where or RunOptions()).plain()
+    talk, shared = talk or OutputOptions(), (where or StudyOptions()).plain()
     console = Console(quiet=talk.quiet)
 
-    def carry(verb: str, spec: "Spec") -> Any:
-        return import_module(VERBS[verb].module).run(spec, console=console)
+    def carry(verb: str, spec: Any) -> Any:
+        return life_cycle.run(VERBS[verb], spec, life_cycle.Context(console))
 
     given = {
         "model": model, "data": data, "task": task, "text": text, "prompt": prompt,
@@ -76,7 +77,7 @@ def reproduce(
     study = find_study(name)
     if talk.print_spec or talk.dry_run:
         steps = study_specs(study, given, runs=runs, shared=shared).values()
-        print_step_estimates([(VERBS[step.verb].module, spec) for step, spec in steps], talk)
+        print_step_estimates([(VERBS[step.verb], spec) for step, spec in steps], talk)
         return
     found = carry_out(study, given, carry, runs=runs, console=console, shared=shared).plain()
     if out is not None:

@@ -42,7 +42,7 @@ class SpecOverrides:
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class StudyOptions:
     """Where and how the runs behind a command are made: the specs' own options, by their names."""
 
     engine: str = "local"

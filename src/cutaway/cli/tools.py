@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from cutaway.cli.recipes import print_step_estimates
-from cutaway.cli.talk import Device, Dtype, OutputOptions, RunOptions, print_json, print_result
+from cutaway.cli.talk import Device, Dtype, OutputOptions, StudyOptions, print_json, print_result
 
 
 def register(app: App) -> None:
@@ -151,7 +151,7 @@ def tour(
     out: Path = Path("tour"),
     model: str = "smollm2-135m",
     quick: bool = False,
-    where: Annotated[RunOptions | None, Parameter(name="*")] = None,
+    where: Annotated[StudyOptions | None, Parameter(name="*")] = None,
     talk: Annotated[OutputOptions | None, Parameter(name="*")] = None,
 ) -> None:
     """The main job on the bundled model and data; writes OUT/report.html.
@@ -168,10 +168,10 @@ def tour(
     from cutaway.console import Console
     from cutaway.studies import tour as room
 
-    talk, shared = talk or OutputOptions(), (where or RunOptions()).plain()
+    talk, shared = talk or OutputOptions(), (where or StudyOptions()).plain()
     if talk.print_spec or talk.dry_run:
         stops = room.tour_specs(room.open_tour_model(model, shared), out, model, quick, shared)
-        print_step_estimates([(stop.run.__module__, spec) for stop, spec in stops], talk)
+        print_step_estimates([(stop.verb, spec) for stop, spec in stops], talk)
         return
     found = room.tour(
         out, model=model, quick=quick, shared=shared, console=Console(quiet=talk.quiet)

@@ -1,5 +1,6 @@
 """What a recipe gives back: a finished run with its numbers, rows and figures."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,32 @@ class Result:
 
         return figure(self.record, name)
 
+    def plain(self) -> dict[str, Any]:
+        """The summary with the run's address and folder, as JSON-ready values."""
+        return {**self.summary, "address": self.record.address, "path": str(self.path)}
+
+    def show(self) -> None:
+        """Print the verdict and the most important lines of the table on stdout."""
+        from cutaway.report.terminal import print_record
+
+        print_record(self.record)
+
     def __repr__(self) -> str:
         """The run's address and its verdict."""
         return "\n".join([f"<{self.record.method} {self.record.address}>", *self.verdict])
+
+
+@dataclass(frozen=True)
+class ActionResult:
+    """What a verb that leaves no run behind did, in sentences and as plain values."""
+
+    verdict: tuple[str, ...]
+    facts: dict[str, Any]
+
+    def plain(self) -> dict[str, Any]:
+        """JSON-ready values."""
+        return {**self.facts, "verdict": list(self.verdict)}
+
+    def show(self) -> None:
+        """Print the sentences on stdout."""
+        sys.stdout.write("\n".join(self.verdict) + "\n")

@@ -5,30 +5,28 @@ from collections.abc import Callable, Iterator, Mapping
 import plotly.graph_objects as go
 import polars as pl
 
+from cutaway.catalog import method_module, methods
 from cutaway.core.errors import CutawayError
 from cutaway.core.lookup import lookup
-from cutaway.methods.finetune import figures as finetune
-from cutaway.methods.graft import figures as graft
-from cutaway.methods.inject import figures as inject
-from cutaway.methods.nextword import figures as nextword
-from cutaway.methods.probe import figures as probe
-from cutaway.methods.shortcut import figures as shortcut
 from cutaway.report.records import RecordLike, RunOrRuns, single_runs
 
-FIGURES_BY_METHOD: dict[str, Mapping[str, Callable[[pl.DataFrame, RunOrRuns], go.Figure]]] = {
-    "finetune": finetune.FIGURES,
-    "graft": graft.FIGURES,
-    "inject": inject.FIGURES,
-    "nextword": nextword.FIGURES,
-    "probe": probe.FIGURES,
-    "shortcut": shortcut.FIGURES,
-}
+DrawFigure = Callable[[pl.DataFrame, RunOrRuns], go.Figure]
+
+
+def figures_of(method: str) -> Mapping[str, DrawFigure]:
+    """The figures of a method by name; none for a method this version doesn't know."""
+    found: Mapping[str, DrawFigure] = (
+        method_module(method, "figures").FIGURES if method in methods() else {}
+    )
+    return found
 
 
 def figure(record: RecordLike, name: str) -> go.Figure:
     """The figure called `name` of one run; UnknownName lists those its method has."""
-    table = lookup(FIGURES_BY_METHOD, record.method, kind="method with figures")
-    return lookup(table, name, kind=f"{record.method} figure")(record.rows, record)
+    lookup(dict.fromkeys(methods()), record.method, kind="method with figures")
+    return lookup(figures_of(record.method), name, kind=f"{record.method} figure")(
+        record.rows, record
+    )
 
 
 def try_figures(
@@ -36,7 +34,7 @@ def try_figures(
 ) -> Iterator[tuple[str, go.Figure | CutawayError]]:
     """Every figure of the method, or the reason why these rows don't give it."""
     method = single_runs(record)[0].method
-    for name, draw in FIGURES_BY_METHOD.get(method, {}).items():
+    for name, draw in figures_of(method).items():
         try:
             yield name, draw(rows, record)
         except CutawayError as error:

@@ -91,7 +91,7 @@ def run_section(record: RecordLike, anchor: str, keep: AddFigure) -> str:
 def _measured_section(record: RecordLike, rows: pl.DataFrame, keep: AddFigure) -> str:
     """Key numbers, figures and tables."""
     # Key numbers come from a method's ranking; without one the verdict has to do.
-    tiles = _tiles(record, rows) if record.method in tables.RANKINGS else ""
+    tiles = _tiles(record, rows) if tables.method_table(record.method, "RANKING") else ""
     return tiles + _figures(record, rows, keep) + _tables(record, rows)
 
 
@@ -143,7 +143,9 @@ def _figure(name: str, figure: go.Figure, kept: str) -> str:
 
 
 def _tables(record: RecordLike, rows: pl.DataFrame) -> str:
-    title = "Best cells and baselines" if record.method in tables.RANKINGS else "Measured"
+    title = (
+        "Best cells and baselines" if tables.method_table(record.method, "RANKING") else "Measured"
+    )
     parts = [f"<h3>{title}</h3>", html_table(tables.highlights(rows, record))]
     every = tables.summarize_cells(rows)
     more = f" (first {MAX_TABLE_ROWS})" if every.height > MAX_TABLE_ROWS else ""

@@ -11,11 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cutaway.catalog import method_module, methods
 from cutaway.measure.intervals import corrected_t
-from cutaway.methods.finetune.table import finetune_table
-from cutaway.methods.graft import table as graft_table
-from cutaway.methods.inject.table import inject_table
-from cutaway.methods.nextword.table import feature_table, paper_table
 from cutaway.report import formats
 from cutaway.report.cells import (
     LOWER_IS_BETTER,
@@ -81,12 +78,25 @@ def _intervals_over_repeats(folded: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def method_table(method: str, kind: str) -> Callable[..., pl.DataFrame] | None:
+    """A table that a method lays out itself, from its `table` module; None when it has none.
+
+    `RANKING` lists the best cells, `HIGHLIGHTS` what is worth reading first, `PAPER_TABLE` the
+    table of the method's paper.
+    """
+    if method not in methods():
+        return None
+    found: Callable[..., pl.DataFrame] | None = getattr(method_module(method, "table"), kind, None)
+    return found
+
+
 def highlights(rows: pl.DataFrame, record: RecordLike, most: int = 12) -> pl.DataFrame:
     """The lines worth reading first: a ranking where the method has one, else the first lines."""
-    if record.method in RANKINGS:
-        return RANKINGS[record.method](rows, record, most)
-    if record.method in HIGHLIGHT_TABLES and (laid := HIGHLIGHT_TABLES[record.method](rows)).height:
-        return laid
+    if (ranking := method_table(record.method, "RANKING")) is not None:
+        return ranking(rows, record, most)
+    own = method_table(record.method, "HIGHLIGHTS")
+    if own is not None and (laid_out := own(rows)).height:
+        return laid_out
     return summarize_cells(rows).head(2 * most)
 
 
@@ -198,18 +208,6 @@ def _is_numeric(frame: pl.DataFrame, name: str) -> bool:
     return frame.schema[name].is_numeric()
 
 
-RANKINGS: dict[str, Callable[[pl.DataFrame, RunOrRuns, int], pl.DataFrame]] = {
-    "probe": ranking_table
-}
-# What is worth reading first of methods without a ranking.
-HIGHLIGHT_TABLES: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
-    "finetune": finetune_table,
-    "graft": graft_table.graft_results_table,
-    "inject": inject_table,
-    "nextword": feature_table,
-}
-# Methods whose papers have a table of their own; runs of other things give no lines there.
-PAPER_TABLES: dict[str, Callable[..., pl.DataFrame]] = {"nextword": paper_table}
 TABLE_FORMATS: dict[str, Callable[[pl.DataFrame], str]] = {
     "table": to_text,
     "markdown": to_markdown,

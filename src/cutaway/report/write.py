@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from cutaway.catalog import methods
 from cutaway.core.errors import Missing
 from cutaway.core.lookup import lookup
 from cutaway.report.export import write_run_pictures
 from cutaway.report.html import write_html
 from cutaway.report.records import CombinedRuns, RecordLike, run_title
 from cutaway.report.tables import (
-    PAPER_TABLES,
     TABLE_FORMATS,
+    method_table,
     strip_control_characters,
     summarize_cells,
 )
@@ -45,7 +46,10 @@ def write_report(
 def _tables(records: Sequence[RecordLike], kind: str) -> list[str]:
     """One table per run; runs whose paper has a layout of its own stand in one of that kind."""
     made, done = [], []
-    for method, layout in PAPER_TABLES.items():
+    for method in methods():
+        layout = method_table(method, "PAPER_TABLE")
+        if layout is None:
+            continue
         mine = [r for r in records if r.method == method and layout(r.rows).height]
         if mine:
             tuned = [r for r in records if r.method == "finetune"]

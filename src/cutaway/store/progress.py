@@ -11,6 +11,8 @@ from cutaway.core.errors import BadData, Corrupt, Missing
 from cutaway.store import files
 
 Row = Mapping[str, Any]
+Piece = dict[str, list[dict[str, Any]]]
+"""The `rows` of a piece, and its `details`."""
 
 PARTIAL_SUFFIX = ".partial"
 
@@ -24,17 +26,16 @@ class Progress:
 
     folder: Path
 
-    def put(self, key: str, rows: Sequence[Row]) -> None:
-        """The piece `key` is done and its rows are on the disk."""
-        self.put_many({key: rows})
+    def put(self, key: str, rows: Sequence[Row], details: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Keep the rows of the finished piece `key`, and other JSON-ready values with them."""
+        content = {"rows": [_encode_row(r) for r in rows], "details": [dict(d) for d in details]}
+        self._write({key: content})
 
     def put_many(self, pieces: Mapping[str, Sequence[Row]]) -> None:
         """All these pieces are done, in one file: quicker where pieces are tiny."""
-        if not pieces:
-            return
-        content = {key: [_encode_row(row) for row in rows] for key, rows in pieces.items()}
-        name = f"{digest_json(sorted(pieces))[:32]}.json"
-        files.write_sealed(Path(self.folder) / name, {"pieces": content})
+        if pieces:
+            rows = {key: [_encode_row(row) for row in many] for key, many in pieces.items()}
+            self._write({key: {"rows": many, "details": []} for key, many in rows.items()})
 
     def done(self) -> set[str]:
         """The keys of all finished pieces."""
@@ -45,29 +46,44 @@ class Progress:
 
         The order never depends on which piece was done first.
         """
+        found = self._select(keys)
+        return [_decode_row(row) for piece in found for row in piece["rows"]]
+
+    def details(self, keys: Iterable[str] | None = None) -> list[dict[str, Any]]:
+        """What was kept besides rows, in the order of these pieces."""
+        return [detail for piece in self._select(keys) for detail in piece["details"]]
+
+    def discard(self) -> None:
+        """No pieces are kept any more."""
+        files.remove_folder(Path(self.folder))
+
+    def _select(self, keys: Iterable[str] | None) -> list[Piece]:
         pieces = self._pieces()
         order = sorted(pieces) if keys is None else list(keys)
         lacking = [key for key in order if key not in pieces]
         if lacking:
             raise Missing(
                 f"{len(lacking)} pieces are not done in {str(self.folder)!r}, the first is "
-                f"{lacking[0]!r}. Repeat the command; it goes on from there."
+                f"{lacking[0]!r}. Repeat the command to continue from there."
             )
-        return [_decode_row(row) for key in order for row in pieces[key]]
+        return [pieces[key] for key in order]
 
-    def discard(self) -> None:
-        """No pieces are kept any more."""
-        files.remove_folder(Path(self.folder))
-
-    def _pieces(self) -> dict[str, list[dict[str, Any]]]:
-        """Rows by key; a damaged file counts as not done, so that its pieces are made again."""
-        pieces: dict[str, list[dict[str, Any]]] = {}
+    def _pieces(self) -> dict[str, Piece]:
+        """Pieces by key; a damaged file counts as not done, so its pieces are made again."""
+        pieces: dict[str, Piece] = {}
         for path in sorted(Path(self.folder).glob("*.json")):
             try:
                 pieces.update(files.read_sealed(path)["pieces"])
             except (Corrupt, Missing, KeyError):
                 continue
-        return pieces
+        # Before details were kept, a piece was the list of its rows.
+        return {
+            k: {"rows": p, "details": []} if isinstance(p, list) else p for k, p in pieces.items()
+        }
+
+    def _write(self, pieces: Mapping[str, Piece]) -> None:
+        name = f"{digest_json(sorted(pieces))[:32]}.json"
+        files.write_sealed(Path(self.folder) / name, {"pieces": dict(pieces)})
 
 
 def _encode_row(row: Row) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from cutaway.catalog import VERBS
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec, Missing
 from cutaway.core.spec import Spec, build_spec
-from cutaway.methods.specs import SPECS
 from cutaway.recipe.result import Result
 from cutaway.studies.findings import Finding, FindingSide, Study, StudyStep
 
@@ -179,11 +179,11 @@ def _placeholder_values(study: Study, given: Mapping[str, str | None]) -> dict[s
 
 def _step_spec(step: StudyStep, places: Mapping[str, str], shared: Mapping[str, Any]) -> Spec:
     """The step's spec with its placeholders filled in; fields that become empty are left out."""
-    if step.verb not in SPECS:
+    if step.verb not in VERBS:
         raise BadSpec(f"The step {step.name!r} has no known verb: {step.verb!r}.")
     filled = {name: _fill_placeholders(value, places) for name, value in step.fields.items()}
     kept = {name: value for name, value in filled.items() if value != ""}
-    return build_spec(SPECS[step.verb], {**shared, **kept})
+    return build_spec(VERBS[step.verb].spec_class, {**shared, **kept})
 
 
 def _fill_placeholders(value: Any, places: Mapping[str, str]) -> Any:

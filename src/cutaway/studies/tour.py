@@ -5,31 +5,20 @@ second tour takes seconds.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
+from cutaway.catalog import VERBS, Verb
 from cutaway.console import Console
-from cutaway.core.spec import Spec, build_spec
-from cutaway.methods.finetune import recipe as finetune
-from cutaway.methods.finetune.spec import FinetuneSpec
-from cutaway.methods.graft import learn
-from cutaway.methods.graft.spec import LearnSpec
-from cutaway.methods.inject import recipe as inject
-from cutaway.methods.inject.spec import InjectSpec
-from cutaway.methods.nextword import recipe as nextword
-from cutaway.methods.nextword.spec import NextwordSpec
-from cutaway.methods.probe import recipe as probe
-from cutaway.methods.shortcut import eval as evaluate
-from cutaway.methods.shortcut import exit as leave
-from cutaway.methods.shortcut import fit, generate
-from cutaway.methods.shortcut.spec import EvalSpec, ExitSpec, FitSpec, GenerateSpec
-from cutaway.methods.specs import ProbeSpec
+from cutaway.core.spec import build_spec
 from cutaway.models.check import check
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
+from cutaway.recipe import life_cycle
+from cutaway.recipe.options import RunOptions
 from cutaway.recipe.result import Result
 from cutaway.report.html import write_html
 
@@ -39,9 +28,14 @@ class TourStop:
     """One place the tour visits: a question, and the recipe that answers it."""
 
     question: str
-    run: Callable[..., Result | generate.Generations]
-    spec: type[Spec]
+    words: str
+    """The verb, as in the catalog."""
     options: dict[str, Any]
+
+    @property
+    def verb(self) -> Verb:
+        """The catalog's row."""
+        return VERBS[self.words]
 
 
 SharedOptions = Mapping[str, Any]
@@ -105,52 +99,52 @@ ARITHMETIC_OPTIONS = {
 TOUR_STOPS: tuple[TourStop, ...] = (
     TourStop(
         "Which layers know whether a sentence is happy, when every telling word is new?",
-        probe.run, ProbeSpec, {**PROBE_OPTIONS, "data": "gen:sentiment"},
+        "probe", {**PROBE_OPTIONS, "data": "gen:sentiment"},
     ),
     TourStop(
         "Which layers know the tense of a verb they were never shown?",
-        probe.run, ProbeSpec, {**PROBE_OPTIONS, "data": "gen:tense", "pool": "last"},
+        "probe", {**PROBE_OPTIONS, "data": "gen:tense", "pool": "last"},
     ),
     TourStop(
         "Does predicting the next word already say whether a sentence is happy, by which words?",
-        nextword.run, NextwordSpec, SENTIMENT_OPTIONS,
+        "nextword", SENTIMENT_OPTIONS,
     ),
     TourStop(
         "Does it also say what a sentence is about?",
-        nextword.run, NextwordSpec, TOPIC_OPTIONS,
+        "nextword", TOPIC_OPTIONS,
     ),
     TourStop(
         "How linear is the way from each layer to the last?",
-        fit.run, FitSpec, {**DOCS_OPTIONS, "layers": "to-final", "out": MAPS_FILE},
+        "shortcut fit", {**DOCS_OPTIONS, "layers": "to-final", "out": MAPS_FILE},
     ),
     TourStop(
         "What would the model say if it stopped at each layer, as it is or after a jump?",
-        evaluate.run, EvalSpec, {**DOCS_OPTIONS, "shortcut": MAPS_FILE},
+        "shortcut eval", {**DOCS_OPTIONS, "shortcut": MAPS_FILE},
     ),
     TourStop(
         "How many layers could it skip without changing its answer?",
-        leave.run, ExitSpec, {**DOCS_OPTIONS, "shortcut": MAPS_FILE, "agreement": 0.95},
+        "shortcut exit", {**DOCS_OPTIONS, "shortcut": MAPS_FILE, "agreement": 0.95},
     ),
     TourStop(
         "Can its own first layers draft what the whole model then only checks?",
-        generate.run, GenerateSpec, GENERATE_OPTIONS,
+        "shortcut generate", GENERATE_OPTIONS,
     ),
     TourStop(
         "Can the model be taught to say it, with 16 examples a class?",
-        finetune.run, FinetuneSpec,
+        "finetune",
         {**FINETUNE_OPTIONS, "params": "{last}", "steps": 20, "batch": 8, "lr": 0.02,
          "every": 10, "out": TUNED_FOLDER},
     ),
     TourStop(
         "Which few weights hold what it was taught?",
-        learn.run, LearnSpec,
+        "graft learn",
         {**FINETUNE_OPTIONS, "base": "{model}", "tuned": TUNED_FOLDER, "sparsity": 1e-3, "steps": 10,
          "step_examples": 16, "slope_examples": 8, "text_limit": 16,
          "baselines": "random,movement,grad_movement"},
     ),
     TourStop(
         "Can it be taught sums, and what does that cost its language?",
-        inject.run, InjectSpec, ARITHMETIC_OPTIONS,
+        "inject", ARITHMETIC_OPTIONS,
     ),
 )  # fmt: skip
 ROWS, QUICK_ROWS = 600, 300
@@ -185,7 +179,7 @@ def tour(
     story, records = [said], []
     for number, (stop, spec) in enumerate(tour_specs(lm, out, model, quick, shared), start=1):
         console.print(f"\n{number} of {len(TOUR_STOPS)}: {stop.question}")
-        found = stop.run(spec, console=console)
+        found = life_cycle.run(stop.verb, spec, life_cycle.Context(console))
         # A text that was written leaves no run: what it showed is told, here and in the report.
         records += [found.record] if isinstance(found, Result) else []
         story += [f"\n{stop.question}", *(f"  - {said}" for said in found.verdict)]
@@ -201,7 +195,7 @@ def tour(
 
 def tour_specs(
     lm: LM, out: Path, model: str, quick: bool = False, shared: SharedOptions = NO_OPTIONS
-) -> list[tuple[TourStop, Spec]]:
+) -> list[tuple[TourStop, RunOptions]]:
     """Every stop with its spec. `shared` are options that every recipe has: seed, device ..."""
     places = {"out": str(out), "model": model, "last": last_blocks(lm)}
     return [(stop, _stop_spec(stop, places, quick, shared)) for stop in TOUR_STOPS]
@@ -214,15 +208,20 @@ def last_blocks(lm: LM) -> str:
     return ",".join(f"{lm.anatomy.blocks}.{number}.*" for number in chosen)
 
 
-def _stop_spec(stop: TourStop, places: dict[str, str], quick: bool, options: SharedOptions) -> Spec:
+def _stop_spec(
+    stop: TourStop, places: dict[str, str], quick: bool, options: SharedOptions
+) -> RunOptions:
     placed = {
         name: value.format(**places) if isinstance(value, str) else value
         for name, value in stop.options.items()
     }
     limit, runs = QUICK_ROWS if quick else ROWS, f"{places['out']}/runs"
     shared = {**options, "limit": limit, "model": places["model"], "runs": runs}
-    known = {name: value for name, value in shared.items() if name in stop.spec.model_fields}
-    return build_spec(stop.spec, {**known, **placed})
+    known = {
+        name: value for name, value in shared.items() if name in stop.verb.spec_class.model_fields
+    }
+    spec: Any = build_spec(stop.verb.spec_class, {**known, **placed})
+    return cast(RunOptions, spec)
 
 
 def open_tour_model(model: str, shared: SharedOptions = NO_OPTIONS) -> LM:

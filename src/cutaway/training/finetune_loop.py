@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.console import Console
+from cutaway.engine.process_group import process_group
 from cutaway.training.batch_order import make_batch_order
-from cutaway.training.distributed import process_group
 from cutaway.training.l1_proximal import StepLoss, with_l1_proximal
 from cutaway.training.loop import TrainingResult, frozen_others, train
 from cutaway.training.options import TrainingSpec

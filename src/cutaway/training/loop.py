@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from cutaway.console import Advance, Console
 from cutaway.core.errors import BadSpec, RunError
 from cutaway.core.lookup import lookup
+from cutaway.engine.process_group import process_group
 from cutaway.training.checkpoints import TrainingState, load_state, save_state
-from cutaway.training.distributed import process_group
 from cutaway.training.plan import SCHEDULES, TrainingPlan, make_optimizer
 
 __all__ = [

@@ -11,9 +11,9 @@ import cutaway
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import build_spec
 from cutaway.methods.graft.continual import estimate, frozen_entries
-from cutaway.methods.graft.continual_spec import ContinualSpec
 from cutaway.methods.graft.maths.select import Mask, intersection_size
 from cutaway.methods.graft.skill import load_skill
+from cutaway.methods.graft.spec import ContinualSpec
 from cutaway.models.load import open_model
 from cutaway.training import loop as training
 from cutaway.training.plan import TrainingPlan

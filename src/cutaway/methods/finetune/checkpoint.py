@@ -13,7 +13,7 @@ from cutaway.core.errors import BadSpec
 from cutaway.methods.finetune.rows import FinetuneCoordinates
 from cutaway.methods.finetune.spec import FinetuneSpec
 from cutaway.models.lm import LM
-from cutaway.recipe.output_owner import OWNER_FILE, checkpoint_owner, copy_folder
+from cutaway.recipe.output import OWNER_FILE, checkpoint_owner, copy_folder
 from cutaway.store import files
 from cutaway.store.records import run_folder
 from cutaway.store.results import Record

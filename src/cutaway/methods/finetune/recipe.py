@@ -9,6 +9,7 @@ from torch import nn
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import address, build_spec
+from cutaway.engine.process_group import process_group
 from cutaway.methods.finetune.checkpoint import (
     FinetuneOutcome,
     checkpoint_path,
@@ -19,14 +20,13 @@ from cutaway.methods.finetune.checkpoint import (
 from cutaway.methods.finetune.rows import curve_rows, finetune_frame, finetune_verdict
 from cutaway.methods.finetune.spec import FinetuneSpec
 from cutaway.models.lm import LM, model_facts
-from cutaway.recipe.engine_support import warn_if_not_parallel
+from cutaway.recipe.life_cycle import on_rank0
 from cutaway.recipe.objects import Objects, name_objects
 from cutaway.recipe.open_for_spec import open_spec_model
 from cutaway.recipe.provenance import CostMeter, measure_cost, provenance
 from cutaway.recipe.result import Result
 from cutaway.store.results import find_record, run_progress, save_record
 from cutaway.training.cost import TrainingCost, estimate_training
-from cutaway.training.distributed import on_rank0, process_group
 from cutaway.training.finetune_loop import restored, run_finetuning, trainable_params
 from cutaway.training.task_model import TaskModel, finetune_mode, make_task_model
 from cutaway.training.task_scores import majority_scores, scores_with_intervals
@@ -38,7 +38,6 @@ def finetune(*, quiet: bool = False, **options: Any) -> Result:
     fields = ("model", "data")
     named, objects = name_objects(options, fields, single=fields)
     spec, console = build_spec(FinetuneSpec, named), Console(quiet=quiet)
-    warn_if_not_parallel("finetune", spec.engine, console)
     return run(spec, console=console, objects=objects)
 
 

@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-from cutaway.recipe.options import RunOptions
 from cutaway.training.options import LabelWords, TrainingSpec
 
 
@@ -34,6 +33,3 @@ class FinetuneSpec(TrainingSpec):
     """Where a linear head reads: auto is the family's own classification head."""
     out: str | None = None
     """Folder for the checkpoint; inside the run's own folder otherwise."""
-
-
-FINETUNE: dict[str, type[RunOptions]] = {"finetune": FinetuneSpec}

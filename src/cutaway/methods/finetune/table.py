@@ -17,3 +17,6 @@ def finetune_table(rows: pl.DataFrame) -> pl.DataFrame:
     kinds = [words for words in KIND_LABELS.values() if words in wide.columns]
     joined = wide.join(ends, on=index, how="left", nulls_equal=True, maintain_order="left")
     return joined.select(*index, *kinds, "low", "high")
+
+
+HIGHLIGHTS = finetune_table

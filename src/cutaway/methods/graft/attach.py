@@ -5,13 +5,14 @@ from typing import Any
 
 from cutaway.console import Console
 from cutaway.core.params import check_same_parameters
-from cutaway.methods.graft.checkpoint import ActionResult, need_empty_folder, write_checkpoint
+from cutaway.methods.graft.checkpoint import need_empty_folder, write_checkpoint
 from cutaway.methods.graft.maths.soft_mask import assign_weights
 from cutaway.methods.graft.skill import CHECKSUM_CHARS, Skill, load_skill
 from cutaway.methods.graft.spec import AttachSpec
 from cutaway.models.lm import LM
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_for_spec
+from cutaway.recipe.result import ActionResult
 from cutaway.training.task_model import save_linear_head, sequence_classifier
 
 

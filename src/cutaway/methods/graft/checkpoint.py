@@ -1,7 +1,6 @@
 """A model as a plain checkpoint folder, whole or not at all; and what a short verb tells."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,6 @@ from cutaway.models.quiet import quiet
 from cutaway.store import files
 
 NOTE_FILE = "cutaway.json"
-
-
-@dataclass(frozen=True)
-class ActionResult:
-    """What a verb did, in sentences and as plain values."""
-
-    verdict: tuple[str, ...]
-    facts: dict[str, Any]
-
-    def plain(self) -> dict[str, Any]:
-        """JSON-ready values."""
-        return {**self.facts, "verdict": list(self.verdict)}
 
 
 def need_empty_folder(out: str) -> Path:

@@ -21,13 +21,13 @@ from cutaway.core.errors import BadSpec
 from cutaway.core.spec import address
 from cutaway.extract.model_handle import training_resources
 from cutaway.methods.graft.continual_skill import learn_task_skill, pair_after_task, with_metadata
-from cutaway.methods.graft.continual_spec import ContinualSpec
 from cutaway.methods.graft.forgetting import base_scores, summarise_forgetting
 from cutaway.methods.graft.maths.patch import Patch, values_at, write_values
 from cutaway.methods.graft.maths.select import Mask, Params, mask_size, union_mask
 from cutaway.methods.graft.maths.soft_mask import assign_weights
 from cutaway.methods.graft.rows import GraftCoordinates, graft_frame
 from cutaway.methods.graft.skill import Skill, load_skill
+from cutaway.methods.graft.spec import ContinualSpec
 from cutaway.models.lm import LM, model_facts
 from cutaway.models.weight_checksum import checksum
 from cutaway.recipe.objects import Objects

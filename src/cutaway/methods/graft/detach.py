@@ -2,10 +2,11 @@
 
 from cutaway.console import Console
 from cutaway.methods.graft.attach import open_for_skill, skill_note
-from cutaway.methods.graft.checkpoint import ActionResult, need_empty_folder, write_checkpoint
+from cutaway.methods.graft.checkpoint import need_empty_folder, write_checkpoint
 from cutaway.methods.graft.skill import CHECKSUM_CHARS, load_skill
 from cutaway.methods.graft.spec import DetachSpec
 from cutaway.recipe.objects import Objects
+from cutaway.recipe.result import ActionResult
 
 
 def run(

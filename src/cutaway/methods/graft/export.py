@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from cutaway.console import Console
-from cutaway.methods.graft.checkpoint import ActionResult, need_empty_folder
+from cutaway.methods.graft.checkpoint import need_empty_folder
 from cutaway.methods.graft.skill import load_skill
 from cutaway.methods.graft.spec import ExportSpec
 from cutaway.recipe.objects import Objects
+from cutaway.recipe.result import ActionResult
 from cutaway.store import files
 from cutaway.store.tensors import TensorLayout
 

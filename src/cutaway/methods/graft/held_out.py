@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cutaway.core.errors import BadData
 from cutaway.core.textset import TextSet
 from cutaway.methods.graft.skill import Skill
-from cutaway.recipe.output_owner import OWNER_FILE
+from cutaway.recipe.output import OWNER_FILE
 from cutaway.store import files
 from cutaway.training.options import TrainingSpec
 from cutaway.training.task_split import split_task_rows

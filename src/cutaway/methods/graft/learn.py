@@ -32,7 +32,7 @@ from cutaway.methods.graft.summary import save_graft_run, skill_metadata, summar
 from cutaway.methods.graft.tuned_head import copy_head
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_for_spec
-from cutaway.recipe.output_owner import attach_artefact, restore_artefact
+from cutaway.recipe.output import attach_artefact, restore_artefact
 from cutaway.recipe.provenance import measure_cost
 from cutaway.recipe.result import Result
 from cutaway.recipe.table import Row

@@ -1,51 +1,56 @@
 """`cutaway graft overlap`: how much of each skill's weights every other skill has too."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from cutaway.console import Console
 from cutaway.core.errors import BadSpec
-from cutaway.core.spec import address
 from cutaway.methods.graft.maths import select
 from cutaway.methods.graft.rows import GraftCoordinates
 from cutaway.methods.graft.skill import Skill, load_skill
 from cutaway.methods.graft.spec import OverlapSpec
 from cutaway.methods.graft.stack import need_same_base
-from cutaway.methods.graft.summary import save_graft_run
-from cutaway.recipe.objects import Objects
-from cutaway.recipe.provenance import measure_cost
-from cutaway.recipe.result import Result
+from cutaway.methods.graft.summary import graft_outcome
+from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.table import Row
 from cutaway.store.files import sha256_file
-from cutaway.store.results import find_record
 
 
-def run(
-    spec: OverlapSpec, *, console: Console | None = None, objects: Objects | None = None
-) -> Result:
-    """The matrix |i and j| / |j|, with what chance alone would give beside it."""
+@dataclass(frozen=True)
+class OverlapRequest:
+    """The skills to compare."""
+
+    spec: OverlapSpec
+    skills: list[Skill]
+    digests: list[str]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The skill files by their content."""
+        return {"skills": self.digests}
+
+
+def resolve(spec: OverlapSpec, context: Context) -> OverlapRequest:
+    """The skills, all learned from the same base."""
     if len(spec.skill) < 2:
         raise BadSpec(f"An overlap needs at least two skills, got {len(spec.skill)}.")
-    from pathlib import Path
+    digests = [sha256_file(Path(file)) for file in spec.skill]
+    skills = [load_skill(file) for file in spec.skill]
+    need_same_base(skills)
+    return OverlapRequest(spec, skills, digests)
 
-    name = address(spec, skills=[sha256_file(Path(file)) for file in spec.skill])
-    done = find_record(spec.runs, "graft", name)
-    if done is not None:
-        return Result(done)
-    with measure_cost() as meter:
-        skills = [load_skill(file) for file in spec.skill]
-        need_same_base(skills)
-        rows = overlap_rows(skills)
+
+def measure(request: OverlapRequest, run: Run) -> Outcome:
+    """The matrix |i and j| / |j|, and what chance alone would give."""
+    skills, rows = request.skills, overlap_rows(request.skills)
     base = skills[0].meta["base"]
     model = {"name": base["name"], "digest": base.get("digest"), "checksum": base["checksum"]}
-    return save_graft_run(
+    return graft_outcome(
         "overlap",
-        spec,
-        name,
-        meter,
         rows,
         model=model,
-        data=skill_facts(skills, spec),
+        data=skill_facts(skills, request.spec),
         summary=summarise_overlap(skills, rows),
     )
 

@@ -5,30 +5,32 @@ from pathlib import Path
 from typing import Any
 
 from cutaway import __version__
-from cutaway.console import Console
 from cutaway.core.errors import BadSpec, Mismatch
-from cutaway.methods.graft.checkpoint import ActionResult
 from cutaway.methods.graft.held_out import skill_training_data
 from cutaway.methods.graft.maths import patch as core
 from cutaway.methods.graft.skill import CHECKSUM_CHARS, Skill, load_skill
 from cutaway.methods.graft.spec import StackSpec
-from cutaway.recipe.objects import Objects
+from cutaway.recipe.life_cycle import Context
+from cutaway.recipe.result import ActionResult
 
 
-def run(
-    spec: StackSpec, *, console: Console | None = None, objects: Objects | None = None
-) -> ActionResult:
-    """The stacked skill in --out."""
+def resolve(spec: StackSpec, context: Context) -> StackSpec:
+    """The spec, once `--out` is known to be a skill file."""
     if not spec.out.endswith(".safetensors"):
         raise BadSpec(f"--out is a skill file that ends in .safetensors, got {spec.out!r}.")
+    return spec
+
+
+def perform(spec: StackSpec, context: Context) -> ActionResult:
+    """Write the combined skill to `--out`."""
     made = stack_skills([load_skill(name) for name in spec.skill], spec.rule)
     made.save(Path(spec.out))
     facts = made.meta["stacked"]
-    said = (
-        f"{spec.out}: {made.size:,} weights of {len(spec.skill)} skills; they disagreed about "
-        f"{facts['conflicts']:,} ({spec.rule} decided)."
+    sentence = (
+        f"{spec.out}: {made.size:,} weights of {len(spec.skill)} skills; {facts['conflicts']:,} of "
+        f"them in conflict (resolved by {spec.rule})."
     )
-    return ActionResult((said,), {"out": spec.out, "size": made.size, **facts})
+    return ActionResult((sentence,), {"out": spec.out, "size": made.size, **facts})
 
 
 def stack_skills(skills: Sequence[Skill], rule: str = "sum") -> Skill:

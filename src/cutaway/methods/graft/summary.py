@@ -11,6 +11,7 @@ from cutaway.core.textset import TextSet
 from cutaway.methods.graft.rows import graft_frame
 from cutaway.methods.graft.skill import Skill
 from cutaway.models.lm import LM, model_facts
+from cutaway.recipe.life_cycle import Outcome
 from cutaway.recipe.provenance import CostMeter, provenance
 from cutaway.recipe.result import Result
 from cutaway.recipe.table import Row
@@ -25,6 +26,28 @@ if TYPE_CHECKING:
 
 MAIN_KINDS = ("base", "tuned", "learned", "removed")
 NAN = float("nan")
+
+
+def graft_outcome(
+    verb: str,
+    rows: Iterable[Row],
+    *,
+    model: LM | Mapping[str, Any],
+    data: TextSet | Mapping[str, Any],
+    summary: Mapping[str, Any],
+    files: Mapping[str, Path | bytes] | None = None,
+) -> Outcome:
+    """What a graft recipe measured, with the scores of its baselines."""
+    scores = summary.get("scores", {})
+    others = {kind: score for kind, score in scores.items() if kind not in MAIN_KINDS}
+    return Outcome(
+        rows=graft_frame(rows),
+        summary={"verb": verb, **summary},
+        baselines={"base": scores.get("base"), **others},
+        model=model_facts(model) if isinstance(model, LM) else dict(model),
+        data=_dataset_facts(data) if isinstance(data, TextSet) else dict(data),
+        files=files or {},
+    )
 
 
 def save_graft_run(

@@ -118,3 +118,6 @@ def _drop_constant_columns(table: pl.DataFrame) -> pl.DataFrame:
     """Without the columns that say the same in every line."""
     same = [name for name in ("base", "task", "data") if table[name].n_unique() <= 1]
     return table.drop(same)
+
+
+HIGHLIGHTS = graft_results_table

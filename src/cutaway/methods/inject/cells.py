@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from cutaway.console import Console
+from cutaway.engine.process_group import process_group
 from cutaway.methods.inject.maths.overlap import weight_drift
 from cutaway.methods.inject.regularise import RegulariserInputs, make_extra_loss
 from cutaway.methods.inject.retain import (
@@ -41,7 +42,6 @@ from cutaway.models.weight_location import weight_locator
 from cutaway.recipe.table import Row
 from cutaway.store import files
 from cutaway.training.batch_order import make_batch_order
-from cutaway.training.distributed import process_group
 from cutaway.training.loop import TrainingPlan, TrainingResult, train
 
 METADATA_FILE, TASK_FOLDER = "cutaway.json", "tasks"

@@ -35,7 +35,7 @@ from cutaway.models.lm import LM, model_facts
 from cutaway.models.weight_location import weight_locator
 from cutaway.recipe.objects import Objects, name_objects
 from cutaway.recipe.open_for_spec import open_spec_model
-from cutaway.recipe.output_owner import attach_artefact, restore_artefact
+from cutaway.recipe.output import attach_artefact, restore_artefact
 from cutaway.recipe.provenance import CostMeter, measure_cost, provenance
 from cutaway.recipe.result import Result
 from cutaway.recipe.table import Row

@@ -14,6 +14,7 @@ from cutaway.console import Console
 from cutaway.core.digest import digest_text
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import address, build_spec
+from cutaway.engine.process_group import process_group
 from cutaway.extract.model_handle import training_resources
 from cutaway.methods.inject.cells import (
     TASK_FOLDER,
@@ -43,9 +44,10 @@ from cutaway.methods.inject.task_forgetting import (
     task_baselines,
 )
 from cutaway.models.lm import LM, model_facts
+from cutaway.recipe.life_cycle import on_rank0
 from cutaway.recipe.objects import Objects, name_objects
 from cutaway.recipe.open_for_spec import open_spec_model
-from cutaway.recipe.output_owner import checkpoint_owner, restore_checkpoint
+from cutaway.recipe.output import checkpoint_owner, restore_checkpoint
 from cutaway.recipe.provenance import CostMeter, measure_cost, provenance
 from cutaway.recipe.result import Result
 from cutaway.recipe.table import Row
@@ -58,7 +60,6 @@ from cutaway.recipe.worker_pieces import (
 )
 from cutaway.store import files
 from cutaway.store.results import Progress, Record, find_record, run_progress, save_record
-from cutaway.training.distributed import on_rank0, process_group
 
 FISHER_FOLDER, CHECKPOINT_FOLDER = "fishers", "checkpoints"
 # Weights, gradients, two of the optimiser, the anchor, the Fisher.

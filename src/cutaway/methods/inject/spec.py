@@ -206,7 +206,3 @@ class InjectSpec(RunOptions):
             mine = (0.0,) if name == "none" else mine
             found[name] = tuple(dict.fromkeys((*found.get(name, ()), *mine)))
         return found
-
-
-INJECT: dict[str, type[RunOptions]] = {"fisher": FisherSpec, "inject": InjectSpec}
-"""The verbs, by their words on the command line."""

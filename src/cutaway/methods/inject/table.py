@@ -34,3 +34,6 @@ def inject_table(rows: pl.DataFrame) -> pl.DataFrame:
         pl.col("lost_low").alias("forgetting_low"), pl.col("lost_high").alias("forgetting_high"),
         *measured,
     )  # fmt: skip
+
+
+HIGHLIGHTS = inject_table

@@ -17,6 +17,7 @@ from cutaway.core.digest import digest_text
 from cutaway.core.errors import Corrupt, Missing
 from cutaway.core.spec import build_spec
 from cutaway.data.tasks import tasks_by_alias
+from cutaway.engine.process_group import process_group
 from cutaway.measure.intervals import Interval, bootstrap
 from cutaway.methods.inject.rows import InjectCoordinates
 from cutaway.methods.inject.spec import InjectSpec
@@ -25,7 +26,6 @@ from cutaway.recipe.objects import Objects
 from cutaway.recipe.table import Row
 from cutaway.recipe.unique_names import with_unique_names
 from cutaway.store import files
-from cutaway.training.distributed import process_group
 from cutaway.training.finetune_loop import restored, run_finetuning, trainable_params
 from cutaway.training.options import TrainingSpec
 from cutaway.training.prompting import PromptedExamples

@@ -17,6 +17,7 @@ from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.spec import address, build_spec
 from cutaway.data.load import load_text_set
+from cutaway.engine.process_group import process_group
 from cutaway.measure.splits import hold_out_split
 from cutaway.methods.nextword.initial_model import base_and_initial
 from cutaway.methods.nextword.maths.quad import quad_loss
@@ -29,16 +30,15 @@ from cutaway.models.lm import LM, model_facts
 from cutaway.models.quiet import quiet as without_chatter
 from cutaway.models.read import forward_kwargs
 from cutaway.models.tokens import pad, tokenize
-from cutaway.recipe.engine_support import warn_if_not_parallel
+from cutaway.recipe.life_cycle import on_rank0
 from cutaway.recipe.objects import Objects, name_objects
-from cutaway.recipe.output_owner import OWNER_FILE, checkpoint_owner, restore_checkpoint
+from cutaway.recipe.output import OWNER_FILE, checkpoint_owner, restore_checkpoint
 from cutaway.recipe.provenance import measure_cost, provenance
 from cutaway.recipe.result import Result
 from cutaway.store import files
 from cutaway.store import results as store
 from cutaway.store.records import run_folder
 from cutaway.training.batch_order import make_batch_order
-from cutaway.training.distributed import on_rank0, process_group
 from cutaway.training.loop import TrainingResult, train
 from cutaway.training.plan import TrainingPlan
 
@@ -66,7 +66,6 @@ def quad(*, quiet: bool = False, **options: Any) -> Result:
     fields = ("model", "text", "data")
     named, objects = name_objects(options, fields, single=fields)
     spec, console = build_spec(QuadSpec, named), Console(quiet=quiet)
-    warn_if_not_parallel("quad", spec.engine, console)
     return run(spec, console=console, objects=objects)
 
 

@@ -160,7 +160,3 @@ class QuadSpec(RunOptions):
     """The task's rows, when not its own; a labelled set without a task."""
     out: str | None = None
     """Folder for the trained model; the run's own folder otherwise."""
-
-
-NEXTWORD: dict[str, type[RunOptions]] = {"nextword": NextwordSpec, "quad": QuadSpec}
-"""The verbs, by their words on the command line."""

@@ -130,3 +130,7 @@ def _format_cell(cell: dict[str, Any] | None) -> str:
     return (
         formats.DASH if cell is None else formats.interval(cell["mean"], cell["low"], cell["high"])
     )
+
+
+HIGHLIGHTS = feature_table
+PAPER_TABLE = paper_table

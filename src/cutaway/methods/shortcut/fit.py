@@ -33,7 +33,7 @@ from cutaway.methods.shortcut.spec import FitSpec
 from cutaway.models.lm import LM, model_facts
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_spec_model
-from cutaway.recipe.output_owner import attach_artefact, restore_artefact
+from cutaway.recipe.output import attach_artefact, restore_artefact
 from cutaway.recipe.provenance import measure_cost
 from cutaway.recipe.result import Result
 from cutaway.store.artefacts import check_output_free

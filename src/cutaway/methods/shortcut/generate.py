@@ -1,5 +1,6 @@
 """`cutaway shortcut generate`: text with early exit or verified drafts, beside plain `generate`."""
 
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -71,6 +72,13 @@ class Generations:
     def plain(self) -> list[dict[str, Any]]:
         """JSON-ready values, one per prompt."""
         return [asdict(text) for text in self.texts]
+
+    def show(self) -> None:
+        """Print the texts and the verdict on stdout."""
+        for one in self.texts:
+            whole = one.text if one.text.startswith(one.prompt) else one.prompt + one.text
+            sys.stdout.write(whole + "\n")
+        sys.stdout.write("\n".join(self.verdict) + "\n")
 
 
 def run(

@@ -39,6 +39,12 @@ class LensGrid:
         """JSON-ready values."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
+    def show(self) -> None:
+        """Print the grid on stdout."""
+        from cutaway.methods.shortcut.lens_terminal import print_lens
+
+        print_lens(self.plain())
+
 
 def run(
     spec: LensSpec, *, console: Console | None = None, objects: Objects | None = None

@@ -147,13 +147,3 @@ class LensSpec(ShortcutSpec):
     """How many tokens the hover shows."""
     html: str | None = None
     """Write the grid as a web page to this file."""
-
-
-SHORTCUT: dict[str, type[ShortcutSpec]] = {
-    "shortcut fit": FitSpec,
-    "shortcut eval": EvalSpec,
-    "shortcut exit": ExitSpec,
-    "shortcut generate": GenerateSpec,
-    "shortcut lens": LensSpec,
-}
-"""The verbs, by their words on the command line."""

@@ -11,7 +11,7 @@ from cutaway.core.textset import TextSet
 from cutaway.methods.graft import api as graft
 from cutaway.methods.inject import fisher as fisher_room
 from cutaway.methods.inject import recipe as inject_room
-from cutaway.recipe.output_owner import checkpoint_owner
+from cutaway.recipe.output import checkpoint_owner
 from cutaway.store import files
 from cutaway.store.artefacts import description_path, load_artefact, run_of_artefact
 from tests.methods.inject.test_recipe import SHORT, SUMS, spelling_toy

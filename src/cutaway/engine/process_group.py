@@ -13,18 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cutaway.core.errors import BadSpec, Missing
-from cutaway.recipe.result import Result
-from cutaway.store.results import find_record
-
 if TYPE_CHECKING:
     from torch import Tensor
 
 Rows = NDArray[np.int64]
 ResultT = TypeVar("ResultT")
-
-DISTRIBUTED_VERBS = ("finetune", "inject", "quad")
-"""The verbs that train together."""
 
 
 @dataclass(frozen=True)
@@ -113,43 +106,10 @@ def process_group(device: str = "auto") -> ProcessGroup:
     return ProcessGroup(state.num_processes, state.process_index)
 
 
-def on_rank0(make: Callable[[], Result], runs: str, method: str, name: str) -> Result:
-    """The run that the first process saves; the others read it when it is there."""
-    together = process_group()
-    result = make() if together.first else None
-    together.wait()
-    if result is not None:
-        return result
-    record = find_record(runs, method, name)
-    if record is None:
-        raise Missing(
-            f"The first process saved run {name!r}, but it is not in {runs!r} here: give every "
-            "machine the same folder with --runs."
-        )
-    return Result(record)
-
-
 def is_distributed() -> bool:
     """Whether a launcher started this process as one of several."""
     said = os.environ.get("WORLD_SIZE", "1")
     return said.isdigit() and int(said) > 1
-
-
-def need_single_process(verb: str, engine: str = "local") -> None:
-    """BadSpec for a verb that would do, and write, the same thing in every process."""
-    if not is_distributed():
-        return
-    if engine != "local":
-        raise BadSpec(
-            f"--engine {engine} spreads trainings over workers, a launcher splits each of them: "
-            "choose one of the two."
-        )
-    if verb not in DISTRIBUTED_VERBS:
-        raise BadSpec(
-            f"'cutaway {verb}' runs in one process, and a launcher started "
-            f"{os.environ['WORLD_SIZE']}. Together train: {', '.join(DISTRIBUTED_VERBS)}. To spread the "
-            "work of others use --engine."
-        )
 
 
 def _device() -> Any:

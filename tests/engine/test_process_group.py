@@ -11,14 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from cutaway.catalog import VERBS
 from cutaway.core.errors import BadSpec
+from cutaway.engine.process_group import ProcessGroup, process_group
+from cutaway.recipe.life_cycle import check_launcher
 from cutaway.store.results import results
-from cutaway.training.distributed import (
-    DISTRIBUTED_VERBS,
-    ProcessGroup,
-    need_single_process,
-    process_group,
-)
 from tests.methods.finetune.test_recipe import TASK
 from tests.tiny import BAD, GOOD, THINGS, tiny, toy_model
 
@@ -104,12 +101,14 @@ def test_alone_nothing_is_launched_and_everything_is_as_it_was(monkeypatch):
 @pytest.mark.parametrize("verb", ["probe", "graft learn", "shortcut fit"])
 def test_a_verb_that_would_write_twice_is_refused_with_those_that_train(monkeypatch, verb):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(BadSpec, match=f"'cutaway {verb}' runs in one process.*finetune, inject"):
-        need_single_process(verb)
-    for other in DISTRIBUTED_VERBS:
-        need_single_process(other)
+    with pytest.raises(
+        BadSpec, match=f"'cutaway {verb}' runs in one process.*quad, finetune, inject"
+    ):
+        check_launcher(VERBS[verb], "local")
+    for other in (row for row in VERBS.values() if row.distributed):
+        check_launcher(other, "local")
         with pytest.raises(BadSpec, match="choose one of the two"):
-            need_single_process(other, "local:2")
+            check_launcher(other, "local:2")
 
 
 @pytest.mark.slow

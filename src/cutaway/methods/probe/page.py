@@ -1,0 +1,16 @@
+"""The page of probe in the app."""
+
+from cutaway.report.method_page import MethodPage
+
+PAGE = MethodPage(
+    "probe",
+    "What can be read off the hidden layers, and is it more than the words give away?",
+    ":material/layers:",
+    {
+        "Layers": ("layers", "heatmap"),
+        "Comparison": ("classifiers", "curve", "sizes"),
+        "Inside the best probe": ("confusion", "roc", "scores", "projection", "losses"),
+    },
+    ("model", "data", "pool", "classifier"),
+    one_metric=True,
+)

@@ -1,0 +1,1 @@
+"""Tables of shortcut runs: nothing beyond the summary of their cells."""
