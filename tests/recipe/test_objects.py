@@ -112,13 +112,20 @@ def test_a_module_is_named_by_its_weights_and_settings():
     assert names(nn.Sequential(nn.LazyLinear(2)))[0]
 
 
-def test_a_factory_is_named_by_what_it_makes_use_of():
-    def factory(wide):
-        return lambda width, classes: nn.Linear(width * wide, classes)
+def plain_factory(width, classes, hidden=8):
+    return nn.Linear(width * hidden, classes)
 
-    assert names(factory(1))[0] == names(factory(1))[0] != names(factory(2))[0]
-    one, two, again = (functools.partial(factory, k) for k in (1, 2, 1))
+
+def test_a_function_is_identified_by_its_source_its_defaults_and_bound_arguments():
+    one, two, again = (functools.partial(plain_factory, hidden=k) for k in (1, 2, 1))
     assert names(one)[0] == names(again)[0] != names(two)[0]
+
+
+def test_a_function_that_captures_variables_is_computed_every_time():
+    def factory(hidden):
+        return lambda width, classes: nn.Linear(width * hidden, classes)
+
+    assert names(factory(1))[0] != names(factory(1))[0]
 
 
 def test_long_arrays_among_the_settings_count_whole():

@@ -1,4 +1,4 @@
-"""What the files of fitted things have in common: what they say of themselves, who they are."""
+"""A saved artefact (maps, Fisher information) with its metadata and digest."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,16 +10,16 @@ from cutaway.store.files import sha256_file
 
 @dataclass(frozen=True)
 class SavedArtefact:
-    """A fitted thing on disk; its tensors are views on the file."""
+    """An artefact on disk; its tensors are views of the file."""
 
     artefact: Artefact
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What its maker wrote beside it: the model, the data, the options."""
+        """The metadata saved with it: the model, the data, the options."""
         return self.artefact.meta
 
     @cached_property
     def digest(self) -> str:
-        """The identity of the numbers."""
+        """The sha256 of the tensors' file."""
         return sha256_file(self.artefact.path)

@@ -1,8 +1,8 @@
-"""What decides the answer of an object given from Python, in words: never where it lies.
+"""Fingerprints of Python objects: equal for objects that compute the same, stable across runs.
 
-Classes and functions are told by their source, estimators by their parameters, modules by their
-weights, arrays by their values. What can't be looked into is told by a word that never comes again,
-so that it is measured anew rather than taken for something else.
+Classes and functions are identified by their source, estimators by their parameters, torch modules
+by their weights, arrays by their values. Anything else, and functions that capture variables, gets
+a random fingerprint: its results are computed again rather than mistaken for another object's.
 """
 
 import functools
@@ -20,59 +20,56 @@ COLLECTION_TYPES = (list, tuple, set, frozenset)
 
 
 def fingerprint(value: Any) -> str:
-    """A text that is the same for objects that do the same, and another one for all others."""
+    """A text that is equal for objects that compute the same and different for all others."""
     return _FingerprintWriter().text(value)
 
 
 class _FingerprintWriter:
-    """Reads one object through; what it meets a second time is named, not read again."""
+    """Writes the fingerprint of one object; an object met twice is written once."""
 
     def __init__(self) -> None:
-        self.met: dict[int, int] = {}
-        self.kept: list[Any] = []
+        self.numbers: dict[int, int] = {}
+        self.references: list[Any] = []
 
     def text(self, value: Any) -> str:
-        """The text of a value of any kind."""
+        """The fingerprint of a value of any kind."""
         if isinstance(value, SCALAR_TYPES):
             return repr(value)
-        if id(value) in self.met:
-            return f"<{self.met[id(value)]} again>"
-        self.met[id(value)] = len(self.met)
-        # Held while we read: the next object must not get the address of one that is gone.
-        self.kept.append(value)
+        if id(value) in self.numbers:
+            return f"<object {self.numbers[id(value)]}>"
+        self.numbers[id(value)] = len(self.numbers)
+        # Referenced until the end, so that no later object gets the same id.
+        self.references.append(value)
         if isinstance(value, Mapping):
             return f"{{{', '.join(f'{self.text(k)}: {self.text(v)}' for k, v in value.items())}}}"
         if isinstance(value, COLLECTION_TYPES):
-            found = [self.text(one) for one in value]
+            parts = [self.text(one) for one in value]
             ordered = isinstance(value, list | tuple)
-            return f"{type(value).__name__}[{', '.join(found if ordered else sorted(found))}]"
+            return f"{type(value).__name__}[{', '.join(parts if ordered else sorted(parts))}]"
         if isinstance(value, type):
             return self._class(value)
-        return self._code(value) if callable(value) and _is_code(value) else self._thing(value)
+        if isinstance(value, functools.partial):
+            return f"partial {self.text([value.func, value.args, value.keywords])}"
+        return self._function(value) if inspect.isroutine(value) else self._instance(value)
 
     def _class(self, kind: type) -> str:
-        """A class by its name, with its source and that of all it inherits from."""
+        """A class by its name, and the source of itself and of the classes it inherits from."""
         own = [one for one in kind.__mro__ if not _is_installed_code(one)]
         return " ".join([_qualified_name(kind), *(_source_digest(one) for one in own)])
 
-    def _code(self, value: Any) -> str:
-        """A function by its source, its defaults, and what it takes from around it."""
-        if isinstance(value, functools.partial):
-            return f"partial {self.text([value.func, value.args, value.keywords])}"
+    def _function(self, value: Any) -> str:
+        """A function by its source and defaults, if it captures no variables."""
         if inspect.ismethod(value):
             return f"method {self.text([value.__func__, value.__self__])}"
-        if _is_installed_code(value) or inspect.ismodule(getattr(value, "__self__", None)):
+        if _is_installed_code(value):
             return _qualified_name(value)
-        if not inspect.isfunction(value):
+        if not inspect.isfunction(value) or _captures_variables(value):
             return _unique_token()
-        around = inspect.getclosurevars(value)
-        taken = {**around.nonlocals, **around.globals}
-        used = {name: one for name, one in sorted(taken.items()) if not inspect.ismodule(one)}
-        settings = [value.__defaults__, value.__kwdefaults__, used]
-        return f"{_qualified_name(value)} {_source_digest(value)} {self.text(settings)}"
+        defaults = self.text([value.__defaults__, value.__kwdefaults__])
+        return f"{_qualified_name(value)} {_source_digest(value)} {defaults}"
 
-    def _thing(self, value: Any) -> str:
-        """An instance by its class and what it holds."""
+    def _instance(self, value: Any) -> str:
+        """An instance by its class and its attributes."""
         kind = self._class(type(value))
         if hasattr(value, "state_dict") and hasattr(value, "named_modules"):
             return f"{kind} {self._module(value)}"
@@ -85,7 +82,7 @@ class _FingerprintWriter:
         return f"{kind} {self.text(dict(sorted(vars(value).items())))}"
 
     def _module(self, module: Any) -> str:
-        """A torch module: its parts, their classes and settings, and every weight."""
+        """A torch module by the classes and settings of its submodules, and by its weights."""
         from torch.nn.parameter import is_lazy
 
         from cutaway.models.weight_checksum import checksum
@@ -99,8 +96,12 @@ class _FingerprintWriter:
         return f"{module!r} {checksum(held)} {self.text(parts)}"
 
 
-def _is_code(value: Any) -> bool:
-    return inspect.isroutine(value) or isinstance(value, functools.partial)
+def _captures_variables(function: Any) -> bool:
+    """Whether a function uses variables from around it, other than modules."""
+    around = inspect.getclosurevars(function)
+    return any(
+        not inspect.ismodule(v) for v in [*around.nonlocals.values(), *around.globals.values()]
+    )
 
 
 def _array_digest(value: Any) -> str:
@@ -119,7 +120,7 @@ def _qualified_name(code: Any) -> str:
 
 
 def _source_digest(code: Any) -> str:
-    """The digest of the source; without one, a word that never comes again."""
+    """The digest of the source; a random token when there is none."""
     try:
         return hashlib.sha256(inspect.getsource(code).encode()).hexdigest()
     except (OSError, TypeError):
@@ -131,7 +132,7 @@ def _unique_token() -> str:
 
 
 def _is_installed_code(code: Any) -> bool:
-    """Whether it comes with Python or from an installed package: its name is enough."""
+    """Whether code comes with Python or an installed package, so that its name identifies it."""
     module = str(getattr(code, "__module__", None) or "")
     file = getattr(sys.modules.get(module), "__file__", None)
     if not _is_defined_in(sys.modules.get(module), code):
@@ -142,7 +143,7 @@ def _is_installed_code(code: Any) -> bool:
 
 
 def _is_defined_in(module: Any, code: Any) -> bool:
-    """Whether it is what its module has under its name: one made in a function is not."""
+    """Whether a module has this very object under its name; not so for one made in a function."""
     for name in str(getattr(code, "__qualname__", "")).split("."):
         module = getattr(module, name, None)
     return module is code

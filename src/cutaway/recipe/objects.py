@@ -1,7 +1,7 @@
-"""Wherever a name is accepted, the object itself is accepted too.
+"""Python objects in place of names: models, text sets, data frames, classifiers.
 
-Specs hold names only, so that they can be written down. An object given from Python gets a
-name made from what it is, and is kept in a side table for this run.
+Specs hold only names, so that they can be saved. An object given from Python gets a name made from
+its fingerprint, and is passed beside the spec in a table of objects by name.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ def name_objects(
 ) -> tuple[dict[str, Any], Objects]:
     """The options with every object in `fields` replaced by a name, and the objects by name.
 
-    Those in `single` take one; BadSpec for a list of several, of which only one would be used.
+    Fields in `single` take one value; BadSpec for a list of several.
     """
     alone = frozenset(single)
     objects: Objects = {}
@@ -68,7 +68,7 @@ def _object_name(value: Any) -> str:
 
 
 def _is_model(value: Any) -> bool:
-    # Not imported above: this room is loaded with the verbs' names, before any science.
+    # Imported here because this module is loaded before torch is needed.
     from cutaway.models.lm import LM
 
     return isinstance(value, LM)

@@ -1,4 +1,4 @@
-"""Models that specs name, opened as the spec says; the object itself when Python gave one."""
+"""Open the models that a spec names, with the spec's precision and device."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from cutaway.recipe.objects import Objects
 
 
 def open_for_spec(name: str, spec: Any, objects: Objects | None = None, **options: Any) -> LM:
-    """The model called so, in the spec's precision, on its device; options are `open_model`'s.
+    """Open a model by name; `options` are those of `open_model` and override the spec.
 
-    An option that is given wins over the spec. An object given from Python is taken as it is. What
-    is opened here never leaves the run, so no print is made of its weights.
+    A model given as an object is used as it is. No checksum is made of the weights, since the model
+    never leaves the run.
     """
     where = {
         "dtype": spec.dtype, "device": spec.device, "offline": spec.offline, "watch": False,
@@ -20,5 +20,5 @@ def open_for_spec(name: str, spec: Any, objects: Objects | None = None, **option
 
 
 def open_spec_model(spec: Any, objects: Objects | None = None) -> LM:
-    """The one model of a spec, at its revision."""
+    """Open the only model of a spec, at its revision."""
     return open_for_spec(spec.model, spec, objects, revision=spec.revision)

@@ -1,4 +1,4 @@
-"""What every spec shares: where runs go, on what they run, which seed."""
+"""Options that all verbs share, and the field types of specs."""
 
 import math
 from typing import Annotated, Any, Literal
@@ -12,7 +12,7 @@ from cutaway.store.remote import check_url, is_url
 
 
 def _parse_names(value: Any) -> Any:
-    """Names from `a,b`, from a list, or from one object; blanks dropped."""
+    """Names from `a,b`, from a list, or from one value; empty ones are dropped."""
     parts = value if isinstance(value, (list, tuple)) else [value]
     said = [
         piece for part in parts for piece in (part.split(",") if _is_comma_list(part) else [part])
@@ -21,7 +21,7 @@ def _parse_names(value: Any) -> Any:
 
 
 def _is_comma_list(part: Any) -> bool:
-    """Whether a string is a comma list; generator options (`gen:x?n=1,m=2`) are one name."""
+    """Whether a string is a comma-separated list; `gen:x?n=1,m=2` is one name."""
     return isinstance(part, str) and "?" not in part
 
 
@@ -31,7 +31,7 @@ def _parse_numbers(value: Any) -> Any:
 
 
 def _parse_number(said: Any) -> int | float:
-    """A whole number, or a share such as 0.5."""
+    """An integer, or a fraction such as 0.5."""
     try:
         number = float(said) if "." in str(said) or "e" in str(said) else int(said)
     except (TypeError, ValueError, OverflowError):
@@ -42,13 +42,13 @@ def _parse_number(said: Any) -> int | float:
 
 
 def _parse_layer_choices(value: Any) -> Any:
-    """Layer choices: a list is one choice per entry; numbers are single layers."""
+    """Layer choices: each entry of a list is one choice."""
     parts = value if isinstance(value, (list, tuple)) else [value]
     return tuple(str(p).strip() for p in parts if str(p).strip() != "")
 
 
 def _check_engine(text: str) -> str:
-    """An engine that can be; whether its cluster is there is asked when the work starts."""
+    """A valid engine; whether its cluster can be reached is checked when the work starts."""
     try:
         find_engine(text)
     except CutawayError as error:
@@ -57,7 +57,7 @@ def _check_engine(text: str) -> str:
 
 
 def _check_runs_folder(text: str) -> str:
-    """A folder, or a URL without secrets: it stands in every result."""
+    """A folder, or a URL without secrets, since it is written into every result."""
     try:
         return check_url(text) if is_url(text) else text
     except CutawayError as error:
@@ -75,17 +75,17 @@ MAX_SEED = 2**31 - 1
 
 
 class RunOptions(Spec):
-    """The options of every recipe."""
+    """The options of every verb."""
 
     runs: Annotated[str, AfterValidator(_check_runs_folder)] = "runs"
-    """Folder that keeps the results, or a URL (s3://bucket/runs, any of fsspec's)."""
+    """Folder for the results, or a URL that fsspec supports (s3://bucket/runs)."""
     engine: Annotated[str, AfterValidator(_check_engine)] = "local"
     """Where the pieces run: local, local:N (processes), ray, or the address of a Ray cluster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where the model runs; auto takes a GPU when there is one."""
+    """Where the model runs; auto uses a GPU when there is one."""
     dtype: Literal["float32", "float16", "bfloat16"] = "float32"
     """Precision of the model's weights and activations."""
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
-    """Decides every split, start and sample."""
+    """Random seed of all splits, initialisations and samples."""
     offline: bool = False
-    """Never ask the network; use what is on this machine."""
+    """Never use the network, only what is on this machine."""

@@ -1,4 +1,4 @@
-"""What stands in every result besides the numbers: cost, versions, the command that repeats it."""
+"""Provenance of a result: cost, versions, facts about model and data, the command to repeat it."""
 
 import resource
 import shlex
@@ -17,13 +17,13 @@ from cutaway.core.spec import Spec
 from cutaway.core.textset import TextSet
 from cutaway.recipe.options import RunOptions
 
-# Packages whose version can change a digit.
+# Packages whose version can change a number.
 PACKAGES = ("cutaway", "torch", "transformers", "tokenizers", "numpy", "scikit-learn", "scipy")
 
 
 @dataclass
 class CostMeter:
-    """Seconds and peak memory of the block it is used around."""
+    """Seconds and peak memory of a `with measure_cost()` block."""
 
     seconds: float = 0.0
     peak_memory_mb: float = 0.0
@@ -32,7 +32,7 @@ class CostMeter:
 
 @contextmanager
 def measure_cost(every: float = 0.05) -> Iterator[CostMeter]:
-    """Measure the block: wall time, and the highest resident memory seen while it ran."""
+    """Measure the wall time and the peak resident memory of a block."""
     meter, start = CostMeter(), time.monotonic()
     watcher = threading.Thread(target=_watch_memory, args=(meter, every), daemon=True)
     watcher.start()
@@ -60,7 +60,7 @@ def process_peak_mb() -> float:
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of what can change a digit, and Python's."""
+    """Installed versions of Python and of the packages that can change a number."""
     found = {"python": ".".join(map(str, sys.version_info[:3]))}
     for package in PACKAGES:
         try:
@@ -71,7 +71,7 @@ def versions() -> dict[str, str]:
 
 
 def provenance(verb: str, spec: RunOptions, meter: CostMeter) -> dict[str, Any]:
-    """What is kept beside the numbers of every run: seed, versions, cost, the command."""
+    """Seed, versions, cost and command, as every run keeps them."""
     return {
         "seed": spec.seed,
         "versions": versions(),
@@ -82,7 +82,7 @@ def provenance(verb: str, spec: RunOptions, meter: CostMeter) -> dict[str, Any]:
 
 
 def command_line(verb: str, spec: Spec) -> str:
-    """The shortest command that builds this spec again."""
+    """The shortest command that gives this spec."""
     words = ["cutaway", *verb.split()]
     for name, info in type(spec).model_fields.items():
         value = getattr(spec, name)

@@ -1,4 +1,4 @@
-"""What a recipe gives back: a finished run with its numbers, rows and figures."""
+"""Results of verbs: a finished run, or the report of an action."""
 
 import sys
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Result:
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """The findings in sentences."""
+        """The findings as sentences."""
         return tuple(self.summary.get("verdict", ()))
 
     @property
@@ -39,7 +39,7 @@ class Result:
         return Path(self.record.path)
 
     def figure(self, name: str) -> "go.Figure":
-        """The figure called `name`; UnknownName lists those this method has."""
+        """Draw the figure called `name`; UnknownName lists the figures of this method."""
         from cutaway.report.figures import figure
 
         return figure(self.record, name)

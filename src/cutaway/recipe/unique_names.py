@@ -1,7 +1,7 @@
-"""Models and sets of one run stand apart in its rows by their names.
+"""Unique names for the models and data sets of one run, whose rows are told apart by name.
 
-Files in two folders, or a model opened twice, may come with one name: the second is called
-`reviews (2)` then, in the order they are given. The very same one given twice is refused.
+Two files in different folders may have the same name: the second becomes `reviews (2)`. The same
+model or data set given twice is refused.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,9 +16,9 @@ Named = TypeVar("Named")
 def with_unique_names(
     many: Iterable[Named], identity: Callable[[Named], str], *, option: str
 ) -> Iterator[Named]:
-    """Each of them, one at a time, under a name that none before it has.
+    """Yield each item, a dataclass with a `name`, renamed if an earlier one has its name.
 
-    They are dataclasses with a `name`; BadSpec, naming the option, for the same one again.
+    BadSpec, naming the option, when two items have the same identity.
     """
     seen: dict[str, str] = {}
     for one in many:
@@ -35,7 +35,7 @@ def _name(one: Any) -> str:
 
 
 def _free_name(name: str, taken: set[str]) -> str:
-    """The name, numbered where it is taken."""
+    """The name, with a number if it is taken."""
     number, free = 1, name
     while free in taken:
         number += 1

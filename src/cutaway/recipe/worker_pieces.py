@@ -1,8 +1,8 @@
-"""Pieces that train or fit: the same function here or in workers, and what fails is named.
+"""Pieces that train or fit, run by the engine's workers.
 
-A worker does what this process would do: it reads the request's files by their own names and
-keeps its things in the run's folder. So workers stand where the command was given, and on
-several machines that folder and `--runs` are shared.
+A worker does what this process would do: it resolves the same spec and writes to the run's folder.
+So workers change to the directory where the command was given, and on several machines this
+directory and `--runs` must be shared.
 """
 
 import os
@@ -28,51 +28,50 @@ SHARED_MARKER = "shared.json"
 
 @dataclass(frozen=True)
 class WorkerTask:
-    """A function that stands where the command was given, and sees its run's folder."""
+    """A function that runs in the directory of the command and needs the run's folder."""
 
     function: Callable[[Any], Any]
     folder: str
     kept: str
 
     def __call__(self, piece: Any) -> Any:
-        """What the function gives; Missing where the folders aren't shared."""
+        """Call the function; Missing when the folders aren't shared with this worker."""
         for folder in (self.folder, self.kept):
             if not Path(folder).is_dir():
                 raise Missing(
-                    f"A worker has no folder {folder!r}. Pieces that train keep their things in "
-                    "the run's folder: give every machine the same --runs, and start the command "
-                    "in a folder that all share."
+                    f"A worker has no folder {folder!r}. Workers write to the run's folder: give "
+                    "every machine the same --runs, and start the command in a shared folder."
                 )
         os.chdir(self.folder)
         return self.function(piece)
 
 
 def runs_on_workers(engine: str, objects: Objects | None, console: Console) -> bool:
-    """Whether pieces go to workers; a model given as an object can't be opened there by name."""
+    """Whether pieces are sent to workers; not when a model was given as an object."""
     if find_engine(engine).here:
         return False
     find_engine(engine).check()
     if any(isinstance(value, LM) for value in (objects or {}).values()):
         console.print(
             f"A model was given as an object, which workers of --engine {engine} can't open: "
-            "its pieces run here."
+            "its pieces run in this process."
         )
         return False
     return True
 
 
 def sendable(objects: Objects | None) -> dict[str, Any]:
-    """The objects that go along: texts and the like, no models."""
+    """The objects that can be sent to workers: all but models."""
     return {k: v for k, v in (objects or {}).items() if not isinstance(v, LM)}
 
 
 def local_spec(spec: SpecT) -> SpecT:
-    """The request as a worker carries it out: all of it in the one process."""
+    """The spec for a worker: everything in its own process."""
     return spec.model_copy(update={"engine": "local"})
 
 
 def check_same_run(there: str, here: str) -> None:
-    """Mismatch unless a worker read the same weights and rows as the driver."""
+    """Mismatch unless a worker resolved the spec to the same weights and rows."""
     if there != here:
         raise Mismatch(
             f"A worker reads other weights or rows (run {there}) than here (run {here}): give "
@@ -90,9 +89,9 @@ def run_on_workers(
     kept: Path,
     console: Console,
 ) -> Iterator[tuple[Piece, Done]]:
-    """Each piece with its value, as workers finish them; one that fails is named at the end.
+    """Yield each piece with its result as workers finish; RunError at the end if any failed.
 
-    The others are not lost by it: they have come back, and the caller has kept them.
+    Results that were yielded before are complete, and the caller has saved them.
     """
     files.write_json(kept / SHARED_MARKER, {"engine": engine})
     stands = WorkerTask(function, str(Path.cwd()), str(kept.absolute()))
@@ -108,9 +107,9 @@ def run_on_workers(
 
 
 def failed_pieces_error(broken: list[PieceFailed]) -> RunError:
-    """One error for all pieces that can't be done, with the first one's exit status."""
+    """One error for all failed pieces, with the exit status of the first."""
     each = "; ".join(f"{one.key} ({one.tries} tries): {one.reason}" for one in broken)
     few = "1 piece" if len(broken) == 1 else f"{len(broken)} pieces"
-    error = RunError(f"{few} failed, the others are kept: {each}. Repeat the command to go on.")
+    error = RunError(f"{few} failed, the others are saved: {each}. Repeat the command to continue.")
     error.exit_status = broken[0].exit_status
     return error
