@@ -80,7 +80,7 @@ def measure_reading(lm: Any, rows: int) -> dict[str, Any]:
     reset_peak()
     base, start = memory_mb("VmRSS"), time.process_time()
     with fresh_home():
-        swept = extract(lm, texts, everything(lm)).swept
+        swept = extract(lm, texts, everything(lm)).stats
     peak, spent = memory_mb("VmHWM"), time.process_time() - start
     assert swept is not None
     return {

@@ -62,7 +62,7 @@ def ours(lm: Any, texts: TextSet) -> Callable[[], dict[str, float]]:
             second = laps.lap()
             _read(again, ask)
             rereading = laps.lap()
-        assert again.swept is None, "the second request ran the model"
+        assert again.stats is None, "the second request ran the model"
         return {
             "ours": first, "second": second, "ours_read": first + reading,
             "second_read": second + rereading,

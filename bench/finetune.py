@@ -39,7 +39,7 @@ def run(quick: bool, rows: int | None = None, rounds: int = 5) -> dict[str, Any]
     with tempfile.TemporaryDirectory() as folder:
         pupil = pupil_of(Path(folder), texts, layers, width, vocab)
         params = select_trainable_params(pupil)
-        order = make_batch_order(pupil.asked.rows, BATCH, seed=0)
+        order = make_batch_order(pupil.examples.rows, BATCH, seed=0)
         blind = np.random.default_rng(0).permutation(len(texts)).reshape(-1, BATCH)
         seconds: dict[str, list[float]] = {"ours": [], "plain": []}
         with frozen_others(pupil.module, params), gradients_enabled(params):
@@ -102,7 +102,7 @@ def ours(
 
 def plain(pupil: TaskModel, params: dict[str, Any], batches: Any) -> Callable[[int], Any]:
     """The step most scripts have."""
-    lm, asked = pupil.lm, pupil.asked
+    lm, asked = pupil.lm, pupil.examples
     optimizer = torch.optim.SGD(list(params.values()), lr=1e-3, weight_decay=1e-4)
     labels = torch.from_numpy(asked.labels)
 
@@ -111,7 +111,7 @@ def plain(pupil: TaskModel, params: dict[str, Any], batches: Any) -> Callable[[i
         ids, mask = pad([asked.rows[i] for i in rows], lm.pad_id)
         logits = lm.module(input_ids=ids, attention_mask=mask.long()).logits
         at = (ids == lm.tokenizer.mask_token_id).long().argmax(dim=1)
-        chosen_words = logits[torch.arange(len(ids)), at][:, asked.words]
+        chosen_words = logits[torch.arange(len(ids)), at][:, asked.word_ids]
         torch.nn.functional.cross_entropy(chosen_words, labels[rows]).backward()
         torch.nn.utils.clip_grad_norm_(list(params.values()), 1.0)
         optimizer.step()
@@ -131,6 +131,6 @@ def timed(step: Callable[[int], Any]) -> float:
 
 def waste(pupil: TaskModel, batches: Any) -> float:
     """Tokens that go through the model for each real one."""
-    lengths = np.array([len(row) for row in pupil.asked.rows])
+    lengths = np.array([len(row) for row in pupil.examples.rows])
     padded = sum(len(rows) * lengths[rows].max() for rows in batches)
     return float(padded / lengths.sum())

@@ -94,7 +94,7 @@ def test_alone_nothing_is_launched_and_everything_is_as_it_was(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     alone = process_group()
     assert (alone.size, alone.first, alone.weight(np.arange(5))) == (1, True, 1.0)
-    assert alone.told(lambda: "x") == "x"
+    assert alone.broadcast(lambda: "x") == "x"
     assert alone.mean({"a": 1.5}) == {"a": 1.5}
 
 

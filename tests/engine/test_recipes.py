@@ -87,7 +87,7 @@ def test_a_cell_that_fails_is_recorded_with_the_same_reason_everywhere(model, ho
 @pytest.mark.parametrize("ask", [
     ExtractionRequest(layers=(0, 2), pools=("last", "mean")),
     ExtractionRequest(layers=(1,), pools=("all",)),
-    ExtractionRequest(layers=(2,), pools=("marks",), feed="cut", positions=2),
+    ExtractionRequest(layers=(2,), pools=("marks",), input_mode="cut", positions=2),
     ExtractionRequest(layers=(2,), pools=("mean", "last"), window=8),
 ], ids=["pooled", "ragged", "marks", "windows"])  # fmt: skip
 def test_states_read_in_ranges_are_those_of_one_pass(lm, model, home, ask, monkeypatch):
@@ -97,8 +97,8 @@ def test_states_read_in_ranges_are_those_of_one_pass(lm, model, home, ask, monke
     one = extract(lm, texts, ask)
     home("many")
     many = extract(lm, texts, ask, engine="local:2", door=door(lm, model))
-    assert many.swept.rows == one.swept.rows
-    assert many.swept.tokens == one.swept.tokens
+    assert many.stats.rows == one.stats.rows
+    assert many.stats.tokens == one.stats.tokens
     for name, (layer, pool) in ask.columns().items():
         if pool in ("all", "marks"):
             (a, starts), (b, same) = one.tokens(layer, pool), many.tokens(layer, pool)
@@ -119,7 +119,7 @@ def test_a_pass_that_was_cut_short_reads_only_what_is_missing(lm, model, home):
     with shelf.writer() as writer:
         writer.append([0, 3], {"1/last": whole.column(1)[[0, 3]]})
     rest = extract(lm, texts, ask, engine="local:2", door=door(lm, model))
-    assert rest.swept.rows == len(texts) - 2
+    assert rest.stats.rows == len(texts) - 2
     torch.testing.assert_close(rest.column(1), whole.column(1))
 
 
@@ -133,8 +133,8 @@ def test_ranges_hold_every_text_once_and_windows_stay_together(lm, monkeypatch):
     assert np.array_equal(np.concatenate([r.texts for r in ranges]), wanted)
     for part in ranges:
         for place, text in enumerate(part.texts):
-            mine = [part.fed.rows[i] for i in np.flatnonzero(part.fed.owner == place)]
-            assert mine == [fed.rows[i] for i in np.flatnonzero(fed.owner == text)]
+            mine = [part.fed.rows[i] for i in np.flatnonzero(part.fed.text_index == place)]
+            assert mine == [fed.rows[i] for i in np.flatnonzero(fed.text_index == text)]
 
 
 def test_workers_that_write_to_another_disk_are_noticed(lm, home):

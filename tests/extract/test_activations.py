@@ -59,7 +59,7 @@ def test_a_second_request_needs_no_forward(tiny_lm, texts, monkeypatch):
     first = extract(lm, texts, ask)
     monkeypatch.setattr(reading, "run_pass", None)
     again = extract(lm, texts, ask)
-    assert again.swept is None
+    assert again.stats is None
     assert torch.equal(first.column(1), again.column(1))
 
 
@@ -130,7 +130,10 @@ def test_final_features_and_next_token_agree_with_the_plain_logits(family, tiny_
 
 
 def test_a_prefix_cut_is_the_state_at_the_marked_position(tiny_lm, texts):
-    lm, ask = tiny_lm("llama"), ExtractionRequest(layers=(1,), pools=("marks",), feed="cut", seed=3)
+    lm, ask = (
+        tiny_lm("llama"),
+        ExtractionRequest(layers=(1,), pools=("marks",), input_mode="cut", seed=3),
+    )
     values, offsets = extract(lm, texts, ask).tokens(1, "marks")
     assert offsets.tolist() == list(range(len(texts) + 1))
     for i, row in enumerate(tokenize(lm, texts.texts).rows):
@@ -141,7 +144,10 @@ def test_a_prefix_cut_is_the_state_at_the_marked_position(tiny_lm, texts):
 
 
 def test_a_masked_position_holds_the_mask_token(tiny_lm, texts):
-    lm, ask = tiny_lm("bert"), ExtractionRequest(layers=(1,), pools=("marks", "mask"), feed="mask")
+    lm, ask = (
+        tiny_lm("bert"),
+        ExtractionRequest(layers=(1,), pools=("marks", "mask"), input_mode="mask"),
+    )
     fed = extract_room.build_token_rows(lm, texts, ask)
     for row, marks in zip(fed.rows, fed.marks, strict=True):
         assert [row[i] for i in marks] == [lm.tokenizer.mask_token_id] * len(marks)
@@ -152,7 +158,9 @@ def test_a_masked_position_holds_the_mask_token(tiny_lm, texts):
 def test_masking_needs_a_masked_model(tiny_lm, texts):
     with pytest.raises(BadSpec, match="no mask token"):
         extract(
-            tiny_lm("llama"), texts, ExtractionRequest(layers=(1,), pools=("last",), feed="mask")
+            tiny_lm("llama"),
+            texts,
+            ExtractionRequest(layers=(1,), pools=("last",), input_mode="mask"),
         )
 
 
@@ -169,9 +177,9 @@ def test_cut_texts_are_counted(tiny_lm):
     lm = tiny_lm("gpt2")
     long = TextSet("long", ("word " * 10_000, "short"))
     got = extract(lm, long, ExtractionRequest(layers=(1,)))
-    assert got.shortened == 1
-    assert got.cut[0] > 9_000
-    assert got.cut[1] == 0
+    assert got.num_truncated == 1
+    assert got.truncated[0] > 9_000
+    assert got.truncated[1] == 0
 
 
 def test_windows_lose_nothing_and_a_short_text_is_itself(tiny_lm, texts):
@@ -181,15 +189,15 @@ def test_windows_lose_nothing_and_a_short_text_is_itself(tiny_lm, texts):
     fed = extract_room.build_token_rows(lm, long, ask)
     whole = tokenize(lm, long.texts, limit=10**6).rows
     for owner, row in enumerate(whole):
-        mine = [i for i in range(len(fed.rows)) if fed.owner[i] == owner]
-        assert [t for i in mine for t in fed.rows[i][fed.fresh[i] :]] == row
+        mine = [i for i in range(len(fed.rows)) if fed.text_index[i] == owner]
+        assert [t for i in mine for t in fed.rows[i][fed.first_counted[i] :]] == row
     got = extract(lm, long, ask)
     plain = extract(
         lm, TextSet("s", (SENTENCES[0],)), ExtractionRequest(layers=(1,), pools=("mean", "last"))
     )
     if len(whole[1]) <= 16:
         torch.testing.assert_close(got.column(1, "mean")[1], plain.column(1, "mean")[0])
-    assert got.shortened == 0
+    assert got.num_truncated == 0
 
 
 def test_windowed_mean_weighs_every_token_once(tiny_lm):
@@ -198,7 +206,7 @@ def test_windowed_mean_weighs_every_token_once(tiny_lm):
     got = extract(lm, long, ask)
     fed = extract_room.build_token_rows(lm, long, ask)
     pieces = []
-    for row, fresh in zip(fed.rows, fed.fresh, strict=True):
+    for row, fresh in zip(fed.rows, fed.first_counted, strict=True):
         hidden = collect_states(lm, *pad([row], lm.pad_id), [0]).layers[0][0]
         pieces.append(hidden[fresh:])
     tokens = torch.cat(pieces)
@@ -238,7 +246,7 @@ def test_a_killed_pass_is_taken_up_where_it_stopped(tiny_lm, texts, monkeypatch)
         extract(lm, texts, ask, budget=TokenBudget(fixed=32))
     monkeypatch.setattr(reading.PoolingVisitor, "end", real)
     rest = extract(lm, texts, ask)
-    assert rest.swept.rows == len(texts) - sum(calls[:2])
+    assert rest.stats.rows == len(texts) - sum(calls[:2])
     torch.testing.assert_close(
         rest.column(1),
         extract(lm, texts, ExtractionRequest(layers=(1,), prompt=" resumed")).column(1),

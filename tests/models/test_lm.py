@@ -29,7 +29,7 @@ def test_head_features_times_the_output_embedding_are_the_logits(family, lm_of) 
     ours = torch.nn.functional.linear(features, phi, bias)
     assert phi.shape == (lm.vocab, features.shape[-1])
     # A cap or a factor behind the decoder keeps the order of the words.
-    if lm.anatomy.after:
+    if lm.anatomy.logit_operations:
         assert torch.equal(ours.argmax(-1), logits.argmax(-1))
     else:
         torch.testing.assert_close(ours, logits)

@@ -53,7 +53,7 @@ def test_a_family_without_a_row_opens_when_its_laws_hold(tmp_path) -> None:
     granite = {"logits_scaling": 3.0, "residual_multiplier": 0.5, "embedding_multiplier": 2.0}
     folder = unknown("granite", tmp_path, DECODER, **granite)
     lm = open_model(folder)
-    assert lm.anatomy.after == (("divide", "logits_scaling"),)
+    assert lm.anatomy.logit_operations == (("divide", "logits_scaling"),)
     # A residual factor is nothing a layout knows, so the parts stay unnamed.
     assert lm.anatomy.mlp is None
     assert "without sub-modules" in check(lm).supports["shortcut"]

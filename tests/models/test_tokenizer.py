@@ -90,4 +90,4 @@ def test_a_tokenizer_that_never_writes_its_separator_reads_no_segments(copy) -> 
     folder = copy("bert")
     file = folder / "tokenizer.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"post_processor": None}))
-    assert not open_model(folder, check=False).segments
+    assert not open_model(folder, check=False).token_types

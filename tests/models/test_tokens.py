@@ -23,7 +23,7 @@ def test_rows_are_what_the_tokenizer_gives_each_text_alone(lm) -> None:
 @given(texts=st.lists(st.text(max_size=40), min_size=1, max_size=4))
 def test_any_text_becomes_a_row_of_known_tokens(texts, lm) -> None:
     got = tokenize(lm, texts)
-    assert len(got.rows) == len(texts) == len(got.cut)
+    assert len(got.rows) == len(texts) == len(got.truncated)
     for row in got.rows:
         assert 1 <= len(row) <= lm.context
         assert all(0 <= token < lm.vocab for token in row)
@@ -36,7 +36,7 @@ def test_long_texts_lose_tokens_on_the_chosen_side_only(cut, lm, monkeypatch) ->
     got = tokenize(lm, [LONG, SENTENCES[0]], limit=20, cut=cut)
     want = lm.tokenizer(LONG, truncation=True, max_length=20)["input_ids"]
     assert got.rows[0] == want
-    assert got.cut.tolist() == [len(lm.tokenizer(LONG)["input_ids"]) - 20, 0]
+    assert got.truncated.tolist() == [len(lm.tokenizer(LONG)["input_ids"]) - 20, 0]
     end = [t for t in got.rows[0] if t not in lm.tokenizer.all_special_ids]
     assert end == (whole[: len(end)] if cut == "right" else whole[-len(end) :])
 
@@ -68,7 +68,7 @@ def test_ten_thousand_tokens_and_a_prompt_end_in_the_prompt(lm) -> None:
     got = tokenize(lm, [text], prompt=PROMPT)
     assert len(got.rows[0]) == lm.context
     assert lm.tokenizer.decode(got.rows[0], skip_special_tokens=True).rstrip().endswith("is")
-    assert got.cut[0] > 9_000
+    assert got.truncated[0] > 9_000
 
 
 def test_a_prompt_longer_than_the_limit_is_refused(lm) -> None:
@@ -142,7 +142,7 @@ def test_padding_keeps_every_token_and_marks_the_rest(rows, side) -> None:
 @pytest.mark.parametrize("family", ["bert", "electra", "albert", "ernie"])
 def test_token_types_are_the_tokenizers_for_pairs_and_single_texts(family, lm_of) -> None:
     lm = lm_of(family)
-    assert lm.segments
+    assert lm.token_types
     for pair in ("the lazy dog", None):
         want = lm.tokenizer("a quick fox", pair, return_tensors="pt", return_token_type_ids=True)
         ids, mask = want["input_ids"], want["attention_mask"].bool()

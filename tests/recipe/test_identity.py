@@ -110,7 +110,7 @@ def test_a_model_as_it_was_opened_is_known_by_its_files(family, tmp_path) -> Non
     first, second = (open_model(place, check=False) for _ in range(2))
     for lm in (first, second):
         own = lm.identity
-        assert lm.recognise().identity == own
+        assert lm.refresh_digest().identity == own
     assert open_model(place, check=False, watch=False).digest == first.digest
 
 
@@ -133,16 +133,16 @@ def test_a_print_is_made_once_and_only_where_a_user_gets_the_model(
 def test_a_model_whose_beginning_nobody_saw_is_known_by_its_bits(folder) -> None:
     lm = open_model(str(folder), watch=False)
     own = lm.digest
-    first = lm.recognise().digest
+    first = lm.refresh_digest().digest
     assert first != own
-    assert lm.recognise().digest == first
+    assert lm.refresh_digest().digest == first
     twin = replace(lm, name="twin")
-    assert twin.recognise().digest == first
+    assert twin.refresh_digest().digest == first
 
 
 def test_a_run_by_name_never_sums_up_weights(folder, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(prints, "module_checksum", lambda _: pytest.fail("summed up"))
-    monkeypatch.setattr(lm_room.LM, "recognise", lambda _: pytest.fail("looked at"))
+    monkeypatch.setattr(lm_room.LM, "refresh_digest", lambda _: pytest.fail("looked at"))
     probed(str(folder), tmp_path)
 
 
@@ -171,9 +171,9 @@ def _asked(folder, tmp_path):
 
 def test_a_tokenizer_changed_in_place_is_seen(folder) -> None:
     lm = open_model(str(folder))
-    own = lm.short
+    own = lm.short_id
     lm.tokenizer.add_tokens(["zyzzyva"])
-    assert lm.recognise().short != own
+    assert lm.refresh_digest().short_id != own
 
 
 def test_precision_and_kernel_of_an_object_stand_in_its_name_and_in_the_address(

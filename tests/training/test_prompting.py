@@ -66,7 +66,7 @@ def test_a_long_text_loses_its_end_and_never_the_template(toy) -> None:
     lm, how = toy
     long = TextSet("long", (" the film is good" * 40,), np.array([1]), "binary", SET.classes)
     asked = make_prompted_examples(lm, find_task("sst2"), long, **how, max_tokens=24)
-    assert asked.cut == 1
+    assert asked.truncated == 1
     assert len(asked.rows[0]) <= 24
     end = lm.tokenizer.decode(asked.rows[0], skip_special_tokens=lm.kind == "causal")
     assert "so i" in end.replace("  ", " ")

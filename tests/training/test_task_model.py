@@ -41,7 +41,7 @@ def test_a_family_head_stands_on_the_models_own_trunk_and_comes_back(
     assert {"blocks", "new"} <= set(where.values())
     trunk = {name: value for name, value in lm.params().items() if name in where}
     assert all(pupil.params()[name].data_ptr() == v.data_ptr() for name, v in trunk.items())
-    expected = pupil.answers(range(6))
+    expected = pupil.predict_proba(range(6))
     pupil.save(tmp_path / "kept")
     plain = AutoModelForSequenceClassification.from_pretrained(tmp_path / "kept").eval()
     words = AutoTokenizer.from_pretrained(tmp_path / "kept")
@@ -59,7 +59,9 @@ def test_a_family_head_stands_on_the_models_own_trunk_and_comes_back(
 def test_a_family_without_a_head_in_transformers_is_told_what_to_do(family, tiny_lm) -> None:
     with pytest.raises(BadSpec, match=f"{family!r}.*--at last"):
         make_task_model(tiny_lm(family), lesson(), "head")
-    assert make_task_model(tiny_lm(family), lesson(), "head", at="last").answers([0, 1]).shape == (
+    assert make_task_model(tiny_lm(family), lesson(), "head", at="last").predict_proba(
+        [0, 1]
+    ).shape == (
         2,
         2,
     )
@@ -76,7 +78,7 @@ def test_a_linear_head_is_kept_beside_the_model(family, at, tiny_lm, tmp_path) -
     pupil.save(tmp_path / "kept")
     kept = load_artefact(tmp_path / "kept" / "head.safetensors")
     assert kept.meta["at"] == at
-    assert torch.equal(kept.tensor("weight"), pupil.own["head.weight"])
+    assert torch.equal(kept.tensor("weight"), pupil.head_params["head.weight"])
     assert open_model(tmp_path / "kept", check=False).has_head
 
 
@@ -85,16 +87,16 @@ def test_a_linear_head_is_kept_beside_the_model(family, at, tiny_lm, tmp_path) -
 def test_answers_depend_on_neither_batch_nor_order(family, pairs, tiny_lm) -> None:
     pupil = make_task_model(tiny_lm(family), lesson(pairs), "head")
     rows = np.arange(9)
-    together = pupil.answers(rows)
-    alone = np.concatenate([pupil.answers([i]) for i in rows])
+    together = pupil.predict_proba(rows)
+    alone = np.concatenate([pupil.predict_proba([i]) for i in rows])
     np.testing.assert_allclose(together, alone, atol=1e-5)
-    np.testing.assert_allclose(pupil.answers(rows[::-1]), together[::-1], atol=1e-5)
+    np.testing.assert_allclose(pupil.predict_proba(rows[::-1]), together[::-1], atol=1e-5)
 
 
 def test_losses_are_the_cross_entropy_of_the_answers(tiny_lm) -> None:
     pupil = make_task_model(tiny_lm("llama"), lesson(), "head")
     rows = [0, 1, 5]
-    right = pupil.answers(rows)[np.arange(3), pupil.asked.labels[rows]]
+    right = pupil.predict_proba(rows)[np.arange(3), pupil.examples.labels[rows]]
     np.testing.assert_allclose(pupil.losses(rows).numpy(), -np.log(right), rtol=1e-4)
 
 
@@ -102,8 +104,8 @@ def test_the_seed_decides_where_a_new_head_starts(tiny_lm) -> None:
     first, same, other = (
         make_task_model(tiny_lm("bert"), lesson(), "head", seed=s) for s in (1, 1, 2)
     )
-    assert np.array_equal(first.answers([0]), same.answers([0]))
-    assert not np.array_equal(first.answers([0]), other.answers([0]))
+    assert np.array_equal(first.predict_proba([0]), same.predict_proba([0]))
+    assert not np.array_equal(first.predict_proba([0]), other.predict_proba([0]))
 
 
 @pytest.mark.parametrize(("family", "mode"), [("bert", "autoregressive"), ("llama", "prompt")])

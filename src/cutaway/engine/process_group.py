@@ -65,7 +65,7 @@ class ProcessGroup:
         found = reduce(torch.tensor([values[n] for n in names], device=device).double(), "mean")
         return dict(zip(names, found.tolist(), strict=True))
 
-    def told(self, make: Callable[[], ResultT]) -> ResultT:
+    def broadcast(self, make: Callable[[], ResultT]) -> ResultT:
         """What the first process makes; the others wait for it."""
         if self.size == 1:
             return make()
@@ -75,7 +75,7 @@ class ProcessGroup:
         said: ResultT = broadcast_object_list(box)[0]
         return said
 
-    def one_by_one(self, make: Callable[[], ResultT]) -> ResultT:
+    def rank0_first(self, make: Callable[[], ResultT]) -> ResultT:
         """Made by the first process, then by the others, which find what it kept."""
         if not self.first:
             self.wait()

@@ -33,9 +33,9 @@ class StoredActivations:
 
     shelf: ActivationTable
     rows: int
-    cut: NDArray[np.int64]
+    truncated: NDArray[np.int64]
     """Tokens cut off, per text."""
-    swept: PassStats | None
+    stats: PassStats | None
     """What the pass cost; None when everything was in the cache."""
 
     def column(self, layer: int | str, pool: str = "last") -> Tensor:
@@ -47,9 +47,9 @@ class StoredActivations:
         return self.shelf.read_ragged(f"{layer}/{pool}")
 
     @cached_property
-    def shortened(self) -> int:
+    def num_truncated(self) -> int:
         """How many texts were cut."""
-        return int((self.cut > 0).sum())
+        return int((self.truncated > 0).sum())
 
 
 def extract(
@@ -76,7 +76,7 @@ def extract(
     there = shelf.columns()
     missing = {n: c for n, c in ask.columns().items() if n not in there}
     if not missing and not visitors:
-        return StoredActivations(shelf, len(texts), fed.cut, None)
+        return StoredActivations(shelf, len(texts), fed.truncated, None)
     need_disk_space(lm, ask, len(texts), fed, len(missing), shelf.folder)
     if find_engine(engine).here or visitors or door is None:
         todo = _rows_to_read(shelf, list(missing), fed, everything=bool(visitors))
@@ -87,7 +87,7 @@ def extract(
     else:
         swept = extract_on_workers(engine, door, ask, fed, shelf, missing, console)
     enforce_limit()
-    return StoredActivations(shelf, len(texts), fed.cut, swept)
+    return StoredActivations(shelf, len(texts), fed.truncated, swept)
 
 
 def _rows_to_read(
@@ -97,4 +97,4 @@ def _rows_to_read(
     if everything:
         return np.arange(len(fed.rows))
     covered = shelf.covered(missing)
-    return np.flatnonzero(~covered[fed.owner])
+    return np.flatnonzero(~covered[fed.text_index])

@@ -56,13 +56,13 @@ def estimate_pass(lm: LM, texts: TextSet, ask: ExtractionRequest) -> PassEstimat
     there = shelf.columns()
     missing = {n: c for n, c in ask.columns().items() if n not in there}
     covered = shelf.covered(list(missing)) if missing else np.ones(len(texts), bool)
-    todo = np.flatnonzero(~covered[fed.owner])
+    todo = np.flatnonzero(~covered[fed.text_index])
     tokens = int(sum(len(fed.rows[i]) for i in todo))
     speed = _speed(lm, ask, fed, todo, missing) if tokens else float("inf")
     return PassEstimate(
         rows=len(texts),
         tokens=tokens,
-        shortened=int((fed.cut > 0).sum()),
+        shortened=int((fed.truncated > 0).sum()),
         cached_rows=int(covered.sum()),
         seconds=round(tokens / speed, 1),
         disk_mb=round(disk_bytes(lm, ask, int((~covered).sum()), fed, len(missing)) / 2**20, 1),
@@ -73,7 +73,7 @@ def estimate_pass(lm: LM, texts: TextSet, ask: ExtractionRequest) -> PassEstimat
 def disk_bytes(lm: LM, ask: ExtractionRequest, rows: int, fed: TokenRows, columns: int) -> int:
     """Bytes the stored columns will take."""
     ragged = {"all": fed.tokens, "marks": rows * ask.positions}
-    size = STORED_DTYPES[ask.keep].itemsize * lm.width
+    size = STORED_DTYPES[ask.stored_dtype].itemsize * lm.width
     if not ask.pools or not columns:
         return 0
     per_pool = columns / len(ask.pools)

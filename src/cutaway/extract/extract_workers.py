@@ -91,7 +91,7 @@ class ExtractWorker:
         kept = self.shelf.covered(self.columns)[part.texts]
         return extract_rows(
             self.door.open(), self.ask, part, self.shelf, self.columns,
-            todo=np.flatnonzero(~kept[part.fed.owner]), console=Console(quiet=True),
+            todo=np.flatnonzero(~kept[part.fed.text_index]), console=Console(quiet=True),
         )  # fmt: skip
 
 
@@ -111,7 +111,12 @@ def extract_on_workers(
     done: list[PassStats] = []
     with console.progress(f"reading {door.name}", len(lacking)) as advance:
         for part, got in run_pieces(
-            engine, reader, ranges, key=lambda p: p.key, needs=door.needs(engine), say=console.print
+            engine,
+            reader,
+            ranges,
+            key=lambda p: p.key,
+            needs=door.resources(engine),
+            say=console.print,
         ):
             if isinstance(got, PieceFailed):
                 got.add_note(f"{part.key}, tried {got.tries} times")
@@ -137,7 +142,7 @@ def need_shared_store(shelf: ActivationTable, columns: ColumnSources) -> None:
 
 def split_ranges(fed: TokenRows, texts: Indices, workers: int) -> Iterator[TextRange]:
     """The texts in ranges of about equal tokens, windows of one text together."""
-    weight = np.bincount(fed.owner, weights=fed.lengths, minlength=len(fed.cut))[texts]
+    weight = np.bincount(fed.text_index, weights=fed.lengths, minlength=len(fed.truncated))[texts]
     size = int(
         np.clip(
             weight.sum() / (RANGES_PER_WORKER * max(workers, 1)), MIN_RANGE_TOKENS, MAX_RANGE_TOKENS
@@ -152,8 +157,8 @@ def split_ranges(fed: TokenRows, texts: Indices, workers: int) -> Iterator[TextR
 
 def _rows_by_text(fed: TokenRows) -> list[Indices]:
     """The rows of each text."""
-    order = np.argsort(fed.owner, kind="stable")
-    ends = np.cumsum(np.bincount(fed.owner, minlength=len(fed.cut)))
+    order = np.argsort(fed.text_index, kind="stable")
+    ends = np.cumsum(np.bincount(fed.text_index, minlength=len(fed.truncated)))
     return np.split(order, ends[:-1])
 
 
@@ -165,7 +170,7 @@ def select_range(fed: TokenRows, texts: Indices, of_text: Sequence[Indices]) -> 
     return TextRange(
         texts,
         TokenRows(
-            [fed.rows[i] for i in rows], owner, fed.fresh[rows], [fed.marks[i] for i in rows],
-            fed.cut[texts],
+            [fed.rows[i] for i in rows], owner, fed.first_counted[rows], [fed.marks[i] for i in rows],
+            fed.truncated[texts],
         ),
     )  # fmt: skip

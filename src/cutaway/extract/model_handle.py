@@ -30,14 +30,14 @@ class ModelHandle:
     attention: str
     digest: str
     parameters: int
-    twin: int | None = None
+    twin_seed: int | None = None
     """The seed of the random-weights twin; None for the model itself."""
 
     def open(self) -> LM:
         """The model; opened once per process, however many pieces ask for it."""
         return _open_model(self)
 
-    def needs(self, engine: str) -> Resources:
+    def resources(self, engine: str) -> Resources:
         """What a piece that runs the model takes: a GPU where the engine has some to give."""
         return pass_resources(
             engine, self.device, self.parameters * BYTES_PER_WEIGHT.get(self.dtype, 4)
@@ -73,7 +73,7 @@ def make_model_handle(
 
 def random_twin_handle(door: ModelHandle | None, of: LM, seed: int) -> ModelHandle | None:
     """The way to the model's twin."""
-    return None if door is None else replace(door, twin=seed, digest=of.digest)
+    return None if door is None else replace(door, twin_seed=seed, digest=of.digest)
 
 
 def _absolute_name(name: str) -> str:
@@ -89,7 +89,7 @@ def _open_model(door: ModelHandle) -> LM:
         door.name, revision=door.revision, dtype=door.dtype, device=door.device,
         offline=door.offline, attention=door.attention, check=False, watch=False,
     )  # fmt: skip
-    lm = lm if door.twin is None else random_twin(lm, seed=door.twin)
+    lm = lm if door.twin_seed is None else random_twin(lm, seed=door.twin_seed)
     if lm.digest != door.digest:
         raise Mismatch(
             f"{door.name!r} has other weights on a worker ({lm.digest[:12]}) than here "

@@ -26,11 +26,11 @@ class ExtractionRequest:
     heads: tuple[str, ...] = ()
     prompt: str = ""
     max_tokens: int | None = None
-    cut: Literal["right", "left"] = "right"
-    feed: InputMode = "plain"
+    truncation: Literal["right", "left"] = "right"
+    input_mode: InputMode = "plain"
     positions: int = 1
     seed: int = 0
-    keep: str = "float32"
+    stored_dtype: str = "float32"
     window: int | None = None
     notes: dict[str, Any] = field(default_factory=dict, compare=False)
 
@@ -53,12 +53,12 @@ class ExtractionRequest:
             "tokenizer": lm.tokenizer_digest,
             "prompt": self.prompt,
             "max_tokens": min(self.max_tokens or lm.context, lm.context),
-            "cut": self.cut,
+            "cut": self.truncation,
             "window": self.window,
-            "feed": self.feed,
-            "positions": self.positions if self.feed != "plain" else 0,
-            "seed": self.seed if self.feed != "plain" else 0,
-            "keep": self.keep,
+            "feed": self.input_mode,
+            "positions": self.positions if self.input_mode != "plain" else 0,
+            "seed": self.seed if self.input_mode != "plain" else 0,
+            "keep": self.stored_dtype,
             "rows": digest_rows([*texts.texts, *(texts.pairs or ())]),
             "paired": texts.pairs is not None,
             "transformers": version("transformers"),

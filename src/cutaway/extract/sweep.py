@@ -95,7 +95,9 @@ def _forward_batch(
     ids, real = pad([fed.rows[i] for i in rows], lm.pad_id)
     ids, real = ids.to(lm.device), real.to(lm.device)
     seen = VisitedBatch(
-        rows, _counted_tokens(real, fed.fresh[rows]), _mark_weights(lm, fed, rows, ids, real)
+        rows,
+        _counted_tokens(real, fed.first_counted[rows]),
+        _mark_weights(lm, fed, rows, ids, real),
     )
 
     def visit(layer: int, hidden: Tensor, weights: Tensor | None) -> None:

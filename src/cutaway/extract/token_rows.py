@@ -22,10 +22,10 @@ class TokenRows:
     """
 
     rows: list[list[int]]
-    owner: NDArray[np.int64]
-    fresh: NDArray[np.int64]
+    text_index: NDArray[np.int64]
+    first_counted: NDArray[np.int64]
     marks: list[NDArray[np.int64]]
-    cut: NDArray[np.int64]
+    truncated: NDArray[np.int64]
     """Tokens cut off, per text."""
 
     @property
@@ -42,16 +42,18 @@ class TokenRows:
 def build_token_rows(lm: LM, texts: TextSet, ask: ExtractionRequest) -> TokenRows:
     """Tokens of every text as the ask wants them."""
     limit = _unlimited(texts) if ask.window else min(ask.max_tokens or lm.context, lm.context)
-    got = tokenize(lm, texts.texts, pairs=texts.pairs, prompt=ask.prompt, limit=limit, cut=ask.cut)
+    got = tokenize(
+        lm, texts.texts, pairs=texts.pairs, prompt=ask.prompt, limit=limit, cut=ask.truncation
+    )
     if ask.window:
         return _windows(lm, got.rows, ask.window)
     n = len(got.rows)
-    marks = _marks(lm, got.rows, ask) if ask.feed != "plain" else [np.zeros(0, np.int64)] * n
-    rows = _masked(lm, got.rows, marks) if ask.feed == "mask" else got.rows
-    if ask.feed == "cut" and lm.kind == "causal":
+    marks = _marks(lm, got.rows, ask) if ask.input_mode != "plain" else [np.zeros(0, np.int64)] * n
+    rows = _masked(lm, got.rows, marks) if ask.input_mode == "mask" else got.rows
+    if ask.input_mode == "cut" and lm.kind == "causal":
         # What comes behind the last mark can't change it: those tokens need not be read.
         rows = [row[: int(at[-1]) + 1] for row, at in zip(rows, marks, strict=True)]
-    return TokenRows(rows, np.arange(n), np.zeros(n, np.int64), marks, got.cut)
+    return TokenRows(rows, np.arange(n), np.zeros(n, np.int64), marks, got.truncated)
 
 
 def _unlimited(texts: TextSet) -> int:

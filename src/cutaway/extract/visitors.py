@@ -113,7 +113,7 @@ class PoolingVisitor:
         self._batch[name] = self._stored(value) if head == "final" else value.float().cpu()
 
     def _stored(self, value: Tensor) -> Tensor:
-        return value.to(STORED_DTYPES[self.ask.keep]).cpu()
+        return value.to(STORED_DTYPES[self.ask.stored_dtype]).cpu()
 
 
 def _token_counts(which: Tensor) -> list[int]:

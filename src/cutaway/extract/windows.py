@@ -43,15 +43,15 @@ class WindowCombiner:
     _parts: dict[int, dict[int, dict[str, Tensor]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._count = np.bincount(self.fed.owner)
+        self._count = np.bincount(self.fed.text_index)
         lengths = np.array(self.fed.lengths)
-        self._weight = torch.as_tensor(lengths - self.fed.fresh, dtype=torch.float64)
+        self._weight = torch.as_tensor(lengths - self.fed.first_counted, dtype=torch.float64)
 
     def __call__(self, rows: NDArray[np.int64], columns: Mapping[str, Tensor]) -> None:
         """Take a batch of windows; pass on the texts that are complete now."""
         done = []
         for place, row in enumerate(rows.tolist()):
-            owner = int(self.fed.owner[row])
+            owner = int(self.fed.text_index[row])
             parts = self._parts.setdefault(owner, {})
             parts[row] = {name: value[place] for name, value in columns.items()}
             if len(parts) == self._count[owner]:

@@ -50,14 +50,14 @@ class Anatomy:
     decoder: str
     """The linear map of the head whose weight is the output embedding."""
     layout: BlockLayout = "pre"
-    after: tuple[tuple[str, str], ...] = ()
+    logit_operations: tuple[tuple[str, str], ...] = ()
     """What happens to the logits behind the decoder: (operation, field of the config)."""
     positions: Literal["count", "own"] = "count"
     """count: padded batches need position ids counted over real tokens; own: the family counts
     real tokens itself, from the mask or from the padding id."""
     first_position: int = 0
     """Rows of the position table that no token uses (2 for roberta: padding id + 1)."""
-    asks_weights: bool = False
+    needs_output_attentions: bool = False
     """Attention weights only come when `output_attentions` is passed."""
     proposed: bool = False
     """Found by inspecting the modules, not written by hand."""
@@ -80,7 +80,7 @@ GEMMA2 = replace(
     attn="self_attn:post_attention_layernorm",
     norm2="pre_feedforward_layernorm",
     mlp="mlp:post_feedforward_layernorm",
-    after=(("softcap", "final_logit_softcapping"),),
+    logit_operations=(("softcap", "final_logit_softcapping"),),
 )
 OLMO2 = replace(
     LLAMA, norm1="post_attention_layernorm", norm2="post_feedforward_layernorm", layout="inner"
@@ -169,7 +169,9 @@ ANATOMIES: dict[str, Anatomy] = {
     "bloom": BLOOM,
     "camembert": ROBERTA,
     "codegen": GPTJ,
-    "cohere": replace(LLAMA, norm2=None, layout="parallel", after=(("multiply", "logit_scale"),)),
+    "cohere": replace(
+        LLAMA, norm2=None, layout="parallel", logit_operations=(("multiply", "logit_scale"),)
+    ),
     "data2vec-text": replace(
         ROBERTA,
         embeddings="data2vec_text.embeddings.word_embeddings",
@@ -179,7 +181,7 @@ ANATOMIES: dict[str, Anatomy] = {
         BERT,
         embeddings="deberta.embeddings.word_embeddings",
         blocks="deberta.encoder.layer",
-        asks_weights=True,
+        needs_output_attentions=True,
     ),
     "distilbert": replace(
         BERT,
@@ -240,7 +242,7 @@ ANATOMIES: dict[str, Anatomy] = {
         blocks="mpnet.encoder.layer",
         norm1="attention.LayerNorm",
         attn="attention.attn",
-        asks_weights=True,
+        needs_output_attentions=True,
     ),
     "olmo": LLAMA,
     "olmo2": OLMO2,

@@ -89,7 +89,7 @@ def check_logits(lm: LM, drawn: CheckSample) -> ConsistencyCheck:
         plain = lm.module(**_plain_call(lm, row)).logits
         last = ours.layers[lm.layers]
         worst = max(worst, max_relative_error(lm.unembed(lm.final_norm(last)), plain))
-        if not lm.anatomy.after:
+        if not lm.anatomy.logit_operations:
             by_hand = torch.nn.functional.linear(lm.head_features(last), phi, bias)
             worst = max(worst, max_relative_error(by_hand, plain))
     return _check_result(lm, "unembed(final_norm(h[L])) = logits", worst)

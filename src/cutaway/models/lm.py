@@ -53,11 +53,11 @@ class LM:
     tokenizer: Any
     has_head: bool = True
     """False when the checkpoint has no trained head: its logits would be noise."""
-    segments: bool = False
+    token_types: bool = False
     """The tokenizer gives the second text of a pair token type 1, and the model reads it."""
     notes: tuple[str, ...] = ()
     """What the user should know about how it was opened."""
-    as_opened: tuple[str, str] | None = None
+    opened: tuple[str, str] | None = None
     """Digest and print of its weights when it was opened; None when no print was made."""
 
     @property
@@ -69,15 +69,15 @@ class LM:
             "dtype": self.dtype,
             "attention": self.attention,
             "context": self.context,
-            "segments": self.segments,
+            "segments": self.token_types,
         }
 
     @property
-    def short(self) -> str:
+    def short_id(self) -> str:
         """The identity as one word, for keys of pieces and names of objects."""
         return digest_json(self.identity)[:16]
 
-    def recognise(self) -> "LM":
+    def refresh_digest(self) -> "LM":
         """The model, known by what it is now: skills and users change weights in place.
 
         The digest is the opened one while weights are as they were opened, and again when they are
@@ -87,11 +87,11 @@ class LM:
         from cutaway.models.digests import tokenizer_digest
         from cutaway.models.weight_checksum import module_checksum
 
-        digest, opened = self.as_opened or (self.digest, "")
+        digest, opened = self.opened or (self.digest, "")
         found = module_checksum(self.module)
         now = digest if found == opened else digest_json({"opened": digest, "weights": found})
         for name, value in {
-            "as_opened": (digest, opened),
+            "opened": (digest, opened),
             "digest": now,
             "tokenizer_digest": tokenizer_digest(self.tokenizer),
             "attention": str(self.module.config._attn_implementation),
@@ -139,7 +139,7 @@ class LM:
         """The logits of states that went through `final_norm`."""
         self.need_head()
         logits = self._chain(self.anatomy.head, normed)
-        for operation, field in self.anatomy.after:
+        for operation, field in self.anatomy.logit_operations:
             logits = LOGIT_OPERATIONS[operation](logits, getattr(self.module.config, field, None))
         return logits
 
@@ -157,7 +157,7 @@ class LM:
 
     @property
     def output_embedding(self) -> tuple[Float[Tensor, "vocab e"], Float[Tensor, " vocab"] | None]:
-        """Phi and its bias: logits are Phi f + bias, but for what `anatomy.after` adds."""
+        """Phi and its bias: logits are Phi f + bias, but for what `anatomy.logit_operations` adds."""
         self.need_head()
         decoder: Any = self.decoder
         return decoder.weight, getattr(decoder, "bias", None)

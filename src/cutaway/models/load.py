@@ -137,7 +137,7 @@ def _load_lm(
         module=module,
         tokenizer=tokenizer,
         has_head=has_head,
-        segments=uses_token_types(tokenizer, module),
+        token_types=uses_token_types(tokenizer, module),
         notes=(*notes, *missed, *_opening_notes(module, anatomy, attention)),
         **_sizes(module, anatomy),
     )

@@ -43,7 +43,7 @@ def propose_anatomies(module: Any, kind: ModelKind) -> list[Anatomy]:
         final=(),
         head=_head(module, decoder),
         decoder=decoder,
-        after=_logit_operations(module.config),
+        logit_operations=_logit_operations(module.config),
         proposed=True,
     )
     choices = product(_final_norm_candidates(module, blocks), _position_candidates(module))

@@ -167,7 +167,7 @@ def forward_kwargs(lm: LM, ids: Ids, mask: Mask) -> dict[str, Any]:
         given["attention_mask"] = real.long()
         if lm.anatomy.positions == "count":
             given["position_ids"] = (real.cumsum(dim=1) - 1).clamp(min=0)
-    if lm.segments:
+    if lm.token_types:
         given["token_type_ids"] = make_token_type_ids(lm, given["input_ids"], real)
     if lm.kind == "causal":
         given["use_cache"] = False
@@ -231,7 +231,7 @@ def _enable_attention_weights(stack: ExitStack, lm: LM) -> dict[str, Any]:
     if lm.attention != "eager":
         _set_kernel(lm, "eager")
         stack.callback(_set_kernel, lm, lm.attention)
-    return {"output_attentions": True} if lm.anatomy.asks_weights else {}
+    return {"output_attentions": True} if lm.anatomy.needs_output_attentions else {}
 
 
 def _set_kernel(lm: LM, kernel: str) -> None:

@@ -31,7 +31,7 @@ class Tokenized:
     """Token ids per text, how many tokens each lost, and which texts had none of their own."""
 
     rows: list[list[int]]
-    cut: NDArray[np.int64]
+    truncated: NDArray[np.int64]
     empty: NDArray[np.bool_]
     """The text gave no token at all; its row is the model's start or end token."""
 

@@ -44,7 +44,7 @@ def module_checksum(module: nn.Module) -> str:
 
 
 def with_checksum(lm: LM, *, same_each_time: bool) -> LM:
-    """The model with a print of its weights, by which `LM.recognise` sees whether they changed.
+    """The model with a print of its weights, by which `LM.refresh_digest` sees whether they changed.
 
     `same_each_time`: opening it gives the same bits again (no adapter is merged, no head is drawn),
     so the print is made once and remembered.
@@ -56,4 +56,4 @@ def with_checksum(lm: LM, *, same_each_time: bool) -> LM:
         found = module_checksum(lm.module)
         if same_each_time:
             write_memo("prints", key, found)
-    return replace(lm, as_opened=(lm.digest, found))
+    return replace(lm, opened=(lm.digest, found))

@@ -59,7 +59,7 @@ def _object_name(value: Any) -> str:
         return f"{value.get('name', 'dict')}#{digest_json(value)[:8]}".replace(",", " ")
     if _is_model(value):
         # Its weights may have been changed since it was opened, or since the last verb.
-        return f"{value.name}#{value.recognise().short[:8]}"
+        return f"{value.name}#{value.refresh_digest().short_id[:8]}"
     digest = getattr(value, "digest", None)
     if isinstance(digest, str):
         return f"{value.name}#{digest[:8]}"

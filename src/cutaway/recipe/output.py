@@ -101,7 +101,7 @@ class CheckpointFolder:
         known = (done.path / self.name, Path(str(done.summary["checkpoint"])))
         if checkpoint_owner(out, self.verb) != done.address:
             self.check_free(spec, done.address)
-        found = process_group().told(
+        found = process_group().broadcast(
             lambda: restore_checkpoint(out, self.verb, done.address, known)
         )
         return replace(done, summary={**done.summary, "checkpoint": str(out)}) if found else None

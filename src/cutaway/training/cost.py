@@ -46,7 +46,7 @@ def estimate_training(pupil: TaskModel, lesson: TaskSplit, spec: TrainingSpec) -
         seconds = [_timed(lambda step=step: _backward(loss(step), params)) for step in range(tries)]  # type: ignore[misc]
     pupil.module.eval()
     some = lesson.dev[:32]
-    look = _timed(lambda: pupil.answers(some)) / len(some)
+    look = _timed(lambda: pupil.predict_proba(some)) / len(some)
     looked = len(lesson.dev) * (1 + spec.steps // spec.every) + 2 * len(lesson.test)
     size = sum(p.nbytes for p in params.values())
     states = 3 if spec.optimizer == "adamw" else 1

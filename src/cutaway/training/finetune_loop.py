@@ -80,7 +80,7 @@ def finetune_loss(
     pupil: TaskModel, lesson: TaskSplit, params: Mapping[str, nn.Parameter], spec: TrainingSpec
 ) -> Callable[[int], dict[str, Tensor]]:
     """step -> the parts of its loss, over a batch that seed and step decide."""
-    order = make_batch_order([pupil.asked.rows[i] for i in lesson.train], spec.batch, spec.seed)
+    order = make_batch_order([pupil.examples.rows[i] for i in lesson.train], spec.batch, spec.seed)
     in_loss = spec.l1 if spec.l1_way == "gradient" else 0.0
     start = {n: p.detach().clone() for n, p in params.items()} if in_loss else {}
 
@@ -100,7 +100,7 @@ def finetune_loss(
 
 def dev_scores(pupil: TaskModel, lesson: TaskSplit) -> dict[str, float]:
     """Loss and metrics on the dev rows."""
-    asked, said = pupil.asked.take(lesson.dev), pupil.answers(lesson.dev)
+    asked, said = pupil.examples.take(lesson.dev), pupil.predict_proba(lesson.dev)
     likely = torch.from_numpy(said).clamp_min(1e-12).log()
     loss = -(asked.targets.cpu().double() * likely).sum(dim=1).mean()
     values = metric_values(asked, said, [asked.metric])

@@ -94,7 +94,7 @@ def train(
     ):
         advance(run.step)
         if run.step == 0 and evaluate is not None and kept is None:
-            run.curve.append(_curve_row(0, {}, together.told(evaluate)))
+            run.curve.append(_curve_row(0, {}, together.broadcast(evaluate)))
         while not run.stopped:
             run.go(loss, project, advance)
             run.look(evaluate, stop)
@@ -158,7 +158,7 @@ class _TrainingRun:
 
     def look(self, evaluate: Evaluate | None, stop: StopRule | None) -> None:
         """Evaluate, remember the best, decide whether to go on."""
-        found = dict(process_group().told(evaluate)) if evaluate is not None else {}
+        found = dict(process_group().broadcast(evaluate)) if evaluate is not None else {}
         self.curve.append(_curve_row(self.step, self._means, found))
         value = self._score(found)
         if self.best_step == 0 or value is None or _is_better(value, self.best):

@@ -49,9 +49,9 @@ class PromptFormat:
 class PromptedExamples:
     """Every example as a row of tokens, what each should be answered with, and the words."""
 
-    form: PromptFormat
+    format: PromptFormat
     rows: list[list[int]]
-    words: Tensor
+    word_ids: Tensor
     """The label words' token ids, in class order."""
     targets: Tensor
     """(n, cls): how much of each answer is right; one 1 per row for classes."""
@@ -60,7 +60,7 @@ class PromptedExamples:
     metric: str
     bounds: tuple[float, float] = (0.0, 1.0)
     """What the first and the last word stand for, in a regression."""
-    cut: int = 0
+    truncated: int = 0
     """How many texts were cut to fit the context."""
 
     def __len__(self) -> int:
@@ -127,15 +127,15 @@ def make_prompted_examples(
     ]
     targets, bounds = target_distribution(task, texts, len(form.words))
     return PromptedExamples(
-        form=form,
+        format=form,
         rows=[row for row, _ in made],
-        words=ids,
+        word_ids=ids,
         targets=targets.to(lm.device),
         labels=np.asarray(texts.labels),
         task=texts.task,
         metric=task.metric,
         bounds=bounds,
-        cut=sum(shortened for _, shortened in made),
+        truncated=sum(shortened for _, shortened in made),
     )
 
 
@@ -165,7 +165,7 @@ def prompt_logits(
 ) -> Tensor:
     """(rows, cls) logits of the label words."""
     ids, mask = pad([asked.rows[i] for i in rows], lm.pad_id)
-    return label_word_logits(lm, params, ids.to(lm.device), mask.to(lm.device), asked.words)
+    return label_word_logits(lm, params, ids.to(lm.device), mask.to(lm.device), asked.word_ids)
 
 
 def prompt_losses(
@@ -179,7 +179,7 @@ def prompt_losses(
 @torch.inference_mode()
 def predict_proba(lm: LM, asked: PromptedExamples) -> NDArray[np.float64]:
     """(n, cls) probabilities of the answers, in the order of the examples."""
-    found = np.zeros((len(asked), len(asked.words)))
+    found = np.zeros((len(asked), len(asked.word_ids)))
     for batch, _ in batches_by_length(
         [len(row) for row in asked.rows], TokenBudget(fixed=EVAL_BATCH_TOKENS)
     ):

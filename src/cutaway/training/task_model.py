@@ -48,32 +48,32 @@ class TaskModel:
     mode: str
     module: Any
     """What is trained and saved; its trunk is the language model's own, weight for weight."""
-    asked: PromptedExamples
-    say: Callable[[Rows], Tensor]
-    own: Mapping[str, nn.Parameter] = field(default_factory=dict)
+    examples: PromptedExamples
+    logits: Callable[[Rows], Tensor]
+    head_params: Mapping[str, nn.Parameter] = field(default_factory=dict)
     """Weights of a linear head that is kept beside the model."""
     at: HeadPosition = "auto"
 
     def params(self) -> dict[str, nn.Parameter]:
         """Every weight by name; tied ones once."""
-        return {**dict(self.module.named_parameters()), **self.own}
+        return {**dict(self.module.named_parameters()), **self.head_params}
 
     def losses(self, rows: Rows) -> Tensor:
         """Cross-entropy per row between what should be answered and what is."""
-        said = self.say(rows).float().log_softmax(dim=1)
-        return -(self.asked.targets[torch.as_tensor(np.asarray(rows))] * said).sum(dim=1)
+        said = self.logits(rows).float().log_softmax(dim=1)
+        return -(self.examples.targets[torch.as_tensor(np.asarray(rows))] * said).sum(dim=1)
 
     @torch.inference_mode()
-    def answers(self, rows: Rows) -> NDArray[np.float64]:
+    def predict_proba(self, rows: Rows) -> NDArray[np.float64]:
         """(rows, cls) probabilities, in the order of `rows`, without dropout."""
         index = np.asarray(rows)
-        found = np.zeros((len(index), self.asked.targets.shape[1]))
+        found = np.zeros((len(index), self.examples.targets.shape[1]))
         training = self.module.training
         self.module.eval()
         try:
-            lengths = [len(self.asked.rows[i]) for i in index]
+            lengths = [len(self.examples.rows[i]) for i in index]
             for batch, _ in batches_by_length(lengths, TokenBudget(fixed=EVAL_BATCH_TOKENS)):
-                said = self.say(index[batch.rows]).double().softmax(dim=1)
+                said = self.logits(index[batch.rows]).double().softmax(dim=1)
                 found[batch.rows] = said.cpu().numpy()
         finally:
             self.module.train(training)
@@ -84,8 +84,10 @@ class TaskModel:
         with quiet():
             self.module.save_pretrained(folder)
             self.lm.tokenizer.save_pretrained(folder)
-        if self.own:
-            save_linear_head(folder, self.own, self.at, self.asked.form.words, self.lm.name)
+        if self.head_params:
+            save_linear_head(
+                folder, self.head_params, self.at, self.examples.format.words, self.lm.name
+            )
 
 
 def save_linear_head(
@@ -149,21 +151,21 @@ def make_plain_examples(lm: LM, lesson: TaskSplit, max_tokens: int | None) -> Pr
     if task.kind == "regression":
         names = tuple(f"{bound:g}" for bound in bounds)
     return PromptedExamples(
-        form=PromptFormat("", tuple(names), {}),
+        format=PromptFormat("", tuple(names), {}),
         rows=found.rows,
-        words=torch.arange(len(names), device=lm.device),
+        word_ids=torch.arange(len(names), device=lm.device),
         targets=targets.to(lm.device),
         labels=np.asarray(texts.labels),
         task=texts.task,
         metric=task.metric,
         bounds=bounds,
-        cut=int((found.cut > 0).sum()),
+        truncated=int((found.truncated > 0).sum()),
     )
 
 
 def _family_head_model(lm: LM, asked: PromptedExamples, seed: int) -> TaskModel:
     """The model as transformers classifies with its family; the trunk's weights are the model's."""
-    module = sequence_classifier(lm, asked.form.words, seed)
+    module = sequence_classifier(lm, asked.format.words, seed)
 
     def say(rows: Rows) -> Tensor:
         ids, mask = pad([asked.rows[i] for i in rows], lm.pad_id)

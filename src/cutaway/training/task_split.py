@@ -39,7 +39,7 @@ class TaskSplit:
     """How the rows were dealt; no seed where they weren't."""
 
     @property
-    def taught_on(self) -> dict[str, Any]:
+    def training_data(self) -> dict[str, Any]:
         """What to write beside weights that are taught: the set, and how its rows were dealt."""
         about = {"name": self.texts.name, "rows": len(self.texts), "digest": self.texts.digest}
         return {**about, "shots": self.shots, "data_seed": self.data_seed}

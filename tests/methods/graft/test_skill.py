@@ -93,7 +93,7 @@ def test_a_skill_with_a_head_attached_answers_as_it_was_measured(
     assert set(skill.head) == set(heads.head_names(pupil))
     skill.attach(pupil.lm)
     with torch.inference_mode():
-        expected = pupil.say(rows)
+        expected = pupil.logits(rows)
     told = graft.attach(skill=str(path), base=base, out=out)
     assert "head" in " ".join(told.verdict)
     if at != "auto":
@@ -107,7 +107,7 @@ def test_a_skill_with_a_head_attached_answers_as_it_was_measured(
         assert plain.config.id2label == {0: "neg", 1: "pos"}
         pupil.module.load_state_dict(plain.state_dict())
     with torch.inference_mode():
-        assert torch.equal(pupil.say(rows), expected)
+        assert torch.equal(pupil.logits(rows), expected)
 
 
 def test_a_skill_with_a_head_says_what_eval_can_do_and_that_works(room, tmp_path) -> None:

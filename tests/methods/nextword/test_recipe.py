@@ -164,7 +164,7 @@ def test_the_prompt_is_the_last_thing_a_long_text_shows(toy) -> None:
     fed = build_token_rows(toy, read.texts, read.ask)
     tail = toy.tokenizer(PROMPT, add_special_tokens=False)["input_ids"]
     assert all(row[-len(tail) :] == tail and len(row) <= toy.context for row in fed.rows)
-    assert (fed.cut > 0).all()
+    assert (fed.truncated > 0).all()
 
 
 @pytest.fixture(scope="module")

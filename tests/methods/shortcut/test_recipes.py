@@ -123,7 +123,7 @@ def test_schedules_are_measured_with_the_blocks_they_run(measured, toy, fitted) 
 
 def test_a_way_through_every_block_is_the_model_itself(toy, fitted) -> None:
     lm, (_, maps) = toy, fitted
-    fed = build_token_rows(lm, OTHER, ExtractionRequest(layers=(0,), feed="cut"))
+    fed = build_token_rows(lm, OTHER, ExtractionRequest(layers=(0,), input_mode="cut"))
     whole = best_schedules({}, lm.layers)[0]
     found = run_schedule(lm, fed, [3, 1], maps, whole)
     for place, row in enumerate([3, 1]):
@@ -166,7 +166,7 @@ def test_perplexity_is_that_of_the_token_that_really_comes(folder, toy, fitted) 
     result = shortcut.eval(model=toy, runs=str(folder / "runs"), **asked)
     rows = build_token_rows(toy, OTHER, ExtractionRequest(layers=(0,), pools=("last",))).rows
     marks = build_token_rows(
-        toy, OTHER, ExtractionRequest(layers=(0,), pools=("marks",), feed="cut", positions=1)
+        toy, OTHER, ExtractionRequest(layers=(0,), pools=("marks",), input_mode="cut", positions=1)
     ).marks
     losses = []
     with torch.inference_mode():

@@ -71,12 +71,12 @@ def written_checkpoint(work: FinetuneOutcome) -> Iterator[dict[str, Path | bytes
 
 def checkpoint_note(work: FinetuneOutcome) -> dict[str, Any]:
     """What a checkpoint says about where it comes from."""
-    form = work.pupil.asked.form
+    form = work.pupil.examples.format
     return {
         "finetune": work.name,
         "base": {"name": work.lm.name, "digest": work.lm.digest},
         "task": work.lesson.task.name,
-        "data": work.lesson.taught_on,
+        "data": work.lesson.training_data,
         "mode": work.pupil.mode,
         "template": form.template,
         "words": list(form.words),

@@ -70,11 +70,11 @@ def train_and_score(
     console: Console,
 ) -> FinetuneOutcome:
     """Measured on the test rows before, taught, measured after."""
-    test = pupil.asked.take(lesson.test)
-    base = scores_with_intervals(test, pupil.answers(lesson.test))
+    test = pupil.examples.take(lesson.test)
+    base = scores_with_intervals(test, pupil.predict_proba(lesson.test))
     folder = run_progress(spec.runs, "finetune", name).folder / "training"
     trained = run_finetuning(pupil, lesson, params, spec, folder, console, identity=name)
-    tuned = scores_with_intervals(test, pupil.answers(lesson.test))
+    tuned = scores_with_intervals(test, pupil.predict_proba(lesson.test))
     scores = {"tuned": tuned, "base": base, "majority": majority_scores(test)}
     return FinetuneOutcome(spec, name, pupil.lm, pupil, lesson, params, trained, scores)
 
@@ -141,14 +141,14 @@ def save_finetune_run(
 
 def summarise_finetuning(work: FinetuneOutcome) -> dict[str, Any]:
     """The findings."""
-    metric, asked, trained = work.lesson.task.metric, work.pupil.asked, work.trained
+    metric, asked, trained = work.lesson.task.metric, work.pupil.examples, work.trained
     best = work.scores["tuned"][metric]
     shown = {"value": best.mean, "low": best.low, "high": best.high}
     return {
         "mode": work.pupil.mode,
         "task": work.lesson.task.name,
-        "template": asked.form.template,
-        "words": list(asked.form.words),
+        "template": asked.format.template,
+        "words": list(asked.format.words),
         "metric": metric,
         "best": {"model": work.lm.name, "data": work.lesson.texts.name, "metric": metric, **shown},
         "test": {k: {n: s.mean for n, s in found.items()} for k, found in work.scores.items()},
@@ -158,7 +158,7 @@ def summarise_finetuning(work: FinetuneOutcome) -> dict[str, Any]:
         "stopped": trained.stopped,
         "steps_per_second": round(trained.curve[-1]["step"] / max(trained.seconds, 1e-9), 2),
         "trained_weights": sum(p.numel() for p in work.params.values()),
-        "cut_texts": asked.cut,
+        "cut_texts": asked.truncated,
         "checkpoint": str(checkpoint_path(work.spec, work.name)),
         "notes": list(work.lesson.texts.notes),
         "verdict": finetune_verdict(

@@ -299,9 +299,11 @@ def _score_once(work: ContinualContext, kind: str, stage: int, course: Continual
 def _score_rows(
     work: ContinualContext, kind: str, stage: int, course: ContinualTask
 ) -> Iterator[Row]:
-    asked = course.pupil.asked.take(course.lesson.test)
+    asked = course.pupil.examples.take(course.lesson.test)
     names = [asked.metric, *(["ece"] if asked.task != "regression" else [])]
-    found: Scores = scores_with_intervals(asked, course.pupil.answers(course.lesson.test), names)
+    found: Scores = scores_with_intervals(
+        asked, course.pupil.predict_proba(course.lesson.test), names
+    )
     for row in work.where.scores(kind, found, step=stage, data=course.lesson.texts.name):
         yield row | {"task": course.name, "seed": work.spec.seed, "sparsity": work.spec.sparsity}
 
@@ -312,7 +314,7 @@ def _size_row(work: ContinualContext, stage: int, course: ContinualTask, patch: 
 
 
 def _metrics(work: ContinualContext) -> dict[str, str]:
-    return {course.name: course.pupil.asked.metric for course in work.courses}
+    return {course.name: course.pupil.examples.metric for course in work.courses}
 
 
 def _file_stem(name: str) -> str:

@@ -68,5 +68,5 @@ def _step_seconds(work: "LearnContext") -> float:
 def _row_seconds(work: "LearnContext") -> float:
     some = work.trial.test[:32]
     begin = time.perf_counter()
-    work.pair.pupil.answers(some)
+    work.pair.pupil.predict_proba(some)
     return (time.perf_counter() - begin) / len(some)

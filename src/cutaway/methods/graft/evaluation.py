@@ -50,13 +50,13 @@ class TaskEvaluator:
 
     def said(self, *, language: bool = False) -> TaskOutputs:
         """What the weights in place answer."""
-        asked, found = self.pupil.asked.take(self.test), self.pupil.answers(self.test)
+        asked, found = self.pupil.examples.take(self.test), self.pupil.predict_proba(self.test)
         loss = mean_lm_loss(self.pupil.lm, self.prose, self.seed) if language else None
         return TaskOutputs(found, predict_from_proba(asked, found), loss)
 
     def scores(self, said: TaskOutputs, base: TaskOutputs, tuned: TaskOutputs) -> dict[str, Any]:
         """Every metric of the task, the share of the gain, agreement with the tuned model."""
-        asked = self.pupil.asked.take(self.test)
+        asked = self.pupil.examples.take(self.test)
         metric, classes = asked.metric, asked.task != "regression"
         names = dict.fromkeys([metric, *(("accuracy", "ece") if classes else ())])
         found: dict[str, Any] = dict(scores_with_intervals(asked, said.answers, list(names)))
@@ -73,23 +73,23 @@ class TaskEvaluator:
 
     def reliability(self, said: TaskOutputs) -> Reliability | None:
         """The calibration of the answers; None for a regression."""
-        asked = self.pupil.asked.take(self.test)
+        asked = self.pupil.examples.take(self.test)
         if asked.task == "regression":
             return None
         return reliability(said.answers, asked.labels)
 
     def judge(self) -> float:
         """The metric on the judging rows, with the loss as a tie-break."""
-        asked, found = self.pupil.asked.take(self.judges), self.pupil.answers(self.judges)
+        asked, found = self.pupil.examples.take(self.judges), self.pupil.predict_proba(self.judges)
         right = (asked.targets.cpu().numpy() * np.log(np.clip(found, 1e-12, 1.0))).sum(axis=1)
         return self._metric(found) + LOSS_TIE_BREAK * float(right.mean())
 
     def metric(self) -> float:
         """The task's metric on the judging rows."""
-        return self._metric(self.pupil.answers(self.judges))
+        return self._metric(self.pupil.predict_proba(self.judges))
 
     def _metric(self, found: NDArray[np.float64]) -> float:
-        asked = self.pupil.asked.take(self.judges)
+        asked = self.pupil.examples.take(self.judges)
         value = metric_values(asked, found, [asked.metric])[asked.metric]
         return 0.0 if np.isnan(value) else value
 

@@ -143,7 +143,7 @@ class MaskSearch:
     def losses(self, seed: int) -> Callable[[int], list[Loss]]:
         """The pieces of each step's loss: the examples of that step, in batches."""
         pupil = self.pair.pupil
-        rows = [pupil.asked.rows[i] for i in self.train]
+        rows = [pupil.examples.rows[i] for i in self.train]
         # A step in pieces pads little as it is; rows of one length alone would lead it astray.
         order = make_batch_order(rows, min(self.spec.step_examples, len(rows)), seed, window=1)
         tokens = BACKWARD_TOKENS.get(str(pupil.lm.device).split(":")[0], BACKWARD_TOKENS["cpu"])

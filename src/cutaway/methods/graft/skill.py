@@ -225,7 +225,7 @@ def model_weights(model: Any) -> dict[str, Tensor]:
 
 def _with_new_identity(model: Any) -> Any:
     """The model; one of ours is known from here on by the weights it has now."""
-    return model.recognise() if isinstance(model, LM) else model
+    return model.refresh_digest() if isinstance(model, LM) else model
 
 
 def _model_name(model: Any) -> str:

@@ -92,19 +92,19 @@ def skill_metadata(
     share: float, seeds: Sequence[int],
 ) -> dict[str, Any]:  # fmt: skip
     """What a skill file says about itself; its metrics are the rows of masks with this share."""
-    asked = pair.pupil.asked
+    asked = pair.pupil.examples
     return {
         **pair.facts,
         "task": {
             "name": lesson.task.name,
             "mode": pair.pupil.mode,
             "at": pair.pupil.at,
-            "template": asked.form.template,
-            "words": list(asked.form.words),
-            "edits": asked.form.edits,
+            "template": asked.format.template,
+            "words": list(asked.format.words),
+            "edits": asked.format.edits,
             "classes": list(lesson.texts.classes),
             "metric": asked.metric,
-            "data": lesson.taught_on,
+            "data": lesson.training_data,
         },
         "size": skill.size,
         "trained": pair.total,
@@ -141,7 +141,7 @@ def summarise_learning(
     work: "LearnContext", sizes: list[int], rows: list[Row], out: str
 ) -> dict[str, Any]:
     """The findings: scores of every kind at the first size, the curve, and sentences."""
-    total, metric = work.pair.total, work.pair.pupil.asked.metric
+    total, metric = work.pair.total, work.pair.pupil.examples.metric
     kinds = list(dict.fromkeys(row["kind"] for row in rows))
     table = {kind: mean_scores(rows, kind, sizes[0] / total) for kind in kinds}
     curve = {
@@ -166,7 +166,7 @@ def summarise_learning(
         "sparsity": [size / total for size in sizes],
         "seeds": list(work.seeds),
         "out": out,
-        "cut_texts": work.pair.pupil.asked.cut,
+        "cut_texts": work.pair.pupil.examples.truncated,
         "scores": table,
         "curve": curve,
         "verdict": learning_verdict(work, sizes[0], metric, table),

@@ -98,7 +98,7 @@ def lm_examples(
         hidden = [_mask_row(lm, row, seed, share) for row in rows]
         seen, where, right = zip(*hidden, strict=True)
         made = Examples(list(seen), list(where), list(right))
-    return replace(made, left_out=len(got.rows) - len(rows), cut=int((got.cut > 0).sum()))
+    return replace(made, left_out=len(got.rows) - len(rows), cut=int((got.truncated > 0).sum()))
 
 
 def _long_enough(lm: LM, rows: list[list[int]], empty: NDArray[np.bool_]) -> list[int]:

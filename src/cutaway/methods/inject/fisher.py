@@ -127,7 +127,7 @@ def task_examples(lm: LM, spec: FisherSpec, texts: TextSet) -> Examples:
     mark = lm.tokenizer.mask_token_id
     places = [[len(r) - 1 if lm.kind == "causal" else r.index(mark)] for r in rows]
     targets = [[int(label)] for label in asked.labels]
-    return Examples(rows, places, targets, words=asked.words, cut=asked.cut)
+    return Examples(rows, places, targets, words=asked.word_ids, cut=asked.truncated)
 
 
 def _task_wording(spec: FisherSpec, texts: TextSet) -> dict[str, Any] | None:

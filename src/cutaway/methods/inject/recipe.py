@@ -142,7 +142,7 @@ def restore_checkpoints(spec: InjectSpec, done: Record) -> Record | None:
 
     return (
         replace(done, summary={**told, "checkpoints": spec.out})
-        if process_group().told(there)
+        if process_group().broadcast(there)
         else None
     )
 
@@ -160,7 +160,7 @@ def prepare_sweep(
     before = score_retained(lm, kept, spec.seed)
     folder = Path(pieces.folder)
     # The first process makes and keeps them, the others read them.
-    fisher, found = together.one_by_one(
+    fisher, found = together.rank0_first(
         lambda: retained_fisher(lm, spec, skill, kept, folder / FISHER_FOLDER, console)
     )
     work = SweepContext(

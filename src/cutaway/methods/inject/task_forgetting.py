@@ -192,7 +192,7 @@ def _finetune_on_task(
     with restored(params, when=True):
         identity = f"{who} {course.lesson.digest}"
         run_finetuning(pupil, course.lesson, params, training, place, console, identity=identity)
-        found = pupil.answers(course.lesson.test)
+        found = pupil.predict_proba(course.lesson.test)
         if look is not None:
             look(course.name)
     if process_group().first:

@@ -62,7 +62,7 @@ def prompt_texts(
         shown = question.template
     ask = ExtractionRequest(
         layers=(), pools=(place,), heads=("final",), prompt=tail, max_tokens=spec.max_tokens,
-        cut="right" if place == "mask" and not tail else "left",
+        truncation="right" if place == "mask" and not tail else "left",
     )  # fmt: skip
     return PromptedTexts(texts, ask, place, shown)
 
@@ -93,10 +93,10 @@ class NextwordFeatures:
             self.lm, self.read.texts, self.read.ask, console=self.console, engine=self.engine,
             door=self.door,
         )  # fmt: skip
-        if got.shortened:
-            lost = {"left": "beginning", "right": "end"}[self.read.ask.cut]
+        if got.num_truncated:
+            lost = {"left": "beginning", "right": "end"}[self.read.ask.truncation]
             self.console.print(
-                f"{got.shortened:,} texts were longer than allowed and lost their {lost}."
+                f"{got.num_truncated:,} texts were longer than allowed and lost their {lost}."
             )
         return got
 

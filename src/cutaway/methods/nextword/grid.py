@@ -212,7 +212,7 @@ class NextwordGrid:
         engine = self.spec.engine
         for pieces in dependency_rounds(todo):
             yield from run_pieces(
-                engine, hand, pieces, key=lambda piece: piece.key, needs=door.needs(engine),
+                engine, hand, pieces, key=lambda piece: piece.key, needs=door.resources(engine),
                 say=self.console.print,
             )  # fmt: skip
 
@@ -225,7 +225,7 @@ class NextwordGrid:
 
     def _key(self, piece: NextwordPiece) -> str:
         texts = self.question.texts.digest[:16]
-        return "|".join((self.lm.short, texts, self.question.name, piece.key))
+        return "|".join((self.lm.short_id, texts, self.question.name, piece.key))
 
     def measure(self, piece: NextwordPiece) -> list[Row]:
         """The tidy rows of one piece, and its details."""

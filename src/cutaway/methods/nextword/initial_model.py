@@ -59,7 +59,7 @@ def _small_llama(base: LM, spec: QuadSpec) -> LM:
         base, family="llama", anatomy=ANATOMIES["llama"], module=module, layers=spec.depth,
         width=spec.width, vocab=config.vocab_size, tied=True, has_head=True,
         parameters=sum(p.numel() for p in module.parameters()),
-        context=config.max_position_embeddings, segments=False,
+        context=config.max_position_embeddings, token_types=False,
         digest=digest_json({"small": config.to_json_string(), "seed": spec.seed}),
     )  # fmt: skip
 

@@ -23,14 +23,14 @@ def make_output_head(lm: LM) -> OutputHead:
     return OutputHead(
         phi.detach().float().cpu(),
         None if bias is None else bias.detach().float().cpu(),
-        _logit_transform(lm) if lm.anatomy.after else None,
+        _logit_transform(lm) if lm.anatomy.logit_operations else None,
     )
 
 
 def _logit_transform(lm: LM) -> Callable[[Tensor], Tensor]:
     steps = [
         (LOGIT_OPERATIONS[name], getattr(lm.module.config, field, None))
-        for name, field in lm.anatomy.after
+        for name, field in lm.anatomy.logit_operations
     ]
 
     def bend(logits: Tensor) -> Tensor:

@@ -86,9 +86,9 @@ def run(
             console.print(f"This run is done already: {again.path}")
             return Result(again)
         check_out_free(spec)
-        before = together.told(lambda: _task_scores(spec, lm, console, objects, "start"))
+        before = together.broadcast(lambda: _task_scores(spec, lm, console, objects, "start"))
         trained = _train(spec, name, lm, pages, console)
-        after = together.told(lambda: _task_scores(spec, lm, console, objects, name))
+        after = together.broadcast(lambda: _task_scores(spec, lm, console, objects, name))
 
     def save() -> Result:
         with _saved_checkpoint(spec, lm, {"quad": name, "base": model_facts(base)}) as held:
@@ -223,7 +223,7 @@ def finished_quad_run(spec: QuadSpec, done: store.Record) -> store.Record | None
         check_out_free(spec)
     kept = (done.path / CHECKPOINT, Path(str(done.summary["checkpoint"])))
     out = Path(spec.out)
-    if not process_group().told(lambda: restore_checkpoint(out, "quad", done.address, kept)):
+    if not process_group().broadcast(lambda: restore_checkpoint(out, "quad", done.address, kept)):
         return None
     return replace(done, summary={**done.summary, "checkpoint": spec.out})
 

@@ -127,7 +127,7 @@ def _measure_all(
 def _models(spec: NextwordSpec, objects: Objects) -> Iterator[LM]:
     """The models one at a time: only one is held in memory."""
     found = (open_for_spec(name, spec, objects, revision=spec.revision) for name in spec.model)
-    yield from with_unique_names(found, lambda lm: lm.short, option="--model")
+    yield from with_unique_names(found, lambda lm: lm.short_id, option="--model")
 
 
 def _word_lists(work: NextwordGrid) -> dict[str, Any]:
@@ -146,6 +146,6 @@ def _save_distributions(work: NextwordGrid, progress: Progress) -> dict[str, Pat
     files: dict[str, Path] = {}
     folder = Path(progress.folder) / "p"
     for number, prompt in enumerate(prompts_for(work.spec, work.lm, work.question)):
-        name = f"{work.lm.short[:8]}-{work.question.texts.digest[:8]}-{number}"
+        name = f"{work.lm.short_id[:8]}-{work.question.texts.digest[:8]}-{number}"
         files |= save_p(work.sheet(prompt), folder, name, work.console)
     return files

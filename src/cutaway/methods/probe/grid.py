@@ -155,8 +155,10 @@ class ProbeGrid:
             self.lm, self.texts, self.ask, console=self.console, engine=self.spec.engine,
             door=self._door,
         )  # fmt: skip
-        if got.shortened:
-            self.console.print(f"{got.shortened:,} texts were longer than allowed and were cut.")
+        if got.num_truncated:
+            self.console.print(
+                f"{got.num_truncated:,} texts were longer than allowed and were cut."
+            )
         return got
 
     @cached_property
@@ -216,7 +218,7 @@ class ProbeGrid:
         return ProbeCell(self.lm.name, self.texts.name, layers, pool, classifier, kind)
 
     def _key(self, job: ProbePiece) -> str:
-        return "|".join((self.lm.short, self.texts.digest[:16], job.what, job.cell.key))
+        return "|".join((self.lm.short_id, self.texts.digest[:16], job.what, job.cell.key))
 
     def _do(self, todo: list[ProbePiece]) -> None:
         title, here = f"probing {self.lm.name} on {self.texts.name}", self._here
@@ -340,5 +342,9 @@ def extraction_request_for(spec: ProbeSpec, mixes: Iterable[LayerMix]) -> Extrac
     layers = sorted({layer for m in mixes for layer in m.layers})
     pools = tuple(dict.fromkeys("all" if p == LEARNED_POOLER else p for p in spec.pool))
     return ExtractionRequest(
-        layers=tuple(layers), pools=pools, max_tokens=spec.max_tokens, cut=spec.cut, keep=spec.keep
+        layers=tuple(layers),
+        pools=pools,
+        max_tokens=spec.max_tokens,
+        truncation=spec.cut,
+        stored_dtype=spec.keep,
     )

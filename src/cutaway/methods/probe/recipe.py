@@ -99,7 +99,7 @@ def _open_models(spec: ProbeSpec, objects: Objects) -> Iterator[LM]:
         kernel = "eager" if any(p.startswith("attn") for p in spec.pool) else "sdpa"
     options = {"revision": spec.revision, "attention": kernel}
     found = (open_for_spec(name, spec, objects, **options) for name in spec.model)
-    yield from with_unique_names(found, lambda lm: lm.short, option="--model")
+    yield from with_unique_names(found, lambda lm: lm.short_id, option="--model")
 
 
 def _load_sets(spec: ProbeSpec, objects: Objects) -> list[TextSet]:

@@ -25,14 +25,14 @@ def load(path: Path | str, model: "LM | None" = None) -> "ShortcutMaps":
     """The maps in a file, read one at a time; with a model, only if they were fitted on it."""
     from cutaway.methods.shortcut.maps import load_maps
 
-    return load_maps(path, model and model.recognise())
+    return load_maps(path, model and model.refresh_digest())
 
 
 def import_maps(folder: Path | str, *, model: "LM", out: Path | str) -> "ShortcutMaps":
     """The reference's matrices (one tensor file `i_j` per pair) as a file of ours."""
     from cutaway.methods.shortcut.import_reference import import_reference_maps
 
-    return import_reference_maps(Path(folder), model.recognise(), Path(out))
+    return import_reference_maps(Path(folder), model.refresh_digest(), Path(out))
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

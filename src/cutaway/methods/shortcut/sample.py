@@ -110,7 +110,7 @@ def sample_request(lm: LM, spec: TextSampleSpec) -> ExtractionRequest:
         layers=tuple(range(lm.layers + 1)),
         pools=("marks",),
         max_tokens=spec.max_tokens,
-        feed="cut" if lm.kind == "causal" else "mask",
+        input_mode="cut" if lm.kind == "causal" else "mask",
         positions=spec.positions_per_text,
         seed=spec.seed,
     )
@@ -133,6 +133,6 @@ def take_sample(
         door=make_model_handle(lm, spec, objects),
     )
     seen = build_token_rows(lm, texts, ask)
-    fed = replace(seen, rows=build_token_rows(lm, texts, replace(ask, feed="plain")).rows)
+    fed = replace(seen, rows=build_token_rows(lm, texts, replace(ask, input_mode="plain")).rows)
     held, train = hold_out_split(len(texts), spec.held_out, spec.seed)
     return StateSample(lm, texts, features, fed, seen, train, held, skipped)

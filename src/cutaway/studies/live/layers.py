@@ -80,7 +80,7 @@ def read_sentence(lm: LM, maps: ShortcutMaps | None, text: str, top: int) -> Sen
     agree = {kind: [(r.guess == own).tolist() for r in rs] for kind, rs in readings.items()}
     shown = tuple(token_text(lm, token) for token in got.rows[0])
     lens = LensGrid(lm.name, shown, tuple(range(lm.layers + 1)), kinds, words, probs, agree)
-    return SentenceLens(lens, readings, lm.vocab, len(got.rows[0]) + int(got.cut[0]))
+    return SentenceLens(lens, readings, lm.vocab, len(got.rows[0]) + int(got.truncated[0]))
 
 
 def _kinds(maps: ShortcutMaps | None) -> tuple[str, ...]:

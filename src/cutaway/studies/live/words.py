@@ -91,7 +91,7 @@ def _answer_position(lm: LM, text: str, asked: LiveQuestion) -> tuple[list[int],
     limit = min(MAX_PROMPT_TOKENS, lm.context)
     if lm.kind == "causal":
         got = tokenize(lm, [text], prompt=asked.prompt, limit=limit, cut="left")
-        return got.rows[0], len(got.rows[0]) - 1, int(got.cut[0])
+        return got.rows[0], len(got.rows[0]) - 1, int(got.truncated[0])
     filled, tail = fill_task_template(
         TextSet("sentence", (text,)), asked.template, lm.tokenizer.mask_token, asked.edits
     )
@@ -101,4 +101,4 @@ def _answer_position(lm: LM, text: str, asked: LiveQuestion) -> tuple[list[int],
         raise BadSpec(f"The text is too long for {asked.template!r}: no mask is left in it.")
     # The template's own mask: the last one, should the sentence have one itself.
     places = [i for i, token in enumerate(row) if token == mask]
-    return row, places[-1] if tail else places[0], int(got.cut[0])
+    return row, places[-1] if tail else places[0], int(got.truncated[0])
