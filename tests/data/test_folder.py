@@ -3,7 +3,7 @@ import pytest
 from cutaway.core.errors import BadData
 from cutaway.data.folder import read_folder
 from cutaway.data.load import load_text_set
-from cutaway.data.partnames import PART_SPELLINGS, part_from_name
+from cutaway.data.part_names import PART_SPELLINGS, part_from_name
 
 HEAD = "text\tlabel\n"
 

@@ -8,9 +8,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from cutaway.core.errors import BadSpec, UnknownName
-from cutaway.data.dealing import LEXICON_SHARES, stem, word_set
 from cutaway.data.generate import GENERATORS, generate, load_grammar
 from cutaway.data.grammar import fix_articles, lexicon
+from cutaway.data.lexicon_split import LEXICON_SHARES, stem, word_set
 
 GRAMMARS = [name for name in GENERATORS if name != "arithmetic"]
 

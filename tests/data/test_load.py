@@ -121,7 +121,7 @@ def test_headerless_files_of_a_folder_are_read_whole(tmp_path) -> None:
 
 def test_loading_needs_no_torch_and_no_transformers() -> None:
     code = (
-        "import sys; from cutaway.data.load import load; load('gen:topic?n=8');"
+        "import sys; from cutaway.data.load import load_text_set; load_text_set('gen:topic?n=8');"
         "bad = {'torch', 'transformers', 'datasets', 'sklearn'} & set(sys.modules);"
         "assert not bad, bad"
     )

@@ -19,7 +19,7 @@ from cutaway.cli.recipes import VERBS, spec_grid
 from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
 from cutaway.core.spec import build_spec, parse_toml
-from cutaway.data import sizes
+from cutaway.data import generator_options
 from cutaway.data.generate import generate
 from cutaway.data.hub import parse_hub_id
 from cutaway.data.import_logs import read_experiment_logs
@@ -105,7 +105,7 @@ def read_run(data: bytes, folder: Path) -> Any:
 
 def read_generated(text: str) -> Any:
     """A generated set; the largest that are allowed take their time and tell nothing new."""
-    with patch.object(sizes, "MAX_GENERATED_ROWS", 500):
+    with patch.object(generator_options, "MAX_GENERATED_ROWS", 500):
         return generate(text)
 
 

@@ -17,7 +17,7 @@ from cutaway.data.arithmetic import (
     ArithmeticProblem,
     arithmetic_text_set,
 )
-from cutaway.data.sizes import GeneratorOptions, make_rng
+from cutaway.data.generator_options import GeneratorOptions, make_rng
 
 MAX_TRIES = 1000
 MAX_DIGITS = 9

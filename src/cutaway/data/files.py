@@ -11,7 +11,7 @@ from psutil import virtual_memory
 from cutaway.core.errors import BadData, Missing
 from cutaway.core.parquet import check_parquet_size
 from cutaway.data import delimited
-from cutaway.data.layouts import table_from_json
+from cutaway.data.json_layouts import table_from_json
 from cutaway.data.table import Table, table_from_rows, truncate
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cutaway.core.errors import BadData
 from cutaway.core.textset import PARTS
 from cutaway.data.files import READERS, read_table
-from cutaway.data.partnames import PART_BY_SPELLING, part_from_name
+from cutaway.data.part_names import PART_BY_SPELLING, part_from_name
 from cutaway.data.table import Table, concat_tables
 
 TableTransform = Callable[[Table], Table]

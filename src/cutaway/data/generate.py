@@ -17,8 +17,8 @@ from cutaway.core.lookup import lookup
 from cutaway.core.spec import build_spec, parse_toml
 from cutaway.core.textset import TextSet
 from cutaway.data.arithmetic_gen import generate_arithmetic
+from cutaway.data.generator_options import GeneratorOptions
 from cutaway.data.grammar import Grammar, generate_from_grammar
-from cutaway.data.sizes import GeneratorOptions
 
 # More digits than any count has stay text, and are refused as such.
 INTEGER = re.compile(r"-?[0-9]{1,18}")

@@ -17,8 +17,8 @@ from pydantic import Field, field_validator
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import Spec
 from cutaway.core.textset import TextSet
-from cutaway.data.dealing import split_lexicon, word_set
-from cutaway.data.sizes import make_rng
+from cutaway.data.generator_options import make_rng
+from cutaway.data.lexicon_split import split_lexicon, word_set
 
 MAX_TRIES = 200
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.core.errors import BadSpec, Missing
-from cutaway.data.partnames import part_from_name
+from cutaway.data.part_names import part_from_name
 from cutaway.data.table import Table, concat_tables, truncate
 
 # The hub keeps a copy of every set that once needed a script, as plain parquet.

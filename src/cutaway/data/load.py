@@ -18,21 +18,21 @@ from numpy.typing import NDArray
 from cutaway.core.errors import BadSpec, Missing, UnknownName
 from cutaway.core.lookup import suggestion
 from cutaway.core.textset import TextSet
-from cutaway.data.apply import apply_task, required_columns, with_header
 from cutaway.data.arithmetic_read import is_arithmetic, read_arithmetic
-from cutaway.data.assemble import make_text_set, subsample_rows
 from cutaway.data.columns import choose_columns
 from cutaway.data.docs_text import load_docs
 from cutaway.data.files import READERS, path_kind, read_table
 from cutaway.data.folder import read_folder
 from cutaway.data.generate import GENERATORS, generate
+from cutaway.data.generator_options import check_seed
 from cutaway.data.hub import HubId, parse_hub_id, read_hub
+from cutaway.data.json_layouts import table_from_json
 from cutaway.data.labels import cast_labels, check_as_task
-from cutaway.data.layouts import table_from_json
-from cutaway.data.partnames import PART_BY_SPELLING, part_from_name
-from cutaway.data.sizes import check_seed
+from cutaway.data.part_names import PART_BY_SPELLING, part_from_name
 from cutaway.data.table import Table
+from cutaway.data.task_rows import apply_task, required_columns, with_header
 from cutaway.data.tasks import TaskFile, find_task, known_tasks, tasks_by_alias
+from cutaway.data.text_set import make_text_set, subsample_rows
 from cutaway.home import expand_path
 
 DataSource = str | Path | TextSet | Mapping[str, Any] | Sequence[Any]

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from cutaway.data.dealing import word_set
-from cutaway.data.splitter import split_paragraph
+from cutaway.data.lexicon_split import word_set
+from cutaway.data.sentence_splitter import split_paragraph
 
 _BULLET = re.compile(r"(?m)^[ \t]*(?:[*\-•+]|\(?\d{1,2}[.)])[ \t]+")
 _CODE_LINE = re.compile(r"(?m)^[ \t]*(?:>>>|\.\.\.|\$ |#|@|[-=~+|*^\"]{3}|[\w.]{1,40} ?:{0,2}=)")

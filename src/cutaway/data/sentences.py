@@ -7,9 +7,9 @@ import numpy as np
 
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
+from cutaway.data.generator_options import make_rng
 from cutaway.data.load import load_text_set
-from cutaway.data.sizes import make_rng
-from cutaway.data.splitter import split_paragraph, splitter_version
+from cutaway.data.sentence_splitter import split_paragraph, splitter_version
 
 Documents = str | Path | TextSet | Iterable[str]
 

@@ -15,8 +15,8 @@ import numpy as np
 from cutaway.core.errors import BadData, BadSpec, NoRoom
 from cutaway.core.textset import PARTS, TextSet
 from cutaway.data import arithmetic_read
-from cutaway.data.assemble import take
 from cutaway.data.delimited import is_csv_quoted
+from cutaway.data.text_set import take
 from cutaway.home import expand_path
 
 ColumnValues = dict[str, list[Any]]

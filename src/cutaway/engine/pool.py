@@ -21,7 +21,7 @@ from cutaway.engine.pieces import (
     PieceQueue,
     forwarded_environment,
 )
-from cutaway.engine.pool_child import FUNCTION, PIECE, READY, worker_main
+from cutaway.engine.pool_worker import FUNCTION, PIECE, READY, worker_main
 
 
 def available_cores() -> int:

@@ -23,8 +23,8 @@ from cutaway.extract.visitors import PoolingVisitor, Visitor
 from cutaway.extract.windows import WindowCombiner
 from cutaway.models.batches import Stopwatch, TokenBudget
 from cutaway.models.lm import LM
+from cutaway.store.activation_writer import ActivationWriter
 from cutaway.store.activations import ActivationTable
-from cutaway.store.writer import ActivationWriter
 
 Indices = NDArray[np.int64]
 ColumnSources = Mapping[str, tuple[str, str]]

@@ -23,11 +23,11 @@ from numpy.typing import ArrayLike, NDArray
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import Corrupt, Mismatch, Missing
 from cutaway.core.lookup import suggestion
-from cutaway.store import files, gather, remote
+from cutaway.store import files, gather_rows, remote
+from cutaway.store.activation_writer import ActivationWriter
 from cutaway.store.home import cache_folder
 from cutaway.store.shards import ColumnInfo, RowNumbers, Shard, find_shards, is_sidecar
-from cutaway.store.stamps import InUseMarker, mark_used, remove_dead_markers
-from cutaway.store.writer import ActivationWriter
+from cutaway.store.usage_markers import InUseMarker, mark_used, remove_dead_markers
 
 if TYPE_CHECKING:
     import torch
@@ -90,7 +90,7 @@ class ActivationTable:
         """
         shards, wanted = self._having(column, ragged=False), self._wanted(rows)
         self._need_rows(column, shards, wanted)
-        return gather.gather_dense(shards, column, wanted, self.rows, dtype)
+        return gather_rows.gather_dense(shards, column, wanted, self.rows, dtype)
 
     def read_ragged(
         self, column: str, rows: ArrayLike | None = None, *, dtype: "Dtype" = "float32"
@@ -98,15 +98,15 @@ class ActivationTable:
         """Values (tokens, ...) and offsets (n + 1): row i has values[offsets[i]:offsets[i+1]]."""
         shards, wanted = self._having(column, ragged=True), self._wanted(rows)
         self._need_rows(column, shards, wanted)
-        return gather.gather_ragged(shards, column, wanted, self.rows, dtype)
+        return gather_rows.gather_ragged(shards, column, wanted, self.rows, dtype)
 
     def mapped(self, column: str) -> Iterator[tuple[RowNumbers, "Tensor"]]:
         """(row numbers, values) shard by shard, as views on the files; each row once."""
-        return gather.stream_dense(self._having(column, ragged=False), column, self.rows)
+        return gather_rows.stream_dense(self._having(column, ragged=False), column, self.rows)
 
     def mapped_ragged(self, column: str) -> Iterator[tuple[RowNumbers, RowNumbers, "Tensor"]]:
         """(row numbers, lengths, values) shard by shard, as views on the files; each row once."""
-        return gather.stream_ragged(self._having(column, ragged=True), column, self.rows)
+        return gather_rows.stream_ragged(self._having(column, ragged=True), column, self.rows)
 
     def _look(self) -> None:
         """A store elsewhere is asked for the shards of other machines."""
@@ -231,7 +231,7 @@ def _coverage(shards: list[Shard], columns: list[str], rows: int) -> dict[str, N
 def _row_numbers(shard: Shard, rows: int) -> RowNumbers:
     """The shard's row numbers; none when another process has dropped it in this very moment."""
     try:
-        return gather.row_numbers(shard, rows)
+        return gather_rows.row_numbers(shard, rows)
     except Corrupt:
         if shard.dropped:
             return np.zeros(0, dtype=np.int64)

@@ -12,8 +12,8 @@ from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadData, BadSpec, Mismatch
 from cutaway.core.spec import spec_to_dict
 from cutaway.core.textset import TextSet
-from cutaway.data.apply import class_indices
 from cutaway.data.load import load_task, load_text_set
+from cutaway.data.task_rows import class_indices
 from cutaway.data.tasks import TaskColumns, TaskFile, find_task, tasks_by_alias
 from cutaway.measure.splits import SplitPlan, split
 from cutaway.recipe.objects import Objects

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.store.gather import _expand_ranges, _take
+from cutaway.store.gather_rows import _expand_ranges, _take
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4))))

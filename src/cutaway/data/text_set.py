@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import PARTS, TextSet
 from cutaway.data import columns as cols
+from cutaway.data.generator_options import make_rng
 from cutaway.data.labels import encode_label_column, is_missing, number_or_none
-from cutaway.data.partnames import PART_BY_SPELLING
-from cutaway.data.sizes import make_rng
+from cutaway.data.part_names import PART_BY_SPELLING
 from cutaway.data.table import Table, describe_rows, truncate
 
 

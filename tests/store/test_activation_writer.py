@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cutaway.core.errors import Mismatch, NoRoom
-from cutaway.store import files, writer
+from cutaway.store import activation_writer, files
 from cutaway.store.activations import open_activations
 
 
@@ -55,7 +55,9 @@ def test_rows_that_could_not_be_written_are_tried_again(shelf, monkeypatch):
     kept = shelf.writer()
     kept.append([0], {"x": torch.rand(1, 3)})
     with monkeypatch.context() as broken:
-        broken.setattr(writer, "write_shard", lambda *_: (_ for _ in ()).throw(NoRoom("full")))
+        broken.setattr(
+            activation_writer, "write_shard", lambda *_: (_ for _ in ()).throw(NoRoom("full"))
+        )
         with pytest.raises(NoRoom):
             kept.flush()
     kept.flush()
@@ -130,9 +132,9 @@ def test_another_form_of_a_column_is_refused_at_once(shelf):
 _MUCH = """
 import resource, sys, numpy as np, torch
 from pathlib import Path
-from cutaway.store.activations import open_shelf
+from cutaway.store.activations import open_activations
 
-shelf, block = open_shelf({"m": 1}, 6400, Path(sys.argv[1])), torch.ones(100, 2560)
+shelf, block = open_activations({"m": 1}, 6400, Path(sys.argv[1])), torch.ones(100, 2560)
 with shelf.writer(4 << 20) as writer:
     writer.append(range(100), {"x": block})
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -3,7 +3,7 @@ import polars
 import pytest
 
 from cutaway.core.errors import BadData
-from cutaway.data.layouts import table_from_json
+from cutaway.data.json_layouts import table_from_json
 from cutaway.data.load import load_text_set
 
 SENTENCES, LABELS = [f"sentence {i}" for i in range(12)], [i % 2 for i in range(12)]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cutaway.core.errors import BadData
-from cutaway.data.partnames import PART_BY_SPELLING
+from cutaway.data.part_names import PART_BY_SPELLING
 from cutaway.data.table import Table, concat_tables, table_from_rows, truncate
 
 KNOWN_LAYOUTS = (

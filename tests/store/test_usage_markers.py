@@ -5,8 +5,14 @@ import time
 
 import pytest
 
-from cutaway.store import owners
-from cutaway.store.stamps import InUseMarker, in_use, last_used, mark_used, remove_dead_markers
+from cutaway.store import process_tokens
+from cutaway.store.usage_markers import (
+    InUseMarker,
+    in_use,
+    last_used,
+    mark_used,
+    remove_dead_markers,
+)
 
 
 def test_a_folder_is_in_use_while_the_hold_lives(tmp_path):
@@ -37,7 +43,7 @@ def test_a_hold_of_a_dead_process_counts_for_nothing(tmp_path):
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
-    (tmp_path / f"in-use-{owners.machine_id()}-{child}-{'0' * 32}").touch()
+    (tmp_path / f"in-use-{process_tokens.machine_id()}-{child}-{'0' * 32}").touch()
     assert not in_use(tmp_path)
     remove_dead_markers(tmp_path)
     assert list(tmp_path.iterdir()) == []
