@@ -5,6 +5,7 @@ its fingerprint, and is passed beside the spec in a table of objects by name.
 """
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from cutaway.core.digest import digest_json, digest_text
@@ -44,8 +45,8 @@ def _single_name(field: str, names: list[str]) -> str:
 
 
 def _register(value: Any, objects: Objects) -> str:
-    if isinstance(value, str):
-        return value
+    if isinstance(value, str | Path):
+        return str(value)
     name = _object_name(value)
     objects[name] = value
     return name

@@ -1,13 +1,14 @@
 """Python functions made from the catalog: a verb's keyword arguments are the fields of its spec.
 
 Each function has a real signature and documentation, so `help(cutaway.probe)` and editors show
-every keyword with its type and default. `python -m cutaway.recipe.stubs` writes the same
-signatures as stub files for type checkers.
+every keyword with its type and default. `docs/stubs.py` writes the same signatures as stub files
+for type checkers.
 """
 
 import inspect
-from collections.abc import Callable
-from typing import Any, get_origin
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -26,6 +27,7 @@ def python_function(verb: Verb) -> Callable[..., Any]:
     def call(*args: Any, quiet: bool = False, **options: Any) -> Any:
         if args:
             options = {verb.first: _first(verb, args), **options}
+        options = {k: str(v) if isinstance(v, Path) else v for k, v in options.items()}
         named, objects = name_objects(options, verb.objects, single=single)
         spec: Any = build_spec(cls, named)
         return life_cycle.run(verb, spec, life_cycle.Context(Console(quiet=quiet), objects))
@@ -84,7 +86,15 @@ def _parameter(name: str, info: FieldInfo, *, first: bool) -> inspect.Parameter:
     default = info.get_default(call_default_factory=True)
     if info.is_required():
         default = inspect.Parameter.empty
-    return inspect.Parameter(name, kind, default=default, annotation=info.annotation)
+    return inspect.Parameter(name, kind, default=default, annotation=accepted_type(info))
+
+
+def accepted_type(info: FieldInfo) -> Any:
+    """The type that a keyword accepts: a field of several values also takes a single one."""
+    if get_origin(info.annotation) is not tuple:
+        return info.annotation
+    one = get_args(info.annotation)[0]
+    return one | Sequence[one]  # type: ignore[valid-type]
 
 
 def _first(verb: Verb, args: tuple[Any, ...]) -> Any:
