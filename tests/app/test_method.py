@@ -2,7 +2,7 @@ import pytest
 
 from cutaway.app.pages import PAGES
 from cutaway.report import details
-from cutaway.report.figures import FIGURES_BY_METHOD
+from cutaway.report.figures import figures_of
 from tests.app.conftest import texts
 from tests.report.fake_runs import failed_rows, probe_details, probe_rows, save_run
 
@@ -121,4 +121,4 @@ def test_imported_logs_stand_beside_own_runs(runs, page) -> None:
 @pytest.mark.parametrize("method", PAGES)
 def test_every_page_shows_every_figure_of_its_method_once(method: str) -> None:
     shown = [name for names in PAGES[method].views.values() for name in names]
-    assert sorted(shown) == sorted(FIGURES_BY_METHOD[method])
+    assert sorted(shown) == sorted(figures_of(method))

@@ -11,16 +11,20 @@ from cutaway.report.export import figure_csv
 from cutaway.report.figures import figures
 from cutaway.store.results import results, save_record
 from tests.app.conftest import texts
-from tests.report import test_finetune, test_graft, test_inject, test_nextword, test_shortcut
+from tests.methods.finetune import test_figures as finetune
+from tests.methods.graft import test_figures as graft
+from tests.methods.inject import test_figures as inject
+from tests.methods.nextword import test_figures as nextword
+from tests.methods.shortcut import test_figures as shortcut
 
 ROWS: dict[str, pl.DataFrame] = {
-    "finetune": test_finetune.ALL,
-    "graft": test_graft.ALL,
-    "inject": test_inject.rows_of(),
-    "nextword": test_nextword.ALL,
-    "shortcut": test_shortcut.ALL,
+    "finetune": finetune.ALL,
+    "graft": graft.ALL,
+    "inject": inject.rows_of(),
+    "nextword": nextword.ALL,
+    "shortcut": shortcut.ALL,
 }
-FILES = {"nextword": {DETAILS_FILE: json.dumps(test_nextword.DETAILS).encode()}}
+FILES = {"nextword": {DETAILS_FILE: json.dumps(nextword.DETAILS).encode()}}
 
 
 def shelve(runs, method: str, address: str, rows: pl.DataFrame) -> None:
@@ -58,7 +62,7 @@ def test_two_runs_stand_together_or_side_by_side(runs, page, method: str) -> Non
     together, beside = (page(method, beside=way, **chosen) for way in (False, True))
     assert not together.exception and not beside.exception
     drawn = len(beside.get("plotly_chart"))
-    if not PAGES[method].apart:
+    if not PAGES[method].side_by_side:
         assert drawn == 2 * len(together.get("plotly_chart")) > 0
         return
     assert drawn > 0 and any("side by side" in text.value for text in together.markdown)

@@ -86,7 +86,7 @@ def test_a_run_with_unreadable_rows_says_so_and_the_others_stand(tmp_path) -> No
 def test_a_full_page_leaves_figures_out_and_says_how_many(tmp_path) -> None:
     save_run(tmp_path)
     page = html.html_page(list(results(tmp_path)), room=0)
-    assert "2 figures left out" in page and "<figure" not in page
+    assert "2 figures omitted" in page and "<figure" not in page
 
 
 def test_the_page_is_written_whole_and_is_the_same_twice(tmp_path) -> None:

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutaway.report import tables
-from tests.report.fake_runs import FakeRecord, probe_rows
 
 NASTY = "a|b <i>&_{}$%#\\~^*`\x1b[31m\nc"
 
@@ -16,38 +15,6 @@ NASTY = "a|b <i>&_{}$%#\\~^*`\x1b[31m\nc"
 @pytest.fixture
 def frame() -> pl.DataFrame:
     return pl.DataFrame({"name": [NASTY, "plain"], "mean": [0.78123, None], "repeats": [4.0, 3.0]})
-
-
-def test_a_summary_has_one_line_per_cell_and_metric() -> None:
-    rows = probe_rows(layers=("1", "2"), metrics=("accuracy", "f1"), baselines=False)
-    found = tables.summarize_cells(rows)
-    assert found.height == 4
-    assert found.columns == list(tables.SUMMARY_COLUMNS)
-    assert (found["low"] <= found["mean"]).all() and (found["mean"] <= found["high"]).all()
-
-
-def test_the_interval_of_a_mean_over_seeds_is_that_of_the_seeds() -> None:
-    seeds = {"regulariser": "ewc", "metric": "exact_match", "seed": [0, 1, 2]}
-    rows = pl.DataFrame(seeds | {"value": [0.9, 0.7, 0.8], "low": [0.88, 0.6, 0.7], "high": 0.95})
-    found = tables.summarize_cells(rows).row(0, named=True)
-    # 0.1 / sqrt(3) times 4.303, the t of two degrees of freedom; a share ends at 1.
-    assert (found["mean"], found["repeats"]) == (pytest.approx(0.8), 3)
-    assert (found["low"], found["high"]) == (pytest.approx(0.8 - 0.2484, abs=1e-3), 1.0)
-    one = tables.summarize_cells(rows.head(1)).row(0, named=True)
-    assert (one["low"], one["high"]) == (0.88, 0.95)
-
-
-def test_a_ranking_is_best_first_and_lists_each_text_baseline_once() -> None:
-    rows = probe_rows(models=("tiny-lm", "small-lm"), sizes=(140, 1400))
-    found = tables.ranking_table(rows, FakeRecord(rows), most=5)
-    assert found["mean"].is_sorted(descending=True)
-    assert sorted(found.filter(pl.col("kind") == "baseline")["classifier"]) == [
-        "bow",
-        "majority",
-        "tfidf",
-    ]
-    assert found.filter(pl.col("kind") == "probe").height == 5
-    assert "model" in found.columns and "data" not in found.columns
 
 
 @pytest.mark.parametrize("kind", tables.TABLE_FORMATS)

@@ -1,4 +1,4 @@
-"""A method's page: one or several runs, filtered alike, seen together or side by side."""
+"""A method's page: one or several runs with shared filters, in one figure or side by side."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,17 +7,19 @@ import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
-from cutaway.app import widgets as parts
+from cutaway.app import widgets
 from cutaway.app.escape import escape_markdown
 from cutaway.app.library import Library, current_library
 from cutaway.app.pages import PAGES
 from cutaway.core.errors import CutawayError, Missing
 from cutaway.report import tables
-from cutaway.report.cells import failed_cells, fill_missing_columns, measured_metrics, metric_label
+from cutaway.report.cells import measured_metrics, metric_label
 from cutaway.report.figures import figures_of
 from cutaway.report.method_page import MethodPage
+from cutaway.report.method_table import table_of
 from cutaway.report.overview import local_time
 from cutaway.report.records import CombinedRuns, RunOrRuns, is_imported, run_title
+from cutaway.report.summary import failed_cells
 from cutaway.store.results import Record
 
 MAX_RUNS = 6
@@ -25,31 +27,31 @@ MAX_RUNS = 6
 
 def show(method: str) -> None:
     """Draw the page."""
-    page, shelf = PAGES[method], current_library()
+    page, library = PAGES[method], current_library()
     st.title(method.capitalize())
     st.caption(page.question)
-    if not shelf.of(method):
+    if not library.of(method):
         st.info(
             f"No {method} runs yet. Start one on the page **New run**.", icon=":material/explore:"
         )
         return
-    records = choose_runs(shelf, method)
+    records = choose_runs(library, method)
     if not records:
         st.warning("Choose at least one run.")
         return
     readable = [record for record in records if _can_read(record)]
     if readable:
-        parts.verdict_box(readable)
+        widgets.verdict_box(readable)
         _draw_views(page, readable)
 
 
-def choose_runs(shelf: Library, method: str) -> list[Record]:
-    """The runs picked in the box; the newest one at first."""
-    known = {record.address: record for record in shelf.of(method)}
-    asked = [a for a in st.session_state.get(f"{method}-runs", []) if a in known]
+def choose_runs(library: Library, method: str) -> list[Record]:
+    """The runs selected in the box; the newest one at first."""
+    known = {record.address: record for record in library.of(method)}
+    selected = [a for a in st.session_state.get(f"{method}-runs", []) if a in known]
     linked = [a for a in st.query_params.get("run", "").split(",") if a in known]
-    st.session_state[f"{method}-runs"] = (asked or linked or list(known)[:1])[:MAX_RUNS]
-    picked = st.multiselect(
+    st.session_state[f"{method}-runs"] = (selected or linked or list(known)[:1])[:MAX_RUNS]
+    chosen = st.multiselect(
         "Runs",
         list(known),
         key=f"{method}-runs",
@@ -57,8 +59,8 @@ def choose_runs(shelf: Library, method: str) -> list[Record]:
         format_func=lambda address: _label(known[address]),
         help=f"Up to {MAX_RUNS} runs, own or imported.",
     )
-    st.query_params["run"] = ",".join(picked)
-    return [known[address] for address in picked]
+    st.query_params["run"] = ",".join(chosen)
+    return [known[address] for address in chosen]
 
 
 def _label(record: Record) -> str:
@@ -67,20 +69,20 @@ def _label(record: Record) -> str:
 
 
 def _can_read(record: Record) -> bool:
-    """Whether the run's rows are there; a message in place when not."""
-    with parts.errors_as_messages():
+    """Whether the run's rows can be read; shows the reason if not."""
+    with widgets.errors_as_messages():
         return record.rows is not None
     return False
 
 
 def _draw_views(page: MethodPage, records: Sequence[Record]) -> None:
-    """Filters, then the chosen view of what is left."""
-    keep = row_filter(page, _rows(page, _drawable(records)))
+    """Filters, then the chosen view of the remaining rows."""
+    condition = row_filter(page, _rows(page, _combined(records)))
     options = [*page.views, "Table", "Provenance"]
     view = st.segmented_control("View", options, default=options[0], key="view", required=True)
     beside = len(records) > 1 and st.toggle(
         "Side by side",
-        value=page.apart,
+        value=page.side_by_side,
         key="beside",
         help="One column per run instead of all runs in one figure.",
     )
@@ -89,103 +91,96 @@ def _draw_views(page: MethodPage, records: Sequence[Record]) -> None:
         with column:
             if beside:
                 st.subheader(escape_markdown(run_title(group[0])))
-            _draw_view(page, str(view), group, keep)
+            _draw_view(page, str(view), group, condition)
 
 
-def _drawable(records: Sequence[Record]) -> RunOrRuns:
+def _combined(records: Sequence[Record]) -> RunOrRuns:
     return records[0] if len(records) == 1 else CombinedRuns(tuple(records))
 
 
-def _rows(page: MethodPage, drawable: RunOrRuns) -> pl.DataFrame:
-    return fill_missing_columns(drawable.rows) if page.method == "probe" else drawable.rows
+def _rows(page: MethodPage, runs: RunOrRuns) -> pl.DataFrame:
+    complete = table_of(page.method).complete
+    return complete(runs.rows) if complete else runs.rows
 
 
 def row_filter(page: MethodPage, rows: pl.DataFrame) -> pl.Expr:
-    """What the reader wants to see, as a condition on rows."""
+    """The filters chosen by the reader, as a condition on rows."""
     boxes = st.columns(len(page.filters) + page.one_metric)
-    keep = pl.lit(True)
+    condition = pl.lit(True)
     if page.one_metric:
-        chosen = boxes[0].selectbox(
+        metric = boxes[0].selectbox(
             "Metric", measured_metrics(rows), format_func=metric_label, key="metric"
         )
-        keep = keep & (pl.col("metric") == chosen)
-    # A baseline's own names (the words' "pooler") are nothing to choose from.
-    own = rows.filter(pl.col("kind") == "probe") if page.method == "probe" else rows
+        condition = condition & (pl.col("metric") == metric)
+    offered = rows.filter(pl.col("kind") == page.filter_kind) if page.filter_kind else rows
     for box, column in zip(boxes[page.one_metric :], page.filters, strict=True):
-        known = own[column].drop_nulls().unique(maintain_order=True).to_list()
+        known = offered[column].drop_nulls().unique(maintain_order=True).to_list()
         wanted = box.multiselect(
             column.capitalize(), known, key=f"keep-{column}", placeholder="all"
         )
         if wanted:
-            keep = keep & _matches(column, wanted)
-    return keep
+            matches = pl.col(column).is_in(wanted)
+            if column in page.baselines_stay:
+                matches = matches | (pl.col("kind") == "baseline")
+            condition = condition & matches
+    return condition
 
 
-def _matches(column: str, wanted: Sequence[Any]) -> pl.Expr:
-    """Rows with a wanted value; text baselines have no pooler or classifier to be filtered by."""
-    fits = pl.col(column).is_in(list(wanted))
-    return fits | (pl.col("kind") == "baseline") if column in ("pool", "classifier") else fits
-
-
-def _draw_view(page: MethodPage, view: str, records: Sequence[Record], keep: pl.Expr) -> None:
-    together = _drawable(records)
-    rows = _rows(page, together).filter(keep)
+def _draw_view(page: MethodPage, view: str, records: Sequence[Record], condition: pl.Expr) -> None:
+    runs = _combined(records)
+    rows = _rows(page, runs).filter(condition)
     if view == "Provenance":
         for record in records:
             with st.container(border=True):
-                parts.provenance_table(record)
+                widgets.provenance_table(record)
     elif view == "Table":
         _table(page, rows, key=records[0].address)
     else:
-        _figures(page, page.views[view], rows, together, records)
+        _figures(page, page.views[view], rows, runs, records)
 
 
 def _figures(
     page: MethodPage,
     names: Sequence[str],
     rows: pl.DataFrame,
-    together: RunOrRuns,
+    runs: RunOrRuns,
     records: Sequence[Record],
 ) -> None:
-    """The figures these rows can give, and a line about those they can't."""
+    """The figures that can be drawn from these rows, and what the others lack."""
     lacking = []
     for name in names:
-        drawn = _draw(page.method, name, rows, together)
-        if isinstance(drawn, go.Figure):
-            parts.draw_run_figure(name, drawn, records, key=f"{name}-{records[0].address}")
-        elif isinstance(drawn, Missing):
-            lacking.append(f"- {escape_markdown(drawn)}")
+        figure = _draw(page.method, name, rows, runs)
+        if isinstance(figure, go.Figure):
+            widgets.draw_run_figure(name, figure, records, key=f"{name}-{records[0].address}")
+        elif isinstance(figure, Missing):
+            lacking.append(f"- {escape_markdown(figure)}")
         else:
-            st.warning(escape_markdown(drawn), icon=":material/info:")
+            st.warning(escape_markdown(figure), icon=":material/info:")
     if lacking:
         none = len(lacking) == len(names)
         word = "figure" if len(lacking) == 1 else "figures"
-        some = f"{len(lacking)} more {word}, and what is missing for it"
-        # Nothing else stands in this view: the reason is what the reader came for.
-        with st.expander("Nothing to draw from these runs yet" if none else some, expanded=none):
+        title = f"{len(lacking)} more {word}, and what is missing for it"
+        # With nothing else to see, the reason is what the reader came for.
+        with st.expander("Nothing to draw from these runs yet" if none else title, expanded=none):
             st.markdown("\n".join(lacking))
 
 
-def _draw(
-    method: str, name: str, rows: pl.DataFrame, together: RunOrRuns
-) -> go.Figure | CutawayError:
+def _draw(method: str, name: str, rows: pl.DataFrame, runs: RunOrRuns) -> Any:
+    """The figure, or the error that explains why there is none."""
     try:
-        return figures_of(method)[name](rows, together)
+        return figures_of(method)[name](rows, runs)
     except CutawayError as error:
         return error
 
 
 def _table(page: MethodPage, rows: pl.DataFrame, *, key: str) -> None:
-    """All cells that are left, and what failed."""
-    table = tables.summarize_cells(rows)
-    st.dataframe(
-        table.filter(pl.col("mean").is_not_null()),
-        hide_index=True,
-        column_config={
-            name: st.column_config.NumberColumn(name, format="%.3f")
-            for name in ("mean", "low", "high")
-        },
-    )
+    """All cells of the filtered rows, and those that failed."""
+    table = table_of(page.method).summary(rows)
+    numbers = {
+        name: st.column_config.NumberColumn(name, format="%.3f") for name in ("mean", "low", "high")
+    }
+    scored = table.filter(pl.col("mean").is_not_null())
+    st.dataframe(scored, hide_index=True, column_config=numbers)
     with st.container(horizontal=True):
         for kind, ending in (("csv", "csv"), ("markdown", "md"), ("latex", "tex")):
             st.download_button(

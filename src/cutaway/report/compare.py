@@ -59,7 +59,7 @@ def _best(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> go.Scatter:
             "width": 5,
         },
         mode="markers",
-        name="best probe",
+        name="best score",
         marker={"size": 10, "color": theme.PALETTE[0]},
         customdata=[(c["address"], c["where"], c["low"], c["high"]) for c in lines],
         meta={"columns": ["address", "where", "low", "high"]},

@@ -8,29 +8,23 @@ import polars as pl
 
 from cutaway.core.errors import CutawayError, Missing
 from cutaway.report import formats, tables, theme
-from cutaway.report.cells import (
-    aggregate_cells,
-    best_cell,
-    failed_cells,
-    largest_training_size,
-    main_metric,
-    metric_label,
-)
+from cutaway.report.cells import metric_label
 from cutaway.report.figures import try_figures
+from cutaway.report.method_table import KeyNumber, table_of
 from cutaway.report.overview import best_in_summary, local_time
-from cutaway.report.panels import flat_baselines
 from cutaway.report.provenance import provenance
 from cutaway.report.records import RecordLike, is_imported, run_title, verdict_sentences
+from cutaway.report.summary import failed_cells
 
 AddFigure = Callable[[go.Figure], str | None]
-# Figures that need the whole width of a console.
+# Figures that take the full width of the page.
 WIDE_FIGURES = frozenset({"layers"})
 MAX_TABLE_ROWS = 400
 MAX_LINKS = 30
 
 
 def run_links(records: Sequence[RecordLike]) -> str:
-    """Links to the runs, for the bar on top."""
+    """Links to the runs, for the bar at the top."""
     return "".join(
         f'<a href="#run-{i}">{escape(formats.shorten(run_title(record), 40))}</a>'
         for i, record in enumerate(records[:MAX_LINKS])
@@ -38,120 +32,112 @@ def run_links(records: Sequence[RecordLike]) -> str:
 
 
 def story_section(text: str) -> str:
-    """What was found: each line a question, lines with a dash its answers; nothing for no text."""
+    """The findings: each line is a question, lines that start with a dash are its answers."""
     if not text:
         return ""
     lines = (line.strip() for line in text.splitlines() if line.strip())
-    told = "".join(
+    paragraphs = "".join(
         f"<p>{escape(line[2:])}</p>" if line.startswith("- ") else f"<h4>{escape(line)}</h4>"
         for line in lines
     )
-    return f'<h3>The story</h3><div class="story">{told}</div>'
+    return f'<h3>Findings</h3><div class="story">{paragraphs}</div>'
 
 
 def overview_section(records: Sequence[RecordLike]) -> str:
-    """How many runs there are, and when there are several, one line for each."""
+    """The number of runs, and a line for each when there are several."""
     methods = ", ".join(dict.fromkeys(record.method for record in records))
     word = "run" if len(records) == 1 else "runs"
     intro = f'<p class="soft">{len(records)} {word} of {escape(methods)}</p>'
     if len(records) == 1:
         return intro
     head = "<tr><th>run</th><th>method</th><th>best score</th><th>verdict</th></tr>"
-    return intro + f'<h3>All runs</h3><div class="scroll"><table>{head}' + "".join(
-        _overview_line(record, i) for i, record in enumerate(records)
-    ) + "</table></div>"  # fmt: skip
+    lines = "".join(_overview_line(record, i) for i, record in enumerate(records))
+    return f'{intro}<h3>All runs</h3><div class="scroll"><table>{head}{lines}</table></div>'
 
 
-def _overview_line(record: RecordLike, place: int) -> str:
-    top, said = best_in_summary(record), verdict_sentences(record)
-    score = formats.interval(top.get("value"), top.get("low"), top.get("high"))
-    name = f"{metric_label(str(top['metric']))} " if top.get("metric") else ""
+def _overview_line(record: RecordLike, number: int) -> str:
+    best, verdict = best_in_summary(record), verdict_sentences(record)
+    score = formats.interval(best.get("value"), best.get("low"), best.get("high"))
+    metric = f"{metric_label(str(best['metric']))} " if best.get("metric") else ""
     return (
-        f'<tr><td><a href="#run-{place}">{escape(formats.shorten(run_title(record), 60))}</a></td>'
-        f"<td>{escape(record.method)}</td><td>{escape(name + score)}</td>"
-        f'<td class="wrap">{escape(said[0] if said else formats.DASH)}</td></tr>'
+        f'<tr><td><a href="#run-{number}">{escape(formats.shorten(run_title(record), 60))}</a></td>'
+        f"<td>{escape(record.method)}</td><td>{escape(metric + score)}</td>"
+        f'<td class="wrap">{escape(verdict[0] if verdict else formats.DASH)}</td></tr>'
     )
 
 
-def run_section(record: RecordLike, anchor: str, keep: AddFigure) -> str:
-    """One run's section; what can't be read is said in its place, the rest stands."""
+def run_section(record: RecordLike, anchor: str, add_figure: AddFigure) -> str:
+    """One run's section; a part that can't be read is replaced by the reason."""
     origin = '<span class="chip">imported</span>' if is_imported(record) else ""
     chips = f'<span class="chip">{escape(record.method)}</span>{origin}'
     chips += f'<span class="chip">{escape(local_time(record.created) or record.address)}</span>'
     head = f"<header><h2>{escape(run_title(record))}</h2>{chips}</header>"
     try:
-        body = _measured_section(record, record.rows, keep)
+        rows = record.rows
+        body = _key_numbers(record, rows) + _figures(record, rows, add_figure)
+        body += _tables(record, rows)
     except CutawayError as error:
         body = _note(str(error))
-    said = "".join(f"<p>{escape(sentence)}</p>" for sentence in verdict_sentences(record))
-    told = f'<div class="verdict">{said}</div>' if said else ""
-    return f'<section class="run" id="{anchor}">{head}{told}{body}{_provenance(record)}</section>'
+    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in verdict_sentences(record))
+    verdict = f'<div class="verdict">{sentences}</div>' if sentences else ""
+    return (
+        f'<section class="run" id="{anchor}">{head}{verdict}{body}{_provenance(record)}</section>'
+    )
 
 
-def _measured_section(record: RecordLike, rows: pl.DataFrame, keep: AddFigure) -> str:
-    """Key numbers, figures and tables."""
-    # Key numbers come from a method's ranking; without one the verdict has to do.
-    tiles = _tiles(record, rows) if tables.method_table(record.method, "RANKING") else ""
-    return tiles + _figures(record, rows, keep) + _tables(record, rows)
-
-
-def _tiles(record: RecordLike, rows: pl.DataFrame) -> str:
-    metric = main_metric(rows, record)
-    table = aggregate_cells(rows, metric)
-    top = best_cell(table, metric)
-    if top is None:
+def _key_numbers(record: RecordLike, rows: pl.DataFrame) -> str:
+    make = table_of(record.method).key_numbers
+    if make is None:
+        return ""
+    numbers = make(rows, record)
+    if not numbers:
         return _note("No cell of this run has a score; the failures are listed below.")
-    where = f"layer {top['layers']}, {top['pool']}, {top['classifier']}"
-    spread = f"95 %: {formats.number(top['low'])} to {formats.number(top['high'])}"
-    found = [(f"best {metric_label(metric)}", formats.number(top["mean"]), where)]
-    if top["low"] is not None:
-        found[0] = (found[0][0], found[0][1], f"{where}; {spread}")
-    for name, value in flat_baselines(largest_training_size(table), top["data"]).items():
-        words = theme.BASELINE_STYLES.get(name, (name,))[0]
-        found.append((words, formats.number(value), "baseline without a model"))
-    found.append(("cells measured", f"{table.height:,}", f"in {formats.duration(record.seconds)}"))
-    return '<div class="tiles">' + "".join(_tile(*one) for one in found[:6]) + "</div>"
+    return '<div class="tiles">' + "".join(map(_tile, numbers)) + "</div>"
 
 
-def _tile(label: str, value: str, under: str) -> str:
-    lines = f"<span>{escape(label)}</span><b>{escape(value)}</b><span>{escape(under)}</span>"
-    return f'<div class="tile">{lines}</div>'
+def _tile(one: KeyNumber) -> str:
+    value = f"<b>{escape(one.value)}</b>"
+    return (
+        f'<div class="tile"><span>{escape(one.label)}</span>{value}'
+        f"<span>{escape(one.note)}</span></div>"
+    )
 
 
-def _figures(record: RecordLike, rows: pl.DataFrame, keep: AddFigure) -> str:
-    drawn, problems, full = [], {}, 0
+def _figures(record: RecordLike, rows: pl.DataFrame, add_figure: AddFigure) -> str:
+    drawn, problems, omitted = [], {}, 0
     for name, figure in try_figures(rows, record):
         if isinstance(figure, go.Figure):
-            kept = keep(figure)
-            full += kept is None
-            drawn.append(_figure(name, figure, kept) if kept else "")
+            key = add_figure(figure)
+            omitted += key is None
+            drawn.append(_figure(name, figure, key) if key else "")
         elif not isinstance(figure, Missing):
             problems[str(figure)] = _note(str(figure))
-    if full:
-        problems["full"] = _note(f"{full} figures left out: this page is full. The app has them.")
+    if omitted:
+        problems["full"] = _note(
+            f"{omitted} figures omitted: this page has reached its maximum size. The app shows them."
+        )
     return f'<div class="figures">{"".join(drawn)}</div>' + "".join(problems.values())
 
 
-def _figure(name: str, figure: go.Figure, kept: str) -> str:
+def _figure(name: str, figure: go.Figure, key: str) -> str:
     wide = ' class="wide"' if name in WIDE_FIGURES else ""
     title = escape(str(figure.layout.title.text), quote=True)
     return (
-        f'<figure{wide}><div class="plot" role="img" aria-label="{title}" data-picture="{kept}" '
+        f'<figure{wide}><div class="plot" role="img" aria-label="{title}" data-picture="{key}" '
         f'style="min-height:{int(figure.layout.height)}px"></div>'
         f"<figcaption>{escape(theme.caption(figure))}</figcaption></figure>"
     )
 
 
 def _tables(record: RecordLike, rows: pl.DataFrame) -> str:
-    title = (
-        "Best cells and baselines" if tables.method_table(record.method, "RANKING") else "Measured"
-    )
-    parts = [f"<h3>{title}</h3>", html_table(tables.highlights(rows, record))]
-    every = tables.summarize_cells(rows)
-    more = f" (first {MAX_TABLE_ROWS})" if every.height > MAX_TABLE_ROWS else ""
+    table = table_of(record.method)
+    title = "Best cells and baselines" if table.ranking else "Measured"
+    parts = [f"<h3>{title}</h3>", html_table(table.read_first(rows, record))]
+    cells = table.summary(rows)
+    more = f" (first {MAX_TABLE_ROWS})" if cells.height > MAX_TABLE_ROWS else ""
     parts.append(
-        f"<details><summary>All {every.height:,} cells and metrics{more}</summary>"
-        f"{html_table(every.head(MAX_TABLE_ROWS))}</details>"
+        f"<details><summary>All {cells.height:,} cells and metrics{more}</summary>"
+        f"{html_table(cells.head(MAX_TABLE_ROWS))}</details>"
     )
     failed = failed_cells(rows)
     if failed.height:
@@ -164,39 +150,36 @@ def html_table(frame: pl.DataFrame) -> str:
     if {"mean", "low", "high"} <= set(frame.columns):
         frame = _join_interval(frame)
     right = [frame.schema[name].is_numeric() or name == "score" for name in frame.columns]
-    head = "".join(
-        _cell("th", n.replace("_", " "), r) for n, r in zip(frame.columns, right, strict=True)
-    )
+    names = [name.replace("_", " ") for name in frame.columns]
     kinds = frame["kind"].to_list() if "kind" in frame.columns else [""] * frame.height
     lines = "".join(
-        f"<tr{' class=baseline' if kind == 'baseline' else ''}>"
-        + "".join(_cell("td", v, r) for v, r in zip(row, right, strict=True))
-        + "</tr>"
+        f"<tr{' class=baseline' if kind == 'baseline' else ''}>{_cells('td', row, right)}</tr>"
         for kind, row in zip(kinds, tables.formatted_rows(frame), strict=True)
     )
-    whole = f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-    return f'<div class="scroll">{whole}</div>'
+    head = f"<thead><tr>{_cells('th', names, right)}</tr></thead>"
+    return f'<div class="scroll"><table>{head}<tbody>{lines}</tbody></table></div>'
+
+
+def _cells(tag: str, texts: Sequence[str], right: Sequence[bool]) -> str:
+    return "".join(
+        f"<{tag}{' class=n' if to_right else ''}>{escape(text)}</{tag}>"
+        for text, to_right in zip(texts, right, strict=True)
+    )
 
 
 def _join_interval(frame: pl.DataFrame) -> pl.DataFrame:
     score = [formats.interval(c["mean"], c["low"], c["high"]) for c in frame.iter_rows(named=True)]
-    at = frame.columns.index("mean")
-    return frame.insert_column(at, pl.Series("score", score, dtype=pl.String)).drop(
-        "mean", "low", "high"
-    )
-
-
-def _cell(tag: str, text: str, right: bool) -> str:
-    return f"<{tag}{' class=n' if right else ''}>{escape(text)}</{tag}>"
+    column = pl.Series("score", score, dtype=pl.String)
+    return frame.insert_column(frame.columns.index("mean"), column).drop("mean", "low", "high")
 
 
 def _provenance(record: RecordLike) -> str:
     facts = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in provenance(record))
-    told = f"<details><summary>Provenance</summary><dl>{facts}</dl></details>"
+    details = f"<details><summary>Provenance</summary><dl>{facts}</dl></details>"
     if not record.command:
-        return told
+        return details
     copy = '<button type="button" data-copy>Copy</button>'
-    return f'<div class="command"><code>{escape(record.command)}</code>{copy}</div>{told}'
+    return f'<div class="command"><code>{escape(record.command)}</code>{copy}</div>{details}'
 
 
 def _note(text: str) -> str:

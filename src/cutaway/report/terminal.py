@@ -11,10 +11,12 @@ from rich.text import Text
 
 from cutaway.core.errors import CutawayError
 from cutaway.report import formats, tables
-from cutaway.report.cells import failed_cells, metric_label
+from cutaway.report.cells import metric_label
+from cutaway.report.method_table import table_of
 from cutaway.report.overview import overview_table
 from cutaway.report.provenance import provenance
 from cutaway.report.records import RecordLike, run_title, verdict_sentences
+from cutaway.report.summary import failed_cells
 
 # Pipes have no width; this one fits the tables without wrapping.
 PIPE_WIDTH = 170
@@ -79,7 +81,7 @@ def record_view(record: RecordLike) -> RenderableType:
 
 
 def _measured_blocks(record: RecordLike, rows: pl.DataFrame) -> list[RenderableType]:
-    best = tables.rich_table(tables.highlights(rows, record, most=8))
+    best = tables.rich_table(table_of(record.method).read_first(rows, record, most=8))
     failed = failed_cells(rows)
     if failed.is_empty():
         return [best]

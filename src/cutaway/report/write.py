@@ -1,4 +1,4 @@
-"""`cutaway report`: one page, tables or pictures of any runs, and a line about each."""
+"""`cutaway report`: runs as one HTML page, as tables, or as picture files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,13 +8,11 @@ from cutaway.core.errors import Missing
 from cutaway.core.lookup import lookup
 from cutaway.report.export import write_run_pictures
 from cutaway.report.html import write_html
+from cutaway.report.method_table import table_of
 from cutaway.report.records import CombinedRuns, RecordLike, run_title
-from cutaway.report.tables import (
-    TABLE_FORMATS,
-    method_table,
-    strip_control_characters,
-    summarize_cells,
-)
+from cutaway.report.tables import TABLE_FORMATS, strip_control_characters
+
+HEADING_PREFIX = {"markdown": "## ", "latex": "% "}
 
 
 def write_report(
@@ -26,9 +24,9 @@ def write_report(
     out: Path = Path("figures"),
     title: str = "Cutaway report",
 ) -> list[str]:
-    """What was asked for, written; the tables themselves or a line per file for the user.
+    """Write the requested page, tables or pictures; returns the tables and a line per file.
 
-    With nothing asked for, the page goes to `report.html`.
+    Without any of them the page is written to `report.html`.
     """
     if not records:
         raise Missing("No runs to report on. Make one first, for example with: cutaway tour")
@@ -44,40 +42,29 @@ def write_report(
 
 
 def _tables(records: Sequence[RecordLike], kind: str) -> list[str]:
-    """One table per run; runs whose paper has a layout of its own stand in one of that kind."""
-    made, done = [], []
+    """One table per run; runs of a method whose paper has a table share one in its layout."""
+    to_text, prefix = lookup(TABLE_FORMATS, kind, kind="table format"), HEADING_PREFIX.get(kind, "")
+    texts, done = [], []
     for method in methods():
-        layout = method_table(method, "PAPER_TABLE")
-        if layout is None:
-            continue
-        mine = [r for r in records if r.method == method and layout(r.rows).height]
-        if mine:
-            tuned = [r for r in records if r.method == "finetune"]
-            together = CombinedRuns(tuple(mine)).rows
-            frame = layout(together, numbers=kind == "csv", beside=tuned)
-            text = lookup(TABLE_FORMATS, kind, kind="table format")(frame)
-            title = f"{_heading_prefix(kind)}{method}, in the layout of the paper"
-            made.append(text if kind == "csv" else f"{title}\n\n{text}")
+        layout = table_of(method).paper
+        mine = [r for r in records if r.method == method and layout and layout(r.rows).height]
+        if layout and mine:
+            rows = CombinedRuns(tuple(mine)).rows
+            text = to_text(layout(rows, numbers=kind == "csv", beside=records))
+            title = f"{prefix}{method}, in the layout of the paper"
+            texts.append(text if kind == "csv" else f"{title}\n\n{text}")
             done += [r.address for r in mine]
-    return made + [_table(r, kind) for r in records if r.address not in done]
-
-
-def _table(record: RecordLike, kind: str) -> str:
-    text = lookup(TABLE_FORMATS, kind, kind="table format")(summarize_cells(record.rows))
-    # CSV is read by programs: several runs differ by their model and data columns.
-    return text if kind == "csv" else f"{_table_heading(record, kind)}\n\n{text}"
-
-
-def _table_heading(record: RecordLike, kind: str) -> str:
-    return f"{_heading_prefix(kind)}{strip_control_characters(record.method)} {strip_control_characters(record.address)}: {strip_control_characters(run_title(record))}"
-
-
-def _heading_prefix(kind: str) -> str:
-    """What makes a line a heading."""
-    return {"markdown": "## ", "latex": "% "}.get(kind, "")
+    for record in records:
+        if record.address not in done:
+            text = to_text(table_of(record.method).summary(record.rows))
+            title = f"{record.method} {record.address}: {run_title(record)}"
+            # CSV is read by programs: several runs differ by their model and data columns.
+            heading = f"{prefix}{strip_control_characters(title)}\n\n" if kind != "csv" else ""
+            texts.append(heading + text)
+    return texts
 
 
 def _pictures(record: RecordLike, kind: str, out: Path) -> str:
     folder = out / f"{record.method}-{record.address}"
-    made = write_run_pictures(record, folder, formats=(kind,))
-    return f"Written: {len(made)} files in {folder}"
+    paths = write_run_pictures(record, folder, formats=(kind,))
+    return f"Written: {len(paths)} files in {folder}"

@@ -10,7 +10,8 @@ from cutaway.methods.nextword.details import DETAILS_FILE, read_details
 from cutaway.methods.nextword.figures import FIGURES
 from cutaway.methods.nextword.table import feature_table, paper_table
 from cutaway.report.records import CombinedRuns
-from cutaway.report.tables import TABLE_FORMATS, highlights
+from cutaway.report.method_table import table_of
+from cutaway.report.tables import TABLE_FORMATS
 from cutaway.report.write import write_report
 from tests.report.fake_runs import FakeRecord
 
@@ -145,7 +146,7 @@ def test_reports_lay_all_nextword_runs_out_in_one_table(record) -> None:
 
 
 def test_for_reading_there_is_a_line_per_kind(record) -> None:
-    table = highlights(ALL, record)
+    table = table_of("nextword").read_first(ALL, record)
     assert table.columns == ["features", "no prompt", "with prompt", "words alone"]
     assert feature_table(ALL).row(0)[:1] == ("f",)
 

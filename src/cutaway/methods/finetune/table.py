@@ -2,6 +2,8 @@
 
 import polars as pl
 
+from cutaway.report.method_table import MethodTable
+
 RUN_COLUMNS = ("base", "task", "mode", "shots", "seed")
 """What tells one fine-tuning from another."""
 KIND_LABELS = {"base": "before", "majority": "one answer for all", "tuned": "after"}
@@ -19,4 +21,4 @@ def finetune_table(rows: pl.DataFrame) -> pl.DataFrame:
     return joined.select(*index, *kinds, "low", "high")
 
 
-HIGHLIGHTS = finetune_table
+TABLE = MethodTable(highlights=finetune_table)

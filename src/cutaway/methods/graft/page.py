@@ -13,5 +13,5 @@ PAGE = MethodPage(
         "One after the other": ("forgetting",),
     },
     ("base", "task", "kind"),
-    apart=True,
+    side_by_side=True,
 )

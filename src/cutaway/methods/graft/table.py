@@ -7,6 +7,7 @@ import polars as pl
 from cutaway.core.errors import Missing
 from cutaway.methods.graft.figures_continual import forgetting_table
 from cutaway.report import formats
+from cutaway.report.method_table import MethodTable
 
 KIND_ORDER = (
     "base", "tuned", "learned", "removed", "random", "movement", "grad_movement", "fisher",
@@ -120,4 +121,4 @@ def _drop_constant_columns(table: pl.DataFrame) -> pl.DataFrame:
     return table.drop(same)
 
 
-HIGHLIGHTS = graft_results_table
+TABLE = MethodTable(highlights=graft_results_table)

@@ -3,6 +3,7 @@
 import polars as pl
 
 from cutaway.methods.inject.figures_ledger import pareto_table
+from cutaway.report.method_table import MethodTable
 
 # Of labelled sets: shown where there are some.
 LEDGER_METRICS = ("probe_forgetting", "finetune_forgetting")
@@ -36,4 +37,4 @@ def inject_table(rows: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-HIGHLIGHTS = inject_table
+TABLE = MethodTable(highlights=inject_table)

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from cutaway.report import formats
+from cutaway.report.method_table import MethodTable
 from cutaway.report.records import RecordLike
 
 FEATURE_LABELS = {
@@ -44,9 +45,10 @@ def paper_table(
     rows: pl.DataFrame, *, numbers: bool = False, beside: Sequence[RecordLike] = ()
 ) -> pl.DataFrame:
     """The accuracies in the paper's layout: as `0.871 [0.855, 0.886]`, or with `numbers` as
-    three columns each (mean, low, high). Runs of finetune `beside` fill the last column."""
+    three columns each (mean, low, high). Runs of finetune among those `beside` fill the last column."""
     table = pl.concat(
-        [cell_means(rows), *(finetuned_cells(r.rows) for r in beside)], how="diagonal_relaxed"
+        [cell_means(rows), *(finetuned_cells(r.rows) for r in beside if r.method == "finetune")],
+        how="diagonal_relaxed",
     )
     flat = {
         (c["model"], c["task"], c["features"]): c
@@ -132,5 +134,4 @@ def _format_cell(cell: dict[str, Any] | None) -> str:
     )
 
 
-HIGHLIGHTS = feature_table
-PAPER_TABLE = paper_table
+TABLE = MethodTable(highlights=feature_table, paper=paper_table)

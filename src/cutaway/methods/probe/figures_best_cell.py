@@ -8,14 +8,14 @@ import plotly.graph_objects as go
 import polars as pl
 
 from cutaway.core.errors import Missing
-from cutaway.report import details, formats, theme
-from cutaway.report.cells import (
-    LOWER_IS_BETTER,
+from cutaway.methods.probe.cell_table import (
     aggregate_cells,
     largest_training_size,
     main_metric,
     scored_probe_cells,
 )
+from cutaway.report import details, formats, theme
+from cutaway.report.cells import LOWER_IS_BETTER
 from cutaway.report.records import RunOrRuns, model_suffix, single_runs
 
 MAX_POINTS = 2000

@@ -6,16 +6,17 @@ import plotly.graph_objects as go
 import polars as pl
 
 from cutaway.core.errors import Missing
-from cutaway.report import formats, panels, theme
-from cutaway.report.cells import (
-    LOWER_IS_BETTER,
+from cutaway.methods.probe import figure_lines
+from cutaway.methods.probe.cell_table import (
     aggregate_cells,
     best_cell_per_group,
+    flat_baselines,
     largest_training_size,
     main_metric,
-    metric_axis_label,
     scored_probe_cells,
 )
+from cutaway.report import formats, panels, theme
+from cutaway.report.cells import LOWER_IS_BETTER, metric_axis_label
 from cutaway.report.records import RunOrRuns, parameter_counts
 
 
@@ -33,15 +34,17 @@ def model_sizes(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     tops = tops.with_columns(known.alias("parameters")).sort("parameters", maintain_order=True)
     sets = tops["data"].unique(maintain_order=True).to_list()
     shown = panels.stack_panels(sets, each=270 if len(sets) == 1 else 200)
-    look, missing = panels.line_style(tops.with_columns(model=pl.lit("all"))), 0
+    look, missing = figure_lines.line_style(tops.with_columns(model=pl.lit("all"))), 0
     for row, data in enumerate(shown.titles, start=1):
         panel = tops.filter(pl.col("data") == data)
-        drawn, more = panels.panel_series(panel.with_columns(model=pl.lit("all")), metric, look)
+        drawn, more = figure_lines.panel_series(
+            panel.with_columns(model=pl.lit("all")), metric, look
+        )
         missing += more
         ends = sorted(panel["parameters"].unique().to_list())
-        for kind, value in panels.flat_baselines(aggregate_cells(rows, metric), data).items():
+        for kind, value in flat_baselines(aggregate_cells(rows, metric), data).items():
             panels.draw_baseline(shown.figure, kind, ends, [value] * len(ends), row)
-        panels.draw_lines(shown.figure, drawn, lambda t: t["parameters"].to_list(), row)
+        figure_lines.draw_lines(shown.figure, drawn, lambda t: t["parameters"].to_list(), row)
         _label_models(shown.figure, panel, metric, row)
     words = metric_axis_label(metric)
     shown.figure.update_xaxes(type="log")
@@ -53,7 +56,7 @@ def model_sizes(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         shown.figure,
         title=f"{words} by model size",
         caption="Each model stands at its own best layer, larger models to the right; "
-        f"{panels.INTERVAL_NOTE}. A flat line says that size alone does not help."
+        f"{figure_lines.INTERVAL_NOTE}. A flat line says that size alone does not help."
         + panels.omitted_note(missing, shown.hidden),
         height=shown.height,
     )
@@ -82,7 +85,7 @@ def classifiers(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     if tops.is_empty():
         raise Missing("No probe in this run has a score. Its failures are listed in the table.")
     sets = tops["data"].unique(maintain_order=True).to_list()
-    tallest = tops["classifier"].n_unique() + len(panels.flat_baselines(table, sets[0]))
+    tallest = tops["classifier"].n_unique() + len(flat_baselines(table, sets[0]))
     shown = panels.stack_panels(sets, each=26 * tallest + 16)
     for row, data in enumerate(shown.titles, start=1):
         _dot_panel(shown.figure, table, tops, data, metric, row)
@@ -109,13 +112,16 @@ def _dot_panel(
     panel = tops.filter(pl.col("data") == data).sort("mean", descending=down)
     hues = theme.assign_colours(tops["model"].unique(maintain_order=True).to_list())
     several = len(hues) > 1
-    for kind, value in panels.flat_baselines(table, data).items():
+    for kind, value in flat_baselines(table, data).items():
         _dot_baseline(figure, kind, value, row)
     for model, hue in hues.items():
         mine = panel.filter(pl.col("model") == model)
         if mine.height:
             _dots(figure, mine, formats.figure_label(model, 32) if several else "probe", hue, row)
-    order = [*panels.flat_baselines(table, data), *panel["classifier"].unique(maintain_order=True)]
+    order = [
+        *flat_baselines(table, data),
+        *panel["classifier"].unique(maintain_order=True),
+    ]
     figure.update_yaxes(
         categoryorder="array", categoryarray=[_dot_name(n) for n in order], row=row, col=1
     )
@@ -140,7 +146,7 @@ def _dots(figure: go.Figure, mine: pl.DataFrame, name: str, hue: str, row: int) 
             meta={"columns": ["layers", "pool", "low", "high", "repeats"]},
             hovertext=[
                 f"{text}<br>layer {formats.figure_label(c['layers'])}, pooler {formats.figure_label(c['pool'])}"
-                for text, c in zip(panels.hover_texts(mine), mine.to_dicts(), strict=True)
+                for text, c in zip(figure_lines.hover_texts(mine), mine.to_dicts(), strict=True)
             ],
             hovertemplate="<b>%{y}</b> %{hovertext}<extra></extra>",
         ),
@@ -189,16 +195,16 @@ def learning_curve(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     table_ = found.join(fixed.select(same), on=same, how="semi").sort("size", maintain_order=True)
     sets = table_["data"].unique(maintain_order=True).to_list()
     shown = panels.stack_panels(sets, each=270 if len(sets) == 1 else 200)
-    look, missing = panels.line_style(table_), 0
+    look, missing = figure_lines.line_style(table_), 0
     for row, data in enumerate(shown.titles, start=1):
         panel = table_.filter(pl.col("data") == data)
         flat = largest_training_size(table.filter(pl.col("kind") == "baseline"))
         ends = sorted(panel["size"].unique().to_list())
-        for kind, value in panels.flat_baselines(flat, data).items():
+        for kind, value in flat_baselines(flat, data).items():
             panels.draw_baseline(shown.figure, kind, ends, [value] * len(ends), row)
-        drawn, more = panels.panel_series(panel, metric, look)
+        drawn, more = figure_lines.panel_series(panel, metric, look)
         missing += more
-        panels.draw_lines(shown.figure, drawn, lambda t: t["size"].to_list(), row)
+        figure_lines.draw_lines(shown.figure, drawn, lambda t: t["size"].to_list(), row)
     words = metric_axis_label(metric)
     shown.figure.update_xaxes(type="log")
     marks = sorted(table_["size"].unique().to_list())
@@ -208,7 +214,7 @@ def learning_curve(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     return theme.finish_figure(
         shown.figure,
         title=f"{words} by training size",
-        caption=f"Each line keeps the layer that is best with all rows; {panels.INTERVAL_NOTE}. A line "
+        caption=f"Each line keeps the layer that is best with all rows; {figure_lines.INTERVAL_NOTE}. A line "
         "still rising on the right says more data would help; a dip near the width of the states "
         "is double descent." + panels.omitted_note(missing, shown.hidden),
         height=shown.height,

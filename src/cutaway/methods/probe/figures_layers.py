@@ -4,17 +4,18 @@ import plotly.graph_objects as go
 import polars as pl
 
 from cutaway.core.errors import Missing
-from cutaway.report import formats, panels, theme
-from cutaway.report.cells import (
-    LOWER_IS_BETTER,
+from cutaway.methods.probe import figure_lines
+from cutaway.methods.probe.cell_table import (
     aggregate_cells,
     best_cell,
+    flat_baselines,
     largest_training_size,
     main_metric,
-    metric_axis_label,
     scored_probe_cells,
     varying_columns,
 )
+from cutaway.report import formats, panels, theme
+from cutaway.report.cells import LOWER_IS_BETTER, metric_axis_label
 from cutaway.report.records import RunOrRuns
 
 
@@ -22,23 +23,23 @@ def layer_scores(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Score by layer with intervals, above what words and untrained weights already give."""
     metric = main_metric(rows, record)
     table = largest_training_size(aggregate_cells(rows, metric))
-    where = panels.layer_positions(scored_probe_cells(table)["layers"].to_list())
+    where = figure_lines.layer_positions(scored_probe_cells(table)["layers"].to_list())
     if len(where) < 2:
         raise Missing("Score by layer needs at least two layers: try --layers all.")
     sets = scored_probe_cells(table)["data"].unique(maintain_order=True).to_list()
     shown = panels.stack_panels(sets, each=290 if len(sets) == 1 else 210)
-    look, missing = panels.line_style(table), 0
+    look, missing = figure_lines.line_style(table), 0
     for row, data in enumerate(shown.titles, start=1):
         panel = table.filter(pl.col("data") == data)
         missing += _layer_panel(shown.figure, panel, metric, look, row)
-    panels.layer_axis(shown.figure, where)
+    figure_lines.layer_axis(shown.figure, where)
     words = metric_axis_label(metric)
     shown.figure.update_xaxes(title="layer (0 = embeddings)", row=len(shown.titles))
     shown.figure.update_yaxes(title=words)
     theme.finish_figure(
         shown.figure,
         title=f"{words} by layer",
-        caption=f"Each point is a probe that reads one layer; {panels.INTERVAL_NOTE}. Broken grey, brown "
+        caption=f"Each point is a probe that reads one layer; {figure_lines.INTERVAL_NOTE}. Broken grey, brown "
         "and violet lines are what no model, words alone, random weights or shuffled labels give: "
         "only the gap to them speaks for the model." + panels.omitted_note(missing, shown.hidden),
         height=shown.height,
@@ -47,23 +48,25 @@ def layer_scores(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
 
 
 def _layer_panel(
-    figure: go.Figure, table: pl.DataFrame, metric: str, look: panels.LineStyle, row: int
+    figure: go.Figure, table: pl.DataFrame, metric: str, look: figure_lines.LineStyle, row: int
 ) -> int:
     """One data set's lines and baselines; how many lines were left out."""
-    where = panels.layer_positions(scored_probe_cells(table)["layers"].to_list())
+    where = figure_lines.layer_positions(scored_probe_cells(table)["layers"].to_list())
     top = best_cell(table, metric)
     assert top is not None  # a panel exists only for a data set with probe cells
-    for kind, value in panels.flat_baselines(table, top["data"]).items():
+    for kind, value in flat_baselines(table, top["data"]).items():
         panels.draw_baseline(figure, kind, list(where.values()), [value] * len(where), row)
     for kind in ("twin", "control"):
-        near = panels.matching_cells(table, kind, top).filter(pl.col("layers").is_in(list(where)))
+        near = figure_lines.matching_cells(table, kind, top).filter(
+            pl.col("layers").is_in(list(where))
+        )
         if near.height:
             x = [where[name] for name in near["layers"]]
             how = near["classifier"][0]
             more = "" if how == top["classifier"] else f" ({how})"
             panels.draw_baseline(figure, kind, x, near["mean"].to_list(), row, more)
-    drawn, left_out = panels.panel_series(table, metric, look)
-    panels.draw_lines(figure, drawn, lambda t: [where[name] for name in t["layers"]], row)
+    drawn, left_out = figure_lines.panel_series(table, metric, look)
+    figure_lines.draw_lines(figure, drawn, lambda t: [where[name] for name in t["layers"]], row)
     figure.add_annotation(
         x=where[top["layers"]],
         y=top["mean"],
@@ -107,7 +110,7 @@ def layer_pooler_heatmap(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     )
     shown.figure.update_xaxes(title="layer (0 = embeddings)", row=len(shown.titles))
     shown.figure.update_yaxes(title="pooler", showgrid=False, autorange="reversed")
-    panels.layer_axis(shown.figure, places)
+    figure_lines.layer_axis(shown.figure, places)
     theme.finish_figure(
         shown.figure,
         title=f"{words} by layer and pooler",

@@ -13,4 +13,6 @@ PAGE = MethodPage(
     },
     ("model", "data", "pool", "classifier"),
     one_metric=True,
+    filter_kind="probe",
+    baselines_stay=("pool", "classifier"),
 )

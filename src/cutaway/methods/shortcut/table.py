@@ -1,1 +1,5 @@
-"""Tables of shortcut runs: nothing beyond the summary of their cells."""
+"""The tables of shortcut runs: only the summary of their cells."""
+
+from cutaway.report.method_table import MethodTable
+
+TABLE = MethodTable()
