@@ -9,8 +9,8 @@ from cutaway.core.errors import Corrupt, Missing
 from cutaway.methods.nextword.details import DETAILS_FILE, read_details
 from cutaway.methods.nextword.figures import FIGURES
 from cutaway.methods.nextword.table import feature_table, paper_table
-from cutaway.report.records import CombinedRuns
 from cutaway.report.method_table import table_of
+from cutaway.report.records import CombinedRuns
 from cutaway.report.tables import TABLE_FORMATS
 from cutaway.report.write import write_report
 from tests.report.fake_runs import FakeRecord
