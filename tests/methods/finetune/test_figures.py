@@ -8,7 +8,7 @@ import pytest
 from cutaway.core.errors import Missing
 from cutaway.methods.finetune.figures import FIGURES
 from cutaway.methods.finetune.table import finetune_table
-from cutaway.report.figures import FIGURES_BY_METHOD
+from cutaway.report.figures import figures_of
 
 
 def a_row(kind: str, step: int, part: str, metric: str, value: float, **more) -> dict:
@@ -50,7 +50,7 @@ def test_every_figure_has_data_a_title_and_a_caption(name: str, rows: pl.DataFra
     assert figure.layout.title.text
     assert len(figure.layout.meta["caption"]) > 60
     json.loads(figure.to_json())
-    assert FIGURES_BY_METHOD["finetune"][name] is FIGURES[name]
+    assert figures_of("finetune")[name] is FIGURES[name]
 
 
 @pytest.mark.parametrize("name", FIGURES)

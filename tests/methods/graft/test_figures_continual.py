@@ -8,7 +8,7 @@ import pytest
 from cutaway.core.errors import Missing
 from cutaway.methods.graft.figures_continual import forgetting_figure, forgetting_table
 from cutaway.methods.graft.table import graft_results_table
-from cutaway.report.figures import FIGURES_BY_METHOD
+from cutaway.report.figures import figures_of
 
 SCORES = {
     ("base", 0): (0.5, 0.5),
@@ -37,7 +37,7 @@ def test_the_figure_has_a_line_per_task_and_way_from_the_base_on() -> None:
     assert figure.layout.title.text
     assert len(figure.layout.meta["caption"]) > 60
     json.loads(figure.to_json())
-    assert FIGURES_BY_METHOD["graft"]["forgetting"] is forgetting_figure
+    assert figures_of("graft")["forgetting"] is forgetting_figure
 
 
 def test_other_runs_say_how_to_get_one() -> None:
