@@ -198,7 +198,7 @@ def test_no_rows_and_rows_of_another_set_are_refused(metric):
 
 
 @pytest.mark.parametrize(
-    "metric", [m for m in METRICS.values() if not m.gaps], ids=lambda m: m.name
+    "metric", [m for m in METRICS.values() if not m.allows_nan], ids=lambda m: m.name
 )
 def test_nan_predictions_are_refused_not_ranked(metric):
     with pytest.raises(BadData, match=r"1 .*s are NaN"):
@@ -222,7 +222,7 @@ def test_evaluate_reports_the_task_and_without_scores_leaves_out_what_needs_them
 
 
 def test_evaluate_takes_an_own_metric_and_refuses_an_unknown_name():
-    own = Metric("sum", lambda y, d: float((y + d).sum()), "decision", True, ())
+    own = Metric("sum", function=lambda y, d: float((y + d).sum()), needs="decision")
     assert evaluate([1, 2], [3, 4], task="regression", names=[own]) == {"sum": 10.0}
     with pytest.raises(UnknownName, match="Did you mean 'accuracy'"):
         evaluate([1], [1], task="binary", names=["acuracy"])

@@ -1,7 +1,25 @@
-from cutaway.measure.metrics import METRICS
+import polars as pl
+import pytest
+
 from cutaway.report import cells
 
 
-def test_lower_is_better_agrees_with_the_metrics_table() -> None:
-    for name, metric in METRICS.items():
-        assert (name in cells.LOWER_IS_BETTER) == (not metric.higher_is_better), name
+@pytest.mark.parametrize(
+    ("metric", "label", "lowest"),
+    [
+        ("accuracy", "Accuracy", False),
+        ("accuracy_train", "Accuracy (train)", False),
+        ("ece", "Calibration error (ECE)", True),
+        ("mdl_bits", "Code length (bits)", True),
+        ("some_other", "Some other", False),
+    ],
+)
+def test_metrics_are_named_and_ranked_by_their_row(metric, label, lowest) -> None:
+    assert cells.metric_axis_label(metric) == label
+    assert cells.lower_is_better(metric) == lowest
+
+
+def test_measured_metrics_come_best_known_first_and_the_others_by_name() -> None:
+    rows = pl.DataFrame({"metric": ["zeta", "auc", "alpha", "accuracy", None, "auc"]})
+    assert cells.measured_metrics(rows) == ["accuracy", "auc", "alpha", "zeta"]
+    assert cells.measured_metrics(pl.DataFrame()) == []

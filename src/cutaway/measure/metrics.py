@@ -28,33 +28,70 @@ NAN = float("nan")
 PredictionKind = Literal["decision", "score", "value"]
 
 
+Bounds = tuple[float | None, float | None]
+UNIT: Bounds = (0.0, 1.0)
+
+
 @dataclass(frozen=True)
-class Metric:
-    """One row: a number for labels and predictions, and how to read it."""
+class MetricFacts:
+    """How to read a number: its name on an axis, its direction and its range."""
 
     name: str
+    label: str = ""
+    """Display name inside a sentence; the name without underscores by default."""
+    higher_is_better: bool = True
+    bounds: Bounds = (None, None)
+    """The smallest and largest possible value, None where there is no limit."""
+    proportion: bool = False
+    """Whether it is a proportion of correct rows, so that Wilson's interval applies."""
+
+    @property
+    def title(self) -> str:
+        """The display name."""
+        return self.label or self.name.replace("_", " ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric(MetricFacts):
+    """A metric computed from labels and predictions: one row of the METRICS table."""
+
     function: Callable[[NDArray[Any], NDArray[Any]], float]
     needs: PredictionKind
-    """What the predictions are: decisions, scores, or values on the labels' own scale."""
-    higher_is_better: bool
-    tasks: tuple[Task, ...]
-    """Where it is reported unasked; elsewhere it can be asked for by name."""
-    gaps: bool = False
-    """Whether NaN predictions are answers of their own (undecodable) instead of a fault."""
+    """What the predictions are: decisions, scores, or values on the scale of the labels."""
+    tasks: tuple[Task, ...] = ()
+    """Tasks it is reported for by default; for others it can be requested by name."""
+    allows_nan: bool = False
+    """Whether NaN is a valid prediction (an answer that could not be decoded)."""
 
     def __call__(self, labels: ArrayLike, predictions: ArrayLike) -> float:
-        """The number; BadData for no rows or NaN predictions, Mismatch for other rows."""
-        truth, said = np.asarray(labels), np.asarray(predictions)
+        """The value; BadData for no rows or NaN predictions, Mismatch for differing shapes."""
+        truth, given = np.asarray(labels), np.asarray(predictions)
         if len(truth) == 0:
             raise BadData(f"{self.name} needs at least one row, got none.")
-        alike = len(truth) == len(said) if self.needs == "score" else truth.shape == said.shape
-        if not alike:
-            raise Mismatch(f"{self.name}: labels {truth.shape} and {self.needs}s {said.shape}.")
-        if said.dtype.kind == "f" and not self.gaps and bool(np.isnan(said).any()):
-            raise BadData(f"{self.name}: {int(np.isnan(said).sum())} {self.needs}s are NaN.")
+        same = len(truth) == len(given) if self.needs == "score" else truth.shape == given.shape
+        if not same:
+            raise Mismatch(f"{self.name}: labels {truth.shape} and {self.needs}s {given.shape}.")
+        if given.dtype.kind == "f" and not self.allows_nan and bool(np.isnan(given).any()):
+            raise BadData(f"{self.name}: {int(np.isnan(given).sum())} {self.needs}s are NaN.")
         if self.needs == "value":
-            truth, said = truth.astype(np.float64), said.astype(np.float64)
-        return self.function(truth, said)
+            truth, given = truth.astype(np.float64), given.astype(np.float64)
+        return self.function(truth, given)
+
+
+def metric_facts(name: str) -> MetricFacts:
+    """The facts about a metric in a table of results, also one that is not in METRICS.
+
+    `accuracy_ref` and `accuracy_train` share the facts of `accuracy`.
+    """
+    known = METRICS.get(name) or RECIPE_METRICS.get(name)
+    if known is not None:
+        return known
+    base, _, variant = name.rpartition("_")
+    if variant in ("ref", "train") and base in METRICS:
+        row = METRICS[base]
+        label = f"{row.title} ({variant})"
+        return MetricFacts(name, label, row.higher_is_better, row.bounds, row.proportion)
+    return MetricFacts(name)
 
 
 def metrics_for_task(task: Task) -> tuple[Metric, ...]:
@@ -190,24 +227,50 @@ MULTI_TASKS: tuple[Task, ...] = ("multiclass", "multilabel")
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("accuracy", accuracy, "decision", True, CLASSIFICATION_TASKS),
-        Metric("f1", f1, "decision", True, ("binary",)),
-        Metric("f1_macro", f1_macro, "decision", True, CLASSIFICATION_TASKS),
-        Metric("f1_micro", f1_micro, "decision", True, MULTI_TASKS),
-        Metric("mcc", mcc, "decision", True, SINGLE_LABEL_TASKS),
-        Metric("auc", auc, "score", True, CLASSIFICATION_TASKS),
-        Metric("ap", average_precision, "score", True, CLASSIFICATION_TASKS),
-        Metric(
-            "ece", lambda labels, scores: ece(scores, labels), "score", False, SINGLE_LABEL_TASKS
+        Metric("accuracy", bounds=UNIT, proportion=True, function=accuracy, needs="decision",
+               tasks=CLASSIFICATION_TASKS),
+        Metric("f1", "F1", bounds=UNIT, function=f1, needs="decision", tasks=("binary",)),
+        Metric("f1_macro", "F1 (macro)", bounds=UNIT, function=f1_macro, needs="decision",
+               tasks=CLASSIFICATION_TASKS),
+        Metric("f1_micro", "F1 (micro)", bounds=UNIT, function=f1_micro, needs="decision",
+               tasks=MULTI_TASKS),
+        Metric("mcc", "Matthews correlation", bounds=(-1.0, 1.0), function=mcc, needs="decision",
+               tasks=SINGLE_LABEL_TASKS),
+        Metric("auc", "ROC AUC", bounds=UNIT, function=auc, needs="score",
+               tasks=CLASSIFICATION_TASKS),
+        Metric("ap", "average precision", bounds=UNIT, function=average_precision, needs="score",
+               tasks=CLASSIFICATION_TASKS),
+        Metric("ece", "calibration error (ECE)", higher_is_better=False, bounds=UNIT,
+               function=lambda labels, scores: ece(scores, labels), needs="score",
+               tasks=SINGLE_LABEL_TASKS),
+        Metric("r2", "R²", bounds=(None, 1.0), function=r2, needs="value", tasks=("regression",)),
+        Metric("mse", "mean squared error", higher_is_better=False, bounds=(0.0, None),
+               function=mse, needs="value", tasks=("regression",)),
+        Metric("spearman", "Spearman correlation", bounds=(-1.0, 1.0), function=spearman,
+               needs="value", tasks=("regression",)),
+        Metric("pearson", "Pearson correlation", bounds=(-1.0, 1.0), function=pearson,
+               needs="value", tasks=("regression",)),
+        Metric("log_rmse", higher_is_better=False, bounds=(0.0, None), function=log_rmse,
+               needs="value", allows_nan=True),
+        Metric("exact_match", bounds=UNIT, proportion=True, function=exact_match,
+               needs="decision", tasks=("text",)),
+    )
+}  # fmt: skip
+
+RECIPE_METRICS: dict[str, MetricFacts] = {
+    row.name: row
+    for row in (
+        MetricFacts("mdl_bits", "code length (bits)", higher_is_better=False),
+        MetricFacts("agreement", bounds=UNIT),
+        MetricFacts("undecodable", higher_is_better=False, bounds=UNIT),
+        *(
+            MetricFacts(name, higher_is_better=False, bounds=(0.0, None))
+            for name in ("lm_loss", "perplexity")
         ),
-        Metric("r2", r2, "value", True, ("regression",)),
-        Metric("mse", mse, "value", False, ("regression",)),
-        Metric("spearman", spearman, "value", True, ("regression",)),
-        Metric("pearson", pearson, "value", True, ("regression",)),
-        Metric("log_rmse", log_rmse, "value", False, (), gaps=True),
-        Metric("exact_match", exact_match, "decision", True, ("text",)),
+        *(MetricFacts(name, higher_is_better=False) for name in ("loss", "rmse", "mae", "brier")),
     )
 }
+"""Facts about the numbers that a recipe measures itself, or that imported logs contain."""
 
 
 def _class_counts(
@@ -260,9 +323,3 @@ def _average_precision(positive: NDArray[np.bool_], scores: NDArray[Any]) -> flo
 def _ranks(values: NDArray[Any]) -> NDArray[np.float64]:
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(count) - (count - 1) / 2.0)[place]
-
-
-UNIT_METRICS = frozenset(
-    {"accuracy", "f1", "f1_macro", "f1_micro", "auc", "ap", "ece", "exact_match"}
-)
-"""Metrics that lie between 0 and 1, whatever the data."""

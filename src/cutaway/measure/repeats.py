@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cutaway.measure.intervals import Interval, clip_interval
-from cutaway.measure.metrics import UNIT_METRICS
+from cutaway.measure.metrics import UNIT, metric_facts
 from cutaway.measure.shared_test_variance import ResamplingInfo, mean_interval
 from cutaway.measure.splits import Split
-
-# Metrics that are a share of right answers: what the rows bring to their error is Wilson's.
-PROPORTION_METRICS = ("accuracy", "accuracy_ref", "accuracy_train")
 
 
 @dataclass(frozen=True)
@@ -72,8 +69,6 @@ def metric_interval(
     values: Sequence[float], group: Sequence[RepeatMetrics], metric: str
 ) -> Interval:
     """The 95 % interval of the mean, by what the repeats were tested on."""
-    interval = mean_interval(
-        values, resampling_info(group, metric), share=metric in PROPORTION_METRICS
-    )
-    plain = metric.removesuffix("_ref").removesuffix("_train")
-    return clip_interval(interval, 0.0, 1.0) if plain in UNIT_METRICS else interval
+    facts = metric_facts(metric)
+    interval = mean_interval(values, resampling_info(group, metric), share=facts.proportion)
+    return clip_interval(interval, 0.0, 1.0) if facts.bounds == UNIT else interval

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from cutaway.report import formats
-from cutaway.report.cells import LOWER_IS_BETTER
+from cutaway.report.cells import lower_is_better
 from cutaway.report.records import (
     RecordLike,
     entry_names,
@@ -74,7 +74,7 @@ def _baseline(record: RecordLike, top: Mapping[str, Any]) -> float | None:
     known = [n for n in map(_number, here.values()) if n is not None] if here else []
     if not known:
         return None
-    return min(known) if top.get("metric") in LOWER_IS_BETTER else max(known)
+    return min(known) if lower_is_better(str(top.get("metric"))) else max(known)
 
 
 def local_time(created: str) -> str:

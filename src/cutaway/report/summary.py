@@ -3,7 +3,7 @@
 import polars as pl
 
 from cutaway.measure.intervals import corrected_t
-from cutaway.report.cells import METRIC_RANGES
+from cutaway.measure.metrics import metric_facts
 from cutaway.report.formats import layer_order
 
 # What isn't a coordinate of a cell.
@@ -32,7 +32,7 @@ def _intervals_over_repeats(cells: pl.DataFrame) -> pl.DataFrame:
         low, high = cell["low"], cell["high"]
         if cell["intervals"] > 1:
             mean = corrected_t(cell["values"], n_train=1, n_test=0)
-            least, most = METRIC_RANGES.get(cell["metric"], (None, None))
+            least, most = metric_facts(cell["metric"]).bounds
             low = mean.low if least is None else max(mean.low, least)
             high = mean.high if most is None else min(mean.high, most)
         intervals.append((low, high))

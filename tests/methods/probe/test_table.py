@@ -1,6 +1,8 @@
 import polars as pl
 
+from cutaway.measure.metrics import METRICS, Metric
 from cutaway.methods.probe import table
+from cutaway.methods.probe.cell_table import aggregate_cells, best_cell
 from tests.report.fake_runs import FakeRecord, failed_rows, probe_rows
 
 
@@ -38,3 +40,13 @@ def test_key_numbers_name_the_best_score_its_baselines_and_the_cells() -> None:
 def test_a_run_whose_cells_all_failed_has_no_key_numbers() -> None:
     rows = failed_rows().filter(pl.col("classifier") == "qda")
     assert table.key_numbers(rows, FakeRecord(rows)) == []
+
+
+def test_a_new_metric_that_should_be_low_is_ranked_lowest_first(monkeypatch) -> None:
+    mistakes = Metric("mistakes", higher_is_better=False, function=max, needs="decision")
+    monkeypatch.setitem(METRICS, "mistakes", mistakes)
+    rows = probe_rows(layers=("1", "2", "3"), metrics=("mistakes",))
+    ranking = table.ranking_table(rows, FakeRecord(rows, summary={"metric": "mistakes"}))
+    assert ranking["mean"].to_list() == sorted(ranking["mean"].to_list())
+    top = best_cell(aggregate_cells(rows), "mistakes")
+    assert top["mean"] == ranking.filter(pl.col("kind") == "probe")["mean"].min()

@@ -8,7 +8,7 @@ import polars as pl
 
 from cutaway.measure.calibration import Reliability
 from cutaway.measure.intervals import Interval, clip_interval, corrected_t
-from cutaway.measure.metrics import UNIT_METRICS
+from cutaway.measure.metrics import UNIT, metric_facts
 from cutaway.recipe.table import Row, bounds, table
 
 GRAFT_SCHEMA = {
@@ -73,7 +73,7 @@ def with_seed_intervals(rows: Iterable[Row]) -> list[Row]:
 def _seed_interval(rows: list[Row]) -> dict[str, float]:
     """low and high of the mean over seeds: seeds are independent, so the plain t interval."""
     found = corrected_t([_none_to_nan(row["value"]) for row in rows], n_train=1, n_test=0)
-    if rows[0]["metric"] in UNIT_METRICS or rows[0]["metric"] == "agreement":
+    if metric_facts(rows[0]["metric"]).bounds == UNIT:
         found = clip_interval(found, 0.0, 1.0)
     return {"low": found.low, "high": found.high}
 

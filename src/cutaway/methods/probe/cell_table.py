@@ -6,7 +6,8 @@ from typing import Any
 import polars as pl
 
 from cutaway.core.errors import Missing
-from cutaway.report.cells import LOWER_IS_BETTER, METRIC_RANGES, measured_metrics
+from cutaway.measure.metrics import metric_facts
+from cutaway.report.cells import lower_is_better, measured_metrics
 from cutaway.report.records import RunOrRuns
 from cutaway.report.summary import by_layer
 
@@ -53,7 +54,8 @@ def aggregate_cells(rows: pl.DataFrame, metric: str | None = None) -> pl.DataFra
     if metric is not None:
         full = full.filter(pl.col("metric") == metric)
     done = pl.col("status") == "done"
-    bottom, top = (_metric_bound(place) for place in (0, 1))
+    names = full["metric"].drop_nulls().unique().to_list()
+    bottom, top = (_metric_bound(names, place) for place in (0, 1))
     folded = full.group_by([*COORDINATES, "size", "metric"], maintain_order=True).agg(
         pl.col("value").filter(done & pl.col("value").is_finite()).mean().alias("mean"),
         # With two or three repeats a t interval leaves the range a share can have: cut it there.
@@ -68,9 +70,9 @@ def aggregate_cells(rows: pl.DataFrame, metric: str | None = None) -> pl.DataFra
     return by_layer(folded)
 
 
-def _metric_bound(place: int) -> pl.Expr:
+def _metric_bound(names: Sequence[str], place: int) -> pl.Expr:
     """The bound of each row's metric, where its interval has an end to be cut."""
-    bounds = {name: ends[place] for name, ends in METRIC_RANGES.items() if ends[place] is not None}
+    bounds = {name: metric_facts(name).bounds[place] for name in names}
     end = pl.col("low" if place == 0 else "high").drop_nulls().first()
     bound = pl.col("metric").first().replace_strict(bounds, default=None, return_dtype=pl.Float64)
     return pl.when(end.is_not_null()).then(bound)
@@ -101,14 +103,14 @@ def scored_probe_cells(table: pl.DataFrame) -> pl.DataFrame:
 
 def best_cell(table: pl.DataFrame, metric: str) -> dict[str, Any] | None:
     """The best probe cell; for errors and code lengths that is the lowest."""
-    found = scored_probe_cells(table).sort("mean", descending=metric not in LOWER_IS_BETTER)
+    found = scored_probe_cells(table).sort("mean", descending=not lower_is_better(metric))
     return found.row(0, named=True) if found.height else None
 
 
 def best_cell_per_group(table: pl.DataFrame, by: Sequence[str], metric: str) -> pl.DataFrame:
     """The best probe cell of each group, in the groups' order of appearance."""
     ranked = scored_probe_cells(table).with_row_index("_place")
-    ranked = ranked.sort("mean", descending=metric not in LOWER_IS_BETTER, maintain_order=True)
+    ranked = ranked.sort("mean", descending=not lower_is_better(metric), maintain_order=True)
     return ranked.unique(list(by), keep="first", maintain_order=True).sort("_place").drop("_place")
 
 

@@ -14,7 +14,7 @@ from cutaway.methods.probe.cell_table import (
     varying_columns,
 )
 from cutaway.report import formats, theme
-from cutaway.report.cells import LOWER_IS_BETTER
+from cutaway.report.cells import lower_is_better
 from cutaway.report.panels import MAX_SERIES
 
 MAX_BANDS = 3
@@ -88,7 +88,7 @@ def _series_to_draw(
     table: pl.DataFrame, differ: Sequence[str], metric: str, most: int
 ) -> list[tuple[object, ...]]:
     """Keys of the lines to draw: the best line of every colour first, then the best of the rest."""
-    down = metric not in LOWER_IS_BETTER
+    down = not lower_is_better(metric)
     ranked = best_cell_per_group(table, differ, metric).sort(
         "mean", descending=down, maintain_order=True
     )

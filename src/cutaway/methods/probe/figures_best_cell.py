@@ -15,7 +15,7 @@ from cutaway.methods.probe.cell_table import (
     scored_probe_cells,
 )
 from cutaway.report import details, formats, theme
-from cutaway.report.cells import LOWER_IS_BETTER
+from cutaway.report.cells import lower_is_better
 from cutaway.report.records import RunOrRuns, model_suffix, single_runs
 
 MAX_POINTS = 2000
@@ -281,7 +281,7 @@ def _ranked_details(
     keys = [key for key in by_cell if key in means]
     if not keys:
         raise Missing(f"No {kind.__name__.lower()} data for these cells in the run's details.json.")
-    keys.sort(key=lambda key: means[key], reverse=metric not in LOWER_IS_BETTER)
+    keys.sort(key=lambda key: means[key], reverse=not lower_is_better(metric))
     return [sorted(by_cell[key], key=lambda entry: entry.repeat) for key in keys]
 
 

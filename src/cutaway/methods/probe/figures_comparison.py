@@ -16,7 +16,7 @@ from cutaway.methods.probe.cell_table import (
     scored_probe_cells,
 )
 from cutaway.report import formats, panels, theme
-from cutaway.report.cells import LOWER_IS_BETTER, metric_axis_label
+from cutaway.report.cells import lower_is_better, metric_axis_label
 from cutaway.report.records import RunOrRuns, parameter_counts
 
 
@@ -108,7 +108,7 @@ def _dot_panel(
     figure: go.Figure, table: pl.DataFrame, tops: pl.DataFrame, data: str, metric: str, row: int
 ) -> None:
     """Dots of one data set, worst at the bottom."""
-    down = metric in LOWER_IS_BETTER
+    down = lower_is_better(metric)
     panel = tops.filter(pl.col("data") == data).sort("mean", descending=down)
     hues = theme.assign_colours(tops["model"].unique(maintain_order=True).to_list())
     several = len(hues) > 1

@@ -15,7 +15,7 @@ from cutaway.methods.probe.cell_table import (
     varying_columns,
 )
 from cutaway.report import formats, panels, theme
-from cutaway.report.cells import LOWER_IS_BETTER, metric_axis_label
+from cutaway.report.cells import lower_is_better, metric_axis_label
 from cutaway.report.records import RunOrRuns
 
 
@@ -75,7 +75,7 @@ def _layer_panel(
         arrowhead=0,
         arrowwidth=1,
         ax=0,
-        ay=28 if metric in LOWER_IS_BETTER else -28,
+        ay=28 if lower_is_better(metric) else -28,
         row=row,
         col=1,
     )
@@ -92,7 +92,7 @@ def layer_pooler_heatmap(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     groups = table.group_by(differ or ["data"], maintain_order=True)
     grids = {" · ".join(map(str, key)): cells_ for key, cells_ in groups}
     ranked = sorted(
-        grids, key=lambda k: grids[k]["mean"].max() or 0, reverse=metric not in LOWER_IS_BETTER
+        grids, key=lambda k: grids[k]["mean"].max() or 0, reverse=not lower_is_better(metric)
     )
     shown = panels.stack_panels(ranked, each=34 * table["pool"].n_unique())
     order = list(dict.fromkeys(table["layers"]))
@@ -100,7 +100,7 @@ def layer_pooler_heatmap(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     for row, name in enumerate(shown.titles, start=1):
         _heatmap_panel(shown.figure, grids[name], order, metric, row)
     words = metric_axis_label(metric)
-    reverse = metric in LOWER_IS_BETTER
+    reverse = lower_is_better(metric)
     shown.figure.update_layout(
         coloraxis={
             "colorscale": theme.SEQUENTIAL,

@@ -12,7 +12,7 @@ from cutaway.methods.probe.cell_table import (
     varying_columns,
 )
 from cutaway.report import formats, theme
-from cutaway.report.cells import LOWER_IS_BETTER, metric_label
+from cutaway.report.cells import lower_is_better, metric_label
 from cutaway.report.method_table import KeyNumber, MethodTable
 from cutaway.report.records import RecordLike, RunOrRuns
 
@@ -35,7 +35,7 @@ def ranking_table(rows: pl.DataFrame, record: RunOrRuns, most: int = 12) -> pl.D
     table = largest_training_size(aggregate_cells(rows, metric)).filter(
         pl.col("mean").is_not_null()
     )
-    descending = metric not in LOWER_IS_BETTER
+    descending = not lower_is_better(metric)
     table = table.sort("mean", descending=descending, maintain_order=True)
     # Text baselines don't depend on the model: list them once per data set.
     baselines = table.filter(pl.col("kind") == "baseline").unique(

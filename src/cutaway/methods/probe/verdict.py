@@ -14,7 +14,7 @@ import numpy as np
 
 from cutaway.core.errors import BadData
 from cutaway.measure.intervals import Difference, Interval, clip_interval, negate
-from cutaway.measure.metrics import METRICS, UNIT_METRICS
+from cutaway.measure.metrics import UNIT, metric_facts
 from cutaway.measure.shared_test_variance import ResamplingInfo, mean_interval, paired_difference
 
 BASELINE_TITLES = {"bow": "bag-of-words", "tfidf": "TF-IDF"}
@@ -65,13 +65,12 @@ class Evidence:
     @property
     def share(self) -> bool:
         """Whether the metric is a share of the test rows."""
-        return self.metric == "accuracy"
+        return metric_facts(self.metric).proportion
 
     @property
     def sign(self) -> float:
         """1 where more is better, -1 where less is."""
-        row = METRICS.get(self.metric.removesuffix("_ref"))
-        return 1.0 if row is None or row.higher_is_better else -1.0
+        return 1.0 if metric_facts(self.metric).higher_is_better else -1.0
 
 
 def best_score(evidence: Evidence) -> ProbeScore:
@@ -138,7 +137,7 @@ def _headline(evidence: Evidence, top: ProbeScore) -> str:
 def _mean_interval(evidence: Evidence, top: ProbeScore) -> Interval:
     """Where the mean lies."""
     span = mean_interval(top.values, top.basis, share=evidence.share)
-    return clip_interval(span, 0.0, 1.0) if evidence.metric in UNIT_METRICS else span
+    return clip_interval(span, 0.0, 1.0) if metric_facts(evidence.metric).bounds == UNIT else span
 
 
 def _tied_layers(evidence: Evidence, top: ProbeScore) -> str:
