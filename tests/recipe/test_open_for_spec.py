@@ -88,5 +88,5 @@ def test_models_that_do_not_fit_in_memory_are_opened_for_each_pass(opened, monke
 
 
 def test_a_model_that_is_given_twice_is_refused(opened) -> None:
-    with pytest.raises(BadSpec, match="--model has 'gpt2.*twice"):
+    with pytest.raises(BadSpec, match=r"--model has .*gpt2' twice"):
         list(SpecModels(ProbeSpec(model=("gpt2", "gpt2"), data="d")))

@@ -58,7 +58,7 @@ class SpecModels:
 
     def _fits_beside_the_others(self, lm: LM) -> bool:
         kept = sum(_weight_bytes(one) for one in self._opened.values())
-        return kept + _weight_bytes(lm) <= psutil.virtual_memory().available / 2
+        return bool(kept + _weight_bytes(lm) <= psutil.virtual_memory().available / 2)
 
 
 def _weight_bytes(lm: LM) -> int:
