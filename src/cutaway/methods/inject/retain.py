@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from cutaway.core.errors import BadData
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load_text_set
-from cutaway.measure.intervals import Interval, corrected_t, wilson
+from cutaway.measure.intervals import Interval, corrected_t
 from cutaway.measure.splits import Split
 from cutaway.methods.inject.examples import Examples, example_losses, lm_examples
+from cutaway.methods.inject.maths.probe_accuracy import probe_accuracy
 from cutaway.methods.inject.spec import InjectSpec
-from cutaway.methods.probe.maths.cell import probe_split
 from cutaway.models.batches import TokenBudget, batches_by_length
 from cutaway.models.lm import LM
 from cutaway.recipe.objects import Objects
@@ -124,7 +124,7 @@ def score_retained(lm: LM, kept: list[RetainedSet], seed: int) -> RetainedScores
     return RetainedScores(
         {one.name: loss_per_text(lm, one.held) for one in kept},
         {
-            one.name: _probe_accuracy(lm, one.labelled, seed)
+            one.name: _last_layer_accuracy(lm, one.labelled, seed)
             for one in kept
             if one.labelled is not None
         },
@@ -148,15 +148,12 @@ def forgetting_metrics(
     return found
 
 
-def _probe_accuracy(lm: LM, texts: TextSet, seed: int) -> Interval:
+def _last_layer_accuracy(lm: LM, texts: TextSet, seed: int) -> Interval:
     """Accuracy of a logistic probe on the last layer, on a third of the texts."""
     states = lm.read(texts.texts, pairs=texts.pairs, layers=[lm.layers], pool="mean")[lm.layers]
     order = np.random.default_rng([seed, len(texts)]).permutation(len(texts))
     one, two = len(texts) // 2, 2 * len(texts) // 3
     split = Split(0, np.sort(order[:one]), np.sort(order[one:two]), np.sort(order[two:]))
-    labels = np.asarray(texts.labels)
-    found = probe_split(
-        states.float(), labels, split, "logistic", task=texts.task, classes=texts.classes
-    )
-    right = round(found.metrics["accuracy"] * len(split.test))
-    return wilson(right, len(split.test))
+    labels = np.asarray(texts.labels).astype(np.int64)
+    classes = 2 if texts.task == "binary" else len(texts.classes) or int(labels.max(initial=1)) + 1
+    return probe_accuracy(states.float(), labels, split, classes)

@@ -27,18 +27,12 @@ from cutaway.solvers import (
     as_row_blocks,
     class_moments,
     discriminant,
-    logistic_path,
-    path_losses,
     ridge_path,
 )
+from cutaway.solvers.best_c import C_GRID, logistic_with_best_c
 from cutaway.solvers.discriminant import Shrinkage
 from cutaway.solvers.scatter import memory_slices
 
-# Features have unit deviation, so these run from "the class means only" to "the margin only".
-C_GRID = tuple(np.logspace(-5, 1, 10).tolist())
-MAX_OBJECTIVE_GAP = 1e-3
-"""Share of the objective that a search may leave: where rows can be told apart, gradients are small
-long before the minimum, and a C would be chosen for a search left halfway."""
 ALPHA_GRID = tuple(np.logspace(-1, 6, 15).tolist())
 
 
@@ -58,21 +52,18 @@ def logistic(
             "'logistic' chooses C on validation rows, and a split has none; give a validation "
             "fraction above 0, or one C."
         )
-    path = logistic_path(
+    n = matrix_shape(x)[0]
+    path, best = logistic_with_best_c(
         x,
         y,
-        strengths=strengths,
-        folds=split_masks(splits, "train", matrix_shape(x)[0]),
+        train=split_masks(splits, "train", n),
+        val=split_masks(splits, "val", n),
         classes=aim.classes if aim.task == "multiclass" else 2,
+        strengths=strengths,
         balanced=aim.balanced,
         standardise=standardise,
         tol=tol,
-        gap=MAX_OBJECTIVE_GAP,
     )
-    best = torch.zeros(len(splits), dtype=torch.long)
-    if len(strengths) > 1:
-        held = split_masks(splits, "val", matrix_shape(x)[0])
-        best = path_losses(path, x, y, folds=held, balanced=aim.balanced).argmin(1).cpu()
     return [
         linear_probe(
             path.weights[f, c],

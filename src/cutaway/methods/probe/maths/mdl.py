@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cutaway.core.errors import BadData
-from cutaway.methods.probe.maths.linear import C_GRID
+from cutaway.solvers.best_c import C_GRID
 from cutaway.solvers import LogisticPath, RowBlocks, as_row_blocks, logistic_path
 
 # Shares of the rows after which the probe is trained anew; each about twice the one before.
