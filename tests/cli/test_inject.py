@@ -70,7 +70,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_then_does(place, capsys, monke
             raise KeyboardInterrupt
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(loop, "take_step", stopped)
+    monkeypatch.setattr(loop, "training_step", stopped)
     assert run(words) == 130
     assert "same command" in capsys.readouterr().err
     assert run(words) == 0

@@ -20,7 +20,6 @@ from cutaway.methods.inject.arithmetic import (
     parse_numbers,
 )
 from cutaway.methods.inject.cells import InjectCell, sweep_cells
-from cutaway.methods.inject.fisher import fisher
 from cutaway.methods.inject.maths.score import exact_matches
 from cutaway.methods.inject.pareto import mark_pareto_front, pareto_points
 from cutaway.methods.inject.recipe import estimate
@@ -123,10 +122,10 @@ def test_a_killed_sweep_ends_in_the_same_weights(toys, tmp_path, monkeypatch) ->
             raise KeyboardInterrupt
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(loop, "take_step", killed)
+    monkeypatch.setattr(loop, "training_step", killed)
     with pytest.raises(KeyboardInterrupt):
         teach(toys, tmp_path / "killed", **given)
-    monkeypatch.setattr(loop, "take_step", real)
+    monkeypatch.setattr(loop, "training_step", real)
     resumed = teach(toys, tmp_path / "killed", **given)
     for cell in whole.summary["cells"]:
         assert same(weights_of(whole, cell), weights_of(resumed, cell))
@@ -189,8 +188,8 @@ def test_the_clash_of_fishers_and_the_maps_of_weights_are_kept(toys, tmp_path) -
 
 def test_a_fisher_file_is_used_and_one_of_another_model_refused(toys, tmp_path) -> None:
     out, other = str(tmp_path / "f.safetensors"), str(tmp_path / "g.safetensors")
-    fisher(model=toys["causal"], text=RETAIN, out=out, runs=str(tmp_path))
-    fisher(model=toys["masked"], text=RETAIN, out=other, runs=str(tmp_path))
+    cutaway.fisher(model=toys["causal"], text=RETAIN, out=out, runs=str(tmp_path))
+    cutaway.fisher(model=toys["masked"], text=RETAIN, out=other, runs=str(tmp_path))
     teach(toys, tmp_path, regulariser="ewc", fisher=out)
     with pytest.raises(Mismatch, match="is the Fisher of"):
         teach(toys, tmp_path, regulariser="ewc", fisher=other)
@@ -457,10 +456,10 @@ def test_a_killed_sweep_makes_its_fishers_only_once(toys, tmp_path, monkeypatch)
     import cutaway.training.loop as loop
 
     real, made = clashes.mean_squared_gradients, []
-    monkeypatch.setattr(clashes, "fisher_on", lambda *a, **k: made.append(1) or real(*a, **k))
+    monkeypatch.setattr(clashes, "mean_squared_gradients", lambda *a, **k: made.append(1) or real(*a, **k))
     given = {"regulariser": "ewc", "clash": True, "fisher_examples": 8}
     with monkeypatch.context() as killed:
-        killed.setattr(loop, "take_step", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        killed.setattr(loop, "training_step", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             teach(toys, tmp_path / "killed", **given)
     resumed = teach(toys, tmp_path / "killed", **given)

@@ -118,10 +118,10 @@ def test_a_run_killed_in_a_fine_tune_ends_the_same(after, toys, tmp_path, monkey
         return real(*args, **kwargs)
 
     whole = teach(toys, tmp_path / "whole", regulariser="none,l2sp")
-    monkeypatch.setattr(loop, "take_step", killed)
+    monkeypatch.setattr(loop, "training_step", killed)
     with pytest.raises(KeyboardInterrupt):
         teach(toys, tmp_path / "killed", regulariser="none,l2sp")
-    monkeypatch.setattr(loop, "take_step", real)
+    monkeypatch.setattr(loop, "training_step", real)
     assert teach(toys, tmp_path / "killed", regulariser="none,l2sp").rows.equals(whole.rows)
 
 
