@@ -198,7 +198,8 @@ def tour_specs(
 ) -> list[tuple[TourStop, RunOptions]]:
     """Every stop with its spec. `shared` are options that every recipe has: seed, device ..."""
     places = {"out": str(out), "model": model, "last": last_blocks(lm)}
-    return [(stop, _stop_spec(stop, places, quick, shared)) for stop in TOUR_STOPS]
+    stops = [stop for stop in TOUR_STOPS if stop.words in VERBS]
+    return [(stop, _stop_spec(stop, places, quick, shared)) for stop in stops]
 
 
 def last_blocks(lm: LM) -> str:

@@ -456,7 +456,9 @@ def test_a_killed_sweep_makes_its_fishers_only_once(toys, tmp_path, monkeypatch)
     import cutaway.training.loop as loop
 
     real, made = clashes.mean_squared_gradients, []
-    monkeypatch.setattr(clashes, "mean_squared_gradients", lambda *a, **k: made.append(1) or real(*a, **k))
+    monkeypatch.setattr(
+        clashes, "mean_squared_gradients", lambda *a, **k: made.append(1) or real(*a, **k)
+    )
     given = {"regulariser": "ewc", "clash": True, "fisher_examples": 8}
     with monkeypatch.context() as killed:
         killed.setattr(loop, "training_step", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
