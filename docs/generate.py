@@ -184,12 +184,13 @@ def metrics() -> str:
 
 def figures() -> str:
     """The figures of each method."""
-    from cutaway.report.figures import FIGURES_BY_METHOD
+    from cutaway.catalog import methods
+    from cutaway.report.figures import figures_of
 
     rows = [
         [method, f"`{name}`", sentence(draw)]
-        for method, drawn in FIGURES_BY_METHOD.items()
-        for name, draw in drawn.items()
+        for method in methods()
+        for name, draw in figures_of(method).items()
     ]
     return table(["method", "figure", "shows"], rows)
 

@@ -16,7 +16,7 @@ from cyclopts import MissingArgumentError
 import cutaway
 from cutaway.catalog import VERBS
 from cutaway.cli.main import app
-from cutaway.cli.recipes import add_positional_flag
+from cutaway.cli.verbs import add_positional_flag
 from cutaway.core import errors
 from cutaway.methods.probe.spec import ProbeSpec
 from cutaway.pool import pooler

@@ -72,5 +72,5 @@ def test_another_site_is_refused_without_asking_anybody(origin, fits, monkeypatc
 
 def test_the_app_is_started_with_it() -> None:
     assert any(
-        word.endswith("served.py") for word in launch.streamlit_command(8501, open_browser=False)
+        word.endswith("asgi.py") for word in launch.streamlit_command(8501, open_browser=False)
     )

@@ -93,7 +93,7 @@ def test_every_spec_has_a_widget_for_every_field_and_its_defaults_survive(method
 import streamlit as st
 from cutaway.app import forms
 from cutaway.catalog import VERBS
-st.session_state["values"] = forms.form(VERBS[{method!r}].spec_class, (), key="f").values
+st.session_state["values"] = forms.draw_form(VERBS[{method!r}].spec_class, (), key="f").values
 """,
         default_timeout=30,
     ).run()
@@ -165,7 +165,7 @@ def test_what_a_run_writes_goes_into_the_runs_folder(tmp_path, name: str) -> Non
 def test_nothing_is_written_outside_the_runs_folder(tmp_path, given: str) -> None:
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "link").symlink_to("/tmp")
-    with pytest.raises(BadSpec, match="leads out"):
+    with pytest.raises(BadSpec, match="is outside"):
         forms.resolve_output_paths({"out": given}, tmp_path / "made")
 
 

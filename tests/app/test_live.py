@@ -87,10 +87,10 @@ def test_another_sentence_is_asked_and_the_same_one_is_not_asked_again(runs, pag
     app = look(page)
     (one,) = helper.live_processes().running.values()
     app.run()
-    assert one.asked == 1
+    assert one.requests == 1
     app.text_area(key="live-text").set_value("Something else.")
     app.button(key="live-go").click().run()
-    assert one.asked == 2
+    assert one.requests == 2
 
 
 def test_lambda_and_ways_of_drawing_need_no_new_request(runs, page, model) -> None:
@@ -98,13 +98,13 @@ def test_lambda_and_ways_of_drawing_need_no_new_request(runs, page, model) -> No
     app.select_slider(key="live-lambda").set_value(0.5).run()
     assert not app.exception and "1.5 of 2 layers" in texts(app).replace("\\", "")
     (one,) = helper.live_processes().running.values()
-    assert one.asked == 1
+    assert one.requests == 1
 
 
 @pytest.mark.parametrize("text", ["", "  \n "])
 def test_an_empty_sentence_is_a_friendly_line(runs, page, model, text) -> None:
     app = look(page, text)
-    assert "Type one" in app.info[0].value and not helper.live_processes().running
+    assert "Type a sentence" in app.info[0].value and not helper.live_processes().running
 
 
 def test_a_long_sentence_says_what_was_cut(runs, page, model) -> None:

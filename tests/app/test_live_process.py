@@ -42,7 +42,7 @@ def wait(condition, seconds: float = 60) -> None:
 
 def test_parts_errors_and_progress_are_collected_by_request(some) -> None:
     one = some.get("m")
-    number = one.ask("me", {"text": "hello"})
+    number = one.send("me", {"text": "hello"})
     wait(lambda: one.answer(number).over)
     answer = one.answer(number)
     assert answer.parts == {"lens": "hello"} and answer.errors == {"words": "no words"}
@@ -57,7 +57,7 @@ def test_one_process_serves_a_model_for_everybody(some) -> None:
 
 def test_only_so_many_models_are_held_and_the_longest_unused_goes(some) -> None:
     first, second = some.get("a"), some.get("b")
-    first.ask("me", {"text": "again"})
+    first.send("me", {"text": "again"})
     third = some.get("c")
     assert first.alive and third.alive and not second.alive
     assert len(some.running) == helper.MAX_MODELS
@@ -65,7 +65,7 @@ def test_only_so_many_models_are_held_and_the_longest_unused_goes(some) -> None:
 
 def test_a_model_that_fails_says_why_and_is_tried_again(some) -> None:
     bad = some.get("bad")
-    bad.ask("me", {"text": "x"})
+    bad.send("me", {"text": "x"})
     wait(lambda: bad.fatal is not None)
     assert bad.fatal == "no such model" and not bad.alive
     assert some.get("bad") is not bad
@@ -75,13 +75,13 @@ def test_a_process_that_dies_leaves_its_last_words(some) -> None:
     gone = some.get("dies")
     wait(lambda: gone.fatal is not None)
     assert "out of memory" in gone.fatal and "has ended" in gone.fatal
-    gone.ask("me", {"text": "x"})
+    gone.send("me", {"text": "x"})
     assert not gone.alive
 
 
 def test_old_answers_are_forgotten_not_kept_for_ever(some) -> None:
     one = some.get("m")
-    numbers = [one.ask("me", {"text": "x"}) for _ in range(helper.MAX_ANSWERS + 3)]
+    numbers = [one.send("me", {"text": "x"}) for _ in range(helper.MAX_ANSWERS + 3)]
     wait(lambda: one.answer(numbers[-1]).over)
     assert len(one.answers) == helper.MAX_ANSWERS
     assert one.answer(numbers[0]).over and not one.answer(numbers[0]).parts

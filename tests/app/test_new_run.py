@@ -107,7 +107,7 @@ def test_a_result_that_is_gone_is_said_so(runs, page, quick) -> None:
     submit(page("new_run"), model="m", data="d")
     wait(runs)
     shutil.rmtree(runs / "probe")
-    assert "not in the runs folder" in texts(page("new_run"))
+    assert "no longer in the runs folder" in texts(page("new_run"))
 
 
 @pytest.mark.parametrize("verb", VERBS)

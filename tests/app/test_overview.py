@@ -36,7 +36,7 @@ def test_every_word_of_the_search_must_fit(runs, page) -> None:
     app.text_input(key="search").set_value("LARGE cola").run()
     assert shown(app) == ["a2"]
     app.text_input(key="search").set_value("large sentiment").run()
-    assert not app.exception and "No run fits" in texts(app)
+    assert not app.exception and "No run matches" in texts(app)
     app.text_input(key="search").set_value("(").run()
     assert not app.exception
 

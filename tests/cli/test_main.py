@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from cutaway.cli.main import app, run
-from cutaway.cli.recipes import VERBS
+from cutaway.cli.verbs import VERBS
 from cutaway.core.errors import RunError
 
 
@@ -74,7 +74,7 @@ def test_a_failed_and_an_interrupted_run_have_their_own_status(error, status, ca
     def fail(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr("cutaway.cli.recipes.run_verb", fail)
+    monkeypatch.setattr("cutaway.cli.verbs.run_verb", fail)
     assert run(["probe", "--model", "m", "--data", "d"]) == status
     assert capsys.readouterr().err.startswith("cutaway: ")
 
@@ -128,7 +128,7 @@ def test_what_a_grid_finished_before_a_failure_is_told(tmp_path, capsys, monkeyp
             raise RunError("it broke")
         tell({"seed": spec.seed})
 
-    monkeypatch.setattr("cutaway.cli.recipes.run_verb", carry_out)
+    monkeypatch.setattr("cutaway.cli.verbs.run_verb", carry_out)
     file = tmp_path / "a.toml"
     file.write_text(GRID)
     assert run(["run", str(file), "--json"]) == 1

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import polars as pl
 import torch
 
-from cutaway.cli.recipes import VERBS, spec_grid
+from cutaway.cli.verbs import VERBS, spec_grid
 from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
 from cutaway.core.spec import build_spec, parse_toml

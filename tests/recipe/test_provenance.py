@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from cutaway.cli.main import app
-from cutaway.cli.recipes import VERBS
+from cutaway.cli.verbs import VERBS
 from cutaway.methods.probe.spec import ProbeSpec
 from cutaway.recipe.provenance import command_line, measure_cost, provenance, versions
 

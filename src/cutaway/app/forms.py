@@ -1,4 +1,4 @@
-"""A form from a spec: one widget per field, its docstring as help, its bounds kept."""
+"""Forms made from specs: one widget per field, with its docstring as help and its bounds."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +18,9 @@ from cutaway.core.spec import Spec
 from cutaway.home import expand_path
 from cutaway.recipe.options import RunOptions
 
-# The app decides these itself, or they make no sense in a form.
+# Set by the app itself.
 HIDDEN_FIELDS = frozenset({"runs", "engine"})
-# What a run writes besides its result; only into the runs folder.
+# Files that a run writes in addition to its result; only into the runs folder.
 OUTPUT_FIELDS = frozenset({"out", "html"})
 FormValues = dict[str, Any]
 DrawWidget = Callable[[str, FieldInfo, str], Any]
@@ -28,47 +28,47 @@ DrawWidget = Callable[[str, FieldInfo, str], Any]
 
 @dataclass(frozen=True)
 class FilledForm:
-    """What the reader filled in, and a place under each field for what is wrong with it."""
+    """The values of a form, and a slot below each field for its error message."""
 
     values: FormValues
-    places: dict[str, DeltaGenerator]
+    slots: dict[str, DeltaGenerator]
 
 
 def draw_form(cls: type[Spec], first: Sequence[str], *, key: str) -> FilledForm:
-    """A spec's form: the fields named `first` (and those needed) on top, the others folded away."""
-    asked = [name for name in cls.model_fields if _is_shown(cls, name)]
-    needed = [name for name in asked if cls.model_fields[name].is_required()]
-    top = list(dict.fromkeys([*[name for name in first if name in asked], *needed]))
-    shared = [name for name in asked if name in RunOptions.model_fields and name not in top]
-    own = [name for name in asked if name not in top and name not in shared]
-    filled_in = FilledForm({}, {})
-    _columns(cls, top, key, filled_in)
+    """Draw a spec's form: the fields in `first` and required ones on top, the others folded."""
+    shown = [name for name in cls.model_fields if _is_shown(cls, name)]
+    required = [name for name in shown if cls.model_fields[name].is_required()]
+    top = list(dict.fromkeys([*[name for name in first if name in shown], *required]))
+    shared = [name for name in shown if name in RunOptions.model_fields and name not in top]
+    own = [name for name in shown if name not in top and name not in shared]
+    form = FilledForm({}, {})
+    _columns(cls, top, key, form)
     with st.expander("More options"):
-        _columns(cls, own, key, filled_in)
+        _columns(cls, own, key, form)
     with st.expander("Where and how it runs"):
-        _columns(cls, shared, key, filled_in)
-    return filled_in
+        _columns(cls, shared, key, form)
+    return form
 
 
 def _is_shown(cls: type[Spec], name: str) -> bool:
-    """Whether a form has the field: a file to write only where the recipe needs its name."""
+    """Whether the form has the field; an output file only if the verb requires one."""
     return name not in HIDDEN_FIELDS and (
         name not in OUTPUT_FIELDS or cls.model_fields[name].is_required()
     )
 
 
-def _columns(cls: type[Spec], names: Sequence[str], key: str, filled_in: FilledForm) -> None:
+def _columns(cls: type[Spec], names: Sequence[str], key: str, form: FilledForm) -> None:
     for pair in zip_longest(names[::2], names[1::2]):
         for column, name in zip(st.columns(2), pair, strict=True):
             if name is not None:
                 with column.container(gap="xsmall"):
                     info = cls.model_fields[name]
-                    filled_in.values[name] = draw_field(name, info, f"{key}-{name}")
-                    filled_in.places[name] = st.empty()
+                    form.values[name] = draw_field(name, info, f"{key}-{name}")
+                    form.slots[name] = st.empty()
 
 
 def draw_field(name: str, info: FieldInfo, key: str) -> Any:
-    """The widget of one field, chosen by its type; a field of several types is typed in."""
+    """Draw the widget of one field, chosen by its type; a field of several types is a text box."""
     kind, optional = unwrap_optional(info.annotation)
     if kind is bool and optional:
         return _optional_bool(name, info, key)
@@ -80,7 +80,7 @@ def draw_field(name: str, info: FieldInfo, key: str) -> Any:
 
 
 def unwrap_optional(annotation: Any) -> tuple[Any, bool]:
-    """The type inside `X | None`, and whether None is allowed; None as type for `X | Y`."""
+    """The type inside `X | None`, and whether None is allowed; the type is None for `X | Y`."""
     if get_origin(annotation) in (Union, UnionType):
         kinds = [one for one in get_args(annotation) if one is not NoneType]
         return kinds[0] if len(kinds) == 1 else None, len(kinds) < len(get_args(annotation))
@@ -88,18 +88,18 @@ def unwrap_optional(annotation: Any) -> tuple[Any, bool]:
 
 
 def field_label(name: str, info: FieldInfo) -> str:
-    """A field's name on the form; a star where it must be filled in."""
+    """A field's label; a star marks a required field."""
     return name.replace("_", " ").capitalize() + (" *" if info.is_required() else "")
 
 
 def field_default(info: FieldInfo) -> Any:
-    """The field's default; None where there is none."""
+    """The field's default; None if it has none."""
     value = info.get_default(call_default_factory=True)
     return None if value is PydanticUndefined else value
 
 
 def field_bound(info: FieldInfo, name: str) -> Any:
-    """A bound the field declares (`ge`, `le`); None without one."""
+    """The field's bound (`ge` or `le`); None if it has none."""
     return next((getattr(m, name) for m in info.metadata if hasattr(m, name)), None)
 
 
@@ -122,13 +122,13 @@ def _toggle(name: str, info: FieldInfo, key: str) -> bool:
 
 
 def _optional_bool(name: str, info: FieldInfo, key: str) -> bool | None:
-    """A switch that may also be left to the recipe."""
-    said = {"yes": True, "no": False}
+    """A switch that can also be left at the default."""
+    options = {"yes": True, "no": False}
     chosen = st.selectbox(
-        field_label(name, info), list(said), index=None, help=_help(info), key=key,
+        field_label(name, info), list(options), index=None, help=_help(info), key=key,
         placeholder="by default",
     )  # fmt: skip
-    return None if chosen is None else said[chosen]
+    return None if chosen is None else options[chosen]
 
 
 def _integer(name: str, info: FieldInfo, key: str) -> Any:
@@ -139,7 +139,7 @@ def _integer(name: str, info: FieldInfo, key: str) -> Any:
 
 
 def _float(name: str, info: FieldInfo, key: str) -> Any:
-    # Bounds are often written as whole numbers; the widget wants all of one kind.
+    # The widget needs all numbers of one type, and bounds are often integers.
     value, low, high = (
         None if one is None else float(one)
         for one in (field_default(info), field_bound(info, "ge"), field_bound(info, "le"))
@@ -158,10 +158,10 @@ def _text(name: str, info: FieldInfo, key: str) -> str | None:
 
 
 def _list(name: str, info: FieldInfo, key: str) -> list[str] | None:
-    """A list, as text: commas between names, semicolons where an entry has commas itself."""
+    """A list as text, its entries separated by semicolons."""
     shown = "; ".join(map(str, field_default(info) or ()))
     text = st.text_input(
-        field_label(name, info), value=shown, key=key, help=f"{_help(info)} Put ; between several."
+        field_label(name, info), value=shown, key=key, help=f"{_help(info)} Separate several by ;"
     )
     return [part.strip() for part in text.split(";") if part.strip()] or None
 
@@ -177,7 +177,7 @@ WIDGETS: Mapping[Any, DrawWidget] = {
 
 
 def provided_values(cls: type[Spec], values: FormValues) -> FormValues:
-    """The values that were given: an empty box means the default, or that it is missing."""
+    """The values that were filled in; an empty box means the default."""
     return {k: v for k, v in values.items() if v is not None or _is_optional(cls, k)}
 
 
@@ -185,18 +185,18 @@ def _is_optional(cls: type[Spec], name: str) -> bool:
     return unwrap_optional(cls.model_fields[name].annotation)[1]
 
 
-def check_readable_paths(values: FormValues, places: Sequence[Path]) -> None:
-    """BadSpec when a form names a file that lies in none of the folders it may read."""
+def check_readable_paths(values: FormValues, folders: Sequence[Path]) -> None:
+    """BadSpec when a form names a file outside the folders it may read."""
     for name, value in values.items():
         if name in OUTPUT_FIELDS:
             continue
         for one in value if isinstance(value, list | tuple) else [value]:
             for piece in _possible_paths(one):
-                _check_inside(name, piece, places)
+                _check_inside(name, piece, folders)
 
 
 def _possible_paths(value: Any) -> list[str]:
-    """A value, and every part that could be a path: `a.csv,b.csv`, `base+adapter`, `task=a.csv`."""
+    """A value and its parts that could be paths: `a.csv,b.csv`, `base+adapter`, `task=a.csv`."""
     if not isinstance(value, str):
         return []
     parts = {value, *re.split(r"[,+;]", value)}
@@ -204,29 +204,29 @@ def _possible_paths(value: Any) -> list[str]:
     return [piece.strip() for piece in parts if piece.strip()]
 
 
-def _check_inside(name: str, text: str, places: Sequence[Path]) -> None:
+def _check_inside(name: str, text: str, folders: Sequence[Path]) -> None:
     path = expand_path(text)
-    there = path if path.is_absolute() else places[0] / path
+    there = path if path.is_absolute() else folders[0] / path
     try:
-        outside = there.exists() and not _is_inside(there, places)
+        outside = there.exists() and not _is_inside(there, folders)
     except (OSError, ValueError, RuntimeError):
-        # A name no disk can hold is no path; the recipe will say what it makes of it.
+        # Not a valid path; the verb will report what is wrong with it.
         return
     if outside:
         raise BadSpec(
-            f"{name} {text!r} lies outside {str(places[0])!r}, which is all this form may read. "
+            f"{name} {text!r} is outside {str(folders[0])!r}, the only folder this form may read. "
             "Copy it there, or use the command line."
         )
 
 
-def _is_inside(path: Path, places: Sequence[Path]) -> bool:
+def _is_inside(path: Path, folders: Sequence[Path]) -> bool:
     real = path.resolve()
-    return any(real.is_relative_to(place.resolve()) for place in places)
+    return any(real.is_relative_to(place.resolve()) for place in folders)
 
 
 def resolve_output_paths(values: FormValues, folder: Path) -> FormValues:
-    """The values with every file that is to be written put into the folder; BadSpec if it can't."""
-    placed = dict(values)
+    """The values with every output file placed in the folder; BadSpec if it would be outside."""
+    resolved = dict(values)
     for name in OUTPUT_FIELDS & values.keys():
         given = values[name]
         if isinstance(given, str) and given:
@@ -237,18 +237,18 @@ def resolve_output_paths(values: FormValues, folder: Path) -> FormValues:
                 stays = False
             if not stays:
                 raise BadSpec(
-                    f"{name} {given!r} leads out of {str(folder)!r}, which is all this form may "
-                    "write to. Give a plain name such as 'mine.safetensors'."
+                    f"{name} {given!r} is outside {str(folder)!r}, the only folder this form "
+                    "may write to. Give a file name such as 'mine.safetensors'."
                 )
-            placed[name] = str(there)
-    return placed
+            resolved[name] = str(there)
+    return resolved
 
 
 def messages_by_field(message: str, names: Sequence[str]) -> dict[str, str]:
-    """What a refusal says of each field; a sentence that names several, or none, is left out."""
-    found: dict[str, str] = {}
+    """The sentences of an error message by the field they name; others are left out."""
+    messages: dict[str, str] = {}
     for sentence in re.split(r"(?<=[.?])\s+(?=[A-Za-z])", message):
         named = [name for name in names if re.search(rf"\b{re.escape(name)}s?\b", sentence)]
         if len(named) == 1:
-            found[named[0]] = f"{found.get(named[0], '')} {sentence}".strip()
-    return found
+            messages[named[0]] = f"{messages.get(named[0], '')} {sentence}".strip()
+    return messages

@@ -1,7 +1,7 @@
-"""`python -m cutaway.app.job_runner FOLDER`: runs one command and remembers how it ended.
+"""`python -m cutaway.app.job_runner FOLDER`: runs one command and records its exit status.
 
-The app may be closed while a run goes on; the keeper stays with it and writes `ended.json` last,
-so that the next visit knows. It imports nothing heavy.
+The app may be closed during a run; this process stays with the command and writes `ended.json`
+last. It imports nothing heavy.
 """
 
 import json
@@ -19,8 +19,8 @@ JOB_FILE, ENDED_FILE, LOG_FILE, OUTPUT_FILE = "job.json", "ended.json", "log.txt
 def run_job(folder: Path) -> int:
     """The exit status of the job's command, written to the folder when it ends."""
     argv = json.loads((folder / JOB_FILE).read_text(encoding="utf-8"))["argv"]
-    # A cancel reaches the whole group; the keeper outlives it to write down what happened.
-    # A handler (unlike SIG_IGN) is not inherited by the command, which must hear the signal.
+    # Cancelling signals the whole process group; this process survives to record the status.
+    # Unlike SIG_IGN, a handler is not inherited by the command, which must receive the signal.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     with (folder / LOG_FILE).open("ab") as log, (folder / OUTPUT_FILE).open("wb") as out:

@@ -1,8 +1,7 @@
-"""Runs that the app started: each a process of the real command line, with its log on the disk.
+"""Background jobs: runs started by the app, each a process of the command line with a log.
 
-`<runs>/.jobs/<id>/` holds job.json (the command), log.txt (its progress), out.txt (its answer)
-and, when it is over, ended.json. Everything is read from there, so a reload or a restart of the
-app loses nothing.
+`<runs>/.jobs/<id>/` holds job.json (the command), log.txt (its progress), out.txt (its output)
+and, when it has ended, ended.json. All state is read from there, so it survives a restart.
 """
 
 import json
@@ -30,7 +29,7 @@ JOBS_FOLDER = ".jobs"
 # The command line, run by the same interpreter as the app.
 CLI_COMMAND = (sys.executable, "-m", "cutaway")
 JobState = Literal["running", "done", "refused", "failed", "cancelled", "killed"]
-# The command line's exit status -> what became of the job.
+# Exit status of the command line -> state of the job.
 STATE_BY_EXIT_STATUS: dict[int, JobState] = {
     0: "done",
     2: "refused",
@@ -52,43 +51,43 @@ class BackgroundJob:
     started: float
     pid: int
     born: float
-    """When the process was made: a number given again to another process is not ours."""
+    """When the process was created, to recognise a process id that was reused."""
 
     @property
     def id(self) -> str:
-        """The job's name."""
+        """The job's folder name."""
         return self.folder.name
 
     @property
     def command(self) -> str:
-        """The command as one would type it."""
+        """The command as typed in a terminal."""
         return shlex.join(["cutaway", *self.words])
 
 
 @dataclass(frozen=True)
 class JobStatus:
-    """How a job stands."""
+    """The current state of a job."""
 
     state: JobState
     seconds: float
     share: float | None
-    """How much of the current step is done, when the log says so."""
+    """The finished fraction of the current step, if the log reports it."""
     line: str
-    """The last thing the log said."""
+    """The last line of the log."""
 
     @property
     def over(self) -> bool:
-        """Nothing more will come."""
+        """Whether the job has ended."""
         return self.state != "running"
 
 
 def start_job(runs: Path, method: str, words: Sequence[str]) -> BackgroundJob:
-    """`cutaway WORDS` as a new process, which goes on when the app is closed."""
+    """Start `cutaway WORDS` as a new process, which continues when the app is closed."""
     folder = runs / JOBS_FOLDER / f"{int(time.time()):08x}-{secrets.token_hex(3)}"
-    told = {"method": method, "words": list(words), "argv": [*CLI_COMMAND, *words]}
+    job = {"method": method, "words": list(words), "argv": [*CLI_COMMAND, *words]}
     with disk_errors(folder):
         make_folder(folder)
-        write_json(folder / JOB_FILE, told)
+        write_json(folder / JOB_FILE, job)
         with (folder / LOG_FILE).open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "cutaway.app.job_runner", str(folder)],
@@ -97,8 +96,8 @@ def start_job(runs: Path, method: str, words: Sequence[str]) -> BackgroundJob:
                 stderr=log,
                 start_new_session=True,
             )
-    own = {"started": time.time(), "pid": process.pid, "born": _created_at(process.pid)}
-    write_json(folder / JOB_FILE, {**told, **own})
+    process_facts = {"started": time.time(), "pid": process.pid, "born": _created_at(process.pid)}
+    write_json(folder / JOB_FILE, {**job, **process_facts})
     return read_job(folder)
 
 
@@ -119,10 +118,10 @@ def read_job(folder: Path) -> BackgroundJob:
 
 
 def list_jobs(runs: Path) -> list[BackgroundJob]:
-    """All jobs of a runs folder, newest first; what isn't one is passed over."""
-    place = runs / JOBS_FOLDER
+    """All jobs of a runs folder, newest first; other folders are ignored."""
+    parent = runs / JOBS_FOLDER
     found = []
-    for folder in sorted(place.iterdir(), reverse=True) if place.is_dir() else []:
+    for folder in sorted(parent.iterdir(), reverse=True) if parent.is_dir() else []:
         if _ID.fullmatch(folder.name):
             try:
                 found.append(read_job(folder))
@@ -132,7 +131,7 @@ def list_jobs(runs: Path) -> list[BackgroundJob]:
 
 
 def job_status(job: BackgroundJob) -> JobStatus:
-    """How the job stands now."""
+    """The job's current state."""
     line, share = _last_log_line(job.folder / LOG_FILE)
     ended = job.folder / ENDED_FILE
     if ended.exists():
@@ -145,7 +144,7 @@ def job_status(job: BackgroundJob) -> JobStatus:
 
 
 def is_running(job: BackgroundJob) -> bool:
-    """Whether the job's keeper still runs."""
+    """Whether the job's process is running."""
     try:
         process = psutil.Process(job.pid)
         same = abs(process.create_time() - job.born) < 1.5
@@ -155,19 +154,19 @@ def is_running(job: BackgroundJob) -> bool:
 
 
 def cancel_job(job: BackgroundJob) -> None:
-    """Ask the job to stop, as Ctrl-C would: what is finished is kept."""
+    """Interrupt the job like Ctrl-C: finished pieces are kept."""
     if is_running(job):
         os.killpg(os.getpgid(job.pid), signal.SIGINT)
 
 
 def remove_job(job: BackgroundJob) -> None:
-    """The job's log is gone; its results stay."""
+    """Delete the job's log; its results stay."""
     if not is_running(job):
         shutil.rmtree(job.folder, ignore_errors=True)
 
 
 def run_address(job: BackgroundJob) -> str | None:
-    """The address of the run the job made, from its answer."""
+    """The address of the run the job made, from its output."""
     try:
         answer = json.loads((job.folder / OUTPUT_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -189,7 +188,7 @@ def job_log(job: BackgroundJob) -> str:
 
 
 def _last_log_line(path: Path) -> tuple[str, float | None]:
-    """The log's last line, and the share of the step it speaks of."""
+    """The last line of the log, and the finished fraction it reports."""
     lines = [line.strip() for line in _tail(path).splitlines() if line.strip()]
     if not lines:
         return "", None
@@ -209,5 +208,5 @@ def _created_at(pid: int) -> float:
     try:
         return float(psutil.Process(pid).create_time())
     except psutil.Error:
-        # Over before we could look; the keeper has written how it ended.
+        # It has already ended; the job runner has recorded its status.
         return 0.0

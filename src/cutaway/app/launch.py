@@ -13,14 +13,14 @@ from cutaway.store.remote import local_folder
 
 HOST = "127.0.0.1"
 RUNS_VARIABLE = "CUTAWAY_APP_RUNS"
-# How many ports above the asked one are tried when it is taken.
+# How many ports above the requested one are tried when it is taken.
 PORT_TRIES = 20
 
-# Other names for this machine are refused, so no web page can reach the app by a DNS trick.
+# Other host names are refused, which prevents DNS rebinding.
 ALLOWED_HOSTS = (HOST, "localhost")
 STREAMLIT_OPTIONS: dict[str, str] = {
     "server.address": HOST,
-    # Whatever a config file of Streamlit's says: pages are told that their server is at the root.
+    # Overrides a Streamlit config file: asgi.py tells pages that the server is at the root.
     "server.baseUrlPath": "",
     "server.fileWatcherType": "none",
     "server.runOnSave": "false",
@@ -44,7 +44,7 @@ STREAMLIT_OPTIONS: dict[str, str] = {
 
 
 def launch(runs: Path | str, *, port: int = 8501, open_browser: bool = True) -> None:
-    """Serve the app until interrupted; BadSpec or Missing before anything starts."""
+    """Serve the app until interrupted; a wrong option is refused before anything starts."""
     folder = local_folder(runs).absolute()
     if folder.exists() and not folder.is_dir():
         raise BadSpec(f"--runs must be a folder, {str(runs)!r} is a file.")
@@ -55,16 +55,16 @@ def launch(runs: Path | str, *, port: int = 8501, open_browser: bool = True) -> 
     child = subprocess.Popen(
         streamlit_command(port, open_browser), env={**os.environ, RUNS_VARIABLE: str(folder)}
     )
-    # Ended from outside (a service manager, `kill`), the server must not stay behind.
+    # When this process is terminated (a service manager, `kill`), end the server too.
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     status = _wait_for_exit(child)
     if status not in (0, -2, -15, 130):
-        raise RunError(f"The app ended with status {status}; its last words stand above.")
+        raise RunError(f"The app ended with status {status}; see its messages above.")
 
 
 def streamlit_command(port: int, open_browser: bool) -> list[str]:
-    """The words that start Streamlit on the app."""
-    script = Path(__file__).with_name("served.py")
+    """The command that starts Streamlit on the app."""
+    script = Path(__file__).with_name("asgi.py")
     options = {
         **STREAMLIT_OPTIONS,
         "server.port": str(port),
@@ -79,15 +79,15 @@ def free_port(port: int) -> int:
     """The port itself, or the next free one above it."""
     if not 1 <= port <= 65535:
         raise BadSpec(f"--port must be between 1 and 65535, got {port!r}.")
-    for one in range(port, min(port + PORT_TRIES, 65536)):
-        with socket.socket() as probe:
-            # Without this a port whose last connection just closed would count as taken.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    for candidate in range(port, min(port + PORT_TRIES, 65536)):
+        with socket.socket() as test:
+            # Without this, a port whose last connection has just closed counts as taken.
+            test.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind((HOST, one))
+                test.bind((HOST, candidate))
             except OSError:
                 continue
-            return one
+            return candidate
     raise BadSpec(
         f"Ports {port} to {port + PORT_TRIES - 1} are all taken. Choose another with --port."
     )

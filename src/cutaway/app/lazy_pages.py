@@ -1,4 +1,4 @@
-"""Modules that the first paint can do without; loaded when the reader looks at it."""
+"""Pages that are loaded when they are first opened, or shortly after the first page is drawn."""
 
 from functools import cache
 from importlib import import_module
@@ -6,21 +6,21 @@ from threading import Timer
 from types import ModuleType
 from typing import Any
 
-LAZY_MODULES = ("method", "picked", "live", "new_run")
-# The first page is on the console by then.
+LAZY_MODULES = ("method", "selection", "live", "new_run")
+# Seconds; the first page has been drawn by then.
 PRELOAD_DELAY = 2.0
 
 
-def show_page(name: str, *given: Any) -> None:
-    """Draw what one of MODULES shows."""
-    load_page(name).show(*given)
+def show_page(name: str, *arguments: Any) -> None:
+    """Draw one of LAZY_MODULES."""
+    load_page(name).show(*arguments)
 
 
 def load_page(name: str) -> ModuleType:
-    """One of MODULES, with pandas whole before it.
+    """One of LAZY_MODULES, imported after pandas.
 
-    Streamlit loads pandas on first use, in whichever thread comes first; plotly, in another one,
-    then finds it half loaded and fails. Here every thread that will draw waits until it is whole.
+    Streamlit imports pandas on first use, in any thread; plotly in another thread then finds it
+    partially initialised and fails. Importing it here first makes every drawing thread wait.
     """
     import_module("pandas")
     return import_module(f"cutaway.app.{name}")
@@ -28,7 +28,7 @@ def load_page(name: str) -> ModuleType:
 
 @cache
 def preload() -> Timer:
-    """Load MODULES once per process, a little later, so that nobody waits for them."""
+    """Load LAZY_MODULES in the background, once per process, so that opening a page is quick."""
     timer = Timer(PRELOAD_DELAY, lambda: [load_page(name) for name in LAZY_MODULES])
     timer.daemon = True
     timer.start()

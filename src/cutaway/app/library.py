@@ -1,4 +1,4 @@
-"""The runs the app may show: those under its folder, read once per change on the disk."""
+"""The runs the app shows: those in its folder, read again only when the folder changes."""
 
 import os
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from cutaway.core.errors import CutawayError
 from cutaway.report.overview import overview_table
 from cutaway.store.results import Record, Runs, results
 
-# Where `make tour` leaves its results; shown while there are no runs of one's own.
+# The results of `make tour`, shown until the user has runs.
 TOUR_RUNS = Path("tour") / "runs"
 
 
 @dataclass(frozen=True)
 class Library:
-    """What can be shown, what can't be read, and whether it is only the tour."""
+    """The runs of a folder: readable ones, broken ones, and whether they are the tour's."""
 
     folder: Path
     records: tuple[Record, ...]
@@ -28,7 +28,7 @@ class Library:
     tour: bool
 
     def find(self, address: str, method: str | None = None) -> Record | None:
-        """The record with exactly this address; None for anything else, whatever it says."""
+        """The record with exactly this address; None for anything else."""
         for record in self.records:
             if record.address == address and method in (None, record.method):
                 return record
@@ -54,12 +54,12 @@ def current_library() -> Library:
 
 
 def read_library(folder: Path, *, tour: bool = False) -> Library:
-    """The runs in a folder, from memory unless something in it changed."""
+    """The runs in a folder, cached until something in it changes."""
     return _read(str(folder), modification_times(folder), tour)
 
 
 def modification_times(folder: Path) -> tuple[tuple[str, int], ...]:
-    """When each run folder changed last: equal stamps mean equal runs."""
+    """When each run folder was last modified."""
     if not folder.is_dir():
         return ()
     methods = [entry for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != "."]
@@ -76,12 +76,12 @@ def _modified_at(run: "os.DirEntry[str]") -> int:
     try:
         return run.stat().st_mtime_ns
     except OSError:
-        # Renamed away between listing and looking: a change like any other.
+        # Renamed between listing and reading: a change like any other.
         return 0
 
 
 @st.cache_resource(max_entries=4, show_spinner="Reading the runs …")
-def _read(folder: str, stamped: tuple[tuple[str, int], ...], tour: bool) -> Library:
+def _read(folder: str, modified: tuple[tuple[str, int], ...], tour: bool) -> Library:
     try:
         found = results(folder)
         broken = [*found.broken, *_links_outside(found)]
@@ -94,7 +94,7 @@ def _read(folder: str, stamped: tuple[tuple[str, int], ...], tour: bool) -> Libr
 
 
 def _links_outside(found: Runs) -> list[tuple[Path, str]]:
-    """Links among the runs that lead out of their folder: not ours to show."""
+    """Symbolic links that lead out of the runs folder, which the app must not show."""
     root = found.folder.resolve()
     reason = "It is a link that leads out of the runs folder. Copy the run here to see it."
     return [(r.path, reason) for r in found if not r.path.resolve().is_relative_to(root)]

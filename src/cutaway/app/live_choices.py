@@ -1,4 +1,4 @@
-"""What the Live page offers to choose from: models, fitted shortcuts, tasks, probes of runs."""
+"""The choices of the Live page: models, fitted shortcuts, tasks, probes of runs."""
 
 import json
 from collections.abc import Iterator
@@ -14,22 +14,22 @@ from cutaway.report.records import is_imported
 from cutaway.store.results import Record
 
 MAX_CHOICES = 50
-"""Entries of a list; the newest first."""
+"""Maximum length of a list; the newest entries come first."""
 
 
 @dataclass(frozen=True)
 class ShortcutChoice:
-    """A shortcut file under the runs folder."""
+    """A shortcut file in the runs folder."""
 
     path: Path
     model: str
-    """The model it says it was fitted on; `?` when it doesn't say."""
+    """The model it was fitted on; `?` if its metadata has none."""
     label: str
 
 
 @dataclass(frozen=True)
 class ProbeChoice:
-    """One set and pooler of a probe run."""
+    """One data set and pooler of a probe run."""
 
     run: Path
     address: str
@@ -39,33 +39,33 @@ class ProbeChoice:
 
     @property
     def label(self) -> str:
-        """How the list calls it."""
+        """The label in the list."""
         return f"{self.data} · {self.pool} · {', '.join(self.models)} · {self.address[:6]}"
 
 
-def model_choices(shelf: Library) -> list[str]:
-    """Bundled models first, then those that runs were made with."""
-    named = [name for record in shelf.records for name in run_models(record)]
+def model_choices(library: Library) -> list[str]:
+    """Bundled models first, then the models of the runs."""
+    named = [name for record in library.records for name in run_models(record)]
     return list(dict.fromkeys([*BUNDLED, *named]))[:MAX_CHOICES]
 
 
 def run_models(record: Record) -> tuple[str, ...]:
-    """The names of a run's models."""
+    """The names of a run's models; none for imported logs."""
     many = record.model if isinstance(record.model, list) else [record.model]
     found = [one.get("name") for one in many if isinstance(one, dict) and not is_imported(record)]
     return tuple(name for name in found if isinstance(name, str))
 
 
-def shortcut_choices(shelf: Library) -> list[ShortcutChoice]:
-    """Every shortcut file that lies under the runs folder, the newest first."""
-    root = shelf.folder.resolve()
+def shortcut_choices(library: Library) -> list[ShortcutChoice]:
+    """All shortcut files in the runs folder, the newest first."""
+    root = library.folder.resolve()
     found = []
-    for path in _files(shelf.folder):
-        # A link that leads out of the folder is not ours to read.
+    for path in _files(library.folder):
+        # Symbolic links that lead out of the folder are ignored.
         if path.resolve().is_relative_to(root):
-            told = _read_metadata(path)
-            if told.get("method", "shortcut") == "shortcut":
-                name = str((told.get("model") or {}).get("name", "?"))
+            meta = _read_metadata(path)
+            if meta.get("method", "shortcut") == "shortcut":
+                name = str((meta.get("model") or {}).get("name", "?"))
                 found.append(
                     (path.stat().st_mtime, ShortcutChoice(path, name, _label(path, root, name)))
                 )
@@ -83,7 +83,7 @@ def _label(path: Path, root: Path, model: str) -> str:
 
 
 def _read_metadata(path: Path) -> dict[str, Any]:
-    """What the JSON beside a file says of it; nothing when it can't be read."""
+    """The metadata in the JSON beside a file; empty if it can't be read."""
     try:
         meta = json.loads(path.with_suffix(".json").read_text(encoding="utf-8")).get("meta")
     except (OSError, ValueError, AttributeError):
@@ -91,9 +91,9 @@ def _read_metadata(path: Path) -> dict[str, Any]:
     return meta if isinstance(meta, dict) else {}
 
 
-def probe_choices(shelf: Library) -> list[ProbeChoice]:
-    """Each set and pooler of the probe runs that were measured here."""
-    own = [record for record in shelf.of("probe") if not is_imported(record)]
+def probe_choices(library: Library) -> list[ProbeChoice]:
+    """Each data set and pooler of the probe runs; imported logs have no activations."""
+    own = [record for record in library.of("probe") if not is_imported(record)]
     return [
         ProbeChoice(record.path, record.address, run_models(record), str(data), str(pool))
         for record in own
@@ -109,7 +109,7 @@ def _as_list(value: Any) -> list[Any]:
 
 @cache
 def task_choices() -> list[str]:
-    """Known tasks about one text that have a word for each class."""
+    """Tasks about a single text that have a word for each class."""
     return [
         name
         for name, task in known_tasks().items()

@@ -1,11 +1,11 @@
-"""The overview: every run on one page, to search, filter, compare and open."""
+"""The overview: all runs on one page, to search, filter, compare and open."""
 
 from typing import Any
 
 import polars as pl
 import streamlit as st
 
-from cutaway.app import lazy_pages as later
+from cutaway.app import lazy_pages
 from cutaway.app.escape import escape_markdown
 from cutaway.app.library import Library, current_library
 from cutaway.report import formats
@@ -25,25 +25,25 @@ def show() -> None:
         return
     if shelf.tour:
         st.info(
-            "There are no runs of your own yet, so these are the tour's. Start one on the page "
-            "**New run**, or from a terminal; it appears here when it is done.",
+            "You have no runs yet, so these are the tour's. Start one on the page **New run**, or "
+            "from a terminal; it appears here when it is done.",
             icon=":material/explore:",
         )
     chosen = filter_runs(shelf.listed.with_row_index("place"))
     st.caption(f"{chosen.height:,} of {shelf.listed.height:,} runs")
     if chosen.is_empty():
-        st.warning("No run fits these filters. Clear one of them to see more.")
+        st.warning("No run matches these filters. Clear one of them to see more.")
     else:
-        picked = [shelf.records[i] for i in _table(chosen)]
-        if picked:
-            later.show_page("picked", picked)
+        selected = [shelf.records[i] for i in _table(chosen)]
+        if selected:
+            lazy_pages.show_page("selection", selected)
         else:
             st.caption("Select a run to read its verdict, several to compare them.")
     _show_unreadable(shelf)
 
 
 def filter_runs(listed: pl.DataFrame) -> pl.DataFrame:
-    """The lines that pass the search box and the filters."""
+    """The runs that match the search box and the filters."""
     search, *boxes = st.columns([2, 1, 1, 1])
     words = search.text_input(
         "Search", placeholder="model, data, layer, words of a verdict …", key="search"
@@ -62,9 +62,9 @@ def filter_runs(listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _table(chosen: pl.DataFrame) -> list[int]:
-    """The table of runs; the places of the selected ones."""
+    """Draw the table of runs; returns the positions of the selected ones."""
     event = st.dataframe(
-        # For any other kind of table Streamlit would load pandas before the first paint.
+        # Streamlit would load pandas for any other kind of table, which delays the first page.
         display_table(chosen).to_arrow(),
         hide_index=True,
         on_select="rerun",
@@ -83,8 +83,8 @@ def _table(chosen: pl.DataFrame) -> list[int]:
 
 
 def display_table(listed: pl.DataFrame) -> pl.DataFrame:
-    """The lines as people read them: score with interval, time as a clock."""
-    told: list[dict[str, Any]] = [
+    """The runs formatted for reading: score with interval, time in minutes."""
+    lines: list[dict[str, Any]] = [
         {
             "model": line["model"],
             "data": line["data"],
@@ -98,7 +98,7 @@ def display_table(listed: pl.DataFrame) -> pl.DataFrame:
         }
         for line in listed.iter_rows(named=True)
     ]
-    return pl.DataFrame(told, schema_overrides={"baseline": pl.Float64})
+    return pl.DataFrame(lines, schema_overrides={"baseline": pl.Float64})
 
 
 def _score(line: dict[str, Any]) -> str:
@@ -109,26 +109,25 @@ def _score(line: dict[str, Any]) -> str:
 
 
 def _show_introduction(shelf: Library) -> None:
-    """What the app is, for someone who opens it before anything was run."""
+    """What the app is, shown when there are no runs."""
     st.markdown(
         "Cutaway opens a language model the way a cutaway drawing opens an engine: what each "
-        "layer knows, how sure one can be of it, and what words alone would give away. "
-        "Results appear here as soon as there are some."
+        "layer encodes, how certain that is, and how far a bag of words gets. Results appear here."
     )
-    st.markdown("**See it at work** on the bundled model, about ten minutes on a laptop:")
+    st.markdown("**Try it** on the bundled model, about ten minutes on a laptop:")
     st.code("make tour", language="bash")
-    st.markdown("**Ask your own question** on the page *New run*, or from a terminal:")
+    st.markdown("**Start a run** on the page *New run*, or from a terminal:")
     st.code("cutaway probe --model smollm2-135m --data gen:sentiment --layers all", language="bash")
     st.caption(f"Runs are read from {escape_markdown(shelf.folder)}")
 
 
 def _show_unreadable(shelf: Library) -> None:
-    """Runs that can't be read, with the reason."""
+    """List runs that can't be read, with the reason."""
     if not shelf.broken:
         return
     word = "run" if len(shelf.broken) == 1 else "runs"
     with st.expander(f"{len(shelf.broken)} {word} can't be read", icon=":material/warning:"):
-        st.caption("The others are not affected. Repeating a run's command makes it again.")
+        st.caption("The others are not affected. Repeat a run's command to make it again.")
         st.dataframe(
             pl.DataFrame(shelf.broken, schema=["folder", "reason"], orient="row").to_arrow(),
             hide_index=True,

@@ -1,4 +1,4 @@
-"""What the overview shows of the runs that were selected in its table."""
+"""The runs selected in the overview's table: verdict, comparison, provenance."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ MAX_PROVENANCE = 6
 
 
 def show(records: Sequence[Record]) -> None:
-    """The verdict of one run, a comparison of several, and where they come from."""
+    """Draw the verdict of one run or a comparison of several, and their provenance."""
     with st.container(horizontal=True):
         for method in dict.fromkeys(record.method for record in records):
             mine = [r for r in records if r.method == method]
@@ -31,7 +31,7 @@ def show(records: Sequence[Record]) -> None:
 
 
 def open_runs(records: Sequence[Record]) -> None:
-    """Go to the method's page with these runs chosen."""
+    """Go to the method's page with these runs selected."""
     method = records[0].method
     st.session_state[f"{method}-runs"] = [record.address for record in records]
     st.switch_page(st.session_state["pages"][method])

@@ -1,4 +1,4 @@
-"""Pieces every page is made of: figures with their command and data, verdicts, messages."""
+"""Parts that all pages share: figures with command and data, verdicts, messages."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from cutaway.report.records import RecordLike, run_title, verdict_sentences
 
 @contextmanager
 def errors_as_messages() -> Iterator[None]:
-    """A problem inside becomes a message where it happened; the rest of the page works."""
+    """Show an error as a message in place; the rest of the page still works."""
     try:
         yield
     except CutawayError as error:
@@ -26,24 +26,24 @@ def errors_as_messages() -> Iterator[None]:
 
 
 def colour_mode() -> theme.ColourMode:
-    """The ground the reader has chosen, light or dark."""
+    """The theme the reader has chosen, light or dark."""
     return "dark" if st.context.theme.type == "dark" else "light"
 
 
 def draw_run_figure(
     name: str, figure: go.Figure, records: Sequence[RecordLike], *, key: str
 ) -> None:
-    """A figure of some runs with its caption, the command that repeats it, its data as CSV."""
+    """Draw a figure of runs with its caption, the command that repeats it, and its data as CSV."""
     draw_figure(name, figure, repeat_commands(records), key=key)
 
 
 def draw_figure(name: str, figure: go.Figure, command: str, *, key: str, wide: int = 0) -> None:
-    """A figure with its caption, the command that repeats it, its data as CSV, its PNG button.
+    """Draw a figure with its caption, the command that repeats it, its data as CSV and as PNG.
 
-    One that needs `wide` pixels scrolls sideways on a narrower console.
+    A figure that needs `wide` pixels scrolls horizontally on a narrower screen.
     """
     if wide:
-        # Numbers and names of our own only: nothing of this style comes from data.
+        # Safe: nothing in this style comes from data.
         frame = f".st-key-figure-{key} [data-testid='stFullScreenFrame']"
         st.html(f"<style>{frame} {{min-width: {wide}px;}}</style>")
     with st.container(border=True):
@@ -78,10 +78,10 @@ def repeat_commands(records: Sequence[RecordLike]) -> str:
 
 
 def verdict_box(records: Sequence[RecordLike]) -> None:
-    """What follows from the runs: all sentences of one, the first sentence of each of several."""
+    """The verdict of one run, or the first sentence of each of several."""
     if len(records) == 1:
         first, *rest = verdict_sentences(records[0]) or [
-            "This run has no verdict; its figures speak below."
+            "This run has no verdict; see its figures below."
         ]
         lines = [
             f"**{escape_markdown(first)}**",
@@ -97,12 +97,11 @@ def verdict_box(records: Sequence[RecordLike]) -> None:
 
 
 def _first_sentence(record: RecordLike) -> str:
-    said = verdict_sentences(record)
-    return said[0] if said else "no verdict."
+    return next(iter(verdict_sentences(record)), "no verdict.")
 
 
 def provenance_table(record: RecordLike) -> None:
-    """Where the run's numbers come from, and the command that repeats it."""
+    """The run's provenance and the command that repeats it."""
     st.markdown(f"**{escape_markdown(run_title(record))}**")
     for label, value in provenance(record):
         left, right = st.columns([1, 5])

@@ -1,4 +1,4 @@
-"""The command line: recipes become verbs from their specs, the rest are small commands."""
+"""The command line: the verbs of the catalog, with options from their specs, and small commands."""
 
 from cutaway.cli.main import app, main
 

@@ -6,23 +6,23 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from cutaway.catalog import VERBS
-from cutaway.cli import recipes
-from cutaway.cli.talk import OutputOptions
+from cutaway.cli import verbs
+from cutaway.cli.output import OutputOptions
 
 
 def __getattr__(name: str) -> Callable[..., None]:
-    """The command of the verb of this name, `_` for a blank; cyclopts reads its annotations."""
+    """The command of a verb, with `_` for a space; cyclopts reads its annotations."""
     verb = VERBS.get(name.replace("_", " "))
     if verb is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    def command(*, spec: Any, talk: Any = None) -> None:
-        recipes.run_verb(verb, spec, talk or OutputOptions())
+    def command(*, spec: Any, output: Any = None) -> None:
+        verbs.run_verb(verb, spec, output or OutputOptions())
 
     command.__doc__ = verb.help
     command.__annotations__ = {
         "spec": Annotated[verb.spec_class, Parameter(name="*")],
-        "talk": Annotated[OutputOptions | None, Parameter(name="*")],
+        "output": Annotated[OutputOptions | None, Parameter(name="*")],
         "return": None,
     }
     return command

@@ -1,11 +1,11 @@
-"""`ls`, `show`, `query`, `report`, `import`: everything about finished runs."""
+"""`ls`, `show`, `query`, `report`, `import`: commands about finished runs."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from cutaway.cli.talk import print_json, print_message, print_result
+from cutaway.cli.output import print_json, print_message, print_result
 
 RunsFlag = Annotated[str, Parameter(help="Folder (or URL) with the results.")]
 JsonFlag = Annotated[bool, Parameter(help="As JSON on stdout.")]
@@ -29,9 +29,9 @@ def ls(*, runs: RunsFlag = "runs", method: str | None = None, json: JsonFlag = F
     from cutaway.report.terminal import print_runs
     from cutaway.store.results import results
 
-    found = results(runs)
-    chosen = [record for record in found if method in (None, record.method)]
-    for path, reason in found.broken:
+    all_runs = results(runs)
+    chosen = [record for record in all_runs if method in (None, record.method)]
+    for path, reason in all_runs.broken:
         print_message(f"cutaway: {path} can't be read: {reason}")
     if json:
         print_json([record.brief() for record in chosen])
@@ -45,7 +45,7 @@ def show(address: str, /, *, runs: RunsFlag = "runs", json: JsonFlag = False) ->
     Parameters
     ----------
     address
-        The run's address, or the first letters of it.
+        The run's address, or its first characters.
     """
     from cutaway.report.terminal import print_record
     from cutaway.store.results import results
@@ -61,14 +61,14 @@ def query(
     sql: str, /, *, runs: RunsFlag = "runs", json: JsonFlag = False,
     format: Literal["table", "csv", "markdown", "latex"] = "table",
 ) -> None:  # fmt: skip
-    """Ask all runs with SQL: tables `runs` and `rows`.
+    """Query all runs with SQL; the tables are `runs` and `rows`.
 
     Parameters
     ----------
     sql
         One SELECT, e.g. "select layers, avg(value) from rows group by 1".
     format
-        How the answer is printed.
+        Output format.
     """
     from cutaway.report.tables import TABLE_FORMATS
     from cutaway.store.results import results
@@ -91,18 +91,18 @@ def report(
     out: Path = Path("figures"),
     title: str = "Cutaway report",
 ) -> None:
-    """One self-contained HTML page, tables, or picture files, of all runs or of those named.
+    """Write runs as one self-contained HTML page, as tables, or as picture files.
 
     Parameters
     ----------
     address
-        Runs by address (or its first letters); all when none is given.
+        Addresses of runs (first characters are enough); default: all runs.
     html
         Write one HTML file here.
     table
         Print the results as a table in this format.
     figures
-        Write every figure as a file of this kind into --out.
+        Write every figure as a file of this format into --out.
     out
         Folder for --figures.
     title
@@ -111,8 +111,8 @@ def report(
     from cutaway.report.write import write_report
     from cutaway.store.results import results
 
-    found = results(runs)
-    records = [found.get(one) for one in address] if address else list(found)
+    all_runs = results(runs)
+    records = [all_runs.get(one) for one in address] if address else list(all_runs)
     for line in write_report(
         records, html=html, table=table, figures=figures, out=out, title=title
     ):
@@ -120,7 +120,7 @@ def report(
 
 
 def import_logs(path: Path, /, *, runs: RunsFlag = "runs", json: JsonFlag = False) -> None:
-    """Bring in experiment logs of the probing reference, beside own runs.
+    """Import experiment logs of the probing reference implementation as runs.
 
     Parameters
     ----------

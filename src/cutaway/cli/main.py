@@ -1,4 +1,4 @@
-"""Where every command starts and where every error becomes one clear message."""
+"""The entry point of the command line; turns every error into one message and an exit status."""
 
 import errno
 import io
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from cutaway import __version__
-from cutaway.cli import caches, library, recipes, sources, studies, tools
-from cutaway.cli.talk import print_message
+from cutaway.cli import caches, library, sources, studies, tools, verbs
+from cutaway.cli.output import print_message
 from cutaway.core.errors import CutawayError
 from cutaway.core.lookup import suggestion
 
 EXIT_DONE, EXIT_WRONG_REQUEST, EXIT_FAILED, EXIT_INTERRUPTED = 0, 2, 1, 130
-# What a place that can't take more says; without a file's name it is stdout.
+# Errors of a full disk; without a file name they are about stdout.
 DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 app = App(
@@ -26,14 +26,14 @@ app = App(
     result_action="return_value",
     suppress_keyboard_interrupt=False,
 )
-for room in (recipes, studies, tools, sources, library, caches):
-    room.register(app)
+for module in (verbs, studies, tools, sources, library, caches):
+    module.register(app)
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run one command and leave with its exit status."""
+    """Run one command and exit with its status."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A name with stray bytes in it can be shown, too.
+        # Print file names that are not valid UTF-8 too.
         sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:] if words is None else words))
 
@@ -43,15 +43,15 @@ def run(words: Sequence[str]) -> int:
     status = EXIT_DONE
     try:
         status = _run_command(words)
-        # Here, and not when Python ends: a reader that is gone and a full disk show only now.
+        # A closed pipe or a full disk may only show on flush; do it while errors can be reported.
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # The reader (head, less) has seen enough.
+        # The reader (head, less) has closed the pipe.
         _drop_stdout()
         return status
     except SystemExit as error:
-        # The way in which rich says the same.
+        # How rich reports a closed pipe.
         if isinstance(error.__context__, BrokenPipeError):
             return EXIT_DONE
         raise
@@ -60,20 +60,20 @@ def run(words: Sequence[str]) -> int:
             return _refuse(f"{error.strerror or error}: {error.filename or 'no file named'}.")
         _drop_stdout()
         print_message(
-            f"cutaway: The output can't be written: {error.strerror}. Make room, or send it "
-            "elsewhere, and repeat the command; what is finished is kept."
+            f"cutaway: The output can't be written: {error.strerror}. Free some space, or "
+            "redirect the output, and repeat the command; finished pieces are kept."
         )
         return EXIT_FAILED
 
 
 def _drop_stdout() -> None:
-    """What is still on its way to stdout goes nowhere, or Python would complain at the end."""
+    """Discard buffered output, which Python would otherwise fail to write on exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run_command(words: Sequence[str]) -> int:
     try:
-        app(recipes.add_positional_flag(words), exit_on_error=False, print_error=False)
+        app(verbs.add_positional_flag(words), exit_on_error=False, print_error=False)
         return EXIT_DONE
     except CycloptsError as error:
         return _refuse(_parser_message(error))
@@ -82,7 +82,7 @@ def _run_command(words: Sequence[str]) -> int:
         return error.exit_status
     except KeyboardInterrupt:
         print_message(
-            "cutaway: interrupted. What is finished is kept; the same command goes on from there."
+            "cutaway: interrupted. Finished pieces are kept; repeat the command to continue."
         )
         return EXIT_INTERRUPTED
     except ValueError as error:
@@ -97,20 +97,20 @@ def _refuse(message: str) -> int:
 
 
 def _parser_message(error: CycloptsError) -> str:
-    """The parser's message; a wrong value in a spec is told in our own words."""
+    """The parser's message, or what the spec refuses."""
     if (refused := _spec_message(error.__cause__ or error.__context__)) is not None:
         return refused
     unknown = [word for word in error.unused_tokens or [] if word.startswith("--")]
     if isinstance(error, MissingArgumentError) and unknown and error.app is not None:
-        # A mistyped flag is the reason why the right one is missing: say that first.
+        # A mistyped flag explains why the right one is missing, so name it first.
         known = [n for argument in error.app.assemble_argument_collection() for n in argument.names]
         return f"Unknown option {unknown[0]!r}. {suggestion(unknown[0], known)}{_help_hint(error)}"
     return f"{' '.join(str(error).split())} {_help_hint(error)}"
 
 
 def _spec_message(error: BaseException | None) -> str | None:
-    """What a spec refuses, in our own words; None for any other error."""
-    # Not on top: help has no spec, and pydantic is a third of the time it would take.
+    """What a spec refuses; None for any other error."""
+    # Imported here: `--help` needs no spec, and pydantic would take a third of its time.
     from pydantic import ValidationError
 
     from cutaway.core.spec import explain_validation_error

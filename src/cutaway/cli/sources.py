@@ -1,4 +1,4 @@
-"""`data get` and `data sentences`: text as files."""
+"""`data get` and `data sentences`: write data sets as files."""
 
 import re
 from pathlib import Path
@@ -6,12 +6,14 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from cutaway.cli.talk import print_json, print_result
+from cutaway.cli.output import print_json, print_result
 
 
 def register(app: App) -> None:
     """Add the `data` group."""
-    group = App(name="data", help="Write a known set, or a seeded sample of sentences, as files.")
+    group = App(
+        name="data", help="Write a known data set, or a random sample of sentences, as files."
+    )
     group.command(get)
     group.command(sentences)
     app.command(group)
@@ -27,20 +29,20 @@ def get(
     offline: bool = False,
     json: bool = False,
 ) -> None:
-    """Write a known set as files: one per part.
+    """Write a known data set as files, one per split.
 
     Parameters
     ----------
     name
         A task, `docs`, `gen:NAME`, `hf:ID`, or a file to convert.
     out
-        Folder, or a file name such as set.tsv; a folder of the set's name here unless given.
+        Folder, or a file name such as set.tsv; default: a folder named after the data set.
     seed
-        Decides generated sets and the rows of --limit.
+        Random seed of generated data and of the rows that --limit keeps.
     limit
         At most this many rows.
     offline
-        Never ask the network.
+        Use only what is on this machine.
     json
         What was written, as JSON on stdout.
     """
@@ -52,7 +54,7 @@ def get(
 
 
 def _folder_name(name: str) -> str:
-    """A name that is no path: `hf:glue/sst2` gives `glue-sst2`, a file its stem."""
+    """A folder name for a data set: `hf:glue/sst2` gives `glue-sst2`, a file its stem."""
     if Path(name).is_file():
         return Path(name).stem
     return "-".join(re.findall(r"\w+", name.partition(":")[2] or name)) or "set"
@@ -74,13 +76,13 @@ def sentences(
     source
         Where documents come from: `docs`, a file, `hf:wikimedia/wikipedia/20231101.en`.
     n
-        How many sentences.
+        Number of sentences.
     seed
-        Decides which.
+        Random seed of the sample.
     out
         The file to write (.txt, .tsv, .jsonl, .parquet).
     offline
-        Never ask the network.
+        Use only what is on this machine.
     json
         What was written, as JSON on stdout.
     """

@@ -1,16 +1,13 @@
-"""`reproduce`: a paper's findings, expected against measured."""
+"""`reproduce`: compare a paper's findings with measurements."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from cutaway.catalog import VERBS
-from cutaway.cli.recipes import print_step_estimates
-from cutaway.cli.talk import OutputOptions, StudyOptions, print_json, print_result
-
-if TYPE_CHECKING:
-    pass
+from cutaway.cli.output import OutputOptions, StudyOptions, print_json, print_result
+from cutaway.cli.verbs import print_step_estimates
 
 
 def register(app: App) -> None:
@@ -30,29 +27,29 @@ def reproduce(
     template: str | None = None,
     runs: str = "runs",
     out: Path | None = None,
-    where: Annotated[StudyOptions | None, Parameter(name="*")] = None,
-    talk: Annotated[OutputOptions | None, Parameter(name="*")] = None,
+    options: Annotated[StudyOptions | None, Parameter(name="*")] = None,
+    output: Annotated[OutputOptions | None, Parameter(name="*")] = None,
 ) -> None:
-    """A paper's findings on a model at hand: expected against measured, with tolerances.
+    """Reproduce a paper's findings on a model: expected against measured, with tolerances.
 
     Parameters
     ----------
     name
-        probe, nextword, shortcut, graft, inject; or a TOML file of yours.
+        A bundled study (an unknown name lists them), or a TOML file.
     model
-        The model; the bundled one unless given.
+        The model; default: the one in the study.
     data
-        Labelled texts (or problems), where the study reads some.
+        Labelled texts, if the study uses any.
     task
-        The task they belong to.
+        The task of the labelled texts.
     text
-        Plain texts, where the study reads some.
+        Plain texts, if the study uses any.
     prompt
-        The words behind each text (nextword).
+        The prompt after each text, if the study uses one.
     template
-        The text around {text} (graft).
+        The template around {text}, if the study uses one.
     runs
-        Folder that keeps the results; what is there already is not run again.
+        Folder with the results; finished runs are not repeated.
     out
         Write the table as Markdown to this file.
     """
@@ -61,13 +58,13 @@ def reproduce(
     from cutaway.store.files import write_atomic
     from cutaway.studies.findings import find_study
     from cutaway.studies.report import study_markdown, study_text
-    from cutaway.studies.reproduce import reproduce as carry_out
+    from cutaway.studies.reproduce import reproduce as run_study
     from cutaway.studies.reproduce import study_specs
 
-    talk, shared = talk or OutputOptions(), (where or StudyOptions()).plain()
-    console = Console(quiet=talk.quiet)
+    output, shared = output or OutputOptions(), (options or StudyOptions()).plain()
+    console = Console(quiet=output.quiet)
 
-    def carry(verb: str, spec: Any) -> Any:
+    def run_step(verb: str, spec: Any) -> Any:
         return life_cycle.run(VERBS[verb], spec, life_cycle.Context(console))
 
     given = {
@@ -75,14 +72,14 @@ def reproduce(
         "template": template,
     }  # fmt: skip
     study = find_study(name)
-    if talk.print_spec or talk.dry_run:
+    if output.print_spec or output.dry_run:
         steps = study_specs(study, given, runs=runs, shared=shared).values()
-        print_step_estimates([(VERBS[step.verb], spec) for step, spec in steps], talk)
+        print_step_estimates([(VERBS[step.verb], spec) for step, spec in steps], output)
         return
-    found = carry_out(study, given, carry, runs=runs, console=console, shared=shared).plain()
+    result = run_study(study, given, run_step, runs=runs, console=console, shared=shared).plain()
     if out is not None:
-        write_atomic(out, [study_markdown(found).encode()])
-    if talk.json:
-        print_json(found)
+        write_atomic(out, [study_markdown(result).encode()])
+    if output.json:
+        print_json(result)
     else:
-        print_result(study_text(found))
+        print_result(study_text(result))

@@ -1,12 +1,12 @@
-"""`check`, `models`, `tasks`, `app`, `tour`: what helps before and after a run."""
+"""`check`, `models`, `tasks`, `app`, `tour`."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from cutaway.cli.recipes import print_step_estimates
-from cutaway.cli.talk import Device, Dtype, OutputOptions, StudyOptions, print_json, print_result
+from cutaway.cli.output import Device, Dtype, OutputOptions, StudyOptions, print_json, print_result
+from cutaway.cli.verbs import print_step_estimates
 
 
 def register(app: App) -> None:
@@ -37,7 +37,7 @@ def check(
     json: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Trust report before any work: is what we read off this model what the model computes?
+    """Verify that extracted activations match the model's own forward pass.
 
     Parameters
     ----------
@@ -52,13 +52,13 @@ def check(
     attention
         Attention kernel.
     offline
-        Never ask the network.
+        Use only what is on this machine.
     trust_remote_code
-        Run code that comes with the checkpoint. Off unless asked for.
+        Run code that comes with the checkpoint.
     json
         The report as JSON on stdout.
     quiet
-        Print nothing: the exit status says whether every law holds.
+        Print nothing; the exit status tells whether all checks passed.
     """
     from cutaway.models.check import check as check_model
     from cutaway.models.load import open_model
@@ -78,7 +78,7 @@ def check(
 
 
 def models(*, json: bool = False) -> None:
-    """Models that are bundled, and the families that are known.
+    """List bundled models and known model families.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def models(*, json: bool = False) -> None:
 
 
 def tasks(*, json: bool = False) -> None:
-    """Tasks with prompts, templates and word lists, and the generated sets.
+    """List tasks with prompts, templates and word lists, and generated data sets.
 
     Parameters
     ----------
@@ -111,11 +111,11 @@ def tasks(*, json: bool = False) -> None:
     from cutaway.data.tasks import known_tasks
 
     known = {name: task.description for name, task in sorted(known_tasks().items())}
-    made = {f"gen:{name}": row.description for name, row in GENERATORS.items()}
+    generated = {f"gen:{name}": row.description for name, row in GENERATORS.items()}
     if json:
-        print_json({"tasks": known, "generated": made, "text": ["docs"]})
+        print_json({"tasks": known, "generated": generated, "text": ["docs"]})
         return
-    for title, rows in (("Tasks", known), ("Generated", made)):
+    for title, rows in (("Tasks", known), ("Generated", generated)):
         print_result(
             f"{title}:\n" + "\n".join(f"  {name:30} {text}" for name, text in rows.items())
         )
@@ -151,29 +151,29 @@ def tour(
     out: Path = Path("tour"),
     model: str = "smollm2-135m",
     quick: bool = False,
-    where: Annotated[StudyOptions | None, Parameter(name="*")] = None,
-    talk: Annotated[OutputOptions | None, Parameter(name="*")] = None,
+    options: Annotated[StudyOptions | None, Parameter(name="*")] = None,
+    output: Annotated[OutputOptions | None, Parameter(name="*")] = None,
 ) -> None:
-    """The main job on the bundled model and data; writes OUT/report.html.
+    """Run all five methods on the bundled model; writes OUT/report.html.
 
     Parameters
     ----------
     out
         Folder for the report and the runs behind it.
     model
-        The model to open.
+        The model.
     quick
-        Smaller sets, for a first look on a slow machine.
+        Use less data, for a slow machine.
     """
     from cutaway.console import Console
-    from cutaway.studies import tour as room
+    from cutaway.studies import tour as study
 
-    talk, shared = talk or OutputOptions(), (where or StudyOptions()).plain()
-    if talk.print_spec or talk.dry_run:
-        stops = room.tour_specs(room.open_tour_model(model, shared), out, model, quick, shared)
-        print_step_estimates([(stop.verb, spec) for stop, spec in stops], talk)
+    output, shared = output or OutputOptions(), (options or StudyOptions()).plain()
+    if output.print_spec or output.dry_run:
+        stops = study.tour_specs(study.open_tour_model(model, shared), out, model, quick, shared)
+        print_step_estimates([(stop.verb, spec) for stop, spec in stops], output)
         return
-    found = room.tour(
-        out, model=model, quick=quick, shared=shared, console=Console(quiet=talk.quiet)
+    result = study.tour(
+        out, model=model, quick=quick, shared=shared, console=Console(quiet=output.quiet)
     )
-    print_json(found.plain()) if talk.json else print_result(found.story)
+    print_json(result.plain()) if output.json else print_result(result.story)

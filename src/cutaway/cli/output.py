@@ -1,4 +1,4 @@
-"""How commands talk: results on stdout, everything else on stderr."""
+"""Options that commands share, and their output: results on stdout, messages on stderr."""
 
 import json
 import sys
@@ -11,12 +11,12 @@ Dtype = Literal["float32", "float16", "bfloat16"]
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """How a command talks."""
+    """What a command prints."""
 
     dry_run: bool = False
     """Only estimate rows, tokens, time, disk and memory."""
     print_spec: bool = False
-    """Show the resolved spec as JSON and stop."""
+    """Print the resolved spec as JSON and stop."""
     json: bool = False
     """The summary as JSON on stdout, nothing else there."""
     quiet: bool = False
@@ -25,25 +25,25 @@ class OutputOptions:
 
 @dataclass(frozen=True)
 class SpecOverrides:
-    """What holds in place of what a spec file says, by the specs' own names."""
+    """Options that replace those of a spec file."""
 
     runs: str | None = None
-    """Folder that keeps the results, or a URL; the file's unless given."""
+    """Folder that keeps the results, or a URL; default: as in the file."""
     engine: str | None = None
-    """Where the pieces run; the file's unless given."""
+    """Where the pieces run; default: as in the file."""
     device: Device | None = None
-    """Where the model runs; the file's unless given."""
+    """Where the model runs; default: as in the file."""
     dtype: Dtype | None = None
-    """Precision of the model; the file's unless given."""
+    """Precision of the model; default: as in the file."""
     seed: int | None = None
-    """Decides every split, start and sample; the file's unless given."""
+    """Random seed of splits, initial weights and samples; default: as in the file."""
     offline: bool | None = None
-    """Never ask the network; as the file says unless given."""
+    """Use only what is on this machine, never the network; default: as in the file."""
 
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """Where and how the runs behind a command are made: the specs' own options, by their names."""
+    """Options of the runs that a command makes."""
 
     engine: str = "local"
     """Where the pieces run: local, local:N (processes), ray, or the address of a Ray cluster."""
@@ -52,25 +52,25 @@ class StudyOptions:
     dtype: Dtype = "float32"
     """Precision of the model's weights and activations."""
     seed: int = 0
-    """Decides every split, start and sample."""
+    """Random seed of splits, initial weights and samples."""
     offline: bool = False
-    """Never ask the network; use what is on this machine."""
+    """Use only what is on this machine, never the network."""
 
     def plain(self) -> dict[str, Any]:
-        """As fields of a spec."""
+        """The options as fields of a spec."""
         return asdict(self)
 
 
 def print_result(text: str) -> None:
-    """One piece of result, on stdout."""
+    """Print a result on stdout."""
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
 def print_json(value: Any) -> None:
-    """A value as JSON, on stdout."""
+    """Print a value as JSON on stdout."""
     print_result(json.dumps(value, indent=2, default=str, ensure_ascii=False))
 
 
 def print_message(text: str) -> None:
-    """One message for the user, on stderr."""
+    """Print a message for the user on stderr."""
     sys.stderr.write(text if text.endswith("\n") else text + "\n")

@@ -1,7 +1,7 @@
-"""Verbs that run a recipe: one row each, everything else comes from the spec.
+"""The verbs of the catalog as commands, and `run`, which runs them from a file.
 
-What a recipe imports (torch above all), and its spec (pydantic), is loaded only when its verb is
-used: help lists every verb from this table alone.
+A verb's spec (pydantic) and recipe (torch) are imported only when the verb is used; `--help` lists
+all verbs from the catalog alone.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 from cyclopts import App, Parameter
 
 from cutaway.catalog import GROUPS, VERBS, Verb
-from cutaway.cli.talk import OutputOptions, SpecOverrides, print_json, print_result
+from cutaway.cli.output import OutputOptions, SpecOverrides, print_json, print_result
 from cutaway.core.errors import BadSpec, CutawayError, Missing
 from cutaway.core.lookup import lookup
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 EmitJson = Callable[[Any], None]
-"""Where the JSON of one run goes."""
+"""Receives the JSON of one run."""
 
 
 def register(app: App) -> None:
-    """Add every recipe, and `run`, which starts any of them from a file."""
+    """Add all verbs, and `run`, which runs them from a file."""
     groups = {name: App(name=name, help=text) for name, text in GROUPS.items()}
-    for made in groups.values():
-        app.command(made)
+    for group_app in groups.values():
+        app.command(group_app)
     for verb in VERBS.values():
         group, _, name = verb.words.rpartition(" ")
         (groups[group] if group else app).command(command_path(verb), name=name, help=verb.help)
@@ -37,27 +37,27 @@ def register(app: App) -> None:
 
 
 def command_path(verb: Verb) -> str:
-    """Where cyclopts finds the verb's command function, which is made when the verb is used."""
+    """Where cyclopts finds the verb's command, which is created when the verb is used."""
     return f"cutaway.cli.commands:{verb.words.replace(' ', '_')}"
 
 
 def add_positional_flag(words: Sequence[str]) -> list[str]:
-    """The words with the flag of a first value that was given without it."""
+    """The arguments with a flag before a first value that was given without one."""
     for verb in VERBS.values():
         head = verb.words.split()
         rest = list(words[len(head) :])
-        given = list(words[: len(head)]) == head and rest and not rest[0].startswith("-")
-        if verb.first and given:
+        has_value = list(words[: len(head)]) == head and rest and not rest[0].startswith("-")
+        if verb.first and has_value:
             return [*head, f"--{verb.first}", *rest]
     return list(words)
 
 
-def run_verb(verb: Verb, spec: Any, talk: OutputOptions, tell: EmitJson = print_json) -> None:
-    """Run a recipe, or only show its spec or its estimate; JSON goes to `tell`."""
-    if talk.print_spec:
+def run_verb(verb: Verb, spec: Any, output: OutputOptions, emit: EmitJson = print_json) -> None:
+    """Run a verb, or only print its spec or its estimate; JSON goes to `emit`."""
+    if output.print_spec:
         from cutaway.core.spec import spec_to_dict
 
-        tell(spec_to_dict(spec))
+        emit(spec_to_dict(spec))
         return
     from cutaway.console import Console
     from cutaway.engine.process_group import process_group
@@ -65,33 +65,33 @@ def run_verb(verb: Verb, spec: Any, talk: OutputOptions, tell: EmitJson = print_
 
     life_cycle.check_launcher(verb, spec.engine)
     first = process_group(spec.device).first
-    context = life_cycle.Context(Console(quiet=talk.quiet or not first))
-    if talk.dry_run:
-        _print_estimates(life_cycle.estimate(verb, spec, context), talk, tell)
+    context = life_cycle.Context(Console(quiet=output.quiet or not first))
+    if output.dry_run:
+        _print_estimates(life_cycle.estimate(verb, spec, context), output, emit)
         return
     result = life_cycle.run(verb, spec, context)
-    if first and talk.json:
-        tell(result.plain())
+    if first and output.json:
+        emit(result.plain())
     elif first:
         result.show()
 
 
-def _print_estimates(estimates: list[Any], talk: OutputOptions, tell: EmitJson) -> None:
-    if talk.json:
-        tell([estimate.plain() for estimate in estimates])
+def _print_estimates(estimates: list[Any], output: OutputOptions, emit: EmitJson) -> None:
+    if output.json:
+        emit([estimate.plain() for estimate in estimates])
     else:
         print_result("\n".join(estimate.sentence() for estimate in estimates))
 
 
-def print_step_estimates(steps: "Sequence[tuple[Verb, Spec]]", talk: OutputOptions) -> None:
-    """The specs of several verbs in turn, or what each will cost."""
+def print_step_estimates(steps: "Sequence[tuple[Verb, Spec]]", output: OutputOptions) -> None:
+    """Print the specs of several verbs, or their estimated costs."""
     from cutaway.core.spec import spec_to_dict
 
-    if talk.print_spec:
+    if output.print_spec:
         print_json([spec_to_dict(spec) for _, spec in steps])
         return
     estimates = [_estimate_step(verb, spec) for verb, spec in steps]
-    if talk.json:
+    if output.json:
         print_json(estimates)
     else:
         for number, step in enumerate(estimates, start=1):
@@ -99,29 +99,28 @@ def print_step_estimates(steps: "Sequence[tuple[Verb, Spec]]", talk: OutputOptio
 
 
 def _estimate_step(verb: Verb, spec: Any) -> dict[str, Any]:
-    """What one of several steps will cost; the reason where it can't be estimated yet."""
+    """The estimated cost of one step, or why it can't be estimated yet."""
     from cutaway.recipe import life_cycle
 
     try:
-        found = life_cycle.estimate(verb, spec) if hasattr(verb.load(), "estimate") else []
-        said = " ".join(one.sentence() for one in found) or "short."
+        estimates = life_cycle.estimate(verb, spec) if hasattr(verb.load(), "estimate") else []
+        text = " ".join(one.sentence() for one in estimates) or "short."
     except CutawayError as error:
-        # Most often it reads what an earlier step will have written.
-        found, said = [], f"can't be estimated yet. {error}"
-    return {"step": verb.words, "said": said, "estimates": [one.plain() for one in found]}
+        # Usually it needs the output of an earlier step.
+        estimates, text = [], f"can't be estimated yet. {error}"
+    return {"step": verb.words, "said": text, "estimates": [one.plain() for one in estimates]}
 
 
 def run_file(
     spec: Path,
     /,
     *,
-    instead: Annotated[SpecOverrides | None, Parameter(name="*")] = None,
-    talk: Annotated[OutputOptions | None, Parameter(name="*")] = None,
+    overrides: Annotated[SpecOverrides | None, Parameter(name="*")] = None,
+    output: Annotated[OutputOptions | None, Parameter(name="*")] = None,
 ) -> None:
-    """Run what a TOML file says: `verb = "probe"` and its fields; a list in a field makes a grid.
+    """Run a TOML file: `verb = "probe"` and its options; a list makes a grid of runs.
 
-    With `--json` (or `--print-spec`) a grid of several runs is one list with an entry for each, a
-    single run is its entry alone.
+    With `--json` or `--print-spec`, a grid of several runs prints one list, a single run its entry.
 
     Parameters
     ----------
@@ -138,28 +137,27 @@ def run_file(
             f'{str(spec)!r} needs a line such as verb = "probe". Known: {", ".join(VERBS)}.'
         )
     verb = lookup(VERBS, str(values.pop("verb")), kind="verb")
-    values |= {k: v for k, v in asdict(instead or SpecOverrides()).items() if v is not None}
-    specs, told = list(spec_grid(verb.spec_class, values)), list[Any]()
-    tell = told.append if len(specs) > 1 else print_json
+    values |= {k: v for k, v in asdict(overrides or SpecOverrides()).items() if v is not None}
+    specs, results = list(spec_grid(verb.spec_class, values)), list[Any]()
+    emit = results.append if len(specs) > 1 else print_json
     try:
         for one in specs:
-            run_verb(verb, one, talk or OutputOptions(), tell)
+            run_verb(verb, one, output or OutputOptions(), emit)
     finally:
-        # One document also when a run fails: what was finished is told.
-        if told:
-            print_json(told)
+        # One JSON document, also when a run fails: it has the finished runs.
+        if results:
+            print_json(results)
 
 
 def spec_grid(cls: "type[Spec]", values: Mapping[str, Any]) -> "Iterator[Spec]":
-    """One spec per combination: a list in a field that takes one value makes a grid."""
+    """One spec per combination of the lists given for fields that hold a single value."""
     from cutaway.core.spec import build_spec
 
     lists = {k: v for k, v in values.items() if isinstance(v, list) and not _is_list_field(cls, k)}
     empty = next((key for key, choices in lists.items() if not choices), None)
     if empty is not None:
         raise BadSpec(
-            f"{empty} is an empty list: no run would be made. Give it at least one value, or leave "
-            "the line out."
+            f"{empty} is an empty list, which makes no run. Give it at least one value, or omit it."
         )
     for choice in product(*lists.values()):
         yield build_spec(cls, {**values, **dict(zip(lists, choice, strict=True))})
