@@ -149,11 +149,12 @@ def untested() -> list[str]:
     return [
         module
         for module, path in modules().items()
-        if path.name != "__init__.py" and module not in listed and not _test_of(path).exists()
+        if path.name != "__init__.py" and module not in listed and not test_file(path).exists()
     ]
 
 
-def _test_of(path: Path) -> Path:
+def test_file(path: Path) -> Path:
+    """Where the tests of a module are expected."""
     inner = path.relative_to(SOURCE)
     return TESTS / inner.parent / f"test_{inner.stem.strip('_')}.py"
 

@@ -1,6 +1,7 @@
-"""The house lints itself: sizes, rooms, what loads what."""
+"""The shape of the package: sizes, names, layers, what loads what, tests that mirror the source."""
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 import cutaway
 from cutaway.catalog import methods
+from tests import architecture
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "cutaway"
@@ -93,6 +95,58 @@ def _only_spoken_of(line: str) -> bool:
     )
 
 
-def test_tests_mirror_the_source() -> None:
-    rooms = {p.name for p in SOURCE.iterdir() if p.is_dir() and not p.name.startswith("_")}
-    assert {r for r in rooms if not (ROOT / "tests" / r).is_dir()} == set()
+def test_no_class_name_is_used_twice() -> None:
+    assert architecture.repeated_classes() == {}
+
+
+def test_no_modules_import_each_other_in_a_cycle_lazy_imports_included() -> None:
+    assert architecture.cycles() == []
+
+
+def test_shared_packages_know_no_method_by_name() -> None:
+    assert architecture.named_methods() == {}
+
+
+def test_every_module_has_a_test_file_of_its_name_or_a_reason_why_not() -> None:
+    assert architecture.untested() == []
+
+
+def test_the_reasons_are_about_modules_that_are_there_and_have_no_test_file() -> None:
+    lines = [line.split("\t") for line in architecture.UNTESTED.read_text().splitlines() if line]
+    assert [line for line in lines if len(line) != 2 or not line[1]] == []
+    paths = {name: architecture.modules().get(name) for name, _ in lines}
+    assert [name for name, path in paths.items() if path is None] == []
+    assert [name for name, path in paths.items() if architecture.test_file(path).exists()] == []
+    assert len(lines) <= 40
+
+
+def test_the_package_stays_small_and_its_tests_large() -> None:
+    source = architecture.count_lines(architecture.modules().values())
+    tests = architecture.count_lines(architecture.TESTS.rglob("*.py"))
+    assert source <= architecture.MAX_LINES
+    assert tests / source >= architecture.MIN_TEST_RATIO
+
+
+def test_a_reader_of_probe_meets_few_modules() -> None:
+    assert len(architecture.walk("cutaway.methods.probe.recipe")) <= architecture.MAX_WALK
+
+
+def test_the_diagram_of_the_packages_is_current() -> None:
+    spec = importlib.util.spec_from_file_location("diagram", ROOT / "docs" / "diagram.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PICTURE.read_text() == module.draw(), "run: python docs/diagram.py"
+
+
+PATHS = re.compile(r"\[`([\w.]+)`\]\((?:\.\./)+(src/cutaway/[\w/]+\.py)\)")
+
+
+def test_the_pages_about_the_code_name_functions_that_are_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    found = PATHS.findall(text)
+    assert len(found) > 20
+    for name, path in found:
+        module = path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
+        tree = architecture.tree(module.replace("/", "."))
+        defined = {node.name for node in ast.walk(tree) if hasattr(node, "name")}
+        assert set(name.split(".")) <= defined, f"{path} has no {name}"

@@ -68,7 +68,8 @@ def commands(model: str, at: Path) -> dict[str, Callable[[], Any]]:
         "graft overlap": lambda: cutaway.graft.overlap([skill, other], **keep),
         "graft continual": lambda: cutaway.graft.continual(
             base=model, task=[task_file(at, "tone"), task_file(at, "time")],
-            data=["gen:sentiment?n=120", "gen:tense?n=120"], shots=8, sparsity=1e-2, mask_steps=2, step_examples=8, lr=0.05, runs=runs, **SHORT,
+            data=["gen:sentiment?n=120", "gen:tense?n=120"], shots=8, sparsity=1e-2, mask_steps=2,
+            step_examples=8, lr=0.05, runs=runs, **SHORT,
         ),
         "fisher": lambda: cutaway.fisher(model=model, text="docs", limit=20, **keep),
         "inject": lambda: cutaway.inject(
