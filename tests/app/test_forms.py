@@ -170,9 +170,9 @@ def test_nothing_is_written_outside_the_runs_folder(tmp_path, given: str) -> Non
 
 
 def test_a_refusal_is_placed_at_the_fields_it_names() -> None:
-    said = "count is needed and was not given. limit: must be at least 2, got 1. Try again."
+    said = "count is required. limit: must be at least 2, got 1. Try again."
     assert forms.messages_by_field(said, ["count", "limit", "rate"]) == {
-        "count": "count is needed and was not given.",
+        "count": "count is required.",
         "limit": "limit: must be at least 2, got 1.",
     }
     assert forms.messages_by_field("count and limit disagree.", ["count", "limit"]) == {}

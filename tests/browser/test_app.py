@@ -76,7 +76,7 @@ def test_a_walk_from_the_overview_to_a_download(
     watched.shoot(pictures, f"app-{name}-inside", height=3000)
     go_to(page, "New run")
     page.get_by_role("button", name="Start").click()
-    page.get_by_text("is needed and was not given").first.wait_for()
+    page.get_by_text("is required").first.wait_for()
     watched.shoot(pictures, f"app-{name}-new", height=1300)
     assert watched.called == {url.removeprefix("http://")}, "nobody outside is called"
     assert watched.complaints == []

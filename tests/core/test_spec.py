@@ -66,13 +66,13 @@ def test_the_docstring_under_a_field_is_its_help(name):
     [
         ({"model": "m", "fold": 3}, "Drill has no field 'fold'. Did you mean 'folds'?"),
         ({"model": "m", "zzz": 3}, "Known: model, folds, pool, layers, device."),
-        ({}, "model is needed and was not given."),
+        ({}, "model is required."),
         ({"model": "m", "folds": 1}, "greater than or equal to 2, got 1."),
         ({"model": "m", "folds": "many"}, "folds: .*got 'many'."),
         ({"model": "m", "pool": "maen"}, "'last' or 'mean', got 'maen'."),
         ({"model": "m", "layers": [0, "x"]}, r"layers\.1: .*got 'x'"),
         ({"model": ""}, "^model must have a name, got ''.$"),
-        ({"folds": 0}, "model is needed.*got 0"),
+        ({"folds": 0}, "model is required.*got 0"),
     ],
 )
 def test_a_wrong_value_is_refused_with_field_value_and_bound(values, words):
@@ -88,7 +88,7 @@ def test_broken_toml_is_refused_with_its_line():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("x = " + "[" * 5000 + "]" * 5000, "nested too deep"),
+        ("x = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
         ("x = " + "9" * 5000, "a value that can't be read: .*digits"),
     ],
 )

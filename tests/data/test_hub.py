@@ -76,7 +76,7 @@ def test_splits_become_parts_and_hidden_labels_are_missing() -> None:
     table, parts = read_hub(HubId("a/b"), open_set=opener(found))
     assert parts.tolist() == ["train", "train", "dev", "test"]
     assert table.columns["label"] == [0, 1, 1, None]
-    assert table.names == {"label": ("neg", "pos")}
+    assert table.class_names == {"label": ("neg", "pos")}
 
 
 def test_class_names_are_kept_in_their_order() -> None:

@@ -138,7 +138,7 @@ def labelled(values, task="binary", classes=("no", "yes")) -> TextSet:
         (labelled([1, 1, 1]), "All 3 rows of 'toy' have the label 'yes'"),
         (labelled([0.5, 0.5], "regression", ()), "have the label 0.5"),
         (labelled([0.5, np.nan], "regression", ()), "1 labels that are not numbers.*row 2"),
-        (labelled([[1, 0], [1, 0]], "multilabel"), "nothing to tell apart"),
+        (labelled([[1, 0], [1, 0]], "multilabel"), "at least two different"),
     ],
 )
 def test_labels_that_teach_nothing_are_refused(textset: TextSet, message: str) -> None:

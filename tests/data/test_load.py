@@ -61,7 +61,7 @@ def test_a_data_frame_is_read_by_its_columns() -> None:
         ("no/such/file", Missing, "No file or folder at 'no/such/file'"),
         ("gone.tsv", Missing, "No file or folder at 'gone.tsv'"),
         ("gone.toml", Missing, "No task file at 'gone.toml'"),
-        ("hf:a/b/c/d", BadSpec, "no hub address"),
+        ("hf:a/b/c/d", BadSpec, "not a hub id"),
         (3, BadData, "not rows"),
     ],
 )

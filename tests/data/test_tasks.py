@@ -152,7 +152,7 @@ def test_a_task_is_taken_as_it_is() -> None:
         ('name = "mine"', "name = ", "not valid TOML"),
         ("[columns]", "[labels]\nscale = { devide = 2 }\n[columns]", "'devide'.*'divide'"),
         ("[columns]", "[labels]\nscale = { divide = 0 }\n[columns]", "divide is 0"),
-        ("[columns]", '[labels.names]\n"1" = "yess"\n[columns]', "'yess', which is no class"),
+        ("[columns]", '[labels.names]\n"1" = "yess"\n[columns]', "'yess', which is not a class"),
         ("[columns]", '[parts]\nvalidation = "x"\n[columns]', "Unknown part 'validation'"),
         ("[columns]", "parts = 3\n[columns]", "parts is 3, expected a table"),
         ("[columns]", 'parts = ["train"]\n[columns]', "parts is .'train'., expected a table"),

@@ -4,7 +4,7 @@ import pytest
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load_text_set
-from cutaway.data.text_set import subsample_rows, take
+from cutaway.data.text_set import subsample_rows
 
 ROWS = {"text": ["a", "b", "c", "d"], "label": [0, 1, 1, 0]}
 
@@ -114,4 +114,4 @@ def test_a_limit_above_the_size_changes_nothing_and_one_below_1_is_refused() -> 
 
 
 def test_columns_by_row_in_meta_go_with_their_rows() -> None:
-    assert take(big(), np.array([5, 3])).meta["x"].tolist() == [5, 3]
+    assert big().take([5, 3]).meta["x"].tolist() == [5, 3]

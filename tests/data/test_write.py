@@ -72,7 +72,7 @@ def test_texts_that_a_tsv_would_change_are_refused(text: str, tmp_path) -> None:
 
 
 def test_labels_do_not_fit_into_txt(tmp_path) -> None:
-    with pytest.raises(BadData, match=r"keeps texts only"):
+    with pytest.raises(BadData, match=r"holds texts only"):
         write_text_set(SETS["regression"](), tmp_path / "a.txt")
 
 

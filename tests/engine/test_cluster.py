@@ -60,7 +60,7 @@ def test_pieces_say_what_they_need_and_the_cluster_what_it_has(two_nodes):
 
 def test_a_piece_that_fits_nowhere_is_said_and_refused_where_nothing_can_join(two_nodes):
     said = []
-    terms = PieceOptions(needs=Resources(cpus=2), say=said.append)
+    terms = PieceOptions(needs=Resources(cpus=2), notify=said.append)
     check_resources(ray, two_nodes[0].address, terms)
     assert "No machine of the cluster has 2 CPUs, 0 GPUs" in said[0]
     with pytest.raises(NoRoom, match="more than this machine has"):
@@ -92,7 +92,7 @@ def test_a_grid_on_two_nodes_is_the_same_table_when_one_is_killed(two_nodes, tmp
 def test_a_node_that_is_removed_takes_no_piece_with_it(two_nodes, tmp_path):
     cluster, nodes = two_nodes
     counted, found, said = work.Slow(str(tmp_path)), [], []
-    for piece, got in run_pieces(cluster.address, counted, range(16), say=said.append):
+    for piece, got in run_pieces(cluster.address, counted, range(16), notify=said.append):
         found.append((piece, got))
         if len(found) == 3:
             cluster.remove_node(nodes[1], allow_graceful=False)

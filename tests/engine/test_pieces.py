@@ -31,7 +31,7 @@ def test_a_failing_piece_is_named_with_its_reason_and_the_rest_go_on(engine):
 def test_a_piece_is_tried_three_times_and_every_retry_is_said(engine, tmp_path):
     said: list[str] = []
     counted = work.FailsTwice(str(tmp_path))
-    assert dict(run_pieces(engine, counted, [2, 5], say=said.append)) == {2: 4, 5: 25}
+    assert dict(run_pieces(engine, counted, [2, 5], notify=said.append)) == {2: 4, 5: 25}
     assert (counted.starts(2), counted.starts(5), len(said)) == (3, 3, 4)
     assert all("the disk is away" in one for one in said)
 
@@ -86,8 +86,8 @@ def test_a_piece_that_kills_its_worker_three_times_is_named(elsewhere, tmp_path)
 )
 def test_an_engine_is_known_by_its_text(text, kind, where):
     engine = find_engine(text)
-    assert (type(engine), engine.where) == (ENGINES[kind], where)
-    assert engine.here == (text == "local")
+    assert (type(engine), engine.target) == (ENGINES[kind], where)
+    assert engine.in_process == (text == "local")
 
 
 def test_an_unknown_engine_is_refused_with_the_known_ones():
@@ -105,5 +105,5 @@ def test_a_pool_needs_a_number(text):
 
 @pytest.mark.parametrize("text", ["ray://h:99999", "ray://h:x", "ray://[h", "h:99999"])
 def test_an_address_that_no_machine_can_have_is_refused(text):
-    with pytest.raises(BadSpec, match=r"is no address .* port within 0-65535"):
+    with pytest.raises(BadSpec, match=r"is not a valid address .* port within 0-65535"):
         find_engine(text)

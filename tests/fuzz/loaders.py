@@ -15,7 +15,8 @@ from unittest.mock import patch
 import polars as pl
 import torch
 
-from cutaway.cli.verbs import VERBS, spec_grid
+from cutaway.catalog import VERBS
+from cutaway.cli.verbs import spec_grid
 from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
 from cutaway.core.spec import build_spec, parse_toml
@@ -23,7 +24,7 @@ from cutaway.data import generator_options
 from cutaway.data.generate import generate
 from cutaway.data.hub import parse_hub_id
 from cutaway.data.import_logs import read_experiment_logs
-from cutaway.data.load import load_text_set
+from cutaway.data.load import load_text_set as load
 from cutaway.data.tasks import find_task
 from cutaway.data.templates import check_template
 from cutaway.data.templates import fill_template as fill_template
@@ -72,7 +73,7 @@ def read_spec(path: Path) -> Any:
     """The specs of a file as `cutaway run` makes them."""
     values = parse_toml(path.read_text(encoding="utf-8", errors="replace"))
     verb = lookup(VERBS, str(values.pop("verb", "")), kind="verb")
-    return list(spec_grid(verb.spec, values))
+    return list(spec_grid(verb.spec_class, values))
 
 
 def read_tensors(path: Path) -> Any:
@@ -277,13 +278,13 @@ SQL = (
     b"with x as (from rows) select * from x order by value limit 3",
 )
 LOADERS: dict[str, Loader] = {
-    "tsv": Loader((TSV, b"label\tsentence\n1\tgood film\n0\tbad film\n"), from_file("d.tsv", load_text_set)),
-    "csv": Loader((TSV.replace(b"\t", b","), QUOTED), from_file("d.csv", load_text_set)),
-    "txt": Loader((b"One line.\nAnother.\n", b"\xef\xbb\xbfx\r\ny\r\n"), from_file("d.txt", load_text_set)),
-    "json": Loader((JSON_ROWS, JSON_COLUMNS), from_file("d.json", load_text_set)),
-    "jsonl": Loader((JSON_LINES,), from_file("d.jsonl", load_text_set)),
-    "parquet": Loader((_parquet(),), from_file("d.parquet", load_text_set)),
-    "arithmetic": Loader((b"12 + 30 = 42\n7 * 8 = 56\n9 / 3 = 3\n",), from_file("d.txt", load_text_set)),
+    "tsv": Loader((TSV, b"label\tsentence\n1\tgood film\n0\tbad film\n"), from_file("d.tsv", load)),
+    "csv": Loader((TSV.replace(b"\t", b","), QUOTED), from_file("d.csv", load)),
+    "txt": Loader((b"One line.\nAnother.\n", b"\xef\xbb\xbfx\r\ny\r\n"), from_file("d.txt", load)),
+    "json": Loader((JSON_ROWS, JSON_COLUMNS), from_file("d.json", load)),
+    "jsonl": Loader((JSON_LINES,), from_file("d.jsonl", load)),
+    "parquet": Loader((_parquet(),), from_file("d.parquet", load)),
+    "arithmetic": Loader((b"12 + 30 = 42\n7 * 8 = 56\n9 / 3 = 3\n",), from_file("d.txt", load)),
     "task": Loader((TASK,), from_file("mine.toml", find_task)),
     "spec": Loader((SPEC,), from_file("spec.toml", read_spec)),
     "log": Loader((json.dumps(LOG).encode(),), from_file("log.json", read_experiment_logs)),

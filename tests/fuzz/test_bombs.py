@@ -111,7 +111,7 @@ def test_a_text_that_unfolds_to_more_than_fits_is_refused_unread(tmp_path, monke
     assert path.stat().st_size < 1 << 20
     room = type("Room", (), {"available": 128 << 20})
     monkeypatch.setattr("cutaway.data.files.virtual_memory", lambda: room)
-    assert "unfolds to 1 rows" in refused(lambda: load_text_set(path))
+    assert "has 1 rows" in refused(lambda: load_text_set(path))
 
 
 @pytest.mark.parametrize("change", [

@@ -1,1 +1,1 @@
-"""The words every room speaks: errors, lookup, specs and their address, params, text sets."""
+"""What every package uses: errors, name lookup, specs and addresses, digests, text sets."""

@@ -1,4 +1,4 @@
-"""Short names for long contents: the digests every cache key and address is made of."""
+"""SHA-256 digests of strings, JSON values and rows; cache keys and run addresses use them."""
 
 import hashlib
 import json
@@ -7,26 +7,26 @@ from typing import Any
 
 
 def digest_text(text: str) -> str:
-    """The sha256 of a string, as hex."""
+    """SHA-256 of a string, as hex."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def canonical(value: Any) -> str:
-    """The one JSON text of a value: sorted keys, no spaces, no NaN."""
+    """Canonical JSON of a value: sorted keys, no spaces, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def digest_json(value: Any) -> str:
-    """The sha256 of a value's canonical JSON, as hex."""
+    """SHA-256 of a value's canonical JSON, as hex."""
     return digest_text(canonical(value))
 
 
 def digest_rows(rows: Iterable[str]) -> str:
-    """The sha256 of a sequence of strings; order and borders between them count."""
+    """SHA-256 of a sequence of strings; their order and boundaries matter."""
     total = hashlib.sha256()
     for row in rows:
         data = row.encode("utf-8", "surrogatepass")
-        # The length in front keeps ("ab", "c") and ("a", "bc") apart.
+        # The length prefix distinguishes ("ab", "c") from ("a", "bc").
         total.update(len(data).to_bytes(8, "little"))
         total.update(data)
     return total.hexdigest()

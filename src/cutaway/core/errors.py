@@ -3,29 +3,28 @@
     CutawayError
     ├── RequestError      the request is wrong; exit status 2
     │   ├── UnknownName   a name that is in no table (did you mean ...?)
-    │   ├── BadSpec       an option with a value that can't be
-    │   ├── BadData       a file, a column, a label that can't be used
+    │   ├── BadSpec       an option with an invalid value
+    │   ├── BadData       a file, column or label that can't be used
     │   ├── BadModel      a checkpoint that can't be opened or isn't safe to open
-    │   ├── Missing       something needed isn't here; the message says how to get it
+    │   ├── Missing       a required file or package; the message says how to get it
     │   ├── Mismatch      two things that don't belong together (another model's file, other rows)
-    │   └── NoRoom        the disk or the memory can't hold what was asked for
-    └── RunError          the request was fine, the run failed; exit status 1
-        ├── Corrupt       a stored file fails its checksum or is cut short
-        └── CheckFailed   the model fails a law it must hold at the door
+    │   └── NoRoom        not enough disk space or memory for the request
+    └── RunError          the request was valid, the run failed; exit status 1
+        ├── Corrupt       a stored file is truncated or fails its checksum
+        └── CheckFailed   the model fails a consistency check
 
-One template for messages: subject, value with `!r`, the allowed set or bound, the step that
-mends it.
+Every message names the subject, the value (with `!r`), what is allowed, and how to fix it.
 """
 
 
 class CutawayError(Exception):
-    """The root: catch this to catch everything Cutaway raises on purpose."""
+    """Base class of every error that Cutaway raises on purpose."""
 
     exit_status = 1
 
 
 class RequestError(CutawayError):
-    """The request is wrong, and its message says how to mend it."""
+    """The request is wrong; the message says how to fix it."""
 
     exit_status = 2
 
@@ -35,11 +34,11 @@ class UnknownName(RequestError):
 
 
 class BadSpec(RequestError):
-    """An option with a value that can't be."""
+    """An option with an invalid value."""
 
 
 class BadData(RequestError):
-    """A file, a column or a label that can't be used."""
+    """A file, column or label that can't be used."""
 
 
 class BadModel(RequestError):
@@ -47,7 +46,7 @@ class BadModel(RequestError):
 
 
 class Missing(RequestError):
-    """Something needed isn't here; the message says how to get it."""
+    """A required file or package is missing; the message says how to get it."""
 
 
 class Mismatch(RequestError):
@@ -55,16 +54,16 @@ class Mismatch(RequestError):
 
 
 class NoRoom(RequestError):
-    """The disk or the memory can't hold what was asked for."""
+    """Not enough disk space or memory for the request."""
 
 
 class RunError(CutawayError):
-    """The request was fine, the run failed."""
+    """The request was valid, the run failed."""
 
 
 class Corrupt(RunError):
-    """A stored file fails its checksum or is cut short."""
+    """A stored file is truncated or fails its checksum."""
 
 
 class CheckFailed(RunError):
-    """The model fails a law it must hold at the door."""
+    """The model fails a consistency check."""

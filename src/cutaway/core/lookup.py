@@ -1,4 +1,4 @@
-"""Names in tables, with a hand for the typo."""
+"""Look up names in tables, with "did you mean" suggestions."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -10,7 +10,7 @@ Row = TypeVar("Row")
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """`Did you mean 'mean'? ` for a near miss, an empty string otherwise."""
+    """`Did you mean 'mean'? ` for a name close to a known one, else an empty string."""
     folded = {k.lower(): k for k in known}
     near = get_close_matches(str(name).lower(), list(folded), n=1, cutoff=0.6)
     return f"Did you mean {folded[near[0]]!r}? " if near else ""

@@ -1,4 +1,4 @@
-"""Parameters travel by name, never by place."""
+"""Compare the named parameters of several models."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_same_parameters(anchor: "Params", **others: "Params") -> None:
-    """Mismatch unless every mapping has the anchor's names with the anchor's shapes."""
+    """Raise Mismatch unless every mapping has the names and shapes of `anchor`."""
     for label, other in others.items():
         _check_same_names(anchor, other, label)
         for name, tensor in anchor.items():
@@ -26,6 +26,6 @@ def check_same_parameters(anchor: "Params", **others: "Params") -> None:
 def _check_same_names(anchor: "Params", other: "Params", label: str) -> None:
     missing, extra = sorted(set(anchor) - set(other)), sorted(set(other) - set(anchor))
     if missing or extra:
-        said = [f"{label} lacks {missing[:3]!r}"] if missing else []
-        said += [f"{label} has {extra[:3]!r} besides"] if extra else []
-        raise Mismatch(f"Parameter names differ: {'; '.join(said)} (first three shown).")
+        differences = [f"{label} lacks {missing[:3]!r}"] if missing else []
+        differences += [f"{label} also has {extra[:3]!r}"] if extra else []
+        raise Mismatch(f"Parameter names differ: {'; '.join(differences)} (first three shown).")

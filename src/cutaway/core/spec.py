@@ -1,8 +1,7 @@
-"""Specs: frozen, strict, and the name of their result.
+"""Specs: frozen pydantic models that hold all options of a run and determine its address.
 
-A spec is a pydantic model with a docstring under each field, which is also the help of the
-command line. It is built from flags, from TOML or from keyword arguments: the same fields,
-the same refusals.
+The docstring under each field is also its command-line help. A spec is built from flags, from
+TOML or from keyword arguments, with the same fields and the same error messages.
 """
 
 import tomllib
@@ -17,14 +16,14 @@ from cutaway.core.lookup import suggestion
 
 SpecT = TypeVar("SpecT", bound="Spec")
 
-# How the run goes, never what comes out: these fields stay out of the address.
+# Fields that can't change the result, so they are not part of the address.
 FIELDS_OUTSIDE_ADDRESS = frozenset(
     {"runs", "engine", "device", "offline", "quiet", "json_out", "dry_run", "print_spec", "out"}
 )
 
 
 class Spec(BaseModel):
-    """The root of all specs: frozen, unknown keys refused, field docstrings kept as help."""
+    """Base class of all specs: frozen, unknown fields refused, field docstrings kept as help."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, arbitrary_types_allowed=True
@@ -32,7 +31,7 @@ class Spec(BaseModel):
 
 
 def build_spec(cls: type[SpecT], values: Mapping[str, Any]) -> SpecT:
-    """A spec from plain values; BadSpec says which field is wrong and what is allowed."""
+    """Build a spec from a dict; BadSpec says which field is wrong and what is allowed."""
     known = list(cls.model_fields)
     for key in values:
         if key not in known:
@@ -45,20 +44,20 @@ def build_spec(cls: type[SpecT], values: Mapping[str, Any]) -> SpecT:
 
 
 def spec_from_toml(cls: type[SpecT], text: str) -> SpecT:
-    """A spec from TOML text."""
+    """Build a spec from TOML text."""
     return build_spec(cls, parse_toml(text))
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The table in a TOML text; BadSpec names the line that can't be read."""
+    """Parse TOML; BadSpec names the line that can't be read."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadSpec(f"This is not valid TOML: {error}.") from None
     except RecursionError:
-        raise BadSpec("This TOML is nested too deep to be read. Make it flatter.") from None
+        raise BadSpec("This TOML is nested too deeply. Use fewer levels.") from None
     except ValueError as error:
-        # A whole number of thousands of digits; Python's own words are about Python.
+        # An integer with thousands of digits, which Python refuses to parse.
         raise BadSpec(f"This TOML has a value that can't be read: {str(error)[:60]}.") from None
 
 
@@ -68,25 +67,25 @@ def spec_to_dict(spec: Spec) -> dict[str, Any]:
 
 
 def address(spec: Spec, **identity: Any) -> str:
-    """The name of the spec's result: 16 hex digits over what decides the number.
+    """The name of the spec's run: 16 hex digits over everything that can change the result.
 
-    `identity` holds the digests that the spec only names: model weights, data rows.
+    `identity` holds digests of what the spec refers to by name, such as weights and data rows.
     """
-    decisive = {k: v for k, v in spec_to_dict(spec).items() if k not in FIELDS_OUTSIDE_ADDRESS}
-    key = {"kind": type(spec).__name__, "spec": decisive, "identity": identity}
+    fields = {k: v for k, v in spec_to_dict(spec).items() if k not in FIELDS_OUTSIDE_ADDRESS}
+    key = {"kind": type(spec).__name__, "spec": fields, "identity": identity}
     return digest_json(key)[:16]
 
 
 def explain_validation_error(error: ValidationError) -> str:
-    """One readable line per wrong field."""
+    """One readable sentence per invalid field."""
     lines = []
     for item in error.errors():
-        where = ".".join(str(part) for part in item["loc"]) or error.title
+        field = ".".join(str(part) for part in item["loc"]) or error.title
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "missing":
-            lines.append(f"{where} is needed and was not given.")
+            lines.append(f"{field} is required.")
         elif item["type"] in ("value_error", "assertion_error"):
             lines.append(message if message.endswith(".") else f"{message}.")
         else:
-            lines.append(f"{where}: {message}, got {item['input']!r}.")
+            lines.append(f"{field}: {message}, got {item['input']!r}.")
     return " ".join(lines)

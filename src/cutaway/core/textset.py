@@ -1,4 +1,4 @@
-"""Text with its labels: what every method eats."""
+"""TextSet: texts with labels and splits, the input of every method."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -18,11 +18,11 @@ PARTS = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class TextSet:
-    """Texts, row by row with their labels, and where they come from.
+    """A dataset of texts: one label per row, and the fixed splits if the source has them.
 
-    labels: class numbers (n,) for binary and multiclass; 0/1 (n, cls) for multilabel; floats
-    (n,) for regression; None for plain text. `parts` says which rows are train, dev and test
-    where the source has fixed splits, None where it hasn't.
+    labels: class indices (n,) for binary and multiclass; 0/1 (n, cls) for multilabel; floats
+    (n,) for regression; None for unlabelled text. `parts` is `train`, `dev` or `test` for each
+    row, or None if the source has no fixed splits.
     """
 
     name: str
@@ -33,11 +33,11 @@ class TextSet:
     pairs: tuple[str, ...] | None = None
     parts: NDArray[np.str_] | None = None
     notes: tuple[str, ...] = ()
-    """What the loader did that the user should know: rows dropped, columns guessed."""
+    """Messages for the user about loading: rows dropped, columns guessed."""
     meta: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """BadData unless every column has one entry per text."""
+        """Raise BadData unless every column has one entry per text."""
         for column in ("labels", "pairs", "parts"):
             value = getattr(self, column)
             if value is not None and len(value) != len(self.texts):
@@ -46,11 +46,11 @@ class TextSet:
                 )
 
     def __len__(self) -> int:
-        """How many rows."""
+        """Number of rows."""
         return len(self.texts)
 
     def take(self, rows: Sequence[int] | NDArray[np.integer]) -> "TextSet":
-        """The chosen rows, in the chosen order."""
+        """The given rows, in the given order."""
         index = np.asarray(rows, dtype=int)
         return replace(
             self,
@@ -62,7 +62,7 @@ class TextSet:
         )
 
     def _rows_of_meta(self, value: Any, index: NDArray[Any]) -> Any:
-        """A column of extra facts follows its rows; anything else stays as it is."""
+        """Select the rows of an array with one entry per row; other values are unchanged."""
         per_row = isinstance(value, np.ndarray) and len(value) == len(self)
         return value[index] if per_row else value
 
@@ -71,21 +71,18 @@ class TextSet:
         return self.take(self.rows_of(name))
 
     def rows_of(self, name: str) -> NDArray[np.integer]:
-        """The row numbers of one fixed split; BadData when the source has none."""
-        have = sorted(set(self.parts.tolist())) if self.parts is not None else []
-        if self.parts is None or name not in have:
+        """Row numbers of one fixed split; BadData if the source doesn't have it."""
+        known = sorted(set(self.parts.tolist())) if self.parts is not None else []
+        if self.parts is None or name not in known:
             raise BadData(
-                f"{self.name!r} has no part {name!r}. It has: {', '.join(have) or 'no parts'}."
+                f"{self.name!r} has no part {name!r}. It has: {', '.join(known) or 'no parts'}."
             )
         return np.flatnonzero(self.parts == name)
 
     @cached_property
     def digest(self) -> str:
-        """The identity of these rows: texts, pairs, labels, classes and parts."""
-        return digest_rows([*self._heads(), *self._rows()])
-
-    def _heads(self) -> list[str]:
-        return [self.task, canonical(list(self.classes))]
+        """SHA-256 of texts, pairs, labels, classes and parts."""
+        return digest_rows([self.task, canonical(list(self.classes)), *self._rows()])
 
     def _rows(self) -> list[str]:
         pairs = self.pairs or ("",) * len(self)

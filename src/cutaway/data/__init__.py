@@ -1,1 +1,1 @@
-"""Text in: every DATA form of the contract becomes a TextSet. No models here."""
+"""Load text sets: known tasks, files, folders, hub datasets and generated text."""

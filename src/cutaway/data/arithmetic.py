@@ -1,4 +1,4 @@
-"""Problems `A op B = C`: their answers, carries and spellings."""
+"""Arithmetic problems `A op B = C`: results, carries and text formats."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from cutaway.core.textset import TextSet
 
 @dataclass(frozen=True)
 class ArithmeticProblem:
-    """Two whole numbers and what to do with them; division is exact."""
+    """Two integers and an operator; division is exact."""
 
     a: int
     op: str
@@ -21,22 +21,22 @@ class ArithmeticProblem:
 
     @property
     def result(self) -> int:
-        """The right answer."""
+        """The correct answer."""
         return OPERATORS[self.op](self.a, self.b)
 
     @property
     def digits(self) -> int:
-        """How many digits the longer operand has."""
+        """Number of digits of the longer operand."""
         return max(len(str(abs(self.a))), len(str(abs(self.b))))
 
     @property
     def carries(self) -> int:
-        """How many carries (borrows) come up when it is done by hand."""
+        """Number of carries (or borrows) in the pencil-and-paper calculation."""
         return CARRIES[self.op](abs(self.a), abs(self.b))
 
     @property
     def key(self) -> tuple[int, str, int]:
-        """What it asks: 3 + 5 asks the same as 5 + 3."""
+        """The same for problems that differ only in operand order, such as 3 + 5 and 5 + 3."""
         if self.op in "+x":
             return (min(self.a, self.b), self.op, max(self.a, self.b))
         return (self.a, self.op, self.b)
@@ -51,7 +51,7 @@ OPERATORS: dict[str, Callable[[int, int], int]] = {
 
 
 def _digit_columns(a: int, b: int) -> list[tuple[int, int]]:
-    """The digits of both numbers by column, the last one first."""
+    """Pairs of digits of both numbers, the last digits first."""
     width = max(len(str(a)), len(str(b)))
     pairs = zip(reversed(str(a).zfill(width)), reversed(str(b).zfill(width)), strict=True)
     return [(int(x), int(y)) for x, y in pairs]
@@ -87,7 +87,7 @@ CARRIES: dict[str, Callable[[int, int], int]] = {
     "+": _sum_carries,
     "-": _borrows,
     "x": _product_carries,
-    # Undone: the carries of multiplying the quotient by the divisor.
+    # The carries of multiplying the quotient by the divisor.
     "/": lambda a, b: _product_carries(a // b, b),
 }
 
@@ -165,7 +165,7 @@ def arithmetic_text_set(
     notes: tuple[str, ...] = (),
     meta: dict[str, Any] | None = None,
 ) -> TextSet:
-    """The questions `A op B =` as texts, the results as labels, the rest by row in `meta`."""
+    """Questions `A op B =` as texts, results as labels, and the other facts by row in `meta`."""
     spell = lookup(NUMBER_FORMATS, spelling, kind="number format")
     spelled = [spell(problem) for problem in problems]
     by_row = {

@@ -1,4 +1,4 @@
-"""gen:arithmetic: problems by operators, digits and format, with no question in two parts."""
+"""Generate `gen:arithmetic`: problems by operators, digits and format; parts don't overlap."""
 
 import re
 from collections.abc import Mapping
@@ -24,16 +24,16 @@ MAX_DIGITS = 9
 
 
 class ArithmeticOptions(GeneratorOptions):
-    """What kind of problems, and how many."""
+    """Options of `gen:arithmetic`."""
 
     ops: str = "+-"
     """Operators, any of + - x /."""
     digits: str = "1-2"
     """Digits of the operands: one number, or a range such as 1-4."""
     weights: str = ""
-    """How often each number of digits comes, as in 1:4:1; equally often unless given."""
+    """Relative frequency of each number of digits, as in 1:4:1; uniform by default."""
     test_digits: str = ""
-    """Digits of the test part where it should lie outside the training range."""
+    """Digits of the test part if they differ from training (extrapolation)."""
     format: str = "plain"
     """plain, digit-spaced, or scratch (the answer shows its steps)."""
 
@@ -54,28 +54,29 @@ class ArithmeticOptions(GeneratorOptions):
 
 
 def generate_arithmetic(source: str, values: Mapping[str, Any]) -> TextSet:
-    """The problems that `gen:arithmetic?...` asks for; train, dev and test share no question."""
-    asked = build_spec(ArithmeticOptions, values)
-    rng = make_rng(asked.seed)
+    """Generate the problems of `gen:arithmetic?...`; train, dev and test share no question."""
+    options = build_spec(ArithmeticOptions, values)
+    rng = make_rng(options.seed)
     taken: set[tuple[int, str, int]] = set()
     problems: list[ArithmeticProblem] = []
-    sizes = asked.parts()
+    sizes = options.parts()
     for part, size in sizes.items():
-        beyond = part == "test" and asked.test_digits
+        extrapolates = part == "test" and options.test_digits
         table = digit_probabilities(
-            asked.test_digits if beyond else asked.digits, "" if beyond else asked.weights
+            options.test_digits if extrapolates else options.digits,
+            "" if extrapolates else options.weights,
         )
-        found = _sample_problems(size, asked.ops, table, taken, rng)
-        taken |= {problem.key for problem in found}
-        problems += found
+        sample = _sample_problems(size, options.ops, table, taken, rng)
+        taken |= {problem.key for problem in sample}
+        problems += sample
     parts = np.repeat(np.array(list(sizes)), list(sizes.values()))
     return arithmetic_text_set(
-        source, problems, parts=parts, spelling=asked.format, meta={"seed": asked.seed}
+        source, problems, parts=parts, spelling=options.format, meta={"seed": options.seed}
     )
 
 
 def digit_probabilities(digits: str, weights: str) -> dict[int, float]:
-    """The chance of each number of digits; BadSpec says what a range looks like."""
+    """The probability of each number of digits."""
     match = re.fullmatch(r"(\d+)(?:-(\d+))?", digits)
     low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= low <= high <= MAX_DIGITS:
@@ -108,23 +109,22 @@ def _sample_problems(
     taken: set[tuple[int, str, int]],
     rng: np.random.Generator,
 ) -> list[ArithmeticProblem]:
-    """Distinct problems, the operators in turn; none that another part asks already."""
-    found: dict[ArithmeticProblem, None] = {}
+    """Distinct problems, operators in turn, none with the key of a problem in another part."""
+    sample: dict[ArithmeticProblem, None] = {}
     for row in range(size):
         op = ops[row % len(ops)]
         for _ in range(MAX_TRIES):
             problem = _make_problem(op, _sample_operand(table, rng), _sample_operand(table, rng))
-            if problem not in found and problem.key not in taken:
-                found[problem] = None
+            if problem not in sample and problem.key not in taken:
+                sample[problem] = None
                 break
         else:
             raise BadSpec(
                 f"gen:arithmetic: there are not enough different problems for {size} rows "
-                f"(about {row} found). Allow more digits, or ask for fewer rows."
+                f"(about {row} exist). Allow more digits, or request fewer rows."
             )
-    order = rng.permutation(len(found))
-    problems = list(found)
-    return [problems[i] for i in order]
+    problems = list(sample)
+    return [problems[i] for i in rng.permutation(len(problems))]
 
 
 def _sample_operand(table: Mapping[int, float], rng: np.random.Generator) -> int:
@@ -134,7 +134,7 @@ def _sample_operand(table: Mapping[int, float], rng: np.random.Generator) -> int
 
 
 def _make_problem(op: str, x: int, y: int) -> ArithmeticProblem:
-    """The two numbers as a problem with a whole, non-negative answer."""
+    """A problem from two numbers, with a non-negative integer result."""
     if op == "-":
         return ArithmeticProblem(max(x, y), op, min(x, y))
     if op == "/":

@@ -1,4 +1,4 @@
-"""Arithmetic from files: lines `A op B = C`, or columns a, op, b, result."""
+"""Read arithmetic problems from tables: lines `A op B = C`, or columns a, op, b, result."""
 
 import re
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _LINE = re.compile(r"\s*(-?\d+)\s*([-+x*×·/÷−:])\s*(-?\d+)\s*=\s*(-?\d+)\s*
 
 
 def is_arithmetic(table: Table) -> bool:
-    """Whether a table holds problems: the four columns, or lines that are all `A op B = C`."""
+    """Whether a table has the four columns, or only lines of the form `A op B = C`."""
     if set(ARITHMETIC_COLUMNS) <= set(table.columns):
         return True
     lines = table.columns.get("text", [])
@@ -29,7 +29,7 @@ def is_arithmetic(table: Table) -> bool:
 
 
 def read_arithmetic(table: Table, name: str, parts: NDArray[np.str_] | None) -> TextSet:
-    """The problems of a table; wrong results and questions in two parts are told in the notes."""
+    """The problems of a table; BadData for wrong results, a note for questions in two parts."""
     rows = _problem_fields(table)
     parts = parts_from_column(table)[0] if parts is None else parts
     problems = [ArithmeticProblem(a, op, b) for a, op, b, _ in rows]
@@ -37,14 +37,14 @@ def read_arithmetic(table: Table, name: str, parts: NDArray[np.str_] | None) -> 
     if bad:
         raise BadData(
             f"{table.origin}: {len(bad)} divisions by zero or with a remainder: "
-            f"{describe_rows(table, bad)}. Only exact divisions can be answered: leave these out."
+            f"{describe_rows(table, bad)}. Only exact divisions are supported: remove these rows."
         )
     wrong = [i for i, (p, row) in enumerate(zip(problems, rows, strict=True)) if p.result != row[3]]
     if wrong:
+        first = problems[wrong[0]]
         raise BadData(
             f"{table.origin}: {len(wrong)} results are wrong: {describe_rows(table, wrong)}; "
-            f"{problems[wrong[0]].a} {problems[wrong[0]].op} {problems[wrong[0]].b} is "
-            f"{problems[wrong[0]].result}. Mend or leave out these rows."
+            f"{first.a} {first.op} {first.b} is {first.result}. Fix or remove these rows."
         )
     notes = (*table.notes, *_leakage_notes(problems, parts))
     return arithmetic_text_set(
@@ -54,12 +54,8 @@ def read_arithmetic(table: Table, name: str, parts: NDArray[np.str_] | None) -> 
 
 def _problem_fields(table: Table) -> list[tuple[int, str, int, int]]:
     if set(ARITHMETIC_COLUMNS) <= set(table.columns):
-        lines = [
-            f"{a} {op} {b} = {result}"
-            for a, op, b, result in zip(
-                *(table.columns[c] for c in ARITHMETIC_COLUMNS), strict=True
-            )
-        ]
+        rows = zip(*(table.columns[name] for name in ARITHMETIC_COLUMNS), strict=True)
+        lines = [f"{a} {op} {b} = {result}" for a, op, b, result in rows]
     else:
         lines = [str(line) for line in table.columns["text"]]
     return [_parse_problem(table, row, line) for row, line in enumerate(lines)]
@@ -69,13 +65,13 @@ def _parse_problem(table: Table, row: int, line: str) -> tuple[int, str, int, in
     match = _LINE.fullmatch(line)
     if match is None:
         raise BadData(
-            f"{table.where(row)}: {line[:60]!r} is not a problem. Expected whole numbers and one "
+            f"{table.locate(row)}: {line[:60]!r} is not a problem. Expected whole numbers and one "
             "of + - x /, as in 12 + 34 = 46."
         )
     a, sign, b, result = match.groups()
-    # The length first: int() itself refuses absurdly long digits.
-    if any(len(said) > 20 or abs(int(said)) >= MAX_OPERAND for said in (a, b, result)):
-        raise BadData(f"{table.where(row)}: numbers of 10^18 and more can't be used.")
+    # The length is checked first because int() refuses thousands of digits.
+    if any(len(text) > 20 or abs(int(text)) >= MAX_OPERAND for text in (a, b, result)):
+        raise BadData(f"{table.locate(row)}: numbers of 10^18 and more can't be used.")
     return int(a), OPERATOR_ALIASES.get(sign, sign), int(b), int(result)
 
 
@@ -85,7 +81,7 @@ def _leakage_notes(
     """A note for each pair of parts with common questions."""
     if parts is None:
         return []
-    asked = {p: {q for q, part in zip(problems, parts, strict=True) if part == p} for p in PARTS}
+    by_part = {p: {q for q, part in zip(problems, parts, strict=True) if part == p} for p in PARTS}
     pairs = [*pairwise(PARTS), (PARTS[0], PARTS[-1])]
-    counts = [(one, two, len(asked[one] & asked[two])) for one, two in pairs]
+    counts = [(one, two, len(by_part[one] & by_part[two])) for one, two in pairs]
     return [f"{count} questions of {two} are also in {one}" for one, two, count in counts if count]

@@ -1,8 +1,8 @@
-"""Tab- and comma-separated text, read exactly: no row is guessed, merged or lost silently.
+"""Read tab- and comma-separated text without merging or losing rows silently.
 
-A .tsv is split at tabs and its quotes are ordinary characters, unless the whole file shows
-that it was written by a CSV writer: every field that begins with a quote is well quoted, and
-at least one holds a doubled quote. Both kinds are common under the same ending.
+A .tsv is split at tabs and its quotes are ordinary characters, unless the file was evidently
+written by a CSV writer: every field that begins with a quote is correctly quoted, and at least
+one contains a doubled quote. Both kinds of .tsv are common.
 """
 
 import csv
@@ -10,6 +10,7 @@ import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from cutaway.core.errors import BadData
 from cutaway.data.table import Table, table_from_records, truncate
@@ -18,7 +19,7 @@ Records = list[list[str]]
 
 
 def read_tsv(origin: str, text: str) -> Table:
-    """The table in tab-separated text."""
+    """Read tab-separated text."""
     lines, blank = _lines(text)
     records = [line.split("\t") for line in lines]
     width = len(records[0]) if records else 0
@@ -26,39 +27,39 @@ def read_tsv(origin: str, text: str) -> Table:
     if is_csv_quoted(records) or (ragged and '"' in text):
         quoted = _read_quoted(origin, text, "\t", forgiving=True)
         if quoted is not None:
-            return _table(origin, *quoted, "its quotes are CSV quotes and were undone")
+            return _table(origin, *quoted, "its quotes are CSV quotes and were removed")
     return _table(origin, records, blank)
 
 
 def read_csv(origin: str, text: str) -> Table:
-    """The table in comma-separated text; `;` or tab where the header has those and no comma."""
+    """Read comma-separated text; `;` or tab if the header has those and no comma."""
     header = text.lstrip("\r\n").split("\n", 1)[0]
     delimiter = next((d for d in ",;\t" if d in header), ",")
     quoted = _read_quoted(origin, text, delimiter)
-    assert quoted is not None  # the unforgiving reader raises instead
+    assert quoted is not None  # without `forgiving` it raises instead
     note = "" if delimiter == "," else f"fields are separated by {delimiter!r}, not by commas"
     return _table(origin, *quoted, note)
 
 
 def without_header(table: Table, names: tuple[str, ...]) -> Table:
-    """The same file read as one without a header line: its first line becomes the first row."""
+    """The table of a file without a header line: its first line becomes the first row."""
     records = [list(table.columns), *zip(*table.columns.values(), strict=True)]
     return table_from_records(table.origin, names, [list(map(str, record)) for record in records])
 
 
 def _lines(text: str) -> tuple[list[str], int]:
-    """The lines without their ends, and how many blank ones between them were left out."""
-    # Only real line ends: str.splitlines would also cut at U+2028 and at form feeds.
+    """The non-blank lines, and the number of blank lines that were left out."""
+    # str.splitlines would also split at U+2028 and at form feeds.
     body = text.replace("\r\n", "\n")
     body = body if "\n" in body else body.replace("\r", "\n")
     lines = body.rstrip("\n").split("\n")
-    # A line of tabs alone is a row of empty fields, and its emptiness must be told.
+    # A line of tabs is a row of empty fields, which is reported later.
     full = [line for line in lines if line.strip(" ")]
     return full, len(lines) - len(full) if full else 0
 
 
 def is_csv_quoted(records: Records) -> bool:
-    """Whether a CSV writer made these fields: all quoted ones well formed, one with a doubled."""
+    """Whether a CSV writer wrote these fields: correct quotes, and at least one doubled quote."""
     quoted = [field for record in records for field in record if field.startswith('"')]
     return any('""' in field[1:-1] for field in quoted) and all(map(_well_quoted, quoted))
 
@@ -71,7 +72,7 @@ def _well_quoted(field: str) -> bool:
 def _read_quoted(
     origin: str, text: str, delimiter: str, *, forgiving: bool = False
 ) -> tuple[Records, int] | None:
-    """The records by the CSV rules and the number of blank lines; None if forgiving and broken."""
+    """The records by CSV rules, and the number of blank lines; None if forgiving and invalid."""
     with _no_field_limit():
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         try:
@@ -91,7 +92,7 @@ def _read_quoted(
 
 @contextmanager
 def _no_field_limit() -> Iterator[None]:
-    """The csv module's field limit lifted, and put back."""
+    """Lift the csv module's limit on the field size inside the block."""
     before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     try:
         yield
@@ -100,23 +101,19 @@ def _no_field_limit() -> Iterator[None]:
 
 
 def _table(origin: str, records: Records, blank: int, note: str = "") -> Table:
-    """The records under their header; BadData names the first record of another width."""
+    """The records as a table; BadData names the first record of another length."""
     if not records:
         raise BadData(f"{origin} has no rows: it needs a header line and at least one row.")
     header = [name.strip() for name in records[0]]
     for number, record in enumerate(records[1:], start=1):
         if len(record) != len(header):
-            raise BadData(_ragged_message(origin, number, record, header))
+            names = ", ".join(repr(truncate(name, 30)) for name in header[:8])
+            raise BadData(
+                f"{origin}, row {number}: {len(record)} fields, but the header names "
+                f"{len(header)} ({names}). The row begins with {truncate(record[0], 30)!r}. Give "
+                "every row one field per column, or fix the header."
+            )
     table = table_from_records(origin, header, records[1:])
     notes = [f"{origin}: {note}"] if note else []
     notes += [f"{origin}: {blank} blank lines left out"] if blank else []
-    return Table(table.origin, table.columns, notes=tuple(notes))
-
-
-def _ragged_message(origin: str, number: int, record: list[str], header: list[str]) -> str:
-    named = ", ".join(repr(truncate(name, 30)) for name in header[:8])
-    return (
-        f"{origin}, row {number}: {len(record)} fields, but the header names {len(header)} "
-        f"({named}). The row begins with {truncate(record[0], 30)!r}. Give every row one field "
-        "per column, or mend the header."
-    )
+    return replace(table, notes=tuple(notes))

@@ -1,8 +1,8 @@
-"""The bundled text `docs`: English prose that is on every machine that runs Python.
+"""The text set `docs`: English prose from the Python documentation on this machine.
 
-It comes from the standard library's language reference and docstrings, read as text and never
-imported. The sentences depend on the Python version, so the version and the digest go with
-them.
+It is taken from the language reference and the docstrings of the standard library, read as text
+and never imported. The sentences depend on the Python version, so `meta` has the version and the
+digest.
 """
 
 import platform
@@ -18,30 +18,25 @@ from cutaway.core.errors import Missing
 from cutaway.core.textset import TextSet
 from cutaway.data.prose import prose_sentences
 
-# Not written for readers of English prose, or not the standard library's own.
-SKIPPED_FOLDERS = frozenset(
-    {
-        *("test", "tests", "idle_test", "lib2to3", "turtledemo", "ensurepip", "encodings"),
-        *("site-packages", "dist-packages", "_vendor", "pydoc_data", "__pycache__"),
-    }
-)
+# Little English prose, or not part of the standard library.
+SKIPPED_FOLDERS = frozenset({
+    "test", "tests", "idle_test", "lib2to3", "turtledemo", "ensurepip", "encodings",
+    "site-packages", "dist-packages", "_vendor", "pydoc_data", "__pycache__",
+})  # fmt: skip
 
-# A statement that begins with a triple quote is a docstring. Reading them so takes a tenth of
-# the time that parsing all those files would.
+# A statement that begins with a triple quote is a docstring; this is ten times faster than
+# parsing the files.
 _DOCSTRING = re.compile(r"^[ \t]*[rRuU]?(\"\"\"|''')(.*?)\1", re.DOTALL | re.MULTILINE)
 
 
 @cache
 def load_docs() -> TextSet:
-    """Thousands of distinct sentences about Python, in a fixed order; Missing without a library."""
-    texts = tuple(
-        dict.fromkeys(
-            sentence for text in _documentation_texts() for sentence in prose_sentences(text)
-        )
-    )
+    """Thousands of distinct sentences about Python, in a fixed order; Missing without docs."""
+    sentences = (sentence for text in _documentation_texts() for sentence in prose_sentences(text))
+    texts = tuple(dict.fromkeys(sentences))
     if not texts:
         raise Missing(
-            "No documentation was found beside this Python, so 'docs' is empty. "
+            "This Python installation has no documentation, so 'docs' is empty. "
             "Give a text file instead."
         )
     meta = {"source": "docs", "python": platform.python_version(), "digest": digest_rows(texts)}

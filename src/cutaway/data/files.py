@@ -1,4 +1,4 @@
-"""One file in, one table out: a reader for each ending."""
+"""Read a file as a table; there is one reader per file type."""
 
 import json
 from collections import Counter
@@ -16,7 +16,7 @@ from cutaway.data.table import Table, table_from_rows, truncate
 
 
 def path_kind(path: Path) -> str:
-    """`file`, `folder`, or an empty string for nothing; a name no disk could hold is nothing."""
+    """`file`, `folder`, or an empty string if the path doesn't exist or is invalid."""
     try:
         return "folder" if path.is_dir() else "file" if path.is_file() else ""
     except (OSError, ValueError):
@@ -24,7 +24,7 @@ def path_kind(path: Path) -> str:
 
 
 def read_table(path: Path) -> Table:
-    """The table in a file, by its ending; BadData or Missing say what is wrong with it."""
+    """Read the table in a file with the reader for its suffix."""
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise BadData(
@@ -40,7 +40,7 @@ def read_table(path: Path) -> Table:
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file; BadData names the byte where it stops being one."""
+    """Read a UTF-8 file; BadData names the first invalid byte."""
     data = path.read_bytes()
     try:
         text = data.decode("utf-8-sig")
@@ -55,7 +55,7 @@ def read_text(path: Path) -> str:
     if zero >= 0:
         raise BadData(
             f"{path.name} holds a NUL character on line {text.count(chr(10), 0, zero) + 1}: it is "
-            "binary, or UTF-16. Save it as UTF-8 text, or take the NULs out with: tr -d '\\000'"
+            "binary, or UTF-16. Save it as UTF-8 text, or remove the NULs with: tr -d '\\000'"
         )
     return text
 
@@ -69,7 +69,7 @@ def _csv(path: Path) -> Table:
 
 
 def _txt(path: Path) -> Table:
-    """One text per line; blank lines only separate."""
+    """One text per line; blank lines are ignored."""
     lines = read_text(path).replace("\r\n", "\n").split("\n")
     return Table(path.name, {"text": [line.strip() for line in lines if line.strip()]})
 
@@ -109,9 +109,9 @@ def _parquet(path: Path) -> Table:
     import pyarrow.parquet
 
     try:
-        facts = pyarrow.parquet.read_metadata(path)
-        check_parquet_size(path.name, facts, virtual_memory().available)
-        _check_unique_columns(path.name, facts.schema.to_arrow_schema().names)
+        metadata = pyarrow.parquet.read_metadata(path)
+        check_parquet_size(path.name, metadata, virtual_memory().available)
+        _check_unique_columns(path.name, metadata.schema.to_arrow_schema().names)
         frame = pyarrow.parquet.read_table(path)
         columns = {name: frame[name].to_pylist() for name in frame.column_names}
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
@@ -121,13 +121,13 @@ def _parquet(path: Path) -> Table:
     return Table(path.name, columns)
 
 
-def _check_unique_columns(where: str, names: list[str]) -> None:
-    name, times = max(Counter(names).items(), key=lambda found: found[1], default=("", 0))
-    if times > 1:
-        raise BadData(
-            f"{where} has {times} columns {truncate(name)!r}. Each needs a name of its own: rename or "
-            "drop one."
-        )
+def _check_unique_columns(file: str, names: list[str]) -> None:
+    for name, count in Counter(names).most_common(1):
+        if count > 1:
+            raise BadData(
+                f"{file} has {count} columns {truncate(name)!r}. Column names must be unique: "
+                "rename or drop one."
+            )
 
 
 READERS: dict[str, Callable[[Path], Table]] = {

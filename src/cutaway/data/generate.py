@@ -1,8 +1,8 @@
 """Generated labelled text: `gen:NAME?key=value,...`.
 
-Each grammar is one TOML file of templates and lexicons in `grammars/`. The lexicon is dealt out
-between train, dev and test, so that no content word of one part occurs in another: a
-classifier that only knows words is at chance on test, one that knows what words mean is not.
+Each grammar is one TOML file of templates and lexicons in `grammars/`. The lexicon is split
+between train, dev and test, so no content word of one part occurs in another: a bag-of-words
+classifier is at chance on the test part, one that uses the meaning of words is not.
 """
 
 import re
@@ -20,38 +20,38 @@ from cutaway.data.arithmetic_gen import generate_arithmetic
 from cutaway.data.generator_options import GeneratorOptions
 from cutaway.data.grammar import Grammar, generate_from_grammar
 
-# More digits than any count has stay text, and are refused as such.
+# Longer numbers stay text and are refused by the option's type.
 INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 def generate(source: str, *, seed: int = 0) -> TextSet:
-    """The text set that `gen:NAME?key=value,...` asks for; the same one every time."""
+    """Generate the text set of `gen:NAME?key=value,...`; the result is deterministic."""
     name, _, query = source.removeprefix("gen:").partition("?")
     generator = lookup(GENERATORS, name, kind="generator")
     return generator.make(source, {"seed": seed, **parse_options(query)})
 
 
 def parse_options(query: str) -> dict[str, Any]:
-    """The options in `n=500,seed=3`, as numbers where they are numbers."""
-    found: dict[str, Any] = {}
+    """Parse `n=500,seed=3`; integers become numbers."""
+    options: dict[str, Any] = {}
     for item in filter(None, query.replace("&", ",").split(",")):
         key, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not key:
             raise BadSpec(f"gen: {item!r} is not an option. Write key=value, as in n=500.")
-        found[key] = int(value) if INTEGER.fullmatch(value) else value
-    return found
+        options[key] = int(value) if INTEGER.fullmatch(value) else value
+    return options
 
 
 @cache
 def load_grammar(name: str) -> Grammar:
-    """The grammar that ships under this name."""
+    """The bundled grammar of this name."""
     text = files("cutaway.data").joinpath("grammars", f"{name}.toml").read_text("utf-8")
     return build_spec(Grammar, {"name": name, **parse_toml(text)})
 
 
 @dataclass(frozen=True)
 class TextGenerator:
-    """What a generated set is about, and how it is made."""
+    """A generator: its description, and the function that makes the text set."""
 
     description: str
     make: Callable[[str, Mapping[str, Any]], TextSet]
@@ -64,9 +64,9 @@ def _from_grammar(source: str, values: Mapping[str, Any]) -> TextSet:
 
 
 GENERATORS = {
-    "sentiment": TextGenerator("liked or not: films, food, service, products", _from_grammar),
-    "tense": TextGenerator("told in the past or in the present", _from_grammar),
-    "number": TextGenerator("the subject is one or many", _from_grammar),
+    "sentiment": TextGenerator("positive or negative: films, food, service", _from_grammar),
+    "tense": TextGenerator("past or present tense", _from_grammar),
+    "number": TextGenerator("singular or plural subject", _from_grammar),
     "topic": TextGenerator("business, cooking, science or sport", _from_grammar),
     "arithmetic": TextGenerator("problems A op B = C; ops, digits, format", generate_arithmetic),
 }

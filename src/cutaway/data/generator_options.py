@@ -1,4 +1,4 @@
-"""How much to generate."""
+"""Options of generated text: rows per part, and the seed."""
 
 import numpy as np
 
@@ -9,31 +9,31 @@ MAX_GENERATED_ROWS = 1_000_000
 
 
 def check_seed(seed: int) -> int:
-    """The seed; BadSpec for one below 0."""
+    """The seed; BadSpec if it is negative."""
     if seed < 0:
         raise BadSpec(f"seed must be 0 or more, got {seed}.")
     return seed
 
 
 def make_rng(seed: int) -> np.random.Generator:
-    """Random numbers that the seed decides."""
+    """A random number generator with this seed."""
     return np.random.default_rng(check_seed(seed))
 
 
 class GeneratorOptions(Spec):
-    """Rows by part, and the seed."""
+    """Number of rows in each part, and the seed."""
 
     n: int = 2000
     """Rows in train."""
     dev: int | None = None
-    """Rows in dev; a fifth of train unless given."""
+    """Rows in dev; by default a fifth of train."""
     test: int | None = None
-    """Rows in test; two fifths of train unless given."""
+    """Rows in test; by default two fifths of train."""
     seed: int = 0
-    """Decides everything that is random."""
+    """Random seed."""
 
     def parts(self) -> dict[str, int]:
-        """The rows of each part; BadSpec where there would be none."""
+        """Number of rows in each part; BadSpec if one is out of range."""
         dev = max(2, self.n // 5) if self.dev is None else self.dev
         test = max(2, self.n * 2 // 5) if self.test is None else self.test
         sizes = {"train": self.n, "dev": dev, "test": test}

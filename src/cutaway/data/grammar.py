@@ -1,8 +1,8 @@
-"""Sentences from templates and a lexicon whose words are dealt out between the parts.
+"""Generate sentences from templates and a lexicon that is split between the parts.
 
-A template is a sentence with {slots}. A slot's entries fit every class (`slots`), make one class
-(`marked`), or carry one form per class in brackets: `[paints|painted] the fence`. Entries that
-share a content word stay together, so no content word of one part occurs in another.
+A template is a sentence with {slots}. The entries of a slot fit every class (`slots`), determine
+one class (`marked`), or have one form per class in brackets: `[paints|painted] the fence`.
+Entries that share a content word are in the same part.
 """
 
 import re
@@ -22,22 +22,25 @@ from cutaway.data.lexicon_split import split_lexicon, word_set
 
 MAX_TRIES = 200
 
+Rng = np.random.Generator
+Choices = dict[tuple[str, int], list[str]]
+
 _SLOT = re.compile(r"\{([a-z_]+)\d*\}")
 _FORMS = re.compile(r"\[([^\]]*)\]")
 _ARTICLE = re.compile(r"\b([Aa]) (?=(\w+))")
-# Spelled with a vowel and spoken without one, and the other way round.
+# With exceptions such as "a university" and "an hour".
 _VOWEL_SOUND = re.compile(
     r"(?!uni|use|usu|eu|one|once|ubi)[aeiou]|honest|hour|heir|honou?r", re.IGNORECASE
 )
 
 
 class Grammar(Spec):
-    """Templates, words that fit every class, and words that make the class."""
+    """Templates, words that fit every class, and words that determine the class."""
 
     name: str
-    """What it is called after `gen:`."""
+    """The name after `gen:`."""
     classes: tuple[str, ...]
-    """The classes, in the order of their numbers."""
+    """Class names, in the order of their indices."""
     templates: tuple[str, ...]
     """Sentences with {slots}; {slot1} and {slot2} are different entries of one slot."""
     function_words: frozenset[str]
@@ -45,16 +48,13 @@ class Grammar(Spec):
     slots: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Entries that fit every class, or have one form per class in brackets."""
     marked: dict[str, dict[str, tuple[str, ...]]] = Field(default_factory=dict)
-    """By class, entries that make the class."""
+    """By class, the entries that determine it."""
 
     @field_validator("templates", mode="before")
     @classmethod
     def _lines(cls, value: Any) -> Any:
-        return (
-            tuple(filter(None, map(str.strip, value.split("\n"))))
-            if isinstance(value, str)
-            else value
-        )
+        lines = map(str.strip, value.split("\n")) if isinstance(value, str) else value
+        return tuple(filter(None, lines))
 
     @field_validator("slots", mode="before")
     @classmethod
@@ -64,9 +64,7 @@ class Grammar(Spec):
     @field_validator("marked", mode="before")
     @classmethod
     def _marked_entries(cls, classes: Any) -> Any:
-        return {
-            name: {k: parse_entries(v) for k, v in slots.items()} for name, slots in classes.items()
-        }
+        return {name: cls._entries(slots) for name, slots in classes.items()}
 
     @field_validator("function_words", mode="before")
     @classmethod
@@ -76,36 +74,35 @@ class Grammar(Spec):
 
 @dataclass(frozen=True)
 class LexiconEntry:
-    """One entry of a slot, as each class spells it; None where it doesn't serve a class."""
+    """One entry of a slot: its form for each class, None for classes it doesn't fit."""
 
     slot: str
     spellings: tuple[str | None, ...]
 
     def words(self) -> set[str]:
-        """All its words in all its forms."""
+        """All words of all forms."""
         return {word for spelling in self.spellings if spelling for word in word_set(spelling)}
 
     def groups(self) -> list[tuple[str, int]]:
-        """The (slot, class) pairs it serves, in the order of the classes."""
+        """The (slot, class) pairs that it fits, in the order of the classes."""
         return [(self.slot, i) for i, spelling in enumerate(self.spellings) if spelling]
 
 
 def generate_from_grammar(
     grammar: Grammar, source: str, sizes: dict[str, int], seed: int
 ) -> TextSet:
-    """As many distinct sentences as asked for in each part, balanced over the classes."""
+    """Distinct sentences, `sizes[part]` for each part, balanced over the classes."""
     rng = make_rng(seed)
     lexicons = split_lexicon(lexicon(grammar), grammar.function_words, rng)
-    texts: list[str] = []
-    labels: list[int] = []
-    for part, size in sizes.items():
-        rows = _sample_part(grammar, lexicons[part], size, part, rng)
-        texts += [text for text, _ in rows]
-        labels += [label for _, label in rows]
+    rows = [
+        row
+        for part, size in sizes.items()
+        for row in _sample_part(grammar, lexicons[part], size, part, rng)
+    ]
     return TextSet(
         name=source,
-        texts=tuple(texts),
-        labels=np.array(labels, dtype=np.int64),
+        texts=tuple(text for text, _ in rows),
+        labels=np.array([label for _, label in rows], dtype=np.int64),
         task="binary" if len(grammar.classes) == 2 else "multiclass",
         classes=grammar.classes,
         parts=np.repeat(np.array(list(sizes)), list(sizes.values())),
@@ -118,26 +115,26 @@ def generate_from_grammar(
 
 
 def parse_entries(value: Any) -> Any:
-    """The entries in a text separated by commas and line ends."""
+    """Split a text at commas and line ends."""
     if not isinstance(value, str):
         return value
     return tuple(dict.fromkeys(e.strip() for e in re.split(r"[,\n]", value) if e.strip()))
 
 
 def lexicon(grammar: Grammar) -> list[LexiconEntry]:
-    """Every entry of a grammar, with its forms spelled out."""
-    count = len(grammar.classes)
-    found = [
-        LexiconEntry(slot, tuple(_class_form(entry, i) for i in range(count)))
-        for slot, said in grammar.slots.items()
-        for entry in said
+    """All entries of a grammar with their forms."""
+    classes = range(len(grammar.classes))
+    entries = [
+        LexiconEntry(slot, tuple(_class_form(entry, i) for i in classes))
+        for slot, texts in grammar.slots.items()
+        for entry in texts
     ]
     for i, name in enumerate(grammar.classes):
-        for slot, said in grammar.marked.get(name, {}).items():
-            found += [
-                LexiconEntry(slot, tuple(e if i == j else None for j in range(count))) for e in said
+        for slot, texts in grammar.marked.get(name, {}).items():
+            entries += [
+                LexiconEntry(slot, tuple(e if i == j else None for j in classes)) for e in texts
             ]
-    return found
+    return entries
 
 
 def _class_form(entry: str, number: int) -> str:
@@ -149,14 +146,10 @@ def _vocabulary(entries: Sequence[LexiconEntry]) -> list[str]:
 
 
 def _sample_part(
-    grammar: Grammar,
-    entries: Sequence[LexiconEntry],
-    size: int,
-    part: str,
-    rng: np.random.Generator,
+    grammar: Grammar, entries: Sequence[LexiconEntry], size: int, part: str, rng: Rng
 ) -> list[tuple[str, int]]:
     """The sentences of one part with their classes, in random order."""
-    choices: dict[tuple[str, int], list[str]] = defaultdict(list)
+    choices: Choices = defaultdict(list)
     for entry in entries:
         for slot, i in entry.groups():
             choices[slot, i].append(str(entry.spellings[i]))
@@ -171,30 +164,23 @@ def _sample_part(
         else:
             raise BadSpec(
                 f"gen:{grammar.name} has words for about {row} different sentences in {part!r}, "
-                f"got {size}. Ask for fewer: n, dev and test in gen:{grammar.name}?n=..."
+                f"got {size}. Request fewer: n, dev and test in gen:{grammar.name}?n=..."
             )
     rows = list(seen.items())
     return [rows[i] for i in rng.permutation(len(rows))]
 
 
-def _sample_sentence(
-    grammar: Grammar,
-    choices: dict[tuple[str, int], list[str]],
-    label: int,
-    rng: np.random.Generator,
-) -> str:
+def _sample_sentence(grammar: Grammar, choices: Choices, label: int, rng: Rng) -> str:
     template = grammar.templates[rng.integers(len(grammar.templates))]
-    wanted: dict[str, list[str]] = {}
+    fillers: dict[str, list[str]] = {}
     for slot in dict.fromkeys(_SLOT.findall(template)):
         known, count = choices[slot, label], len(re.findall(rf"\{{{slot}\d*\}}", template))
-        wanted[slot] = [known[i] for i in rng.choice(len(known), size=count, replace=False)]
-    filled = _SLOT.sub(lambda match: wanted[match.group(1)].pop(), template)
+        fillers[slot] = [known[i] for i in rng.choice(len(known), size=count, replace=False)]
+    filled = _SLOT.sub(lambda match: fillers[match.group(1)].pop(), template)
     return fix_articles(filled)
 
 
 def fix_articles(text: str) -> str:
-    """The sentence with its articles right and a capital in front."""
-    text = _ARTICLE.sub(
-        lambda m: m.group(1) + ("n " if _VOWEL_SOUND.match(m.group(2)) else " "), text
-    )
+    """The sentence with `a` and `an` corrected and a capital first letter."""
+    text = _ARTICLE.sub(lambda m: m[1] + ("n " if _VOWEL_SOUND.match(m[2]) else " "), text)
     return text[0].upper() + text[1:]

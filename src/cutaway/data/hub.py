@@ -1,10 +1,10 @@
-"""Sets on the Hugging Face hub, through the `datasets` library."""
+"""Read datasets from the Hugging Face hub with the `datasets` library."""
 
 import socket
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from cutaway.core.errors import BadSpec, Missing
 from cutaway.data.part_names import part_from_name
 from cutaway.data.table import Table, concat_tables, truncate
 
-# The hub keeps a copy of every set that once needed a script, as plain parquet.
+# The hub has a parquet copy of every dataset that needs a loading script.
 PARQUET_BRANCH = "refs/convert/parquet"
 
 HubParts = Mapping[str, tuple[str, ...]]
@@ -23,7 +23,7 @@ DatasetOpener = Callable[..., Any]
 
 @dataclass(frozen=True)
 class HubId:
-    """A set's address on the hub."""
+    """The id of a dataset on the hub, with its configuration and split."""
 
     name: str
     config: str | None = None
@@ -31,12 +31,12 @@ class HubId:
 
 
 def parse_hub_id(source: str) -> HubId:
-    """The address in `hf:ID[/CONFIG][:SPLIT]`; BadSpec shows the form."""
-    address, _, split = source.removeprefix("hf:").partition(":")
-    pieces = address.split("/")
+    """Parse `hf:ID[/CONFIG][:SPLIT]`."""
+    path, _, split = source.removeprefix("hf:").partition(":")
+    pieces = path.split("/")
     if not all(pieces) or len(pieces) > 3:
         raise BadSpec(
-            f"{source!r} is no hub address. Write hf:NAMESPACE/NAME, with /CONFIG and :SPLIT where "
+            f"{source!r} is not a hub id. Use hf:NAMESPACE/NAME, with /CONFIG and :SPLIT if "
             "needed, as in hf:nyu-mll/glue/sst2:train."
         )
     config = pieces[2] if len(pieces) == 3 else None
@@ -52,16 +52,17 @@ def read_hub(
     instead: str = "a file or folder with the same columns",
     open_set: DatasetOpener | None = None,
 ) -> tuple[Table, NDArray[np.str_] | None]:
-    """The rows of a set on the hub and their parts; Missing says what else would do.
+    """The rows of a dataset on the hub, and their parts.
 
-    `parts` says which splits make which part; by their names otherwise. `instead` is what
-    Missing proposes. `open_set` stands in for `datasets.load_dataset` in tests.
+    `parts` maps each part to its splits; by default they are matched by name. `instead` is the
+    alternative that the error message proposes. Tests replace `datasets.load_dataset` by
+    `open_set`.
     """
     try:
         splits = _fetch(address, revision, offline, open_set or _load_dataset)
-    except Exception as error:  # the library's own, and its network's, have no common root
+    except Exception as error:  # errors of the library and of its network have no common base
         raise Missing(
-            f"The set {address.name!r} can't be fetched from the hub: {_error_text(error)}. "
+            f"The dataset {address.name!r} can't be fetched from the hub: {_error_text(error)}. "
             f"Without a network, give {instead}."
         ) from None
     origin = "/".join(filter(None, ["hf:" + address.name, address.config]))
@@ -69,17 +70,16 @@ def read_hub(
         return _split_table(f"{origin}:{address.split}", splits[address.split]), None
     chosen = _parts_by_split(origin, list(splits), parts)
     tables = [_split_table(f"{origin}:{split}", splits[split]) for split in chosen]
-    whole = concat_tables(origin, tables)
-    left_out = sorted(set(splits) - set(chosen))
-    note = (f"splits left out: {', '.join(left_out)}",) if left_out else ()
-    named = Table(**{**vars(whole), "notes": whole.notes + note})
+    table = concat_tables(origin, tables)
+    if left_out := sorted(set(splits) - set(chosen)):
+        table = replace(table, notes=(*table.notes, f"splits left out: {', '.join(left_out)}"))
     if all(part is None for part in chosen.values()):
-        return named, None
-    return named, np.repeat([str(part) for part in chosen.values()], [len(t) for t in tables])
+        return table, None
+    return table, np.repeat([str(part) for part in chosen.values()], [len(t) for t in tables])
 
 
 def _error_text(error: Exception) -> str:
-    """An error in its own words, with those of its cause: `datasets` hides what happened there."""
+    """The message of an error and of its cause, where `datasets` hides the real problem."""
     causes = [error, *([error.__cause__] if error.__cause__ else [])]
     return ": ".join(truncate(one, 160).rstrip(".") or type(one).__name__ for one in causes)
 
@@ -87,14 +87,14 @@ def _error_text(error: Exception) -> str:
 def _parts_by_split(
     origin: str, splits: list[str], parts: HubParts | None
 ) -> dict[str, str | None]:
-    """The splits to read with the part each belongs to; a single unnamed one has no part."""
+    """The splits to read and the part of each; a single split has no part."""
     if parts:
         wanted = {split: part for part, names in parts.items() for split in names}
         lacking = sorted(set(wanted) - set(splits))
         if lacking:
             raise Missing(
                 f"{origin} has no split {lacking[0]!r}. It has: {', '.join(splits)}. "
-                "Has the set changed on the hub?"
+                "Has the dataset changed on the hub?"
             )
         return dict(wanted)
     known = {split: part_from_name(split) for split in splits if part_from_name(split)}
@@ -109,31 +109,30 @@ def _parts_by_split(
 
 
 def _split_table(origin: str, rows: Any) -> Table:
-    """One split as a table, class numbers with their names, hidden labels as missing."""
+    """One split as a table with class names; hidden labels become missing labels."""
     columns, names = {}, {}
     for name, feature in rows.features.items():
         values = list(rows[name])
-        legend = getattr(feature, "names", None) or getattr(
-            getattr(feature, "feature", None), "names", None
-        )
-        if legend:
-            names[name] = tuple(map(str, legend))
+        features = (feature, getattr(feature, "feature", None))
+        class_names = next(filter(None, (getattr(f, "names", None) for f in features)), None)
+        if class_names:
+            names[name] = tuple(map(str, class_names))
             values = [_decode_label(value, names[name]) for value in values]
         columns[name] = values
-    return Table(origin, columns, names=names)
+    return Table(origin, columns, class_names=names)
 
 
-def _decode_label(value: Any, legend: tuple[str, ...]) -> Any:
-    """-1 is how sets on the hub hide a label; lists of class numbers get their names."""
+def _decode_label(value: Any, class_names: tuple[str, ...]) -> Any:
+    """None for -1, which means a hidden label; class names for a list of class indices."""
     if isinstance(value, list):
-        return [legend[item] for item in value]
+        return [class_names[item] for item in value]
     return None if value is None or value < 0 else value
 
 
 def _fetch(
     address: HubId, revision: str | None, offline: bool, open_set: DatasetOpener
 ) -> Mapping[str, Any]:
-    """The splits of a set by name."""
+    """The splits of a dataset by name."""
     what = {"path": address.name, "name": address.config}
     if address.split is None:
         return dict(_open_or_parquet(open_set, what, revision, offline))
@@ -147,7 +146,7 @@ def _fetch(
 def _open_or_parquet(
     open_set: DatasetOpener, what: dict[str, Any], revision: str | None, offline: bool
 ) -> Any:
-    """The set; its parquet copy where it is kept as a script, which is never run."""
+    """The dataset; its parquet copy if it has a loading script, which is never run."""
     try:
         return open_set(**what, revision=revision, offline=offline)
     except RuntimeError as error:
@@ -164,7 +163,7 @@ def _load_dataset(*, offline: bool, **what: Any) -> Any:
 
 
 def _hub_reachable() -> bool:
-    """Whether the hub's name can be looked up; `datasets` itself retries for half a minute."""
+    """Whether the hub's host name resolves; `datasets` itself would retry for half a minute."""
     import huggingface_hub.constants as constants
 
     if urllib.request.getproxies():
@@ -179,17 +178,17 @@ def _hub_reachable() -> bool:
 
 @contextmanager
 def _offline_mode(offline: bool) -> Iterator[None]:
-    """Both libraries told to use only what is cached, and told back."""
+    """Make both libraries use only their caches inside the block."""
     import datasets.config
     import huggingface_hub.constants
 
-    # Their environment variable is read once at import, so a later wish has to go in here.
-    places = (datasets.config, huggingface_hub.constants)
-    before = [place.HF_HUB_OFFLINE for place in places]
+    # The environment variable is read once at import, so the constants are changed.
+    modules = (datasets.config, huggingface_hub.constants)
+    before = [module.HF_HUB_OFFLINE for module in modules]
     try:
-        for place, value in zip(places, before, strict=True):
-            place.HF_HUB_OFFLINE = offline or value
+        for module, value in zip(modules, before, strict=True):
+            module.HF_HUB_OFFLINE = offline or value
         yield
     finally:
-        for place, value in zip(places, before, strict=True):
-            place.HF_HUB_OFFLINE = value
+        for module, value in zip(modules, before, strict=True):
+            module.HF_HUB_OFFLINE = value

@@ -1,8 +1,8 @@
-"""JSON in its several layouts, and Python values of the same shapes, become tables.
+"""Tables from JSON, or from Python values of the same layout.
 
-Known: a list of objects; a list of strings; columns ({"text": [...], "label": [...]}), also
-with {index: value} dicts as columns; any of these under "data"; one of these per part
-({"train": ..., "test": ...}); and the probing reference's dataset file in both its layouts.
+Known layouts: a list of objects; a list of strings; columns ({"text": [...], "label": [...]}),
+also with {index: value} dicts as columns; any of these under "data"; one of these per part
+({"train": ..., "test": ...}); and both layouts of the probing reference's dataset files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ KNOWN_LAYOUTS = (
 
 
 def table_from_json(origin: str, value: Any) -> Table:
-    """The table in a parsed JSON value; BadData says which layouts are known."""
+    """The table in a parsed JSON value; BadData lists the known layouts."""
     if isinstance(value, Mapping):
         return _from_mapping(origin, value)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
@@ -45,29 +45,26 @@ def _from_mapping(origin: str, value: Mapping[str, Any]) -> Table:
         return _from_parts(origin, value)
     if "data" in value:
         table = table_from_json(origin, value["data"])
-        facts = {key: fact for key, fact in value.items() if key != "data"}
-        return _with_metadata(table, facts)
+        return _with_metadata(table, {key: v for key, v in value.items() if key != "data"})
     if value and all(str(key).startswith("experiment") for key in value):
         raise BadData(
             f"{origin} is an experiment log of the probing reference, not text. "
-            "Bring its results in with: cutaway import"
+            "Import its results with: cutaway import"
         )
-    return Table(
-        origin,
-        _check_equal_lengths(origin, {str(k): _column(origin, k, v) for k, v in value.items()}),
-    )
+    columns = {str(k): _column(origin, k, v) for k, v in value.items()}
+    return Table(origin, _check_equal_lengths(origin, columns))
 
 
 def _from_parts(origin: str, value: Mapping[str, Any]) -> Table:
     tables = [table_from_json(f"{origin}[{key}]", rows) for key, rows in value.items()]
-    whole = concat_tables(origin, tables)
+    joined = concat_tables(origin, tables)
     names = [PART_BY_SPELLING[key.lower()] for key in value]
     parts = [name for name, table in zip(names, tables, strict=True) for _ in range(len(table))]
-    return Table(origin, {**whole.columns, "split": parts}, whole.starts, whole.notes)
+    return Table(origin, {**joined.columns, "split": parts}, joined.starts, joined.notes)
 
 
 def _column(origin: str, name: str, values: Any) -> list[Any]:
-    """A column as a list; {index: value} dicts are put in the order of their numbers."""
+    """A column as a list; {index: value} dicts are sorted by index."""
     as_list = getattr(values, "tolist", None) or getattr(values, "to_list", None)
     if as_list is not None:
         values = as_list()
@@ -96,27 +93,25 @@ def _numeric_order(origin: str, name: str, keys: list[Any]) -> list[Any]:
 def _check_equal_lengths(origin: str, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
     sizes = {name: len(values) for name, values in columns.items()}
     if len(set(sizes.values())) > 1:
-        said = ", ".join(f"{truncate(name, 30)!r} {size}" for name, size in list(sizes.items())[:8])
-        raise BadData(
-            f"{origin}: columns of different lengths ({said}). They must match row by row."
-        )
+        shown = ", ".join(f"{truncate(name, 30)!r} {size}" for name, size in [*sizes.items()][:8])
+        raise BadData(f"{origin}: columns of different lengths ({shown}). They must be equal.")
     return columns
 
 
-def _with_metadata(table: Table, facts: dict[str, Any]) -> Table:
-    """The table with what its file says about itself; a wrong claim about its size is noted."""
+def _with_metadata(table: Table, metadata: dict[str, Any]) -> Table:
+    """The table with the file's metadata; a wrong size in it is noted."""
     notes = list(table.notes)
-    claimed = facts.get("size")
-    if isinstance(claimed, int) and claimed != len(table):
-        notes.append(f"{table.origin} claims {claimed} rows and has {len(table)}")
-    names = dict.fromkeys(("label", "labels"), _class_names(facts.get("labels")))
-    return Table(table.origin, table.columns, table.starts, tuple(notes), facts, names)
+    size = metadata.get("size")
+    if isinstance(size, int) and size != len(table):
+        notes.append(f"{table.origin} claims {size} rows and has {len(table)}")
+    names = dict.fromkeys(("label", "labels"), _class_names(metadata.get("labels")))
+    return Table(table.origin, table.columns, table.starts, tuple(notes), metadata, names)
 
 
 def _class_names(labels: Any) -> tuple[str, ...]:
-    """The class names in {"0": "Negative", "1": "Positive"}; nothing if it is not that."""
-    if not isinstance(labels, Mapping) or set(map(str, labels)) != set(
-        map(str, range(len(labels)))
-    ):
+    """The class names in {"0": "Negative", "1": "Positive"}; empty for anything else."""
+    if not isinstance(labels, Mapping):
+        return ()
+    if set(map(str, labels)) != set(map(str, range(len(labels)))):
         return ()
     return tuple(str(labels[key]) for key in sorted(labels, key=int))

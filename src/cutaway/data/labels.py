@@ -1,8 +1,8 @@
-"""What a column of labels means: the task it makes, and its numbers.
+"""Infer the task from a column of labels, and encode the labels as numbers.
 
-The rule, in this order: lists make multilabel; numbers with a fraction make regression; whole
-numbers, strings and booleans make classes, as long as there are at most 50 different ones.
-More than that is refused rather than guessed: `as_task` says what is meant.
+The rules, in this order: lists mean multilabel; numbers with a fraction mean regression; integers,
+strings and booleans are classes if there are at most 50 different values. More values are an
+error, and `as_task` states the task explicitly.
 """
 
 import math
@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 @dataclass(frozen=True)
 class EncodedLabels:
-    """Labels as numbers, the task they make, and the names of the classes."""
+    """Labels as numbers, their task, and the class names."""
 
     values: NDArray[Any]
     task: Task
@@ -36,7 +36,7 @@ class EncodedLabels:
 
 
 def check_as_task(as_task: str | None) -> None:
-    """BadSpec unless the task asked for is one we know."""
+    """Raise BadSpec unless the requested task is known."""
     if as_task is not None and as_task not in LABEL_TASKS:
         raise BadSpec(
             f"as_task (--as) is {as_task!r}. {suggestion(as_task, LABEL_TASKS)}"
@@ -45,17 +45,17 @@ def check_as_task(as_task: str | None) -> None:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a label is not there: None, NaN, an empty string, the string `nan`."""
+    """Whether a label is missing: None, NaN, an empty string or the string `nan`."""
     if isinstance(value, str):
         return value.strip().lower() in ("", "nan")
     return value is None or (isinstance(value, float | np.floating) and math.isnan(value))
 
 
 def number_or_none(value: Any) -> float | None:
-    """The label as a number, if it is one."""
+    """The value as a float, or None if it is not a number."""
     if isinstance(value, str):
-        said = value.strip()
-        return float(said) if _NUMBER.fullmatch(said) else None
+        text = value.strip()
+        return float(text) if _NUMBER.fullmatch(text) else None
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
         return None
     try:
@@ -65,22 +65,18 @@ def number_or_none(value: Any) -> float | None:
 
 
 def encode_label_column(
-    table: Table,
-    column: str,
-    *,
-    as_task: str | None = None,
-    names: Sequence[str] = (),
+    table: Table, column: str, *, as_task: str | None = None, names: Sequence[str] = ()
 ) -> EncodedLabels:
-    """The labels of a column as numbers, by the rule on top of this file or as asked.
+    """The labels of a column as numbers, for `as_task` or by the rules above.
 
-    `names` are the class names of labels that are class numbers already.
+    `names` are the class names if the labels already are class indices.
     """
     values = table.column(column)
     _check_none_missing(table, column, values)
     if any(isinstance(value, list | tuple | set | dict) for value in values):
         if as_task not in (None, "multilabel"):
             raise BadData(
-                f"{table.origin}: {column!r} holds lists, which make 'multilabel', not {as_task!r}."
+                f"{table.origin}: {column!r} holds lists, which mean 'multilabel', not {as_task!r}."
             )
         return _multilabel(table, column, values)
     if as_task == "multilabel":
@@ -96,7 +92,7 @@ def encode_label_column(
 
 
 def cast_labels(textset: TextSet, as_task: str | None) -> TextSet:
-    """A finished set with its labels read as another task; 'text' leaves them away."""
+    """The text set with its labels read as another task; 'text' removes them."""
     if as_task in (None, textset.task):
         return textset
     if as_task == "text":
@@ -104,15 +100,15 @@ def cast_labels(textset: TextSet, as_task: str | None) -> TextSet:
     if textset.labels is None:
         raise BadData(f"{textset.name!r} has no labels to read as {as_task!r}.")
     table = Table(textset.name, {"label": np.asarray(textset.labels).tolist()})
-    made = encode_label_column(table, "label", as_task=as_task, names=textset.classes)
-    return replace(textset, labels=made.values, task=made.task, classes=made.classes)
+    encoded = encode_label_column(table, "label", as_task=as_task, names=textset.classes)
+    return replace(textset, labels=encoded.values, task=encoded.task, classes=encoded.classes)
 
 
 def check_learnable(textset: TextSet) -> TextSet:
-    """The same set, when its labels can be learned from; BadData for none, NaN or one class."""
+    """The same text set; BadData if it has no labels, NaN labels or a single class."""
     if textset.labels is None:
         raise BadData(
-            f"{textset.name!r} has no labels, and this needs them. "
+            f"{textset.name!r} has no labels, which are required here. "
             "Name their column with label_column (--label-column)."
         )
     labels = np.asarray(textset.labels)
@@ -122,27 +118,24 @@ def check_learnable(textset: TextSet) -> TextSet:
         bad = np.flatnonzero(~np.isfinite(labels.reshape(len(labels), -1)).all(axis=1))
         raise BadData(
             f"{textset.name!r} has {len(bad)} labels that are not numbers; the first is in row "
-            f"{bad[0] + 1}. Fill them in or leave these rows out."
+            f"{bad[0] + 1}. Fill them in or remove these rows."
         )
     if len(np.unique(labels, axis=0)) < 2:
-        only = textset.classes[int(labels[0])] if _is_class(textset) else labels[0].tolist()
+        is_class = textset.task in ("binary", "multiclass") and textset.classes
+        only = textset.classes[int(labels[0])] if is_class else labels[0].tolist()
         raise BadData(
-            f"All {len(labels)} rows of {textset.name!r} have the label {only!r}: there is "
-            "nothing to tell apart. Give rows with at least two different labels."
+            f"All {len(labels)} rows of {textset.name!r} have the label {only!r}. Give rows with "
+            "at least two different labels."
         )
     return textset
 
 
-def _is_class(textset: TextSet) -> bool:
-    return textset.task in ("binary", "multiclass") and bool(textset.classes)
-
-
 def _check_none_missing(table: Table, column: str, values: Sequence[Any]) -> None:
-    gone = [row for row, value in enumerate(values) if is_missing(value)]
-    if gone:
+    bad = [row for row, value in enumerate(values) if is_missing(value)]
+    if bad:
         raise BadData(
-            f"{table.origin}: {len(gone)} of {len(values)} labels in {column!r} are missing: "
-            f"{describe_rows(table, gone)}. Fill them in, drop these rows with drop_empty "
+            f"{table.origin}: {len(bad)} of {len(values)} labels in {column!r} are missing: "
+            f"{describe_rows(table, bad)}. Fill them in, drop these rows with drop_empty "
             "(--drop-empty), or from Python read it as plain text with as_task='text'."
         )
 
@@ -170,39 +163,34 @@ def _floats(
     if bad:
         raise BadData(
             f"{table.origin}: {len(bad)} labels in {column!r} are not numbers: "
-            f"{describe_rows(table, bad)}, for instance {truncate(values[bad[0]])!r}. Regression needs "
-            "numbers; name another column with label_column (--label-column)."
+            f"{describe_rows(table, bad)}, for instance {truncate(values[bad[0]])!r}. Regression "
+            "needs numbers; name another column with label_column (--label-column)."
         )
     return np.asarray(numbers, dtype=np.float64)
 
 
 def _classes(
-    values: Sequence[Any],
-    numbers: Sequence[float | None],
-    names: Sequence[str],
+    values: Sequence[Any], numbers: Sequence[float | None], names: Sequence[str]
 ) -> EncodedLabels:
-    """Class numbers; whole numbers are ordered by size, strings by name."""
+    """Class indices; numbers are sorted by value, strings by name."""
     if all(value is not None for value in numbers):
         # Half to even, as the probing reference rounds its regression targets.
         whole = np.rint(np.asarray(numbers, dtype=np.float64))
         known, index = np.unique(whole, return_inverse=True)
         if names and set(known.astype(int).tolist()) <= set(range(len(names))):
             return EncodedLabels(whole.astype(np.int64), "multiclass", tuple(names))
-        return EncodedLabels(
-            index.astype(np.int64), "multiclass", tuple(str(int(v)) for v in known)
-        )
-    said = [str(value).strip() for value in values]
-    classes = sorted(set(said))
-    place = {name: i for i, name in enumerate(classes)}
-    return EncodedLabels(
-        np.array([place[name] for name in said], np.int64), "multiclass", tuple(classes)
-    )
+        classes = tuple(str(int(v)) for v in known)
+        return EncodedLabels(index.astype(np.int64), "multiclass", classes)
+    texts = [str(value).strip() for value in values]
+    classes = tuple(sorted(set(texts)))
+    indices = {name: i for i, name in enumerate(classes)}
+    return EncodedLabels(np.array([indices[t] for t in texts], np.int64), "multiclass", classes)
 
 
 def _with_class_task(
     table: Table, column: str, labels: EncodedLabels, as_task: str | None
 ) -> EncodedLabels:
-    """The classes under the name of the task they make: two or fewer are binary."""
+    """The labels with their task: binary for at most two classes."""
     count = len(labels.classes)
     if as_task == "binary" and count > 2:
         raise BadData(
@@ -214,35 +202,34 @@ def _with_class_task(
 
 
 def _too_many_classes(table: Table, column: str, values: Sequence[Any], count: int) -> str:
-    """What to say of more values than classes usually have; the odd ones out are pointed at."""
-    odd = [row for row, value in enumerate(values) if number_or_none(value) is None]
-    if 0 < len(odd) < len(values):
+    """The message for too many classes; it names the rows with text among numbers."""
+    texts = [row for row, value in enumerate(values) if number_or_none(value) is None]
+    if 0 < len(texts) < len(values):
         return (
-            f"{table.origin}: {column!r} mixes numbers and texts: {len(odd)} of {len(values)} "
-            f"labels are not numbers, the first is {truncate(values[odd[0]])!r} "
-            f"({describe_rows(table, odd)}). Mend these rows or leave their file out, or name another "
-            "column with label_column (--label-column)."
+            f"{table.origin}: {column!r} mixes numbers and texts: {len(texts)} of {len(values)} "
+            f"labels are not numbers, the first is {truncate(values[texts[0]])!r} "
+            f"({describe_rows(table, texts)}). Fix or remove these rows, or name another column "
+            "with label_column (--label-column)."
         )
     return (
         f"{table.origin}: {column!r} has {count} different values (the first is "
-        f"{truncate(values[0])!r}), more than {MAX_CLASSES}: classes, numbers, or not labels at all? "
-        "Say as_task='classification' or 'regression' (--as), or name another column with "
-        "label_column (--label-column)."
+        f"{truncate(values[0])!r}), more than {MAX_CLASSES}. Set as_task='classification' or "
+        "'regression' (--as), or name another column with label_column (--label-column)."
     )
 
 
 def _multilabel(table: Table, column: str, values: Sequence[Any]) -> EncodedLabels:
-    """0/1 by class. Rows of equal length with only 0 and 1 are that already."""
+    """0/1 by class, from lists of class names or from 0/1 rows of equal length."""
     rows = [_label_list(table, column, row, value) for row, value in enumerate(values)]
     widths = {len(row) for row in rows}
     if len(widths) == 1 and widths.pop() > 1 and all(v in (0, 1) for row in rows for v in row):
         marks = np.asarray(rows, dtype=np.int64)
         return EncodedLabels(marks, "multilabel", tuple(str(i) for i in range(marks.shape[1])))
-    said = [{str(value).strip() for value in row} - {""} for row in rows]
-    known = set().union(*said)
+    sets = [{str(value).strip() for value in row} - {""} for row in rows]
+    known = set().union(*sets)
     numeric = all(_NUMBER.fullmatch(name) for name in known)
     classes = sorted(known, key=float) if numeric else sorted(known)
-    marks = np.array([[int(name in row) for name in classes] for row in said], dtype=np.int64)
+    marks = np.array([[int(name in row) for name in classes] for row in sets], dtype=np.int64)
     return EncodedLabels(marks.reshape(len(rows), len(classes)), "multilabel", tuple(classes))
 
 
@@ -252,7 +239,7 @@ def _label_list(table: Table, column: str, row: int, value: Any) -> list[Any]:
         isinstance(item, list | tuple | set | dict) or is_missing(item) for item in value
     ):
         raise BadData(
-            f"{table.where(row)}: {column!r} holds {truncate(repr(value), 40)}, expected a flat "
+            f"{table.locate(row)}: {column!r} holds {truncate(repr(value), 40)}, expected a flat "
             "list of class names or of 0 and 1, as in the other rows."
         )
     return sorted(value, key=str) if isinstance(value, set) else list(value)

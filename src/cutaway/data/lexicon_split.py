@@ -1,4 +1,4 @@
-"""A lexicon dealt out between train, dev and test, so that relatives stay together."""
+"""Split a lexicon between train, dev and test; related words stay in one part."""
 
 import re
 from collections import Counter, defaultdict
@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-# How much of each slot's words each part gets.
+# Each part's share of the words of every slot.
 LEXICON_SHARES = {"train": 0.6, "dev": 0.15, "test": 0.25}
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
@@ -15,65 +15,60 @@ _ENDINGS = re.compile(r"(ingly|edly|fully|ness|ful|less|ings?|ies|ied|ed|es|ly|e
 
 
 class SupportsWords(Protocol):
-    """Anything with words that serves some (slot, class) groups."""
+    """An entry with words that fits some (slot, class) groups."""
 
     def words(self) -> set[str]:
         """All its words."""
-        ...
 
     def groups(self) -> list[tuple[str, int]]:
-        """The (slot, class) pairs it serves, always in the same order."""
-        ...
+        """The (slot, class) pairs that it fits, always in the same order."""
 
 
 EntryT = TypeVar("EntryT", bound=SupportsWords)
 
 
 def word_set(text: str) -> set[str]:
-    """The words of a text, in small letters."""
+    """The words of a text, in lower case."""
     return {word.lower() for word in _WORD.findall(text)}
 
 
 def stem(word: str) -> str:
-    """What a word shares with its relatives, roughly: delighted, delightful -> delight."""
-    bare = word
-    while len(cut := _ENDINGS.sub("", bare)) >= 3 and cut != bare:
-        bare = cut
-    return bare
+    """A rough stem of a word: delighted, delightful -> delight."""
+    while len(shorter := _ENDINGS.sub("", word)) >= 3 and shorter != word:
+        word = shorter
+    return word
 
 
 def split_lexicon(
     entries: Sequence[EntryT], shared: frozenset[str], rng: np.random.Generator
 ) -> dict[str, list[EntryT]]:
-    """The entries of each part; no word outside `shared`, nor a relative, is in two parts."""
-    families = _related_entries(entries, shared)
-    order = sorted(rng.permutation(len(families)), key=lambda i: -len(families[i]))
+    """The entries of each part; only words in `shared` (or their stems) occur in two parts."""
+    related = _related_entries(entries, shared)
+    order = sorted(rng.permutation(len(related)), key=lambda i: -len(related[i]))
     total = Counter(group for entry in entries for group in entry.groups())
-    have: dict[str, Counter[tuple[str, int]]] = {part: Counter() for part in LEXICON_SHARES}
-    dealt: dict[str, list[EntryT]] = {part: [] for part in LEXICON_SHARES}
+    counts: dict[str, Counter[tuple[str, int]]] = {part: Counter() for part in LEXICON_SHARES}
+    parts: dict[str, list[EntryT]] = {part: [] for part in LEXICON_SHARES}
     for i in order:
-        groups = Counter(group for entry in families[i] for group in entry.groups())
-        part = max(LEXICON_SHARES, key=lambda p: _deficit(p, groups, total, have[p]))
-        dealt[part] += families[i]
-        have[part] += groups
-    return dealt
+        groups = Counter(group for entry in related[i] for group in entry.groups())
+        part = max(LEXICON_SHARES, key=lambda p: _deficit(p, groups, total, counts[p]))
+        parts[part] += related[i]
+        counts[part] += groups
+    return parts
 
 
 def _deficit(
     part: str,
     groups: Counter[tuple[str, int]],
     total: Counter[tuple[str, int]],
-    have: Counter[tuple[str, int]],
+    counts: Counter[tuple[str, int]],
 ) -> float:
-    """How far this part lies behind its share in the groups that a family serves."""
-    return sum(
-        (LEXICON_SHARES[part] * total[g] - have[g]) / (LEXICON_SHARES[part] * total[g])
-        for g in groups
-    )
+    """How much of its share of these groups this part still lacks."""
+    share = LEXICON_SHARES[part]
+    return sum((share * total[g] - counts[g]) / (share * total[g]) for g in groups)
 
 
 def _related_entries(entries: Sequence[EntryT], shared: frozenset[str]) -> list[list[EntryT]]:
-    """The entries that hang together by a common stem, directly or through others."""
+    """Group the entries that share a stem, directly or through other entries (union-find)."""
     root = list(range(len(entries)))
 
     def find(i: int) -> int:
@@ -86,7 +81,7 @@ def _related_entries(entries: Sequence[EntryT], shared: frozenset[str]) -> list[
     for i, entry in enumerate(entries):
         for word in entry.words() - shared:
             root[find(i)] = find(first.setdefault(stem(word), i))
-    families: dict[int, list[EntryT]] = defaultdict(list)
+    groups: dict[int, list[EntryT]] = defaultdict(list)
     for i, entry in enumerate(entries):
-        families[find(i)].append(entry)
-    return list(families.values())
+        groups[find(i)].append(entry)
+    return list(groups.values())

@@ -1,13 +1,13 @@
-"""Any DATA form becomes a TextSet: a name, a file, a folder, a hub id, a generator, an object.
+"""Load a TextSet from any data source: a name, file, folder, hub id, generator or Python object.
 
 sst2                       a known task (its rows come from the hub), or a task's .toml
-docs                       text that is on every machine
+docs                       English text from the Python documentation on this machine
 reviews.tsv  mydata/       a file, or a folder with train, dev and test files
-hf:ID[/CONFIG][:SPLIT]     a set on the hub
+hf:ID[/CONFIG][:SPLIT]     a dataset on the hub
 gen:sentiment?n=500        generated text
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from cutaway.data.arithmetic_read import is_arithmetic, read_arithmetic
 from cutaway.data.columns import choose_columns
 from cutaway.data.docs_text import load_docs
 from cutaway.data.files import READERS, path_kind, read_table
-from cutaway.data.folder import read_folder
+from cutaway.data.folder import TableTransform, read_folder
 from cutaway.data.generate import GENERATORS, generate
 from cutaway.data.generator_options import check_seed
 from cutaway.data.hub import HubId, parse_hub_id, read_hub
@@ -52,28 +52,28 @@ def load_text_set(
     revision: str | None = None,
     drop_empty: bool = False,
 ) -> TextSet:
-    """The text set that `source` names; one of our errors says what is wrong otherwise.
+    """Load the text set that `source` names.
 
-    `as_task` overrides what the labels look like ('classification' rounds numbers, 'text'
-    ignores labels). `limit` keeps that many random rows, chosen by `seed`. `drop_empty` leaves
-    out rows with an empty text or no label and counts them in the notes, instead of refusing.
+    `as_task` overrides the task inferred from the labels ('classification' rounds numbers, 'text'
+    ignores labels). `limit` keeps that many random rows, chosen by `seed`. `drop_empty` drops
+    rows with an empty text or no label and counts them in the notes, instead of raising BadData.
     """
     check_as_task(as_task)
     check_seed(seed)
     columns = {"text_column": text_column, "pair_column": pair_column, "label_column": label_column}
-    made = _ready_made(source, seed)
-    if made is None and isinstance(source, str | Path) and _is_task(str(source)):
+    text_set = _ready_made(source, seed)
+    if text_set is None and isinstance(source, str | Path) and _is_task(str(source)):
         _refuse_column_options(source, columns)
-        made = load_task(
+        text_set = load_task(
             str(source), as_task=as_task, offline=offline, revision=revision, drop_empty=drop_empty
         )
-    elif made is not None:
+    elif text_set is not None:
         _refuse_column_options(source, columns)
-        made = cast_labels(made, as_task)
+        text_set = cast_labels(text_set, as_task)
     else:
         read = _read_source(source, offline=offline, revision=revision)
-        made = _from_undescribed_table(*read, columns, as_task, drop_empty)
-    return subsample_rows(made, limit, seed)
+        text_set = _from_undescribed_table(*read, columns, as_task, drop_empty)
+    return subsample_rows(text_set, limit, seed)
 
 
 def load_task(
@@ -87,32 +87,36 @@ def load_task(
     revision: str | None = None,
     drop_empty: bool = False,
 ) -> TextSet:
-    """The rows of a task as it means them: from the hub, or from `data` with the same columns."""
+    """Load the rows of a task: from the hub, or from `data` with the same columns."""
     check_as_task(as_task)
-    found = find_task(task)
+    task = find_task(task)
     if isinstance(data, TextSet):
         return subsample_rows(cast_labels(data, as_task), limit, seed)
     if data is not None:
-        wanted = {p: part_from_name(names[0]) or p for p, names in found.parts.items()}
-        mend = partial(with_header, found)
+        sources = {p: part_from_name(names[0]) or p for p, names in task.parts.items()}
         table, parts, _ = _read_source(
-            data, offline=offline, revision=revision, wanted=wanted, mend=mend
+            data,
+            offline=offline,
+            revision=revision,
+            part_sources=sources,
+            transform=partial(with_header, task),
         )
-    elif found.source is not None:
-        address = HubId(found.source.hub, found.source.config)
-        instead = f"a file or folder with the columns {required_columns(found)} as data (--data)"
-        revision = revision or found.source.revision
+    elif task.source is not None:
         table, parts = read_hub(
-            address, revision=revision, offline=offline, parts=found.parts, instead=instead
+            HubId(task.source.hub, task.source.config),
+            revision=revision or task.source.revision,
+            offline=offline,
+            parts=task.parts,
+            instead=f"a file or folder with the columns {required_columns(task)} as data (--data)",
         )
     else:
-        raise Missing(f"The task {found.name!r} names no source. Give its rows as a file: data.")
-    whole = apply_task(found, table, parts, as_task=as_task, drop_empty=drop_empty)
-    return subsample_rows(whole, limit, seed)
+        raise Missing(f"The task {task.name!r} names no source. Give its rows as a file: data.")
+    text_set = apply_task(task, table, parts, as_task=as_task, drop_empty=drop_empty)
+    return subsample_rows(text_set, limit, seed)
 
 
 def _ready_made(source: DataSource, seed: int) -> TextSet | None:
-    """The set that needs no reading: it is one already, or it is generated, or bundled."""
+    """A source that is not read from a file: a TextSet, generated text, or `docs`."""
     if isinstance(source, TextSet):
         return source
     if isinstance(source, str) and source.startswith("gen:"):
@@ -125,12 +129,12 @@ def _is_task(source: str) -> bool:
 
 
 def _refuse_column_options(source: DataSource, columns: Mapping[str, str | None]) -> None:
-    """BadSpec where columns are named for data that has its own."""
+    """Raise BadSpec if columns are named for a source that defines its own."""
     for option, value in columns.items():
         if value is not None:
-            named = source.name if isinstance(source, TextSet) else str(source)
+            name = source.name if isinstance(source, TextSet) else str(source)
             raise BadSpec(
-                f"{option} is {value!r}, but {named!r} says itself which columns it has. "
+                f"{option} is {value!r}, but {name!r} defines its own columns. "
                 "Leave the option out, or give a file."
             )
 
@@ -143,7 +147,7 @@ def _from_undescribed_table(
     as_task: str | None,
     drop_empty: bool,
 ) -> TextSet:
-    """The set in a table nobody has described: columns by name or by guess."""
+    """The text set of a table whose columns are named by options or guessed."""
     if not any(columns.values()) and is_arithmetic(table):
         return cast_labels(read_arithmetic(table, name, parts), as_task)
     as_task = as_task or _claimed_task(table)
@@ -158,10 +162,10 @@ def _read_source(
     *,
     offline: bool,
     revision: str | None,
-    wanted: Mapping[str, str] | None = None,
-    mend: Callable[[Table], Table] = lambda table: table,
+    part_sources: Mapping[str, str] | None = None,
+    transform: TableTransform = lambda table: table,
 ) -> SourceTable:
-    """The table that a source holds, its parts where they are fixed, and its name."""
+    """The table of a source, its parts if they are fixed, and its name."""
     if not isinstance(source, str | Path):
         return table_from_json("the given data", _frame_to_columns(source)), None, "given"
     if str(source).startswith("hf:"):
@@ -171,29 +175,29 @@ def _read_source(
     path = expand_path(source)
     kind = path_kind(path)
     if kind == "folder":
-        return (*read_folder(path, wanted, mend), path.resolve().name)
+        return (*read_folder(path, part_sources, transform), path.resolve().name)
     if kind == "file":
-        return mend(read_table(path)), None, _name_from_path(path)
+        return transform(read_table(path)), None, _name_from_path(path)
     raise _not_found_error(str(source), path)
 
 
 def _frame_to_columns(source: Any) -> Any:
-    """A data frame as columns; anything else as it is."""
+    """A data frame as a dict of columns; other values unchanged."""
     if hasattr(source, "columns") and hasattr(source, "to_dict"):
         return {str(name): list(source[name]) for name in source.columns}
     return source
 
 
 def _name_from_path(path: Path) -> str:
-    """The file's name without its ending; with its folder where the name alone says nothing."""
+    """The file's name without its suffix; with its folder if the name is generic."""
     generic = path.stem.lower() in {*PART_BY_SPELLING, "all", "data"}
     return f"{path.resolve().parent.name}/{path.stem}" if generic else path.stem
 
 
 def _claimed_task(table: Table) -> str | None:
-    """The task that the probing reference's file says it is."""
-    said = str(table.facts.get("task", "")).lower()
-    return said if said in ("classification", "regression") else None
+    """The task in the metadata of the probing reference's files."""
+    task = str(table.metadata.get("task", "")).lower()
+    return task if task in ("classification", "regression") else None
 
 
 def _not_found_error(source: str, path: Path) -> Missing | UnknownName:

@@ -1,4 +1,4 @@
-"""The many names of train, dev and test."""
+"""The usual spellings of train, dev and test."""
 
 import re
 
@@ -12,5 +12,5 @@ PART_BY_SPELLING = {spelling: part for part, names in PART_SPELLINGS.items() for
 
 
 def part_from_name(name: str) -> str | None:
-    """The part that a split or file is, by how its name begins: validation_matched is dev."""
+    """The part that a split or file belongs to, by its first word: validation_matched is dev."""
     return PART_BY_SPELLING.get(re.split(r"[_\-. ]", name.lower())[0])

@@ -1,4 +1,4 @@
-"""Sentences of plain English out of technical text; code, tables and markup stay behind."""
+"""Extract English sentences from documentation, without code, tables and markup."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _MARKS = re.compile(r"``|(?<!\w)[*`]{1,2}(?=\w)|(?<=[\w.,)])[*`]{1,2}(?!\w)|\s\[
 
 _ENDS = frozenset(".?!\"'”’)")
 _SHAPE = re.compile(r"[\"'“‘(]?[A-Z][A-Za-z0-9 ,.;:'\"()\-–—?!/%’‘“”é]*[.?!][\"'”’)]?")
-# Calls, dotted names, camel case, paths, file names, placeholders: marks of code inside a sentence.
+# Signs of code in a sentence: calls, dotted names, camel case, paths, file names, placeholders.
 _CODE = re.compile(
     r"\w\(|\w:\w|\(\)|\w\.(?!g\.|e\.|m\.|[A-Z]\.)[A-Za-z]|[a-z][A-Z]|\w/\w*/|--|(?<!\S)-\w|\b[A-Z]{7,}\b|''|\.\.\.|(?<!\w)/|\s[.,;:]"
 )
@@ -30,7 +30,7 @@ _COMMON = word_set(
 
 
 def prose_sentences(text: str) -> Iterator[str]:
-    """The sentences of a documentation text that read as prose, in their order."""
+    """The prose sentences of a documentation text, in order."""
     for paragraph in paragraphs(text):
         several = _INNER_END.search(paragraph) is not None
         for sentence in split_paragraph(paragraph) if several else (paragraph,):

@@ -1,8 +1,7 @@
-"""The one place where text is cut into sentences.
+"""Split text into sentences.
 
-By nupunkt: pure Python without dependencies, kept up, and it knows abbreviations. (pysbd is as
-exact, 30 times slower and no longer kept up; sentencex is faster but compiled, one wheel per
-platform.)
+Uses nupunkt: pure Python without dependencies, maintained, and it knows abbreviations. (pysbd is
+as accurate but 30 times slower and unmaintained; sentencex is faster but compiled.)
 """
 
 from importlib.metadata import version
@@ -16,5 +15,5 @@ def split_paragraph(paragraph: str) -> list[str]:
 
 
 def splitter_version() -> str:
-    """What cuts, with its version, for the record."""
+    """Name and version of the splitter, for the metadata."""
     return f"nupunkt {version('nupunkt')}"

@@ -1,4 +1,4 @@
-"""A seeded, deduplicated sample of sentences out of documents."""
+"""Sample distinct sentences from documents."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -24,10 +24,10 @@ def sample_sentences(
     offline: bool = False,
     revision: str | None = None,
 ) -> TextSet:
-    """`n` distinct sentences of `shortest` to `longest` words from random documents.
+    """Sample `n` distinct sentences of `shortest` to `longest` words.
 
-    Documents come in random order, one random sentence of each at a time, so that long ones
-    don't take over; the same seed gives the same sentences.
+    One random sentence is taken from each document in random order, then another, so that long
+    documents don't dominate.
     """
     if n < 1 or not 1 <= shortest <= longest:
         raise BadSpec(
@@ -35,26 +35,25 @@ def sample_sentences(
             f"longest={longest}."
         )
     documents, name = _documents(source, offline, revision)
-    found: dict[str, None] = {}
+    sample: dict[str, None] = {}
     for sentence in _round_robin(documents, make_rng(seed)):
-        # Headings and rulers are made of marks: only tokens with a letter or digit are words.
+        # Only tokens with a letter or digit count as words, so rulers and the like are skipped.
         size = sum(any(map(str.isalnum, token)) for token in sentence.split())
         if shortest <= size <= longest:
-            found.setdefault(sentence)
-        if len(found) == n:
+            sample.setdefault(sentence)
+        if len(sample) == n:
             break
     else:
         raise BadData(
-            f"{name} has {len(found)} different sentences of {shortest} to {longest} words, "
-            f"got n={n}. Ask for fewer, or give more text."
+            f"{name} has {len(sample)} different sentences of {shortest} to {longest} words, "
+            f"got n={n}. Request fewer, or give more text."
         )
     meta = {"source": name, "seed": seed, "splitter": splitter_version()}
-    return TextSet(name=f"sentences of {name}", texts=tuple(found), meta=meta)
+    return TextSet(name=f"sentences of {name}", texts=tuple(sample), meta=meta)
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, each on one line."""
-    # Line ends inside a paragraph are layout; an empty line always ends a sentence.
+    """The sentences of a text, each on one line; a blank line always ends a sentence."""
     paragraphs = (" ".join(part.split()) for part in text.replace("\r\n", "\n").split("\n\n"))
     return [sentence for part in paragraphs if part for sentence in split_paragraph(part)]
 
@@ -64,22 +63,22 @@ def _documents(source: Documents, offline: bool, revision: str | None) -> tuple[
         loaded = load_text_set(source, as_task="text", offline=offline, revision=revision)
         return list(loaded.texts), loaded.name
     documents = list(source)
-    odd = next((i for i, text in enumerate(documents) if not isinstance(text, str)), None)
-    if odd is not None:
-        raise BadData(f"Document {odd + 1} is {documents[odd]!r}, expected a string.")
+    for number, text in enumerate(documents, start=1):
+        if not isinstance(text, str):
+            raise BadData(f"Document {number} is {text!r}, expected a string.")
     return documents, "given"
 
 
 def _round_robin(documents: list[str], rng: np.random.Generator) -> Iterator[str]:
     """One random sentence of each document in random order, then another, until none is left."""
-    waiting: list[list[str]] = []
+    rest: list[list[str]] = []
     for i in rng.permutation(len(documents)):
         sentences = split_sentences(documents[i])
         if sentences:
             shuffled = [sentences[j] for j in rng.permutation(len(sentences))]
             yield shuffled.pop()
-            waiting.append(shuffled)
-    while waiting:
-        waiting = [sentences for sentences in waiting if sentences]
-        for sentences in waiting:
+            rest.append(shuffled)
+    while rest:
+        rest = [sentences for sentences in rest if sentences]
+        for sentences in rest:
             yield sentences.pop()

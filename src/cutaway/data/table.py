@@ -1,4 +1,4 @@
-"""Columns of equal length, with a memory of where each row came from."""
+"""Table: named columns of equal length that remember which file each row came from."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,48 +12,47 @@ MAX_ROWS_SHOWN = 5
 
 @dataclass(frozen=True)
 class Table:
-    """Named columns, row by row, before anybody has said which is text and which is label.
-
-    `starts` says which file each stretch of rows came from: ((0, "train.tsv"), (6920, ...)).
-    `facts` is what the file says about itself (the probing reference's metadata), and
-    `names` the class names of columns that came as numbers with a legend.
-    """
+    """Named columns, before it is known which is the text and which is the label."""
 
     origin: str
+    """The file or source, for messages."""
     columns: dict[str, list[Any]]
     starts: tuple[tuple[int, str], ...] = ()
+    """The first row of each file, with the file's name: ((0, "train.tsv"), (6920, ...))."""
     notes: tuple[str, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
-    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """Metadata in the file itself (the probing reference's files have some)."""
+    class_names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Class names of columns that hold class indices."""
 
     def __len__(self) -> int:
-        """How many rows."""
+        """Number of rows."""
         return len(next(iter(self.columns.values()), []))
 
-    def where(self, row: int) -> str:
-        """`row 3 of test.tsv`: where a person finds this row, counted from 1."""
+    def locate(self, row: int) -> str:
+        """Where a row is in the user's files, counted from 1: `row 3 of test.tsv`."""
         for start, name in reversed(self.starts or ((0, self.origin),)):
             if row >= start:
                 return f"row {row - start + 1} of {name}"
         return f"row {row + 1}"
 
     def column(self, name: str) -> list[Any]:
-        """One column; BadData lists the columns there are."""
+        """One column; BadData lists the known columns."""
         if name not in self.columns:
             raise BadData(
                 f"{self.origin} has no column {name!r}. "
-                f"{suggestion(name, self.columns)}{self.listing()}"
+                f"{suggestion(name, self.columns)}{self.list_columns()}"
             )
         return self.columns[name]
 
-    def listing(self) -> str:
-        """`Its columns: 'a', 'b'.`, with long names cut."""
+    def list_columns(self) -> str:
+        """The column names as a sentence: `Its columns: 'a', 'b'.`"""
         shown = ", ".join(repr(truncate(name)) for name in list(self.columns)[:20])
         more = f" and {len(self.columns) - 20} more" if len(self.columns) > 20 else ""
         return f"Its columns: {shown or 'none'}{more}."
 
-    def keep(self, rows: Sequence[int], note: str = "") -> "Table":
-        """The chosen rows only, with a note that says why."""
+    def select(self, rows: Sequence[int], note: str = "") -> "Table":
+        """The given rows only, with a note that says why."""
         starts = self.starts or ((0, self.origin),)
         counts = [(sum(row < start for row in rows), name) for start, name in starts]
         return replace(
@@ -65,23 +64,21 @@ class Table:
 
 
 def truncate(text: Any, limit: int = 60) -> str:
-    """A text cut to a length that fits into a message."""
-    said = str(text)
-    return said if len(said) <= limit else said[: limit - 1] + "…"
+    """A text shortened to fit into a message."""
+    full = str(text)
+    return full if len(full) <= limit else full[: limit - 1] + "…"
 
 
 def table_from_rows(origin: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A table from objects; a key that some rows lack is None there."""
-    keys: dict[str, None] = {}
-    for row in rows:
-        keys.update(dict.fromkeys(row))
+    """A table from dicts; a key that is missing in a row is None there."""
+    keys = dict.fromkeys(key for row in rows for key in row)
     return Table(origin, {str(key): [row.get(key) for row in rows] for key in keys})
 
 
 def table_from_records(
     origin: str, header: Sequence[str], records: Sequence[Sequence[str]]
 ) -> Table:
-    """A table from a header and rectangular records; BadData when two columns share a name."""
+    """A table from a header and records of its length; BadData for duplicate column names."""
     twice = sorted({name for name in header if list(header).count(name) > 1})
     if twice:
         raise BadData(
@@ -93,12 +90,12 @@ def table_from_records(
 
 
 def concat_tables(origin: str, tables: Sequence[Table]) -> Table:
-    """One table under another, matched by column name; columns not in all of them are left out."""
+    """Concatenate tables by column name; columns that some tables lack are left out."""
     common = [name for name in tables[0].columns if all(name in t.columns for t in tables)]
     if not common:
         raise BadData(
             f"The files of {origin} share no column. "
-            + " ".join(f"{table.origin}: {table.listing()}" for table in tables)
+            + " ".join(f"{table.origin}: {table.list_columns()}" for table in tables)
         )
     starts, total = [], 0
     for table in tables:
@@ -107,17 +104,16 @@ def concat_tables(origin: str, tables: Sequence[Table]) -> Table:
     left_out = sorted({name for table in tables for name in table.columns} - set(common))
     notes = [note for table in tables for note in table.notes]
     notes += [f"columns not in every file left out: {', '.join(left_out)}"] if left_out else []
-    return Table(
-        origin,
-        {name: [value for table in tables for value in table.columns[name]] for name in common},
-        tuple(starts),
-        tuple(notes),
-        tables[0].facts,
-        tables[0].names,
+    columns = {
+        name: [value for table in tables for value in table.columns[name]] for name in common
+    }
+    return replace(
+        tables[0], origin=origin, columns=columns, starts=tuple(starts), notes=tuple(notes)
     )
 
 
 def describe_rows(table: Table, rows: Sequence[int]) -> str:
-    """`row 3 of a.tsv, row 9 of a.tsv and 4 more`: the first few bad rows and their count."""
-    said = ", ".join(table.where(row) for row in rows[:MAX_ROWS_SHOWN])
-    return said + (f" and {len(rows) - MAX_ROWS_SHOWN} more" if len(rows) > MAX_ROWS_SHOWN else "")
+    """The first few rows and how many more: `row 3 of a.tsv, row 9 of a.tsv and 4 more`."""
+    shown = ", ".join(table.locate(row) for row in rows[:MAX_ROWS_SHOWN])
+    more = len(rows) - MAX_ROWS_SHOWN
+    return shown + (f" and {more} more" if more > 0 else "")

@@ -1,7 +1,7 @@
-"""Tasks as data: one TOML file each, ours in `tasks/`, yours anywhere.
+"""Task files: one TOML file per task, bundled in `tasks/` or given by path.
 
-A task file says where the rows come from, which columns they have, what the labels mean, and
-what to ask a language model: prompt, templates, label words, word lists, split protocol.
+A task file defines the source of the rows, their columns and labels, how to prompt a language
+model (prompt, templates, label words, word lists), and the split protocol.
 """
 
 from functools import cache
@@ -22,18 +22,18 @@ Words = tuple[str, ...]
 
 
 class HubSource(Spec):
-    """Where the hub keeps the rows."""
+    """The dataset on the hub."""
 
     hub: str
-    """The set's id on the hub."""
+    """The dataset's id on the hub."""
     config: str | None = None
-    """Its configuration, where it has several."""
+    """Its configuration, if it has several."""
     revision: str | None = None
-    """A commit or branch; the newest unless given."""
+    """A commit or branch; the newest by default."""
 
 
 class TaskColumns(Spec):
-    """The columns, each as a list of names of which the first that is there counts."""
+    """Column names; of several alternatives the first that exists is used."""
 
     text: Words
     """The text; `title+description` joins two."""
@@ -42,7 +42,7 @@ class TaskColumns(Spec):
     label: Words = ()
     """The label."""
     headerless: Words = ()
-    """The names of a file's columns when its first line is no header."""
+    """Column names for files without a header line."""
 
     @field_validator("text", "pair", "label", mode="before")
     @classmethod
@@ -54,13 +54,13 @@ class LabelScale(Spec):
     """(value + add - subtract) * multiply / divide."""
 
     add: float = 0.0
-    """Added first."""
+    """Added to the value."""
     subtract: float = 0.0
-    """Subtracted then."""
+    """Subtracted from the value."""
     multiply: float = 1.0
-    """Multiplied by."""
+    """Factor."""
     divide: float = 1.0
-    """Divided by at last."""
+    """Divisor."""
 
     @field_validator("divide")
     @classmethod
@@ -75,20 +75,20 @@ class LabelScale(Spec):
 
 
 class LabelRule(Spec):
-    """What the raw labels mean."""
+    """How raw labels are mapped to classes or numbers."""
 
     names: dict[str, str] = Field(default_factory=dict)
-    """Raw label -> class; class names and class numbers need no entry."""
+    """Raw label -> class; class names and class indices need no entry."""
     keep: Words = ()
     """Only rows with these raw labels are kept; the others are counted in a note."""
     drop: Words = ()
     """Rows with these raw labels are left out and counted in a note."""
     order: Words = ()
-    """Raw labels from least to most: they become the numbers 0, 1, 2, ... of a regression."""
+    """Ordinal raw labels from lowest to highest: they become 0, 1, 2, ... for regression."""
     scale: LabelScale = LabelScale()
-    """How the numbers of a regression are scaled."""
+    """Scaling of regression labels."""
     bounds: tuple[float, float] | None = None
-    """The lowest and the highest number a regression label can have, after scaling."""
+    """Lowest and highest possible regression label, after scaling."""
 
     @field_validator("scale", mode="before")
     @classmethod
@@ -102,76 +102,76 @@ class LabelRule(Spec):
 
 
 class AutoregressivePrompt(Spec):
-    """How a causal model is asked, and the words it may answer."""
+    """Prompt for a causal model, and the words it may answer."""
 
     template: str
-    """The text in front of the answer, with {text} and {pair}."""
+    """The prompt before the answer, with {text} and {pair}."""
     words: Words
-    """The answers, in class order."""
+    """The answer for each class, in class order."""
 
 
 class SplitProtocol(Spec):
     """How rows are split for an experiment."""
 
     kind: Literal["fixed", "repeats", "kfold"] = "fixed"
-    """The task's own parts, repeated random splits, or folds."""
+    """`fixed` uses the task's parts, `repeats` random splits, `kfold` cross-validation."""
     repeats: Annotated[int, Field(ge=1)] = 1
-    """How many random splits."""
+    """Number of random splits."""
     folds: Annotated[int, Field(ge=2)] = 5
-    """How many folds, where there are folds (also to choose a classifier's strength)."""
+    """Number of folds (also for tuning a classifier's regularisation)."""
     dev_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """The share of rows for dev in a random split."""
+    """Share of dev rows in a random split."""
     test_share: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """The share of rows for test in a random split."""
+    """Share of test rows in a random split."""
 
 
 class TaskFile(Spec):
-    """One task, as its file says it."""
+    """The contents of a task file."""
 
     name: str
-    """What it is called."""
+    """The task's name."""
     description: str
     """One sentence."""
     aliases: Words = ()
-    """Other names it answers to."""
+    """Other names of the task."""
     kind: Task
     """binary, multiclass, multilabel, regression or text."""
     columns: TaskColumns
-    """Which columns the rows have."""
+    """Column names."""
     source: HubSource | None = None
-    """Where the hub keeps the rows."""
+    """The dataset on the hub."""
     parts: dict[str, Words] = Field(default_factory=dict)
-    """For each part the splits it is made of, by the hub's names."""
+    """The hub's splits that make up each part."""
     classes: Words = ()
-    """The classes, in the order of their numbers."""
+    """Class names, in the order of their indices."""
     labels: LabelRule = LabelRule()
-    """What the raw labels mean."""
+    """How raw labels are mapped to classes or numbers."""
     where: dict[str, str | bool | int | float] = Field(default_factory=dict)
     """Only rows with these values in these columns are kept."""
     replace_marked: str | None = None
-    """A column whose word replaces the marked one, `<word/>`, in the text."""
+    """Column with the word that replaces the marked word `<word/>` of the text."""
     drop_empty: bool = False
-    """Whether rows with an empty text or no label are left out and counted, or refused."""
+    """Drop rows with an empty text or no label, instead of refusing the data."""
     prompt: str = ""
     """Appended to the text before a model predicts the next word."""
     template: str = ""
-    """How a masked model is asked, with {text}, {pair} and {mask}."""
+    """Prompt for a masked model, with {text}, {pair} and {mask}."""
     edits: dict[Literal["text", "pair"], str] = Field(default_factory=dict)
-    """Small changes to make a text fit the template: `bare`, `small`."""
+    """Edits of a text: `bare` (no final punctuation), `small` (lower-case first letter)."""
     label_words: Words = ()
     """The word for each class at the mask, in class order."""
     autoregressive: AutoregressivePrompt | None = None
-    """How a causal model is asked."""
+    """Prompt for a causal model."""
     class_words: Words = ()
-    """The class names as next words; in class order where there is one for each."""
+    """Class names as next words, in class order if there is one per class."""
     subset_words: Words = ()
-    """Words whose next-word scores make the features of `subset`."""
+    """Words whose next-word scores are the `subset` features."""
     posneg: Words = ()
-    """The pair of words for negative and positive, in this order."""
+    """The words for negative and positive, in this order."""
     protocol: SplitProtocol = SplitProtocol()
     """How rows are split for an experiment."""
     metric: str = "accuracy"
-    """The figure this task is usually measured by."""
+    """The task's usual metric."""
 
     @field_validator("source", "columns", "labels", "autoregressive", "protocol", mode="before")
     @classmethod
@@ -191,19 +191,19 @@ class TaskFile(Spec):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "TaskFile":
-        many = len(self.classes)
-        if self.kind in ("binary", "multiclass") and many < 2:
-            raise ValueError(f"classes has {many} names, expected at least 2 for {self.kind!r}.")
+        count = len(self.classes)
+        if self.kind in ("binary", "multiclass") and count < 2:
+            raise ValueError(f"classes has {count} names, expected at least 2 for {self.kind!r}.")
         answers = self.autoregressive.words if self.autoregressive else ()
-        expected = many if self.kind in ("binary", "multiclass") else 2
+        expected = count if self.kind in ("binary", "multiclass") else 2
         for field, given in (("label_words", self.label_words), ("autoregressive.words", answers)):
             if given and len(given) != expected:
                 raise ValueError(
-                    f"{field} has {len(given)} words, expected {expected}: one a class."
+                    f"{field} has {len(given)} words, expected {expected}: one per class."
                 )
-        strange = set(self.labels.names.values()) - set(self.labels.order or self.classes)
-        if strange:
-            raise ValueError(f"labels.names leads to {sorted(strange)[0]!r}, which is no class.")
+        unknown = set(self.labels.names.values()) - set(self.labels.order or self.classes)
+        if unknown:
+            raise ValueError(f"labels.names leads to {sorted(unknown)[0]!r}, which is not a class.")
         if self.template:
             check_template(self.template, pair=bool(self.columns.pair), mask=True)
         if self.autoregressive:
@@ -224,7 +224,7 @@ NESTED_SPECS: dict[str, type[Spec]] = {
 
 @cache
 def known_tasks() -> dict[str, TaskFile]:
-    """Every task that ships, by its name."""
+    """The bundled tasks by name."""
     folder = files("cutaway.data").joinpath("tasks")
     toml = [path for path in folder.iterdir() if path.name.endswith(".toml")]
     found = [read_task(path.read_text("utf-8"), path.name) for path in toml]
@@ -232,25 +232,25 @@ def known_tasks() -> dict[str, TaskFile]:
 
 
 def find_task(name: str | Path | TaskFile) -> TaskFile:
-    """The task of this name or alias, or in this .toml file; an error with a hint otherwise."""
+    """The task of this name or alias, or in this .toml file."""
     if isinstance(name, TaskFile):
         return name
-    said = str(name)
-    task = tasks_by_alias().get(said.lower())
+    text = str(name)
+    task = tasks_by_alias().get(text.lower())
     if task is not None:
         return task
-    if said.endswith(".toml"):
-        return _from_file(expand_path(said))
+    if text.endswith(".toml"):
+        return _from_file(expand_path(text))
     known = ", ".join(known_tasks())
     raise UnknownName(
-        f"Unknown task {said!r}. {suggestion(said, tasks_by_alias())}Known: {known}; "
+        f"Unknown task {text!r}. {suggestion(text, tasks_by_alias())}Known: {known}; "
         "or the path of a .toml file."
     )
 
 
 @cache
 def tasks_by_alias() -> dict[str, TaskFile]:
-    """Every name and alias, in small letters."""
+    """The bundled tasks by name and alias, in lower case."""
     return {
         spelling.lower(): task
         for task in known_tasks().values()
@@ -259,7 +259,7 @@ def tasks_by_alias() -> dict[str, TaskFile]:
 
 
 def read_task(text: str, where: str) -> TaskFile:
-    """The task in a TOML text; BadSpec names the file and what is wrong."""
+    """Parse a task from TOML; errors name the file."""
     try:
         return build_spec(TaskFile, parse_toml(text))
     except (BadSpec, UnknownName) as error:

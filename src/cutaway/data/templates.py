@@ -1,4 +1,4 @@
-"""Templates: what a model is shown around a text."""
+"""Prompt templates: fill in texts and check fields."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -9,16 +9,14 @@ _FIELD = re.compile(r"\{(\w*)\}")
 
 
 def _strip_punctuation(text: str) -> str:
-    """The text without its closing punctuation, so that the template's own can follow."""
+    """The text without final punctuation, which the template provides."""
     return text.rstrip().rstrip(".?!,;:").rstrip() or text
 
 
 def _lowercase_first(text: str) -> str:
-    """The text with a small first letter, to follow a comma; acronyms and `I` stay."""
-    second = text[1:2]
-    return (
-        text if second.isupper() or text.startswith(("I ", "I'")) else text[:1].lower() + text[1:]
-    )
+    """The text with a lower-case first letter, except for acronyms and `I`."""
+    unchanged = text[1:2].isupper() or text.startswith(("I ", "I'"))
+    return text if unchanged else text[:1].lower() + text[1:]
 
 
 TEXT_EDITS: dict[str, Callable[[str], str]] = {
@@ -35,7 +33,7 @@ def fill_template(
     mask: str = "",
     edits: Mapping[str, str] | None = None,
 ) -> str:
-    """The template with text, pair and mask in their places."""
+    """Fill in text, pair and mask."""
     edits = edits or {}
     values = {"text": text, "mask": mask} | ({} if pair is None else {"pair": pair})
     changed = {k: TEXT_EDITS[edits[k]](v) if k in edits else v for k, v in values.items()}
@@ -45,9 +43,9 @@ def fill_template(
 
 
 def check_template(template: str, *, pair: bool, mask: bool) -> None:
-    """ValueError unless the template has the fields it needs, and no others."""
+    """Raise ValueError unless the template has exactly the required fields."""
     wanted = {"text"} | ({"pair"} if pair else set()) | ({"mask"} if mask else set())
-    found = set(_FIELD.findall(template))
-    if found != wanted:
-        said = ", ".join(f"{{{name}}}" for name in sorted(wanted))
-        raise ValueError(f"template is {template!r}, expected exactly the fields {said}.")
+    fields = set(_FIELD.findall(template))
+    if fields != wanted:
+        names = ", ".join(f"{{{name}}}" for name in sorted(wanted))
+        raise ValueError(f"template is {template!r}, expected exactly the fields {names}.")

@@ -1,4 +1,4 @@
-"""Text sets as files that `load` reads back: the same rows, labels and parts."""
+"""Write text sets as files that `load_text_set` reads back with the same rows and labels."""
 
 import csv
 import errno
@@ -14,19 +14,18 @@ import numpy as np
 
 from cutaway.core.errors import BadData, BadSpec, NoRoom
 from cutaway.core.textset import PARTS, TextSet
-from cutaway.data import arithmetic_read
+from cutaway.data.arithmetic_read import ARITHMETIC_COLUMNS
 from cutaway.data.delimited import is_csv_quoted
-from cutaway.data.text_set import take
 from cutaway.home import expand_path
 
 ColumnValues = dict[str, list[Any]]
 
 
 def write_text_set(textset: TextSet, out: str | Path) -> list[Path]:
-    """The files written: `out` itself where it has a known ending, else one per part inside it.
+    """Write to the file `out`, or to one file per part in the folder `out`; returns the paths.
 
     A folder gets train.jsonl, dev.jsonl and test.jsonl, or all.jsonl for a set without parts.
-    Each file appears whole or not at all.
+    Files are written atomically.
     """
     path = expand_path(out)
     if path.suffix.lower() in WRITERS:
@@ -34,7 +33,7 @@ def write_text_set(textset: TextSet, out: str | Path) -> list[Path]:
     if path.suffix and not path.is_dir():
         raise BadSpec(
             f"{path.name} ends in {path.suffix!r}. Known endings: {', '.join(WRITERS)}; "
-            "a name without one makes a folder."
+            "a name without one creates a folder."
         )
     written = []
     for name, rows in _by_part(textset).items():
@@ -45,9 +44,9 @@ def write_text_set(textset: TextSet, out: str | Path) -> list[Path]:
 
 
 def to_columns(textset: TextSet) -> ColumnValues:
-    """The columns of a set by name; classes as number and name."""
+    """The columns of a text set by name; classes as index and name."""
     if textset.meta.get("format") == "plain" and "op" in textset.meta:
-        columns = {name: _plain(textset.meta[name]) for name in arithmetic_read.ARITHMETIC_COLUMNS}
+        columns = {name: _plain(textset.meta[name]) for name in ARITHMETIC_COLUMNS}
     else:
         columns = {"text": list(textset.texts)}
         columns |= {"pair": list(textset.pairs)} if textset.pairs is not None else {}
@@ -63,10 +62,8 @@ def _label_columns(textset: TextSet) -> ColumnValues:
         return {}
     labels = _plain(textset.labels)
     if textset.task == "multilabel":
-        named = [
-            [c for c, mark in zip(textset.classes, row, strict=True) if mark] for row in labels
-        ]
-        return {"label": named}
+        rows = [zip(textset.classes, row, strict=True) for row in labels]
+        return {"label": [[name for name, mark in row if mark] for row in rows]}
     if textset.task in ("binary", "multiclass") and textset.classes:
         return {"label": labels, "label_text": [textset.classes[i] for i in labels]}
     return {"label": labels}
@@ -80,7 +77,7 @@ def _by_part(textset: TextSet) -> dict[str, TextSet]:
     if textset.parts is None:
         return {"all": textset}
     there = [part for part in PARTS if part in set(textset.parts.tolist())]
-    return {part: take(textset, textset.rows_of(part)) for part in there}
+    return {part: textset.part(part) for part in there}
 
 
 def _rows(columns: ColumnValues) -> list[dict[str, Any]]:
@@ -98,7 +95,7 @@ def _json(name: str, columns: ColumnValues) -> bytes:
 
 def _text_records(name: str, columns: ColumnValues) -> list[list[str]]:
     if any(isinstance(value, list) for values in columns.values() for value in values):
-        raise BadData(f"{name}: lists of labels don't fit into this kind of file. Write .jsonl.")
+        raise BadData(f"{name}: this file type can't hold lists of labels. Write .jsonl.")
     cells = ([str(value) for value in row] for row in zip(*columns.values(), strict=True))
     return [list(columns), *cells]
 
@@ -108,7 +105,7 @@ def _tsv(name: str, columns: ColumnValues) -> bytes:
     broken = any("\t" in cell or "\n" in cell or "\r" in cell for row in records for cell in row)
     if broken or is_csv_quoted(records):
         raise BadData(
-            f"{name}: a text holds a tab, a line end or quotes that .tsv can't keep. Write .jsonl."
+            f"{name}: a text has a tab, a line end or quotes that .tsv can't hold. Write .jsonl."
         )
     return "".join("\t".join(row) + "\n" for row in records).encode()
 
@@ -122,7 +119,7 @@ def _csv(name: str, columns: ColumnValues) -> bytes:
 def _txt(name: str, columns: ColumnValues) -> bytes:
     if list(columns) != ["text"]:
         raise BadData(
-            f"{name}: .txt keeps texts only, and this set has {', '.join(columns)}. Write .tsv "
+            f"{name}: .txt holds texts only, and this set has {', '.join(columns)}. Write .tsv "
             "or .jsonl."
         )
     texts = columns["text"]
@@ -150,22 +147,21 @@ WRITERS: dict[str, Callable[[str, ColumnValues], bytes]] = {
 
 
 def _write_whole(path: Path, data: bytes) -> Path:
-    """The file, whole or not at all: written beside itself, flushed to disk, renamed."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """Write a file atomically: to a temporary file, synced, then renamed."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as page:
+        with temporary.open("wb") as page:
             page.write(data)
             page.flush()
             os.fsync(page.fileno())
-        beside.replace(path)
+        temporary.replace(path)
     except OSError as error:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        kind = NoRoom if full else BadSpec
-        raise kind(
-            f"{str(path)!r} can't be written: {error.strerror or error}. "
-            + ("Free some space there." if full else "Choose another place with --out.")
+        remedy = "Free some disk space." if full else "Choose another path with --out."
+        raise (NoRoom if full else BadSpec)(
+            f"{str(path)!r} can't be written: {error.strerror or error}. {remedy}"
         ) from None
     return path

@@ -1,16 +1,16 @@
-"""Where many independent pieces run: here, in several processes, or on a Ray cluster.
+"""Run many independent pieces: in this process, in several processes, or on a Ray cluster.
 
-An engine takes idempotent pieces and a function, and gives results back as they finish. What
-is done is known by the caller (the store), so an engine keeps no state of its own.
+An engine takes idempotent pieces and a function, and yields results as they finish. The caller
+records what is done (see `cutaway.store`), so an engine has no state of its own.
 
     local              in this process, one after the other
     local:4            four processes, each with a quarter of the cores
-    ray                a Ray of our own on this machine
+    ray                a new Ray instance on this machine
     ray://host:10001   an existing cluster, from outside
     host:6379, auto    an existing cluster, from one of its machines
 
-A piece that raises, or takes its worker with it, is tried three times; then it comes back as
-`Failed`, with its key and the reason. Leaving the loop cancels the rest.
+A piece that raises or kills its worker is tried three times, then it is returned as
+`PieceFailed` with its key and the reason. Leaving the loop cancels the rest.
 """
 
 import re
@@ -23,7 +23,14 @@ from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
 from cutaway.engine import cluster, pool
 from cutaway.engine.local import run_inline
-from cutaway.engine.pieces import MAX_TRIES, PieceFailed, PieceOptions, Resources
+from cutaway.engine.pieces import (
+    MAX_TRIES,
+    PieceFailed,
+    PieceFunction,
+    PieceOptions,
+    PieceResults,
+    Resources,
+)
 
 __all__ = ["ENGINES", "PieceFailed", "Resources", "find_engine", "run_pieces"]
 
@@ -34,93 +41,93 @@ PieceResult = TypeVar("PieceResult")
 
 @dataclass(frozen=True)
 class Engine(ABC):
-    """A way to run pieces; `where` is what stands behind its name (a number, an address)."""
+    """A way to run pieces; `target` is a number of processes or an address of a cluster."""
 
-    where: str | None = None
+    target: str | None = None
 
     @property
-    def here(self) -> bool:
-        """Whether pieces share this process: nothing has to be sent."""
+    def in_process(self) -> bool:
+        """Whether pieces run in this process, so that nothing has to be sent."""
         return False
 
     @abstractmethod
     def run(
-        self, function: Callable[[Any], Any], pieces: Iterable[Any], terms: PieceOptions
-    ) -> Iterator[tuple[Any, Any]]:
-        """Each piece with its result, or with its failure."""
+        self, function: PieceFunction, pieces: Iterable[Any], options: PieceOptions
+    ) -> PieceResults:
+        """Each piece with its result or its failure."""
 
     @abstractmethod
     def check(self) -> None:
-        """Everything that can be wrong with the request is said before the work starts."""
+        """Raise an error if the engine can't be used."""
 
     def workers(self) -> int:
-        """How many pieces of one core run at once."""
+        """Number of one-core pieces that run at once."""
         return 1
 
     def gpus(self) -> float:
-        """How many GPUs pieces can ask for; an engine on this machine shares what is there."""
+        """Number of GPUs that can be assigned to pieces; local engines don't assign them."""
         return 0
 
 
 class LocalEngine(Engine):
-    """In this process, or in a number of processes."""
+    """In this process, or in N processes."""
 
     @property
-    def here(self) -> bool:
-        """Without a number, everything stays in this process."""
-        return self.where is None
+    def in_process(self) -> bool:
+        """True for `local`, False for `local:N`."""
+        return self.target is None
 
     def check(self) -> None:
-        """BadSpec unless the number is one."""
-        if self.where is not None and not POSITIVE_INTEGER.fullmatch(self.where):
-            raise BadSpec(f"engine local:N needs a number of processes >= 1, got {self.where!r}.")
+        """Raise BadSpec unless N is a positive integer."""
+        if self.target is not None and not POSITIVE_INTEGER.fullmatch(self.target):
+            raise BadSpec(f"engine local:N needs a number of processes >= 1, got {self.target!r}.")
 
     def workers(self) -> int:
-        """The number of processes."""
-        return 1 if self.where is None else int(self.where)
+        """Number of processes."""
+        return 1 if self.target is None else int(self.target)
 
     def run(
-        self, function: Callable[[Any], Any], pieces: Iterable[Any], terms: PieceOptions
-    ) -> Iterator[tuple[Any, Any]]:
-        """One after the other, or in so many processes."""
-        if self.where is None:
-            return run_inline(function, pieces, terms)
-        return pool.run_pool(int(self.where), function, pieces, terms)
+        self, function: PieceFunction, pieces: Iterable[Any], options: PieceOptions
+    ) -> PieceResults:
+        """One after the other, or in N processes."""
+        if self.target is None:
+            return run_inline(function, pieces, options)
+        return pool.run_pool(int(self.target), function, pieces, options)
 
 
 class RayEngine(Engine):
-    """On a Ray cluster: one of our own, or the one at an address."""
+    """On a Ray cluster: a new one on this machine, or the one at an address."""
 
     def check(self) -> None:
-        """Missing unless Ray is installed and the cluster is there."""
-        cluster.connect(self.where)
+        """Raise Missing unless Ray is installed and the cluster can be reached."""
+        cluster.connect(self.target)
 
     def workers(self) -> int:
-        """The CPUs of the cluster, as it is now."""
-        return max(1, int(cluster.capacity(self.where)["cpus"]))
+        """Current number of CPUs in the cluster."""
+        return max(1, int(cluster.capacity(self.target)["cpus"]))
 
     def gpus(self) -> float:
-        """The GPUs of the cluster, as it is now."""
-        return cluster.capacity(self.where)["gpus"]
+        """Current number of GPUs in the cluster."""
+        return cluster.capacity(self.target)["gpus"]
 
     def run(
-        self, function: Callable[[Any], Any], pieces: Iterable[Any], terms: PieceOptions
-    ) -> Iterator[tuple[Any, Any]]:
-        """Wherever Ray finds room."""
-        return cluster.run_ray(self.where, function, pieces, terms)
+        self, function: PieceFunction, pieces: Iterable[Any], options: PieceOptions
+    ) -> PieceResults:
+        """On the machines that Ray chooses."""
+        return cluster.run_ray(self.target, function, pieces, options)
 
 
 ENGINES: dict[str, type[Engine]] = {"local": LocalEngine, "ray": RayEngine}
 
 
 def find_engine(text: str) -> Engine:
-    """The engine that a text names: `local`, `local:4`, `ray`, or an address of a cluster."""
-    name, mark, where = text.partition(":")
-    if text == "auto" or "://" in text or (mark and where.isdigit() and name != "local"):
+    """The engine for `local`, `local:4`, `ray`, or the address of a cluster."""
+    name, colon, target = text.partition(":")
+    if text == "auto" or "://" in text or (colon and target.isdigit() and name != "local"):
         cluster.parse_address(text)
         return RayEngine(text)
-    row = ENGINES["local"] if name == "local" and mark else lookup(ENGINES, text, kind="engine")
-    engine = row(where if mark else None)
+    row = ENGINES["local"] if name == "local" and colon else lookup(ENGINES, text, kind="engine")
+    engine = row(target if colon else None)
     if isinstance(engine, LocalEngine):
         engine.check()
     return engine
@@ -134,12 +141,13 @@ def run_pieces(
     key: Callable[[Piece], str] = str,
     needs: Resources | None = None,
     tries: int = MAX_TRIES,
-    say: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[Piece, PieceResult | PieceFailed]]:
-    """Each piece with its result, or with its failure, as they finish.
+    """Yield each piece with its result or its failure, as they finish.
 
-    For every engine but `local` the function must be importable by its name (a function or a
-    frozen value of a module), and pieces and results plain data: they travel.
+    For every engine but `local` the function must be importable by name (a function or a frozen
+    dataclass instance), and pieces and results must be picklable. `notify` gets a message for
+    every retry.
     """
-    terms = PieceOptions(key, needs or Resources(), tries, say)
-    return find_engine(engine).run(function, pieces, terms)
+    options = PieceOptions(key, needs or Resources(), tries, notify)
+    return find_engine(engine).run(function, pieces, options)

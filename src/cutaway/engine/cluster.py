@@ -1,12 +1,12 @@
-"""`ray`: pieces on a Ray cluster, one started here or one that is there already.
+"""`ray`: pieces on a Ray cluster, either started here or already running.
 
-Ray places the pieces, starts and reuses processes, and notices dead ones. How often a piece is
-tried is counted here, so that the rule is the same on every engine.
+Ray assigns the pieces, starts and reuses processes, and detects dead ones. Retries are counted
+here, so that the rule is the same on every engine.
 """
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,66 +14,68 @@ from urllib.parse import urlsplit
 from cutaway.core.errors import BadSpec, Missing, NoRoom, RunError
 from cutaway.engine.pieces import (
     PendingPiece,
+    PieceFunction,
     PieceOptions,
     PieceOutcome,
     PieceQueue,
+    PieceResults,
     forwarded_environment,
     try_piece,
 )
 from cutaway.engine.pool import available_cores
 
-# Pieces handed to Ray before their turn: enough to keep a large cluster busy, few enough that
-# leaving the loop leaves little behind.
+# Pieces submitted to Ray at a time: enough to keep a large cluster busy, few enough that little
+# has to be cancelled when the loop is left.
 MAX_SUBMITTED = 512
 RAY_MISSING = "--engine ray needs Ray, which is not installed: pip install 'cutaway[ray]'"
 
 
 def run_ray(
-    address: str | None, function: Callable[[Any], Any], pieces: Iterable[Any], terms: PieceOptions
-) -> Iterator[tuple[Any, Any]]:
-    """Each piece with its result as they finish; leaving the loop ends what is under way."""
+    address: str | None, function: PieceFunction, pieces: Iterable[Any], options: PieceOptions
+) -> PieceResults:
+    """Each piece with its result as they finish; leaving the loop cancels the running pieces."""
     ray = connect(address)
-    check_resources(ray, address, terms)
-    desk, pending = PieceQueue(pieces, terms), dict[Any, PendingPiece]()
-    submit = _submitter(ray, function, terms)
+    check_resources(ray, address, options)
+    queue, pending = PieceQueue(pieces, options), dict[Any, PendingPiece]()
+    submit = _submitter(ray, function, options)
     try:
         while True:
-            while len(pending) < MAX_SUBMITTED and (task := desk.take()) is not None:
+            while len(pending) < MAX_SUBMITTED and (task := queue.take()) is not None:
                 pending[submit(task)] = task
             if not pending:
                 return
             for ref in _finished(ray, list(pending)):
                 task = pending.pop(ref)
-                yield from desk.settle(task, _outcome(ray, ref))
+                yield from queue.settle(task, _outcome(ray, ref))
     finally:
         for ref in pending:
-            # The cluster may be gone already; then there is nothing left to end.
+            # If the cluster has ended there is nothing left to cancel.
             with suppress(Exception):
                 ray.cancel(ref, force=True)
 
 
-def check_resources(ray: Any, address: str | None, terms: PieceOptions) -> None:
-    """NoRoom when this machine can't hold a piece; a cluster may grow, so there it is only said."""
-    needs = terms.needs
-    asked = {"CPU": needs.cpus, "GPU": needs.gpus, "memory": needs.memory}
+def check_resources(ray: Any, address: str | None, options: PieceOptions) -> None:
+    """Raise NoRoom if a piece doesn't fit on this machine; a cluster may grow, so only notify."""
+    needs = options.needs
+    required = {"CPU": needs.cpus, "GPU": needs.gpus, "memory": needs.memory}
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    if any(all(has.get(name, 0) >= much for name, much in asked.items()) for has in nodes):
+    if any(all(has.get(name, 0) >= n for name, n in required.items()) for has in nodes):
         return
-    wanted = f"{needs.cpus:g} CPUs, {needs.gpus:g} GPUs and {needs.memory / 2**20:,.0f} MB"
+    text = f"{needs.cpus:g} CPUs, {needs.gpus:g} GPUs and {needs.memory / 2**20:,.0f} MB"
     if address is None:
-        raise NoRoom(f"A piece needs {wanted}, more than this machine has. Try --engine local.")
-    terms.say(f"No machine of the cluster has {wanted} for a piece: it waits until one joins.")
+        raise NoRoom(f"A piece needs {text}, more than this machine has. Try --engine local.")
+    options.notify(f"A piece needs {text}, which no machine of the cluster has: waiting for one.")
 
 
 def capacity(address: str | None) -> dict[str, float]:
-    """The CPUs and GPUs of the cluster, as it is now."""
-    found = connect(address).cluster_resources()
-    return {"cpus": found.get("CPU", 1.0), "gpus": found.get("GPU", 0.0)}
+    """Current number of CPUs and GPUs in the cluster."""
+    resources = connect(address).cluster_resources()
+    return {"cpus": resources.get("CPU", 1.0), "gpus": resources.get("GPU", 0.0)}
 
 
 def import_ray() -> Any:
-    """The ray module; Missing with the pip line without it."""
-    # No word leaves the machine, and a worker without a GPU must not be told that it has none.
+    """The ray module; Missing with the pip command if it is not installed."""
+    # No usage statistics; and workers without a GPU must not hide the GPUs from torch.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
@@ -88,7 +90,7 @@ _connected_to: set[str | None] = set()
 
 
 def connect(address: str | None) -> Any:
-    """Ray, with this process connected; a connection that the caller made is used as it is."""
+    """The connected ray module; a connection made by the caller is used as it is."""
     ray = import_ray()
     if ray.is_initialized():
         if not _connected_to or address in _connected_to:
@@ -105,7 +107,7 @@ def connect(address: str | None) -> Any:
 
 
 START_TRIES = 3
-"""How often a Ray of one's own is started: on a starved machine its services come up too late."""
+"""How often to try to start Ray: on a busy machine its services may start too late."""
 
 
 def _start(ray: Any, options: dict[str, Any]) -> None:
@@ -118,7 +120,7 @@ def _start(ray: Any, options: dict[str, Any]) -> None:
             if not left:
                 raise Missing(
                     f"Ray does not start here ({_first_line(error)}). Use --engine local, or "
-                    "join a cluster that runs."
+                    "the address of a running cluster."
                 ) from None
 
 
@@ -131,19 +133,19 @@ def _join(ray: Any, address: str, options: dict[str, Any]) -> None:
 
 
 def parse_address(address: str) -> tuple[str, int | None]:
-    """Host and port of an address; BadSpec for one that no machine can have."""
+    """Host and port of an address; BadSpec if it is invalid."""
     try:
-        place = urlsplit(address if "://" in address else f"ray://{address}")
-        return place.hostname or "", place.port
+        parsed = urlsplit(address if "://" in address else f"ray://{address}")
+        return parsed.hostname or "", parsed.port
     except ValueError as error:
         raise BadSpec(
-            f"engine {address!r} is no address ({error}). Write ray://HOST:PORT or HOST:PORT, with "
-            "a port within 0-65535."
+            f"engine {address!r} is not a valid address ({error}). Use ray://HOST:PORT or "
+            "HOST:PORT, with a port within 0-65535."
         ) from None
 
 
 def check_listening(address: str) -> None:
-    """Missing, within seconds, when nothing listens there; Ray itself would wait for minutes."""
+    """Raise Missing within seconds if nothing listens there; Ray itself would wait minutes."""
     host, port = parse_address(address)
     if port is None:
         return
@@ -157,46 +159,46 @@ def check_listening(address: str) -> None:
 
 
 def _submitter(
-    ray: Any, function: Callable[[Any], Any], terms: PieceOptions
+    ray: Any, function: PieceFunction, options: PieceOptions
 ) -> Callable[[PendingPiece], Any]:
-    """How a piece is handed to Ray; the function travels once, not with every piece."""
+    """A function that submits a piece; the piece function is sent once, not with every piece."""
     try:
-        shipped = ray.put(function)
+        function_ref = ray.put(function)
     except TypeError as error:
         raise RunError(f"This work can't be sent to a Ray worker: {_first_line(error)}") from None
-    environment, needs = forwarded_environment(), terms.needs
-    asked: dict[str, Any] = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "max_retries": 0}
+    environment, needs = forwarded_environment(), options.needs
+    requested: dict[str, Any] = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "max_retries": 0}
     if needs.memory:
-        asked["memory"] = needs.memory
-    remote = ray.remote(run_in_worker).options(**asked)
-    # In a list the reference stays a reference; the worker fetches it once.
-    return lambda task: remote.remote([shipped], environment, task.piece)
+        requested["memory"] = needs.memory
+    remote = ray.remote(run_in_worker).options(**requested)
+    # Ray does not resolve a reference inside a list: the worker fetches it once.
+    return lambda task: remote.remote([function_ref], environment, task.piece)
 
 
-_worker_functions: dict[str, Callable[[Any], Any]] = {}
+_worker_functions: dict[str, PieceFunction] = {}
 
 
-def run_in_worker(shipped: list[Any], environment: dict[str, str], piece: Any) -> PieceOutcome:
-    """One try in a worker; its function, and what that has loaded, stay for the next piece."""
-    name = shipped[0].hex()
+def run_in_worker(refs: list[Any], environment: dict[str, str], piece: Any) -> PieceOutcome:
+    """One try in a worker; the function and what it has loaded are reused for the next piece."""
+    name = refs[0].hex()
     if name not in _worker_functions:
         import ray
 
         os.environ.update(environment)
         _worker_functions.clear()
-        _worker_functions[name] = ray.get(shipped[0])
+        _worker_functions[name] = ray.get(refs[0])
     return try_piece(_worker_functions[name], piece)
 
 
 def _finished(ray: Any, refs: list[Any]) -> list[Any]:
-    """All that are done, once there is one."""
+    """Wait for at least one reference, then return all that are done."""
     ray.wait(refs, num_returns=1)
     done, _ = ray.wait(refs, num_returns=len(refs), timeout=0)
     return list(done)
 
 
 def _outcome(ray: Any, ref: Any) -> PieceOutcome:
-    """What a piece gave; a dead worker or a lost node is an outcome too."""
+    """The outcome of a piece; a dead worker or a lost node is one too."""
     try:
         outcome: PieceOutcome = ray.get(ref)
     except ray.exceptions.RayError as error:

@@ -1,34 +1,41 @@
-"""Pieces in this process, one after the other: torch already uses every core."""
+"""Run pieces in this process, one after the other: torch already uses every core."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from cutaway.engine.pieces import PieceOptions, PieceOutcome, PieceQueue, try_piece
+from cutaway.engine.pieces import (
+    PieceFunction,
+    PieceOptions,
+    PieceOutcome,
+    PieceQueue,
+    PieceResults,
+    try_piece,
+)
 
 
 def run_inline(
-    function: Callable[[Any], Any], pieces: Iterable[Any], terms: PieceOptions | None = None
-) -> Iterator[tuple[Any, Any]]:
-    """Each piece with its result; a piece that can't be done gives its failure, the rest go on.
+    function: PieceFunction, pieces: Iterable[Any], options: PieceOptions | None = None
+) -> PieceResults:
+    """Each piece with its result; a piece that fails yields its failure and the rest continue.
 
-    Ctrl-C and running out of memory are no fault of one piece: they end the run.
+    Ctrl-C and running out of memory end the whole run.
     """
-    desk = PieceQueue(pieces, terms or PieceOptions())
-    while (task := desk.take()) is not None:
-        yield from desk.settle(task, _try_inline(function, task.piece))
+    queue = PieceQueue(pieces, options or PieceOptions())
+    while (task := queue.take()) is not None:
+        yield from queue.settle(task, _try_inline(function, task.piece))
 
 
-def _try_inline(function: Callable[[Any], Any], piece: Any) -> PieceOutcome:
-    short: list[MemoryError] = []
+def _try_inline(function: PieceFunction, piece: Any) -> PieceOutcome:
+    memory_errors: list[MemoryError] = []
 
     def watched(piece: Any) -> Any:
         try:
             return function(piece)
         except MemoryError as error:
-            short.append(error)
+            memory_errors.append(error)
             raise
 
     outcome = try_piece(watched, piece)
-    if short:
-        raise short[0]
+    if memory_errors:
+        raise memory_errors[0]
     return outcome

@@ -1,8 +1,7 @@
-"""Several processes that train one model together, started by accelerate (or torchrun).
+"""Data-parallel training in several processes, started by accelerate (or torchrun).
 
-Each has a copy of the model and takes its share of every batch; gradients are averaged so that a
-step is the step of the whole batch. The first process alone evaluates and writes, the others do
-as it says.
+Each process has a copy of the model and computes its share of every batch; gradients are averaged,
+so a step equals the step on the full batch. Only rank 0 evaluates and writes files.
 """
 
 import os
@@ -22,31 +21,31 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """How many processes train together, and which one this is; alone it costs nothing."""
+    """Number of processes that train together, and the rank of this one."""
 
     size: int = 1
     rank: int = 0
 
     @property
     def first(self) -> bool:
-        """Whether this process evaluates and writes."""
+        """Whether this is rank 0, which evaluates and writes."""
         return self.rank == 0
 
     def share(self, rows: Rows) -> Rows:
-        """This process's rows of a batch; all of them where there are fewer than processes."""
+        """This process's rows of a batch; all rows if there are fewer rows than processes."""
         return rows if len(rows) < self.size else np.array_split(rows, self.size)[self.rank]
 
     def weight(self, rows: Rows, amount: Callable[[Rows], float] = len) -> float:
-        """What the mean over this share counts for, so that the team's mean is the batch's.
+        """Weight of this share's mean, so that the average over processes is the batch's mean.
 
-        `amount` is what the mean runs over: rows, or the tokens in them.
+        `amount` counts what the mean is taken over: rows, or their tokens.
         """
         if len(rows) < self.size:
             return 1.0
         return amount(self.share(rows)) * self.size / amount(rows)
 
     def average(self, params: Mapping[str, "Tensor"]) -> None:
-        """Every gradient is the mean over the team."""
+        """Average every gradient over the processes, in place."""
         if self.size > 1:
             from accelerate.utils import reduce
 
@@ -55,37 +54,38 @@ class ProcessGroup:
                     value.grad = reduce(value.grad, "mean")
 
     def mean(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Each number as its mean over the team."""
+        """Each number averaged over the processes."""
         if self.size == 1:
             return dict(values)
         import torch
+        from accelerate import PartialState
         from accelerate.utils import reduce
 
-        names, device = sorted(values), _device()
-        found = reduce(torch.tensor([values[n] for n in names], device=device).double(), "mean")
-        return dict(zip(names, found.tolist(), strict=True))
+        names = sorted(values)
+        local = torch.tensor([values[n] for n in names], device=PartialState().device)
+        return dict(zip(names, reduce(local.double(), "mean").tolist(), strict=True))
 
     def broadcast(self, make: Callable[[], ResultT]) -> ResultT:
-        """What the first process makes; the others wait for it."""
+        """What `make` returns on rank 0, sent to all processes."""
         if self.size == 1:
             return make()
         from accelerate.utils import broadcast_object_list
 
-        box: list[Any] = [make() if self.first else None]
-        said: ResultT = broadcast_object_list(box)[0]
-        return said
+        values: list[Any] = [make() if self.first else None]
+        result: ResultT = broadcast_object_list(values)[0]
+        return result
 
     def rank0_first(self, make: Callable[[], ResultT]) -> ResultT:
-        """Made by the first process, then by the others, which find what it kept."""
+        """Call `make` on rank 0, then on the others, which find its cached files."""
         if not self.first:
             self.wait()
-        said = make()
+        result = make()
         if self.first:
             self.wait()
-        return said
+        return result
 
     def wait(self) -> None:
-        """Nobody goes on before all are here."""
+        """Barrier: continue when all processes have arrived."""
         if self.size > 1:
             from accelerate.utils import wait_for_everyone
 
@@ -93,9 +93,9 @@ class ProcessGroup:
 
 
 def process_group(device: str = "auto") -> ProcessGroup:
-    """The processes that were launched together; asked before a model is opened.
+    """The processes that were launched together; call it before opening a model.
 
-    The first call decides the device: with GPUs each process has its own from then on.
+    The first call assigns the device: with GPUs, each process gets one.
     """
     if not is_distributed():
         return ProcessGroup()
@@ -108,11 +108,5 @@ def process_group(device: str = "auto") -> ProcessGroup:
 
 def is_distributed() -> bool:
     """Whether a launcher started this process as one of several."""
-    said = os.environ.get("WORLD_SIZE", "1")
-    return said.isdigit() and int(said) > 1
-
-
-def _device() -> Any:
-    from accelerate import PartialState
-
-    return PartialState().device
+    world_size = os.environ.get("WORLD_SIZE", "1")
+    return world_size.isdigit() and int(world_size) > 1

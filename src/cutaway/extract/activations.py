@@ -78,7 +78,7 @@ def extract(
     if not missing and not visitors:
         return StoredActivations(shelf, len(texts), fed.truncated, None)
     need_disk_space(lm, ask, len(texts), fed, len(missing), shelf.folder)
-    if find_engine(engine).here or visitors or door is None:
+    if find_engine(engine).in_process or visitors or door is None:
         todo = _rows_to_read(shelf, list(missing), fed, everything=bool(visitors))
         swept = extract_rows(
             lm, ask, TextRange(np.arange(len(texts)), fed), shelf, missing, todo=todo, console=console,

@@ -116,7 +116,7 @@ def extract_on_workers(
             ranges,
             key=lambda p: p.key,
             needs=door.resources(engine),
-            say=console.print,
+            notify=console.print,
         ):
             if isinstance(got, PieceFailed):
                 got.add_note(f"{part.key}, tried {got.tries} times")

@@ -232,7 +232,7 @@ def check_launcher(verb: Verb, engine: str) -> None:
 
 def warn_if_not_parallel(verb: Verb, engine: str, console: Console) -> None:
     """One message when an engine was asked for and the verb can't use it."""
-    if verb.parallel or find_engine(engine).here:
+    if verb.parallel or find_engine(engine).in_process:
         return
     able = ", ".join(words for words, row in VERBS.items() if row.parallel)
     console.print(

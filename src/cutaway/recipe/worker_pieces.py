@@ -48,7 +48,7 @@ class WorkerTask:
 
 def runs_on_workers(engine: str, objects: Objects | None, console: Console) -> bool:
     """Whether pieces are sent to workers; not when a model was given as an object."""
-    if find_engine(engine).here:
+    if find_engine(engine).in_process:
         return False
     find_engine(engine).check()
     if any(isinstance(value, LM) for value in (objects or {}).values()):
@@ -96,7 +96,9 @@ def run_on_workers(
     files.write_json(kept / SHARED_MARKER, {"engine": engine})
     stands = WorkerTask(function, str(Path.cwd()), str(kept.absolute()))
     broken: list[PieceFailed] = []
-    for piece, got in run_pieces(engine, stands, pieces, key=key, needs=needs, say=console.print):
+    for piece, got in run_pieces(
+        engine, stands, pieces, key=key, needs=needs, notify=console.print
+    ):
         if isinstance(got, PieceFailed):
             console.print(f"{got.key} failed after {got.tries} tries: {got.reason}")
             broken.append(got)

@@ -74,7 +74,7 @@ def sum_squared_gradients_on(
     keep: Path | None = None,
 ) -> FisherSums:
     """`add_up` on an engine; without a way for workers to the model it is done here."""
-    if door is None or find_engine(engine).here:
+    if door is None or find_engine(engine).in_process:
         return sum_squared_gradients(lm, examples, console=console, keep=keep)
     total = zero_sums(lm)
     way, why, difference = choose_and_report_method(lm, examples, total, console)
@@ -87,7 +87,7 @@ def sum_squared_gradients_on(
     with console.progress("fisher", len(examples)) as advance:
         for part, got in run_pieces(
             engine, FisherWorker(door, way, words), parts, key=lambda p: p.key,
-            needs=pass_resources(engine, door.device, held), say=console.print,
+            needs=pass_resources(engine, door.device, held), notify=console.print,
         ):  # fmt: skip
             if isinstance(got, PieceFailed):
                 got.add_note(f"{part.key}, tried {got.tries} times")

@@ -184,7 +184,7 @@ class NextwordGrid:
         # What can't be read is the whole run's failure and is said now, not kept as a piece's.
         for prompt in dict.fromkeys(p.prompt for p in todo if p.what not in self.spec.baselines):
             _ = self.sheet(prompt).features
-        door = None if find_engine(self.spec.engine).here else self._door()
+        door = None if find_engine(self.spec.engine).in_process else self._door()
         with self.console.progress(title, len(todo)) as advance:
             for piece, got in self._done(todo, door):
                 rows = self._failed(piece, got) if isinstance(got, Exception) else got
@@ -213,7 +213,7 @@ class NextwordGrid:
         for pieces in dependency_rounds(todo):
             yield from run_pieces(
                 engine, hand, pieces, key=lambda piece: piece.key, needs=door.resources(engine),
-                say=self.console.print,
+                notify=self.console.print,
             )  # fmt: skip
 
     def cell(self, piece: NextwordPiece) -> NextwordCell:
@@ -238,7 +238,7 @@ class NextwordGrid:
         return rows
 
     def _failed(self, piece: NextwordPiece, error: Exception) -> list[Row]:
-        if isinstance(error, PieceFailed) and error.passing:
+        if isinstance(error, PieceFailed) and error.transient:
             raise error
         kind = "" if isinstance(error, CutawayError) else f"{type(error).__name__}: "
         reason = f"{piece.what}: {kind}{error}"

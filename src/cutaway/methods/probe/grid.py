@@ -229,7 +229,7 @@ class ProbeGrid:
         pieces = [(job,) for job in todo] if here else group_by_matrix(todo)
         with self.console.progress(title, len(todo)) as advance:
             for jobs, got in run_pieces(
-                self.spec.engine, hands.measure, pieces, key=piece_name, say=self.console.print
+                self.spec.engine, hands.measure, pieces, key=piece_name, notify=self.console.print
             ):
                 each = [got] * len(jobs) if isinstance(got, PieceFailed) else got
                 for job, one in zip(jobs, each, strict=True):
@@ -241,7 +241,7 @@ class ProbeGrid:
 
     @property
     def _here(self) -> bool:
-        return find_engine(self.spec.engine).here
+        return find_engine(self.spec.engine).in_process
 
     def _sent(self, todo: list[ProbePiece]) -> "ProbeGrid":
         """This work as it travels: cells need features, which are on the disk, and no weights."""
@@ -264,7 +264,7 @@ class ProbeGrid:
 
     def measure(self, jobs: tuple[ProbePiece, ...]) -> list[list[dict[str, Any]] | PieceFailed]:
         """The rows of each job, or why there are none; one that fails spoils no other."""
-        terms = PieceOptions(key=lambda job: job.cell.key, say=self.console.print)
+        terms = PieceOptions(key=lambda job: job.cell.key, notify=self.console.print)
         return [got for _, got in run_inline(self._measure, jobs, terms)]
 
     def _measure(self, job: ProbePiece) -> list[dict[str, Any]]:
@@ -275,7 +275,7 @@ class ProbeGrid:
         return [*rows, *({DETAIL: d.model_dump_json()} for d in details)]
 
     def _failed(self, job: ProbePiece, error: Exception) -> list[dict[str, Any]]:
-        if isinstance(error, PieceFailed) and error.passing:
+        if isinstance(error, PieceFailed) and error.transient:
             raise error
         kind = "" if isinstance(error, CutawayError) else f"{type(error).__name__}: "
         reason = f"{kind}{error}"

@@ -78,7 +78,7 @@ def gather_moments(sample: StateSample, spec: FitSpec, console: Console) -> Mome
     """The cross-products of the training part."""
     pairs = layer_pairs(sample.lm.layers, to_final=spec.layers == "to-final")
     adder = PartialMoments(sample.features.shelf, pairs, sample.lm.layers, spec.precise)
-    if find_engine(spec.engine).here:
+    if find_engine(spec.engine).in_process:
         return _moments_here(sample, adder, console)
     return _moments_on_workers(sample, adder, spec.engine, console)
 
@@ -105,7 +105,7 @@ def _moments_on_workers(
     with console.progress("adding up", len(stretches)) as advance:
         for stretch, got in run_pieces(
             engine, adder, stretches, key=lambda s: s.key, needs=Resources(memory=memory),
-            say=console.print,
+            notify=console.print,
         ):  # fmt: skip
             if isinstance(got, PieceFailed):
                 got.add_note(f"{stretch.key}, tried {got.tries} times")
