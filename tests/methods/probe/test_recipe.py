@@ -139,7 +139,7 @@ def test_a_wrong_request_is_refused_before_anything_runs(model, tmp_path, option
 def test_one_class_only_is_refused(model, tmp_path):
     texts = TextSet("one", ("a b", "c d", "e f"), labels=np.zeros(3, int), task="binary",
                     classes=("x", "y"))  # fmt: skip
-    with pytest.raises(BadData, match="nothing to tell apart"):
+    with pytest.raises(BadData, match="at least two different"):
         quick(model, tmp_path, data=texts)
 
 
