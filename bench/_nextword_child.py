@@ -35,8 +35,8 @@ def main(rows: int, width: int, vocab: int, classes: int, steps: int) -> dict[st
         output,
         y,
         [np.arange(rows)],
-        ClassifierSettings(classes, most=steps),
-        way="stream",
+        ClassifierSettings(classes, max_iter=steps),
+        solver="stream",
         done=done,
     )
     seconds = time.perf_counter() - start

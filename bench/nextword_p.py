@@ -84,10 +84,17 @@ def objective_gap() -> float:
     known, rows = spread_of(f, output), np.arange(500)
     p = (next_token_probs(f, output) - known.mean) / known.scale
     gaps = []
-    for way in ("inside", "stream"):
-        mine = fit_p(f, output, y, [rows], ClassifierSettings(2, tol=1e-7, most=4000), way=way)[0]
+    for solver in ("gram", "stream"):
+        mine = fit_p(
+            f, output, y, [rows], ClassifierSettings(2, tol=1e-7, max_iter=4000), solver=solver
+        )[0]
         dense = logistic_path(
-            p, torch.from_numpy(y), strengths=[mine.c], standardise=False, tol=1e-10, most=20_000
+            p,
+            torch.from_numpy(y),
+            strengths=[mine.c],
+            standardise=False,
+            tol=1e-10,
+            max_iter=20_000,
         )
         weights = mine.weights[0] * known.scale
         z = p @ weights + float(mine.intercept[0] + mine.weights[0] @ known.mean)

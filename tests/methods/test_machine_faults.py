@@ -2,9 +2,9 @@
 
 import pytest
 
+from cutaway import nextword
 from cutaway.core.errors import BadSpec, Corrupt, CutawayError, Missing, NoRoom
 from cutaway.extract import activations as extract_room
-from cutaway.methods.nextword.recipe import nextword
 from cutaway.methods.probe.recipe import probe
 from cutaway.store import results as store
 from tests.tiny import tiny

@@ -132,7 +132,7 @@ def test_quad_counts_only_its_own_checkpoint_as_done(model, tmp_path) -> None:
     assert found.summary["checkpoint"] == str(there)
     cutaway.open(str(there), check=False)
     with pytest.raises(
-        BadSpec, match=f"exists already, with the checkpoint of run {first.path.name}"
+        BadSpec, match=f"holds the checkpoint of another run, {first.path.name}"
     ):
         train(TWO, there)
     other = train(TWO, tmp_path / "two")

@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from cutaway import nextword
 from cutaway.core.errors import BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.methods.inject.retain import read_retained_sets
 from cutaway.methods.inject.spec import InjectSpec
-from cutaway.methods.nextword.recipe import nextword
 from cutaway.methods.probe.recipe import probe
 from cutaway.models.load import open_model
 from cutaway.recipe.unique_names import with_unique_names

@@ -108,7 +108,7 @@ def test_a_constant_feature_gets_no_weight():
 
 def test_bad_requests_are_refused():
     x, y = made(30, 4, 3)
-    with pytest.raises(BadData, match="no row of class 2"):
+    with pytest.raises(BadData, match="no training row of class 2"):
         discriminant(x, y, classes=3, folds=(y != 2)[None])
     with pytest.raises(BadSpec, match="shrinkage"):
         discriminant(x, y, classes=3, shrinkage=1.5)

@@ -11,7 +11,7 @@ from cutaway.core.errors import BadData, BadSpec, Mismatch
 from cutaway.solvers import RowBlocks, logistic_path
 
 STRENGTHS = (1e-4, 1e-2, 1.0, 100.0)
-TIGHT = {"tol": 1e-10, "most": 5000}
+TIGHT = {"tol": 1e-10, "max_iter": 5000}
 
 
 def features(n: int = 240, d: int = 12, *, seed: int = 0, outliers: bool = True) -> torch.Tensor:
@@ -208,7 +208,7 @@ def test_a_gap_keeps_weak_penalties_from_stopping_halfway():
 
 def test_a_search_cut_short_says_so():
     x = features()
-    path = logistic_path(x, noisy(x), strengths=(1.0,), tol=1e-10, most=2)
+    path = logistic_path(x, noisy(x), strengths=(1.0,), tol=1e-10, max_iter=2)
     assert not bool(path.converged.any())
     assert int(path.iterations[0, 0]) == 2
 
@@ -231,7 +231,7 @@ def test_bad_requests_are_refused():
         logistic_path(x, torch.ones(len(x), dtype=torch.long), strengths=(1.0,))
     with pytest.raises(BadData, match="class numbers 0 to 1"):
         logistic_path(x, y + 1, strengths=(1.0,))
-    with pytest.raises(BadData, match="without a row"):
+    with pytest.raises(BadData, match="no training row"):
         logistic_path(x, y, strengths=(1.0,), folds=torch.zeros(1, len(x), dtype=torch.bool))
     with pytest.raises(Mismatch, match="start"):
         logistic_path(x, y, strengths=(1.0, 2.0), start=logistic_path(x, y, strengths=(1.0,)))

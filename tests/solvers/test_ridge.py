@@ -76,7 +76,7 @@ def test_bad_requests_are_refused():
     x, y = made(20, 3)
     with pytest.raises(BadSpec, match="alpha"):
         ridge_path(x, y, alphas=())
-    with pytest.raises(BadData, match="two rows"):
+    with pytest.raises(BadData, match="two training rows"):
         ridge_path(x, y, alphas=(1.0,), folds=torch.zeros(1, 20, dtype=torch.bool))
     with pytest.raises(Mismatch, match="19 targets"):
         ridge_path(RowBlocks(lambda: x.split(5), 20, 3), y[:-1], alphas=(1.0,))

@@ -21,7 +21,7 @@ from cutaway.console import Console
 from cutaway.core.errors import BadSpec, Missing
 from cutaway.core.spec import address
 from cutaway.engine import find_engine
-from cutaway.engine.process_group import is_distributed, process_group
+from cutaway.engine.process_group import ProcessGroup, is_distributed, process_group
 from cutaway.recipe.cost import Estimate
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.options import RunOptions
@@ -121,13 +121,22 @@ class Recipe(Protocol):
         """The numbers; finished pieces are kept in `run.progress`."""
 
 
-def run(verb: Verb, spec: RunOptions, context: Context | None = None) -> Any:
-    """The verb's result: a saved run, found again or measured now."""
+def run(
+    verb: Verb,
+    spec: RunOptions,
+    context: Context | None = None,
+    *,
+    group: ProcessGroup | None = None,
+) -> Any:
+    """The verb's result: a saved run, found again or measured now.
+
+    All processes of a distributed training call this together, unless `group` is a group of one.
+    """
     context, recipe = context or Context(), cast(Any, verb.load())
     warn_if_not_parallel(verb, spec.engine, context.console)
     if not hasattr(recipe, "resolve"):
         return recipe.run(spec, console=context.console, objects=context.objects)
-    process_group(spec.device)
+    group = group or process_group(spec.device)
     output: Output | None = getattr(recipe, "OUTPUT", None)
     if output is not None:
         output.check_free(spec, None)
@@ -145,7 +154,7 @@ def run(verb: Verb, spec: RunOptions, context: Context | None = None) -> Any:
         with TemporaryDirectory() as scratch:
             progress = store.run_progress(spec.runs, verb.method, name)
             current = Run(name, progress, context, Path(scratch))
-            return _measure_and_save(verb, spec, recipe, request, current)
+            return _measure_and_save(verb, spec, recipe, request, current, group)
     except Missing:
         # Another process may have finished the same run and removed its pieces.
         if (done := store.find_finished_elsewhere(spec.runs, verb.method, name)) is None:
@@ -154,7 +163,7 @@ def run(verb: Verb, spec: RunOptions, context: Context | None = None) -> Any:
 
 
 def _measure_and_save(
-    verb: Verb, spec: RunOptions, recipe: Any, request: Request, current: Run
+    verb: Verb, spec: RunOptions, recipe: Any, request: Request, current: Run, group: ProcessGroup
 ) -> Result:
     output: Output | None = getattr(recipe, "OUTPUT", None)
     with measure_cost() as meter:
@@ -164,7 +173,7 @@ def _measure_and_save(
         saved = save_outcome(verb, spec, current.address, outcome, meter)
         return Result(output.finish(spec, saved, current.scratch) if output else saved)
 
-    return on_rank0(save, spec.runs, verb.method, current.address)
+    return on_rank0(save, spec.runs, verb.method, current.address, group)
 
 
 def estimate(verb: Verb, spec: RunOptions, context: Context | None = None) -> list[Estimate]:
@@ -196,9 +205,11 @@ def save_outcome(
     )
 
 
-def on_rank0(make: Callable[[], Result], runs: str, method: str, name: str) -> Result:
+def on_rank0(
+    make: Callable[[], Result], runs: str, method: str, name: str, group: ProcessGroup | None = None
+) -> Result:
     """The run that the first process saves; the other processes read it afterwards."""
-    group = process_group()
+    group = group or process_group()
     result = make() if group.first else None
     group.wait()
     if result is not None:

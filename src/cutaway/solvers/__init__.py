@@ -1,11 +1,6 @@
-"""Numerics shared by the methods: logistic paths, ridge paths, discriminants, all over blocks."""
+"""Batched solvers over blocks of rows: logistic regression, ridge regression, discriminants."""
 
-from cutaway.solvers.discriminant import (
-    ClassMoments,
-    Discriminant,
-    class_moments,
-    discriminant,
-)
+from cutaway.solvers.discriminant import ClassMoments, Discriminant, class_moments, discriminant
 from cutaway.solvers.logistic import LogisticPath, logistic_path, path_losses
 from cutaway.solvers.ridge import RidgePath, ridge_path
 from cutaway.solvers.rows import RowBlocks, as_row_blocks, check_finite, group_moments

@@ -1,10 +1,10 @@
-"""Linear discriminants of every fold at once, plain or shrunk.
+"""Linear discriminant analysis of all folds at once, with or without shrinkage.
 
-Plain is scikit-learn's default LinearDiscriminantAnalysis: the within-class covariance of scaled
-features, inverted where its directions carry more than a 1e-8th. With fewer
-rows than features that is a pseudo-inverse, and the learning curve dips at n = d. Shrunk means
-towards the features' own within-class variances, by a given share or by Ledoit and Wolf's (2004)
-estimate from the pooled rows; outlier dimensions therefore do not decide how much.
+Without shrinkage it is scikit-learn's default LinearDiscriminantAnalysis: the pseudo-inverse of the
+within-class covariance of scaled features, with eigenvalues below 1e-8 dropped. With fewer rows
+than features the learning curve dips at n = d. Shrinkage is towards the features' own within-class
+variances, by a given amount or by the estimate of Ledoit and Wolf (2004) from the pooled rows;
+because features are scaled first, outlier dimensions don't determine the amount.
 """
 
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ from cutaway.solvers.rows import GroupMoments, RowBlocks, as_row_blocks, group_m
 from cutaway.solvers.scatter import fold_scatters, folds_by_shape
 
 Shrinkage = float | Literal["auto"] | None
-# scikit-learn's cut on singular values, squared because ours are eigenvalues.
+# scikit-learn's tolerance for singular values, squared because these are eigenvalues.
 MIN_EIGENVALUE = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
 class Discriminant:
-    """Weights and intercepts per fold and class, for features as they came."""
+    """Weights and intercepts per fold and class, for unscaled features."""
 
     weights: Float[Tensor, "fold cls d"]
-    """One row (class 1 against class 0) where there are two classes."""
+    """One row (class 1 against class 0) for two classes."""
     intercept: Float[Tensor, "fold cls"]
     shrinkage: Float[Tensor, " fold"]
     rank: Int[Tensor, " fold"]
@@ -42,7 +42,7 @@ class ClassMoments:
     count: Float[Tensor, "fold cls"]
     mean: Float[Tensor, "fold cls d"]
     variance: Float[Tensor, "fold cls d"]
-    whole: GroupMoments
+    overall: GroupMoments
 
 
 def class_moments(
@@ -53,15 +53,15 @@ def class_moments(
     *,
     scatter: bool,
 ) -> ClassMoments:
-    """The sums of every class in every fold; BadData where a fold lacks a class."""
+    """The moments of every class in every fold; BadData for a fold without rows of a class."""
     marks = torch.nn.functional.one_hot(y.to(folds.device).long(), classes).T.bool()
     both = folds.bool()[:, None] & marks
     counts = both.sum(-1)
     if int(counts.min()) == 0:
-        fold, kind = (counts == 0).nonzero()[0].tolist()
+        fold, label = (counts == 0).nonzero()[0].tolist()
         raise BadData(
-            f"Split {fold} has no row of class {kind} to learn from; give more rows, or use "
-            "'logistic', which can do without."
+            f"Split {fold} has no training row of class {label}; give more rows, or use "
+            "'logistic', which doesn't need all classes."
         )
     seen = group_moments(rows, both.flatten(0, 1), scatter=scatter)
     shape = (len(folds), classes, rows.d)
@@ -81,7 +81,7 @@ def discriminant(
     folds: Shaped[Tensor, "fold n"] | None = None,
     shrinkage: Shrinkage = None,
 ) -> Discriminant:
-    """The linear discriminant of each fold. `folds` marks the rows to learn from."""
+    """The linear discriminant of each fold; `folds` are masks of the training rows."""
     if not (shrinkage is None or shrinkage == "auto" or 0.0 <= float(shrinkage) <= 1.0):
         raise BadSpec(f"shrinkage must be None, 'auto' or from 0 to 1, got {shrinkage!r}.")
     rows = as_row_blocks(x)
@@ -97,24 +97,24 @@ def discriminant(
 
 @dataclass(frozen=True, eq=False)
 class _DiscriminantFold:
-    """One fold in features of unit within-class deviation, counted from its own mean."""
+    """One fold, centred, in features of unit within-class standard deviation."""
 
     scatter: Float[Tensor, "r r"]
-    """Within classes, along `basis` where there is one."""
+    """Within-class scatter, in the coordinates of `basis` if there is one."""
     means: Float[Tensor, "cls r"]
     count: Float[Tensor, " cls"]
     fourth: Float[Tensor, ""]
     """Sum over rows of |x - class mean|^4."""
     basis: Float[Tensor, "d r"] | None = None
-    """What the rows span, where they are fewer than the features."""
+    """A basis of the span of the rows, if there are fewer rows than features."""
 
 
 def _fit_folds(
     rows: RowBlocks, y: Tensor, folds: Tensor, classes: int, shrinkage: Shrinkage, *, tall: bool
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
     seen = class_moments(rows, y, folds, classes, scatter=tall)
-    centre, unit = seen.whole.mean, seen.whole.deviation
-    ready = rows.standard(centre, unit)
+    centre, unit = seen.overall.mean, seen.overall.deviation
+    ready = rows.standardised(centre, unit)
     deviation = _within_class_std(seen, unit)
     make = _folds_from_scatter if tall else _folds_from_gram
     for k, fold in enumerate(make(ready, y, folds, seen, deviation, shrinkage == "auto")):
@@ -134,9 +134,9 @@ def _folds_from_scatter(
     ready: RowBlocks, y: Tensor, folds: Tensor, seen: ClassMoments, deviation: Tensor, fourth: bool
 ) -> Iterator[_DiscriminantFold]:
     """Folds with more rows than features, from scatter matrices."""
-    assert seen.whole.scatter is not None
-    centre, unit = seen.whole.mean, seen.whole.deviation
-    grams = fold_scatters(ready, folds, whole=seen.whole.scatter / torch.outer(unit, unit))
+    assert seen.overall.scatter is not None
+    centre, unit = seen.overall.mean, seen.overall.deviation
+    grams = fold_scatters(ready, folds, total=seen.overall.scatter / torch.outer(unit, unit))
     mean = (seen.mean - centre) / unit
     spread = (
         _fourth_moments(ready, y, folds, mean, deviation) if fourth else torch.zeros(len(folds))
@@ -153,8 +153,8 @@ def _folds_from_scatter(
 def _folds_from_gram(
     ready: RowBlocks, y: Tensor, folds: Tensor, seen: ClassMoments, deviation: Tensor, fourth: bool
 ) -> Iterator[_DiscriminantFold]:
-    """Folds with fewer rows than features, along the directions that their rows span."""
-    mean = (seen.mean - seen.whole.mean) / seen.whole.deviation
+    """Folds with fewer rows than features, in the span of their rows."""
+    mean = (seen.mean - seen.overall.mean) / seen.overall.deviation
     for k, mine in enumerate(folds):
         index = mine.nonzero()[:, 0]
         count, kinds = seen.count[k], y[index.to(y.device)].to(ready.device).long()
@@ -170,7 +170,7 @@ def _folds_from_gram(
 
 
 def _within_class_std(seen: ClassMoments, unit: Tensor) -> Float[Tensor, "fold d"]:
-    """Within-class deviation of each feature in units of all rows' deviation."""
+    """Within-class standard deviation of each feature, relative to that of all rows."""
     pooled = (seen.variance * seen.count[..., None]).sum(1) / seen.count.sum(1, keepdim=True)
     ratio = pooled / unit.square()
     return torch.where(ratio < 1e-14, torch.ones_like(ratio), ratio.clamp_min(0.0).sqrt())
@@ -190,7 +190,7 @@ def _fourth_moments(
 
 
 def _shrinkage_amount(fold: _DiscriminantFold, d: int, shrinkage: Shrinkage) -> float:
-    """How far to shrink; Ledoit and Wolf's estimate for 'auto'."""
+    """The amount of shrinkage; for 'auto' the estimate of Ledoit and Wolf."""
     if shrinkage != "auto":
         return float(shrinkage or 0.0)
     n = float(fold.count.sum())
@@ -204,13 +204,13 @@ def _shrinkage_amount(fold: _DiscriminantFold, d: int, shrinkage: Shrinkage) -> 
 def _inverse_times_means(
     fold: _DiscriminantFold, d: int, share: float, plain: bool
 ) -> tuple[Tensor, Tensor]:
-    """The inverse covariance times each class mean, and the rank that was used."""
+    """The inverse covariance times each class mean, and the rank of the inverse."""
     covariance = fold.scatter / fold.count.sum()
     if not plain:
         level = share * float(covariance.diagonal().sum()) / d
         covariance = (1.0 - share) * covariance
         covariance.diagonal().add_(level)
-    # If the factor exists with the cut taken off, every direction passes it.
+    # If this Cholesky factor exists, all eigenvalues are above the tolerance.
     checked = covariance - (MIN_EIGENVALUE if plain else 0.0) * torch.eye(len(covariance)).to(
         covariance
     )

@@ -1,9 +1,9 @@
-"""Many small smooth problems minimised side by side, by preconditioned L-BFGS.
+"""Preconditioned L-BFGS for many independent smooth problems at once.
 
-The problems share no unknowns, only the cost of being looked at: one call of `value` evaluates
-all that are still running, so that their matrix products become one. Each has its own step
-length, and leaves as soon as its gradient is small. Nocedal and Wright (2006), algorithm 7.4,
-with the caller's preconditioner in place of the scaled identity.
+The problems share no unknowns, but one call of `evaluate` computes all that are still running, so
+that their matrix products become one. Each has its own step length and stops when its gradient is
+small. Nocedal and Wright (2006), algorithm 7.4, with the caller's preconditioner in place of the
+scaled identity.
 """
 
 from collections.abc import Callable
@@ -13,40 +13,40 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-# Armijo's constant, and how often a step may be shortened.
+# The constant of the Armijo condition, and the maximum number of backtracking steps.
 ARMIJO, MAX_BACKTRACKS = 1e-4, 12
-# So many steps in a row that lower the objective by no more than rounding end the search.
+# The search ends after this many steps without a decrease above rounding errors.
 PATIENCE = 20
 
 
 @dataclass(frozen=True, eq=False)
 class ObjectiveValue:
-    """The running problems at a point: objective, gradient, and what the preconditioner needs."""
+    """Objective and gradient of problems at a point, and curvatures for the preconditioner."""
 
     objective: Float[Tensor, " p"]
     gradient: Float[Tensor, "p unknown"]
     curvature: Float[Tensor, "p cls"]
 
     def at(self, chosen: Tensor) -> "ObjectiveValue":
-        """The chosen problems only."""
+        """The values of the chosen problems."""
         return ObjectiveValue(self.objective[chosen], self.gradient[chosen], self.curvature[chosen])
 
-    def put(self, places: Tensor, other: "ObjectiveValue", chosen: Tensor) -> None:
-        """Overwrites the problems at `places` by the chosen ones of `other`."""
-        self.objective[places] = other.objective[chosen]
-        self.gradient[places] = other.gradient[chosen]
-        self.curvature[places] = other.curvature[chosen]
+    def put(self, index: Tensor, other: "ObjectiveValue", chosen: Tensor) -> None:
+        """Overwrite the problems at `index` by the chosen ones of `other`."""
+        self.objective[index] = other.objective[chosen]
+        self.gradient[index] = other.gradient[chosen]
+        self.curvature[index] = other.curvature[chosen]
 
 
 Evaluate = Callable[[Tensor, Tensor], ObjectiveValue]
-"""(points (p, unknown), which problems (p,)) -> their values."""
+"""(points (p, unknown), indices of the problems (p,)) -> values."""
 Precondition = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(gradients, curvatures, which problems) -> the inverse Hessian's guess times the gradients."""
+"""(gradients, curvatures, indices) -> approximate inverse Hessians times the gradients."""
 
 
 @dataclass(frozen=True, eq=False)
 class Minimum:
-    """Where the search of each problem ended."""
+    """The result of each problem."""
 
     point: Float[Tensor, "p unknown"]
     objective: Float[Tensor, " p"]
@@ -58,45 +58,45 @@ class Minimum:
 
 @dataclass(eq=False)
 class _StepHistory:
-    """The last steps and the changes of gradient they made, problem by problem."""
+    """The last steps of each problem, and the changes of its gradient."""
 
-    most: int
+    size: int
     steps: list[Tensor] = field(default_factory=list)
-    turns: list[Tensor] = field(default_factory=list)
+    changes: list[Tensor] = field(default_factory=list)
     inverse: list[Tensor] = field(default_factory=list)
-    """1 / (step . turn), 0 where that pair is of no use."""
+    """1 / (step . change); 0 if the pair has no positive curvature."""
 
-    def add(self, step: Tensor, turn: Tensor) -> None:
-        product = (step * turn).sum(1)
-        use = product > 1e-14 * turn.square().sum(1)
+    def add(self, step: Tensor, change: Tensor) -> None:
+        product = (step * change).sum(1)
+        use = product > 1e-14 * change.square().sum(1)
         self.steps.append(step)
-        self.turns.append(turn)
+        self.changes.append(change)
         self.inverse.append(torch.where(use, 1.0 / product, torch.zeros_like(product)))
-        for kept in (self.steps, self.turns, self.inverse):
-            del kept[: -self.most]
+        for history in (self.steps, self.changes, self.inverse):
+            del history[: -self.size]
 
     def keep(self, chosen: Tensor) -> None:
         self.steps = [a[chosen] for a in self.steps]
-        self.turns = [a[chosen] for a in self.turns]
+        self.changes = [a[chosen] for a in self.changes]
         self.inverse = [a[chosen] for a in self.inverse]
 
-    def forget(self, chosen: Tensor) -> None:
+    def clear(self, chosen: Tensor) -> None:
         for scale in self.inverse:
             scale[chosen] = 0.0
 
     def direction(
         self, here: ObjectiveValue, running: Tensor, precondition: Precondition
     ) -> Tensor:
-        """The two loops, around the preconditioner."""
+        """The search direction, by the two-loop recursion around the preconditioner."""
         q, past = here.gradient, []
-        pairs = list(zip(self.steps, self.turns, self.inverse, strict=True))
-        for step, turn, scale in reversed(pairs):
+        pairs = list(zip(self.steps, self.changes, self.inverse, strict=True))
+        for step, change, scale in reversed(pairs):
             share = scale * (step * q).sum(1)
             past.append(share)
-            q = torch.addcmul(q, share[:, None], turn, value=-1.0)
+            q = torch.addcmul(q, share[:, None], change, value=-1.0)
         q = precondition(q, here.curvature, running)
-        for (step, turn, scale), share in zip(pairs, reversed(past), strict=True):
-            q = torch.addcmul(q, (share - scale * (turn * q).sum(1))[:, None], step)
+        for (step, change, scale), share in zip(pairs, reversed(past), strict=True):
+            q = torch.addcmul(q, (share - scale * (change * q).sum(1))[:, None], step)
         return -q
 
 
@@ -106,29 +106,29 @@ def minimise(
     start: Float[Tensor, "p unknown"],
     *,
     tol: float,
-    most: int,
+    max_iter: int,
     memory: int = 10,
     gap: float | None = None,
 ) -> Minimum:
-    """The minimum of each problem: every gradient entry at most `tol`, or `most` iterations.
+    """Minimise each problem until all entries of its gradient are at most `tol`.
 
-    With `gap`, what a Newton step could still win must be at most that share of the objective
-    too: where the rows can be told apart, a gradient is small long before the minimum.
-    A problem whose objective no step can lower any more, rounding being what it is, stops there;
-    `converged` says whether its gradient was small by then.
+    With `gap`, the decrease that a Newton step predicts must also be at most this share of the
+    objective: for separable classes the gradient is small long before the minimum. A problem also
+    stops after `max_iter` iterations, or when rounding errors prevent a decrease; `converged` is
+    whether its gradient was small by then.
     """
     running = torch.arange(len(start), device=start.device)
     point, here = start.clone(), evaluate(start, running)
     past, found = _StepHistory(memory), _empty_result(start)
     stuck, idle = torch.zeros(2, len(start), dtype=torch.long, device=start.device)
-    for step in range(most + 1):
+    for step in range(max_iter + 1):
         small = here.gradient.abs().amax(1) <= tol
         if gap is not None and bool(small.any()):
             small[small.clone()] = _newton_gain_is_small(
                 here.at(small), running[small], precondition, gap
             )
-        # Failing once costs the memory, failing twice in a row ends the search.
-        stop = small | (stuck > 1) | (idle > PATIENCE) | (step == most)
+        # A failed line search clears the history; two in a row end the search.
+        stop = small | (stuck > 1) | (idle > PATIENCE) | (step == max_iter)
         if bool(stop.any()):
             _store_result(found, running[stop], point[stop], here.at(stop), step, tol)
             go = ~stop
@@ -143,7 +143,7 @@ def minimise(
         stuck = torch.where(moved, 0, stuck + 1)
         fell = next_here.objective < here.objective - _rounding_error(here)
         idle = torch.where(fell, 0, idle + 1)
-        past.forget(~moved)
+        past.clear(~moved)
         point, here = next_point, next_here
     return found
 
@@ -151,7 +151,7 @@ def minimise(
 def _newton_gain_is_small(
     here: ObjectiveValue, running: Tensor, precondition: Precondition, gap: float
 ) -> Tensor:
-    """Whether a Newton step would win no more than a share `gap` of the objective."""
+    """Whether a Newton step predicts a decrease of at most a share `gap` of the objective."""
     step = precondition(here.gradient, here.curvature, running)
     return 0.5 * (step * here.gradient).sum(1) <= gap * here.objective
 
@@ -174,14 +174,14 @@ def _store_result(
 
 
 def _rounding_error(here: ObjectiveValue) -> Tensor:
-    """How much of the objective is rounding."""
+    """The rounding error of the objective."""
     return 8 * torch.finfo(here.gradient.dtype).eps * here.objective.abs()
 
 
 def _line_search(
     evaluate: Evaluate, point: Tensor, here: ObjectiveValue, way: Tensor, running: Tensor
 ) -> tuple[Tensor, ObjectiveValue, Tensor]:
-    """The point a good step further for each problem, its value, and whether one was found."""
+    """Backtracking line search: the next points, their values, and whether a step was found."""
     slope = (way * here.gradient).sum(1)
     noise = _rounding_error(here)
     length = torch.ones_like(slope)
@@ -195,7 +195,7 @@ def _line_search(
         good = gain <= ARMIJO * aim + noise[todo]
         reached[todo[good]] = tried[good]
         value.put(todo[good], there, good)
-        # The parabola through what is known; a NaN (overflow) counts as far too long.
+        # The minimum of the interpolating parabola; NaN (overflow) counts as a step far too long.
         shorter = torch.nan_to_num(-aim / (2 * (gain - aim)), nan=0.1).clamp(0.1, 0.5)
         length[todo] = length[todo] * shorter.to(length.dtype)
         todo = todo[~good]

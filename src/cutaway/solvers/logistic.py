@@ -1,18 +1,18 @@
-"""Logistic regression for every strength C, every fold and every class at once.
+"""Logistic regression for all C, folds and classes at once.
 
-The objective is scikit-learn's, sum over the fold's rows of C * loss + ||w||^2 / 2, intercept
-free, so a C means the same there and here. All fits share X: their weights are the columns of
-one matrix, and an iteration is two matrix products, X times the weights and X^T times the
-residuals. What differs enters as weights on rows (folds, balanced classes) and on penalties.
+The objective is scikit-learn's, sum over the fold's rows of C * loss + ||w||^2 / 2, with the
+intercept not penalised, so a C means the same there and here. All fits share X: their weights are
+the columns of one matrix, and an iteration is two matrix products, X times the weights and X^T
+times the residuals. Folds and balanced classes are weights on rows.
 
-Standardising is exact per fold without a copy of X per fold: features scaled by the fold's own
+Standardising per fold needs no copy of X per fold: features scaled by the fold's own standard
 deviations are the same problem as unscaled ones with the penalty sum_j s_j^2 w_j^2 / 2, and the
-intercept takes up the means. The mean and scale of all rows serve as coordinates only; they
-change the digits of the way there, not the minimum.
+intercept absorbs the means. Mean and scale of all rows are only a change of coordinates: they
+change the path of the search, not the minimum.
 
-Measured (6,400 x 768, 10 C, 5 folds): solving all C from zero side by side takes no more time
-than following the path from small to large C with warm starts, which saves a third of the
-products but makes them a tenth as wide. `start` takes a path that was solved before.
+Measured (6,400 x 768, 10 C, 5 folds): solving all C from zero at once takes no more time than
+warm starts from small to large C, which save a third of the products but make them a tenth as
+wide. `start` is the solution of another path to start from.
 """
 
 from collections.abc import Sequence
@@ -26,35 +26,29 @@ from cutaway.core.errors import BadSpec, Mismatch
 from cutaway.solvers.lbfgs import Minimum, ObjectiveValue, minimise
 from cutaway.solvers.rows import GroupMoments, RowBlocks, as_row_blocks, group_moments
 from cutaway.solvers.spectrum import Spectrum, needs_scatter, spectrum
-from cutaway.solvers.targets import (
-    Targets,
-    binary_loss,
-    fold_weights,
-    softmax_loss,
-    targets,
-)
+from cutaway.solvers.targets import Targets, binary_loss, fold_weights, softmax_loss, targets
 
-# Numbers the search may hold at once: 1 GB of float64 with the memory of L-BFGS.
+# Unknowns solved at once: 1 GB of float64 with the history of L-BFGS.
 MAX_SEARCH_ELEMENTS = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class LogisticPath:
-    """The weights of every (fold, C), for features as they came, and how well they were found."""
+    """The weights of every (fold, C), for unscaled features, and how well they converged."""
 
     weights: Float[Tensor, "fold c cls d"]
     """One row of weights for binary problems, one per class or label otherwise."""
     intercept: Float[Tensor, "fold c cls"]
     strengths: tuple[float, ...]
     gradient: Float[Tensor, "fold c"]
-    """Largest entry of the gradient of (mean loss + penalty), scikit-learn's measure."""
+    """Largest entry of the gradient of (mean loss + penalty), as in scikit-learn."""
     objective: Float[Tensor, "fold c"]
     """C * sum of losses + ||w||^2 / 2; summed over labels for multilabel."""
     iterations: Int[Tensor, "fold c"]
     converged: Bool[Tensor, "fold c"]
 
     def logits(self, x: Shaped[Tensor, "n d"]) -> Float[Tensor, "fold c n cls"]:
-        """The scores of rows under every fit."""
+        """The decision function of every fit."""
         folds, c, cls, d = self.weights.shape
         flat = x.to(self.weights) @ self.weights.reshape(-1, d).T + self.intercept.reshape(-1)
         return flat.reshape(len(x), folds, c, cls).permute(1, 2, 0, 3)
@@ -70,33 +64,33 @@ def logistic_path(
     balanced: bool = False,
     standardise: bool = True,
     tol: float = 1e-4,
-    most: int = 1000,
+    max_iter: int = 1000,
     start: LogisticPath | None = None,
     directions: int | None = None,
     gap: float | None = None,
 ) -> LogisticPath:
-    """Every fit of the path. `folds` marks the rows each fold learns from (default: all).
+    """Fit every fold and C; `folds` are masks of the training rows (default: one, all rows).
 
     `y` holds class numbers, or 0/1 per label (n, cls) for one fit per label. `classes` above 2
-    makes it multinomial. `tol` bounds the gradient as scikit-learn's does. `directions` is how
-    many rows of a very wide matrix are looked at to make the problem round: fewer need less
-    memory and more iterations. `gap` asks besides that no more than this share of the objective
-    is left to win, which matters for weak penalties where the classes can be told apart.
+    makes it multinomial. `tol` bounds the gradient as in scikit-learn. `directions` is the number
+    of rows used for the preconditioner of a very wide matrix: fewer need less memory and more
+    iterations. `gap` also bounds the remaining decrease as a share of the objective, which matters
+    for large C and separable classes.
     """
     rows = as_row_blocks(x)
     chosen = fold_weights(folds, rows)
     made = targets(y.to(rows.device), chosen, rows, classes, balanced)
     seen = group_moments(rows, chosen, scatter=needs_scatter(rows))
     scale = seen.deviation if standardise else torch.ones_like(seen.deviation)
-    ready = rows.standard(seen.mean, scale)
+    ready = rows.standardised(seen.mean, scale)
     problem = _LogisticProblem(
         ready,
         made,
         _c_tensor(strengths, ready),
         _penalty_scale(seen, scale, standardise).to(rows.dtype),
-        spectrum(ready, seen, scale, most=directions),
+        spectrum(ready, seen, scale, max_rows=directions),
     )
-    found = _solve(problem, _initial_point(problem, start, seen.mean, scale), tol, most, gap)
+    found = _solve(problem, _initial_point(problem, start, seen.mean, scale), tol, max_iter, gap)
     return _to_path(found, problem, tuple(strengths), seen.mean, scale)
 
 
@@ -108,7 +102,7 @@ def path_losses(
     folds: Shaped[Tensor, "fold n"],
     balanced: bool = False,
 ) -> Float[Tensor, "fold c"]:
-    """The mean log-loss of each fit over the rows that its fold marks, in one pass."""
+    """The mean log-loss of each fit over the rows of its mask, in one pass."""
     rows = as_row_blocks(x)
     shape = path.weights.shape
     classes = max(2, shape[2]) if y.ndim == 1 else 2
@@ -137,7 +131,7 @@ class _LogisticProblem:
     targets: Targets
     strengths: Float[Tensor, " c"]
     metric: Float[Tensor, "fold d"]
-    """The penalty of each coordinate: the fold's variance over that of all rows."""
+    """The penalty of each coordinate: the fold's variance divided by that of all rows."""
     directions: Spectrum
 
     @property
@@ -150,12 +144,12 @@ class _LogisticProblem:
         return which // (labels * c), which // labels % c, which % labels
 
     def group(self, which: Tensor) -> Tensor:
-        """Which row of weights each problem uses."""
+        """The index of the row weights of each problem."""
         fold, _, label = self.place(which)
         return fold * self.targets.labels + label if self.targets.groups_by_label else fold
 
     def penalty(self, which: Tensor) -> Tensor:
-        """1 / (C * sum of weights): the penalty beside a mean loss."""
+        """1 / (C * sum of weights): the penalty relative to the mean loss."""
         strength = self.strengths[self.place(which)[1]]
         return 1.0 / (strength * self.targets.total[self.group(which)])
 
@@ -163,9 +157,9 @@ class _LogisticProblem:
         """Mean loss + penalty, and its gradient, in one pass over the rows."""
         shaped = points.view(len(which), self.targets.outputs, self.rows.d + 1)
         weights, bias = shaped[..., :-1].flatten(0, 1), shaped[..., -1].reshape(-1, 1)
-        slope = torch.zeros_like(shaped, dtype=torch.float64)
-        bend = slope.new_zeros(shaped.shape[:2])
-        loss = slope.new_zeros(len(which))
+        gradients = torch.zeros_like(shaped, dtype=torch.float64)
+        curvature = gradients.new_zeros(shaped.shape[:2])
+        loss = gradients.new_zeros(len(which))
         group, label = self.group(which), self.place(which)[2]
         link = binary_loss if self.targets.outputs == 1 else softmax_loss
         for index, block in self.rows:
@@ -177,20 +171,22 @@ class _LogisticProblem:
                 self.targets.weight[:, index].index_select(0, group),
             )
             loss += parts[0]
-            slope[..., :-1] += (parts[1].flatten(0, 1) @ block).view_as(shaped[..., :-1])
-            slope[..., -1] += parts[1].sum(-1)
-            bend += parts[2]
-        pull = self.metric[self.place(which)[0]][:, None, :] * shaped[..., :-1]
-        pull *= self.penalty(which)[:, None, None]
-        loss += 0.5 * (pull * shaped[..., :-1]).sum((1, 2))
-        slope[..., :-1] += pull
-        return ObjectiveValue(loss, slope.flatten(1).to(points.dtype), bend.to(points.dtype))
+            gradients[..., :-1] += (parts[1].flatten(0, 1) @ block).view_as(shaped[..., :-1])
+            gradients[..., -1] += parts[1].sum(-1)
+            curvature += parts[2]
+        decay = self.metric[self.place(which)[0]][:, None, :] * shaped[..., :-1]
+        decay *= self.penalty(which)[:, None, None]
+        loss += 0.5 * (decay * shaped[..., :-1]).sum((1, 2))
+        gradients[..., :-1] += decay
+        return ObjectiveValue(
+            loss, gradients.flatten(1).to(points.dtype), curvature.to(points.dtype)
+        )
 
-    def precondition(self, gradient: Tensor, bend: Tensor, which: Tensor) -> Tensor:
-        """The inverse of the Hessian's round guess times the gradient."""
+    def precondition(self, gradient: Tensor, curvature: Tensor, which: Tensor) -> Tensor:
+        """The inverse of the approximate Hessian times the gradient."""
         shaped = gradient.view(len(which), self.targets.outputs, self.rows.d + 1)
-        safe, penalty = bend.clamp_min(1e-9), self.penalty(which)
-        # Moving all classes together changes no probability, so only the penalty bends there.
+        safe, penalty = curvature.clamp_min(1e-9), self.penalty(which)
+        # A constant added to all classes changes no probability: only the penalty has curvature.
         common = shaped.mean(1, keepdim=True) if self.targets.outputs > 1 else 0.0
         apart = shaped - common
         inner = self.directions.solve(apart[..., :-1], safe, penalty)
@@ -201,31 +197,24 @@ class _LogisticProblem:
 
 
 def _solve(
-    problem: _LogisticProblem, begin: Tensor, tol: float, most: int, gap: float | None
+    problem: _LogisticProblem, begin: Tensor, tol: float, max_iter: int, gap: float | None
 ) -> Minimum:
-    """The minima of all problems, as many at a time as memory allows."""
+    """Solve all problems, in groups that fit into memory."""
+
+    def solve_group(which: Tensor) -> Minimum:
+        return minimise(
+            lambda points, running: problem.evaluate(points, which[running]),
+            lambda gradient, curvature, running: problem.precondition(
+                gradient, curvature, which[running]
+            ),
+            begin[which], tol=tol, max_iter=max_iter, gap=gap,
+        )  # fmt: skip
+
     every = torch.arange(problem.count, device=begin.device)
     groups = every.split(max(1, MAX_SEARCH_ELEMENTS // begin.shape[1]))
-    parts = [_minimise_some(problem, which, begin[which], tol, most, gap) for which in groups]
+    parts = [solve_group(which) for which in groups]
     names = ("point", "objective", "gradient", "iterations", "converged")
     return Minimum(**{name: torch.cat([getattr(p, name) for p in parts]) for name in names})
-
-
-def _minimise_some(
-    problem: _LogisticProblem,
-    which: Tensor,
-    begin: Tensor,
-    tol: float,
-    most: int,
-    gap: float | None,
-) -> Minimum:
-    def evaluate(points: Tensor, running: Tensor) -> ObjectiveValue:
-        return problem.evaluate(points, which[running])
-
-    def precondition(gradient: Tensor, bend: Tensor, running: Tensor) -> Tensor:
-        return problem.precondition(gradient, bend, which[running])
-
-    return minimise(evaluate, precondition, begin, tol=tol, most=most, gap=gap)
 
 
 def _c_tensor(strengths: Sequence[float], rows: RowBlocks) -> Tensor:
@@ -239,14 +228,14 @@ def _penalty_scale(seen: GroupMoments, scale: Tensor, standardise: bool) -> Tens
     if not standardise:
         return torch.ones_like(seen.group_variance)
     ratio = seen.group_variance / scale.square()
-    # What never changes within a fold has no deviation; it is kept unscaled, its weight is 0.
+    # A feature that is constant within a fold stays unscaled; its weight is 0.
     return torch.where(ratio < 1e-12, torch.ones_like(ratio), ratio)
 
 
 def _initial_point(
     problem: _LogisticProblem, start: LogisticPath | None, mean: Tensor, scale: Tensor
 ) -> Tensor:
-    """Where the search begins: at 0, or at another path's weights in our coordinates."""
+    """The start of the search: 0, or the weights of another path in standardised coordinates."""
     outputs, d = problem.targets.outputs, problem.rows.d
     if start is None:
         shape = (problem.count, outputs * (d + 1))

@@ -1,10 +1,10 @@
-"""Ridge regression for every alpha, fold and target at once, judged by exact leave-one-out.
+"""Ridge regression for all alphas, folds and targets at once, with exact leave-one-out errors.
 
-The objective is scikit-learn's Ridge: sum of squared residuals + alpha * ||w||^2, intercept
-free. One eigendecomposition per fold, of the d x d scatter or of the n x n Gram matrix,
-whichever is smaller, serves every alpha and target. The error of a row under the fit that has
-never seen it is its residual over 1 - leverage, so leave-one-out costs no second fit (Allen
-1974); the scaling of features, when asked for, is the one of all the fold's rows.
+The objective is scikit-learn's Ridge: sum of squared residuals + alpha * ||w||^2, the intercept not
+penalised. One eigendecomposition per fold, of the d x d scatter or of the n x n Gram matrix,
+whichever is smaller, serves all alphas and targets. The leave-one-out error of a row is its
+residual / (1 - leverage), so it needs no second fit (Allen 1974); features are scaled by all rows
+of the fold.
 """
 
 from collections.abc import Sequence
@@ -21,22 +21,22 @@ from cutaway.solvers.scatter import fold_scatters, folds_by_shape
 
 @dataclass(frozen=True, eq=False)
 class RidgePath:
-    """The weights of every (fold, alpha), for features as they came, and what each is worth."""
+    """The weights of every (fold, alpha), for unscaled features, and their leave-one-out errors."""
 
     weights: Float[Tensor, "fold alpha target d"]
     intercept: Float[Tensor, "fold alpha target"]
     alphas: tuple[float, ...]
     loo: Float[Tensor, "fold alpha target"]
-    """Mean squared error of rows under the fit without them."""
+    """Mean squared leave-one-out error."""
 
     def best(self) -> Int[Tensor, " fold"]:
-        """The place of the alpha with the least leave-one-out error over targets, per fold."""
+        """The index of the alpha with the lowest leave-one-out error, per fold."""
         return self.loo.sum(-1).argmin(1)
 
 
 @dataclass(frozen=True, eq=False)
 class _RidgeFold:
-    """One fold's centre and scale, its directions, and its targets seen along them."""
+    """One fold: mean, scale, eigenvectors, and its targets in their coordinates."""
 
     mean: Float[Tensor, " d"]
     scale: Float[Tensor, " d"]
@@ -48,16 +48,17 @@ class _RidgeFold:
     count: int
 
     def coefficients(self, alphas: Tensor) -> Float[Tensor, "alpha r target"]:
-        """The weights along the directions."""
+        """The weights in the coordinates of the eigenvectors."""
         return self.along / (self.values + alphas[:, None])[:, :, None]
 
     def squared_errors(self, x: Tensor, y: Tensor, alphas: Tensor) -> Tensor:
-        """Summed squared leave-one-out errors of these rows of the fold: (alpha, target)."""
+        """Sums of squared leave-one-out errors of some rows of the fold."""
         inside = ((x - self.mean) / self.scale) @ self.vectors
-        said = torch.einsum("nr,art->ant", inside, self.coefficients(alphas)) + self.target_mean
+        predicted = torch.einsum("nr,art->ant", inside, self.coefficients(alphas))
+        predicted = predicted + self.target_mean
         leverage = inside.square() @ (1.0 / (self.values + alphas[:, None])).T + 1.0 / self.count
-        miss = (y - said) / (1.0 - leverage).clamp_min(1e-10).T[:, :, None]
-        return miss.square().sum(1)
+        errors = (y - predicted) / (1.0 - leverage).clamp_min(1e-10).T[:, :, None]
+        return errors.square().sum(1)
 
 
 def ridge_path(
@@ -68,7 +69,7 @@ def ridge_path(
     folds: Shaped[Tensor, "fold n"] | None = None,
     standardise: bool = True,
 ) -> RidgePath:
-    """Every fit of the path. `folds` marks the rows each fold learns from (default: all)."""
+    """Fit every fold and alpha; `folds` are masks of the training rows (default: one, all rows)."""
     rows = as_row_blocks(x)
     if len(y) != rows.n:
         raise Mismatch(f"{len(y)} targets for {rows.n} rows of features.")
@@ -76,7 +77,7 @@ def ridge_path(
         raise BadSpec(f"Every alpha must be above 0, got {list(alphas)!r}.")
     marks = torch.ones(1, rows.n, dtype=torch.bool) if folds is None else folds.bool()
     if int(marks.sum(1).min()) < 2:
-        raise BadData("Ridge needs at least two rows in each fold to learn from.")
+        raise BadData("Ridge regression needs at least two training rows in each fold.")
     targets = y.to(rows.device, torch.float64)
     level = torch.tensor(list(alphas), dtype=torch.float64, device=rows.device)
     parts: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
@@ -91,14 +92,14 @@ def ridge_path(
 def _fit_folds(
     rows: RowBlocks, y: Tensor, marks: Tensor, alphas: Tensor, standardise: bool, *, tall: bool
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Weights, intercepts and errors of some folds, in two or three passes over the rows."""
+    """Weights, intercepts and leave-one-out errors of some folds."""
     seen = group_moments(rows, marks, scatter=tall)
-    ready = rows.standard(seen.mean, seen.deviation)
+    ready = rows.standardised(seen.mean, seen.deviation)
     if tall:
         assert seen.scatter is not None
-        whole = seen.scatter / torch.outer(seen.deviation, seen.deviation)
+        total = seen.scatter / torch.outer(seen.deviation, seen.deviation)
         made = _folds_from_scatter(
-            ready, y, marks, fold_scatters(ready, marks, whole=whole), standardise, seen.deviation
+            ready, y, marks, fold_scatters(ready, marks, total=total), standardise, seen.deviation
         )
     else:
         made = [
@@ -124,7 +125,7 @@ def _leave_one_out(
 def _folds_from_scatter(
     ready: RowBlocks, y: Tensor, marks: Tensor, grams: Tensor, standardise: bool, deviation: Tensor
 ) -> list[_RidgeFold]:
-    """Folds with more rows than features: directions of the scatter matrix."""
+    """Folds with more rows than features: eigenvectors of the scatter matrix."""
     weight = marks.to(ready.device, torch.float64)
     count = weight.sum(1)
     first = torch.zeros(len(marks), ready.d, dtype=torch.float64, device=ready.device)
@@ -154,14 +155,14 @@ def _folds_from_scatter(
 def _fold_from_gram(
     ready: RowBlocks, y: Tensor, marks: Tensor, standardise: bool, deviation: Tensor
 ) -> _RidgeFold:
-    """A fold with fewer rows than features: directions of the rows' Gram matrix."""
+    """A fold with fewer rows than features: eigenvectors of the Gram matrix."""
     x = ready.take(marks.nonzero()[:, 0].cpu()).double()
     own = y[marks]
     mean, target_mean = x.mean(0), own.mean(0)
     scale = _feature_scale(x.var(0, correction=0), standardise, deviation)
     centred = (x - mean) / scale
     values, left = torch.linalg.eigh(centred @ centred.T)
-    # Directions that are only rounding would be blown up by 1 / sqrt(value).
+    # Eigenvalues that are rounding errors would be inflated by 1 / sqrt(value).
     used = values > 1e-12 * values[-1].clamp_min(1e-300)
     vectors = centred.T @ (left[:, used] / values[used].sqrt())
     along = values[used].sqrt()[:, None] * (left[:, used].T @ (own - target_mean))
@@ -169,7 +170,7 @@ def _fold_from_gram(
 
 
 def _feature_scale(variance: Tensor, standardise: bool, deviation: Tensor) -> Tensor:
-    """What features (in units of all rows' deviation) are divided by."""
+    """The divisor of features that are in units of the standard deviation of all rows."""
     if not standardise:
         return 1.0 / deviation
     return torch.where(variance < 1e-12, torch.ones_like(variance), variance.clamp_min(0.0).sqrt())
@@ -178,7 +179,7 @@ def _feature_scale(variance: Tensor, standardise: bool, deviation: Tensor) -> Te
 def _unscaled_weights(
     fold: _RidgeFold, alphas: Tensor, mean: Tensor, deviation: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Weights and intercepts for the features as they came."""
+    """Weights and intercepts for unscaled features."""
     inner = (fold.vectors @ fold.coefficients(alphas)).transpose(1, 2) / fold.scale
     weights = inner / deviation
     return weights, fold.target_mean - inner @ fold.mean - weights @ mean

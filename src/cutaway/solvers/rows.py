@@ -1,7 +1,7 @@
-"""A feature matrix as blocks of rows, in memory or not, and one pass of sums over it.
+"""A feature matrix as blocks of rows, in memory or not, and its moments in one pass.
 
-Solvers read a matrix only as "for each block", again and again. A tensor is cut into blocks; a
-callable that opens the blocks anew each time stands for a matrix that is larger than memory.
+Solvers only iterate over blocks, several times. A tensor is split into blocks; a matrix larger than
+memory is a callable that yields its blocks anew at each call.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,9 +13,9 @@ from torch import Tensor
 
 from cutaway.core.errors import BadData, Mismatch
 
-# Long enough for a matrix product to run at full speed, short enough to stay in the cache.
+# Long enough for fast matrix products, short enough for the CPU cache.
 BLOCK_ROWS = 2048
-# A matrix below this many bytes is kept in the solver's precision, not cast block by block.
+# A matrix up to this size is cast to the solver's dtype as a whole, not block by block.
 MAX_CAST_BYTES = 384 << 20
 CPU = torch.device("cpu")
 
@@ -24,8 +24,8 @@ CPU = torch.device("cpu")
 class RowBlocks:
     """A matrix of `n` rows and `d` columns that is read block by block.
 
-    `blocks` opens the matrix from its first row: each call gives its blocks, in row order. They
-    come in any float type and are handed on in `dtype`, on `device`, less `shift`, over `scale`.
+    Each call of `blocks` yields the blocks in row order. They may have any float dtype and are
+    converted to `dtype` on `device`, minus `shift`, divided by `scale`.
     """
 
     blocks: Callable[[], Iterable[Shaped[Tensor, "_ d"]]]
@@ -37,20 +37,20 @@ class RowBlocks:
     scale: Float[Tensor, " d"] | None = None
 
     def __iter__(self) -> Iterator[tuple[slice, Float[Tensor, "_ d"]]]:
-        """Each block with the rows it holds; Mismatch unless they are n rows of d columns."""
+        """Each block with its row range; Mismatch unless they are n rows of d columns."""
         start = 0
         for block in self.blocks():
             rows = slice(start, start + len(block))
             if block.ndim != 2 or block.shape[1] != self.d or rows.stop > self.n:
                 raise Mismatch(
-                    f"{self._promise()}; one of shape {tuple(block.shape)} follows row {start}."
+                    f"{self._expected()}; one of shape {tuple(block.shape)} follows row {start}."
                 )
             yield rows, self._prepared(block)
             start = rows.stop
         if start != self.n:
-            raise Mismatch(f"{self._promise()}; they end after {start}.")
+            raise Mismatch(f"{self._expected()}; they end after {start}.")
 
-    def _promise(self) -> str:
+    def _expected(self) -> str:
         return f"The blocks must add up to {self.n} rows of {self.d} columns"
 
     def _prepared(self, block: Tensor) -> Tensor:
@@ -60,14 +60,14 @@ class RowBlocks:
         ready = ready - self.shift.to(self.dtype)
         return ready if self.scale is None else ready.div_(self.scale.to(self.dtype))
 
-    def standard(self, shift: Float[Tensor, " d"], scale: Float[Tensor, " d"]) -> "RowBlocks":
-        """The same rows, less `shift` and over `scale`; computed once where memory allows."""
+    def standardised(self, shift: Float[Tensor, " d"], scale: Float[Tensor, " d"]) -> "RowBlocks":
+        """The same rows minus `shift`, divided by `scale`; computed once if memory allows."""
         made = replace(self, shift=shift, scale=scale)
         if self.n * self.d * torch.finfo(self.dtype).bits // 8 > MAX_CAST_BYTES:
             return made
-        return as_row_blocks(made.whole(), dtype=self.dtype)
+        return as_row_blocks(made.to_tensor(), dtype=self.dtype)
 
-    def whole(self) -> Float[Tensor, "n d"]:
+    def to_tensor(self) -> Float[Tensor, "n d"]:
         """All rows as one tensor."""
         made = torch.empty(self.n, self.d, dtype=self.dtype, device=self.device)
         for rows, block in self:
@@ -75,7 +75,7 @@ class RowBlocks:
         return made
 
     def take(self, index: Shaped[Tensor, " m"]) -> Float[Tensor, "m d"]:
-        """The chosen rows, in the chosen order, read in one pass."""
+        """The rows at `index`, in its order, read in one pass."""
         made = torch.empty(len(index), self.d, dtype=self.dtype, device=self.device)
         for rows, block in self:
             here = (index >= rows.start) & (index < rows.stop)
@@ -89,23 +89,23 @@ def as_row_blocks(
     dtype: torch.dtype | None = None,
     block: int = BLOCK_ROWS,
 ) -> RowBlocks:
-    """A tensor as rows; rows as they are, in `dtype` when one is given."""
+    """A tensor as row blocks; row blocks unchanged, or in `dtype` if it is given."""
     if isinstance(x, RowBlocks):
         return x if dtype is None else replace(x, dtype=dtype)
     chosen = dtype or solver_dtype(x.device)
     small = x.shape[0] * x.shape[1] * torch.finfo(chosen).bits // 8 <= MAX_CAST_BYTES
-    kept = x.to(chosen) if small else x
-    return RowBlocks(lambda: kept.split(block), x.shape[0], x.shape[1], chosen, x.device)
+    values = x.to(chosen) if small else x
+    return RowBlocks(lambda: values.split(block), x.shape[0], x.shape[1], chosen, x.device)
 
 
 def solver_dtype(device: torch.device) -> torch.dtype:
-    """float64 where it is nearly as fast as float32 (processors), float32 elsewhere."""
+    """float64 on CPUs, where it is nearly as fast as float32; float32 elsewhere."""
     return torch.float64 if device.type == "cpu" else torch.float32
 
 
 @dataclass(frozen=True, eq=False)
 class GroupMoments:
-    """Counts, means and variances of row groups, and the scatter matrix of all rows."""
+    """Counts, means and variances of groups of rows, and the scatter matrix of all rows."""
 
     mean: Float[Tensor, " d"]
     """Of all rows."""
@@ -115,19 +115,19 @@ class GroupMoments:
     group_mean: Float[Tensor, "group d"]
     group_variance: Float[Tensor, "group d"]
     scatter: Float[Tensor, "d d"] | None
-    """Sum over all rows of (x - mean)(x - mean)^T, where it was asked for."""
+    """Sum over all rows of (x - mean)(x - mean)^T, if requested."""
 
 
 def group_moments(
     rows: RowBlocks, groups: Shaped[Tensor, "group n"], *, scatter: bool
 ) -> GroupMoments:
-    """The sums of every group of rows (0/1, or weights per row) in one pass, in float64.
+    """The moments of groups of rows (masks or row weights), in one pass and in float64.
 
-    Everything is counted from a guess of the mean, the first block's, so that a coordinate with
-    a huge mean costs no digits.
+    All sums are relative to the mean of the first block, so that a feature with a huge mean loses
+    no precision.
     """
     if rows.n == 0:
-        raise BadData("A matrix without rows has no mean; give at least one row.")
+        raise BadData("The feature matrix has no rows: give at least one.")
     guess = next(iter(rows))[1].double().mean(0)
     weight = torch.cat([torch.ones(1, rows.n), groups]).to(rows.device, torch.float64)
     first, second = torch.zeros(2, len(weight), rows.d, dtype=torch.float64, device=rows.device)
@@ -144,7 +144,7 @@ def group_moments(
     if scatter:
         cross.addr_(offset[0], offset[0], alpha=-rows.n)
     deviation = variance[0].sqrt()
-    # A variance that is only rounding of the squares around the mean is none.
+    # A variance at the level of rounding errors is 0.
     constant = variance[0] <= 1e-14 * (offset[0] + guess).square()
     return GroupMoments(
         offset[0] + guess,
@@ -157,7 +157,7 @@ def group_moments(
 
 
 def check_finite(x: Shaped[Tensor, "n d"] | RowBlocks) -> None:
-    """BadData, with how many rows and columns, where a feature is NaN or infinite."""
+    """BadData, with the number of rows and columns, if a feature is NaN or infinite."""
     rows = as_row_blocks(x, dtype=x.dtype) if isinstance(x, Tensor) else x
     bad_rows, bad_columns = 0, torch.zeros(rows.d, dtype=torch.bool, device=rows.device)
     for _, block in rows:

@@ -1,4 +1,4 @@
-"""What logistic fits aim at: targets, weights on rows, and the two losses."""
+"""Targets, row weights and losses of logistic regression."""
 
 from dataclasses import dataclass
 
@@ -12,12 +12,12 @@ from cutaway.solvers.rows import RowBlocks
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """What each problem is to fit: its rows' weights (adding up to 1) and its targets."""
+    """Targets and normalised row weights of every problem."""
 
     y: Shaped[Tensor, "target n"]
     weight: Float[Tensor, "group n"]
     total: Float[Tensor, " group"]
-    """What the weights added up to before."""
+    """The sums of the weights before normalisation."""
     outputs: int
     """Columns per problem: 1, or the number of classes for softmax."""
     labels: int
@@ -26,20 +26,20 @@ class Targets:
 
 
 def fold_weights(folds: Tensor | None, rows: RowBlocks) -> Tensor:
-    """One weight per fold and row; all ones where no folds are given."""
+    """One weight per fold and row; all ones without folds."""
     if folds is None:
         folds = torch.ones(1, rows.n)
     if folds.shape[1] != rows.n:
-        raise Mismatch(f"Folds mark {folds.shape[1]} rows, the features have {rows.n}.")
+        raise Mismatch(f"Folds have {folds.shape[1]} rows, the features {rows.n}.")
     if bool((folds.sum(1) <= 0).any()):
-        raise BadData("A fold without a row to learn from can't be fitted.")
+        raise BadData("A fold has no training row: give more rows, or fewer folds.")
     return folds.to(rows.device, rows.dtype)
 
 
 def targets(
     y: Tensor, folds: Tensor, rows: RowBlocks, classes: int, balanced: bool, *, check: bool = True
 ) -> Targets:
-    """Targets and weights of every problem; BadData for labels that are no class numbers."""
+    """Targets and weights of every problem; BadData for labels that aren't class numbers."""
     if len(y) != rows.n:
         raise Mismatch(f"{len(y)} labels for {rows.n} rows of features.")
     many = y.ndim == 2
@@ -68,7 +68,7 @@ def targets(
 
 
 def _balanced_weights(folds: Tensor, row: Tensor, kinds: int) -> Tensor:
-    """Row weights under which every class counts the same in each fold."""
+    """Row weights that give every class the same total weight in each fold."""
     marks = torch.nn.functional.one_hot(row, kinds).to(folds)
     have = (folds @ marks).clamp_min(1.0)
     share = folds.sum(1, keepdim=True) / (kinds * have)
@@ -80,31 +80,31 @@ def _check_two_classes(folds: Tensor, row: Tensor) -> None:
     lone = (positive <= 0) | (positive >= folds.sum(1))
     if bool(lone.any()):
         raise BadData(
-            f"{int(lone.sum())} of {len(folds)} folds learn from rows of one class only; "
+            f"{int(lone.sum())} of {len(folds)} folds have training rows of one class only; "
             "give more rows, or fewer folds."
         )
 
 
 def binary_loss(z: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss, residuals and curvature of the log-loss of 0/1 targets, weighted."""
+    """Weighted log-loss of 0/1 targets: loss, residuals and curvature."""
     z = z[:, 0]
     p = torch.sigmoid(z)
     # log(1 + e^z) without overflow.
     loss = torch.log1p(torch.exp(-z.abs())).add_(z.clamp_min(0.0)).addcmul_(y, z, value=-1.0)
     residual = (p - y).mul_(weight)
-    bend = torch.addcmul(p, p, p, value=-1.0).mul_(weight)
-    return _sum(loss.mul_(weight)), residual[:, None], _sum(bend)[:, None]
+    curvature = torch.addcmul(p, p, p, value=-1.0).mul_(weight)
+    return _sum(loss.mul_(weight)), residual[:, None], _sum(curvature)[:, None]
 
 
 def softmax_loss(z: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss, residuals and curvature of the cross-entropy of class numbers, weighted."""
+    """Weighted cross-entropy of class numbers: loss, residuals and curvature."""
     level = torch.logsumexp(z, 1, keepdim=True)
     p = torch.exp(z - level)
     index = y[:, None].expand(len(z), 1, -1)
     loss = (level - z.gather(1, index))[:, 0].mul_(weight)
-    bend = torch.addcmul(p, p, p, value=-1.0).mul_(weight[:, None])
+    curvature = torch.addcmul(p, p, p, value=-1.0).mul_(weight[:, None])
     p.scatter_add_(1, index, torch.full_like(index, -1, dtype=p.dtype))
-    return _sum(loss), p.mul_(weight[:, None]), _sum(bend)
+    return _sum(loss), p.mul_(weight[:, None]), _sum(curvature)
 
 
 def _sum(values: Tensor) -> Tensor:

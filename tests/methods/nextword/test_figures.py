@@ -147,7 +147,7 @@ def test_reports_lay_all_nextword_runs_out_in_one_table(record) -> None:
 
 def test_for_reading_there_is_a_line_per_kind(record) -> None:
     table = table_of("nextword").read_first(ALL, record)
-    assert table.columns == ["features", "no prompt", "with prompt", "words alone"]
+    assert table.columns == ["features", "no prompt", "with prompt", "baseline"]
     assert feature_table(ALL).row(0)[:1] == ("f",)
 
 

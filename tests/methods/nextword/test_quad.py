@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 import torch
 
+from cutaway import quad
 from cutaway.core.errors import BadSpec
 from cutaway.core.textset import TextSet
-from cutaway.methods.nextword.quad import quad
 from cutaway.models.load import open_model
 from tests.methods.nextword.test_recipe import toy_set
 from tests.tiny import tiny, toy_language, toy_model
@@ -55,7 +55,7 @@ def test_the_checkpoint_opens_with_its_embeddings_tied_or_not(untie, toy, folder
     assert again.tied is not untie
     moved = (again.output_embedding[0] - tied.output_embedding[0]).abs().max()
     assert moved > 0
-    with pytest.raises(BadSpec, match="exists already"):
+    with pytest.raises(BadSpec, match="the checkpoint of another run"):
         quad(model=tied, untie=untie, out=str(out), seed=1, quiet=True,
              runs=str(folder / "runs"), **SHORT)  # fmt: skip
 
@@ -87,7 +87,7 @@ def test_an_interrupted_training_ends_in_the_same_weights(toy, folder, monkeypat
             raise KeyboardInterrupt
         return real(*given)
 
-    monkeypatch.setattr(training, "take_step", killed)
+    monkeypatch.setattr(training, "training_step", killed)
     with pytest.raises(KeyboardInterrupt):
         quad(runs=str(folder / "killed"), **options)
     again = quad(runs=str(folder / "killed"), **options)

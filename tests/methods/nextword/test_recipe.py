@@ -7,13 +7,13 @@ import polars as pl
 import pytest
 import torch
 
+from cutaway import nextword
 from cutaway.console import Console
 from cutaway.core.errors import BadData, BadSpec, Mismatch, UnknownName
 from cutaway.core.textset import TextSet
 from cutaway.extract.token_rows import build_token_rows
 from cutaway.methods.nextword.features import features_for
 from cutaway.methods.nextword.output_head import fill_task_template, make_output_head, token_text
-from cutaway.methods.nextword.recipe import nextword
 from cutaway.methods.nextword.rows import NEXTWORD_SCHEMA
 from cutaway.methods.nextword.spec import NextwordSpec
 from cutaway.methods.nextword.task import nextword_tasks
@@ -102,7 +102,7 @@ def test_a_second_run_is_found_and_one_more_character_in_the_prompt_is_another(
 ) -> None:
     same = {"model": toy, "data": TEXTS, "features": "all", "repeats": 2, "quiet": True}
     same |= {"runs": str(folder / "runs"), **WORDS}
-    monkeypatch.setattr("cutaway.methods.nextword.grid.NextwordGrid.carry_out", None)
+    monkeypatch.setattr("cutaway.methods.nextword.grid.NextwordGrid.measure_all", None)
     assert nextword(prompt_text=PROMPT, **same).record.address == result.record.address
     with pytest.raises(TypeError):
         nextword(prompt_text=PROMPT + " ", **same)
@@ -121,7 +121,7 @@ def test_features_come_from_the_cache_and_a_killed_run_goes_on(folder, toy, monk
             raise KeyboardInterrupt
         return real(cell, measured)
 
-    monkeypatch.setattr(nextword_work, "tidy", killed)
+    monkeypatch.setattr(nextword_work, "score_rows", killed)
     with pytest.raises(KeyboardInterrupt):
         nextword(**options)
     monkeypatch.setattr("cutaway.extract.sweep._forward_batch", None)
@@ -139,13 +139,13 @@ def test_f_meets_the_output_embedding_as_in_the_model_itself(family: str, tiny_l
     spec = NextwordSpec(model=["m"], data=["d"])
     question = nextword_tasks(spec.model_copy(update={"prompt": False}), {"d": _many(texts)})[0]
     page = features_for(spec, lm, question, "", QUIET)
-    ids, mask = pad(tokenize(lm, page.read.texts.texts).rows, lm.pad_id)
+    ids, mask = pad(tokenize(lm, page.prompted.texts.texts).rows, lm.pad_id)
     with torch.inference_mode():
         last = collect_states(lm, ids, mask, {lm.layers}).layers[lm.layers]
         own = lm.unembed(lm.final_norm(last)).float()
     at = mask.sum(1) - 1 if lm.kind == "causal" else torch.zeros(len(ids), dtype=torch.long)
     expected = own[torch.arange(len(ids)), at]
-    torch.testing.assert_close(page.output(page.f), expected, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(page.head(page.f), expected, rtol=1e-3, atol=1e-3)
 
 
 def _many(texts: TextSet) -> TextSet:
@@ -160,8 +160,8 @@ def test_the_prompt_is_the_last_thing_a_long_text_shows(toy) -> None:
     )  # fmt: skip
     spec = NextwordSpec(model=["m"], data=["d"], prompt_text=" , so i")
     question = nextword_tasks(spec, {"d": rows})[0]
-    read = features_for(spec, toy, question, PROMPT, QUIET).read
-    fed = build_token_rows(toy, read.texts, read.ask)
+    read = features_for(spec, toy, question, PROMPT, QUIET).prompted
+    fed = build_token_rows(toy, read.texts, read.request)
     tail = toy.tokenizer(PROMPT, add_special_tokens=False)["input_ids"]
     assert all(row[-len(tail) :] == tail and len(row) <= toy.context for row in fed.rows)
     assert (fed.truncated > 0).all()
@@ -217,7 +217,7 @@ def test_the_size_of_p_is_told_before_anything_is_computed(toy, tmp_path, monkey
         said.append(text)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Console, "say", stop)
+    monkeypatch.setattr(Console, "print", stop)
     with pytest.raises(KeyboardInterrupt):
         nextword(model=toy, data=TEXTS, prompt_text=PROMPT, save_p=True, runs=str(tmp_path / "r"))
     assert said == ["--save-p writes p of 120 texts, 2 times: 0.00 GB in half precision."]
@@ -226,13 +226,13 @@ def test_the_size_of_p_is_told_before_anything_is_computed(toy, tmp_path, monkey
 
 REFUSED = {
     "a task without prompt asked with one": (
-        {"prompt": True}, BadSpec, "no prompt to ask with.*--prompt-text"),
+        {"prompt": True}, BadSpec, "no prompt: give one with --prompt-text"),
     "class words that are one token": (
-        {"class_words": ["love", "love"]}, BadSpec, "stands for two classes"),
+        {"class_words": ["love", "love"]}, BadSpec, "is given for two classes"),
     "a masked place in a causal model": ({"position": "mask"}, BadSpec, "is causal"),
     "words that nobody gave": ({"features": "subset"}, BadSpec, "--subset-words"),
     "no word that is a single token": (
-        {"features": "zeroshot", "class_words": ["xyzzyq", "love"]}, BadSpec, "'xyzzyq' is no"),
+        {"features": "zeroshot", "class_words": ["xyzzyq", "love"]}, BadSpec, "'xyzzyq' is not"),
     "no subset word that is a single token": (
         {"features": "subset", "subset_words": ["xyzzyq"]}, BadSpec, "none of the words 'xyzzyq'"),
     "no room beside the prompt": (
@@ -272,7 +272,7 @@ def test_labels_outside_the_tasks_classes_are_refused(toy, tmp_path) -> None:
     with pytest.raises(BadData, match="3 classes"):
         nextword(data=three, class_words=["a", "b", "c"], **refused)
     numbers = TextSet("numbers", TEXTS.texts, np.linspace(0, 1, 120), "regression")
-    with pytest.raises(BadData, match="needs classes"):
+    with pytest.raises(BadData, match="needs class labels"):
         nextword(model=toy, data=numbers, quiet=True, runs=str(tmp_path))
 
 

@@ -30,7 +30,7 @@ def rows(classes: tuple[str, ...], n: int = 20) -> TextSet:
 def fed(lm, texts: TextSet, prompt: str, **options) -> list[list[int]]:
     spec = NextwordSpec(model=["m"], data=["d"], max_tokens=MOST, prompt_text=PROMPT, **options)
     read = prompt_texts(spec, lm, nextword_tasks(spec, {"d": texts})[0], prompt, texts)
-    return build_token_rows(lm, read.texts, read.ask).rows
+    return build_token_rows(lm, read.texts, read.request).rows
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bert"])

@@ -1,7 +1,7 @@
-"""`nextword.json`: what figures need beyond one number per cell; beside `result.json`.
+"""`nextword.json`, saved with `result.json`: what figures need in addition to the rows.
 
-A JSON list. Each entry has the words of its cell (model, task, prompt, features) and says in
-`figure` which picture it feeds:
+A JSON list. Each entry has the coordinates of its cell (model, task, prompt, features) and the name
+of its `figure`:
 
     tokens        label, token, id, weight, effect, examples[]
     confusion     classes[], counts[true][called]
@@ -26,7 +26,7 @@ CELL_COLUMNS = ("model", "task", "prompt", "features")
 
 
 def read_details(record: RunOrRuns, figure: str) -> list[dict[str, Any]]:
-    """The entries of all runs behind a record that feed one figure; none without the file."""
+    """The entries of a figure, over all runs of a record; [] without the file."""
     found = []
     for part in single_runs(record):
         more = model_suffix(record, part)

@@ -1,8 +1,8 @@
-"""The features of one model, task and prompt: f from the cache, everything else from f.
+"""The features of one model, task and prompt: f from the activation cache, all others from f.
 
-f comes from the one pass over the texts. What is made of it once (Phi p, log-partitions,
-projections) goes onto the same shelf, so it has the same identity: weights, tokenizer, rows,
-prompt. A character more in a prompt is another shelf.
+f comes from the one forward pass over the texts. What is computed from it once (Phi p,
+log-partitions, projections) is stored in the same activation table, so it has the same identity:
+weights, tokenizer, rows, prompt. A prompt with one character more has another table.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,11 +23,9 @@ from cutaway.methods.nextword.maths.readout import (
     random_projection,
     word_features,
 )
-from cutaway.methods.nextword.maths.words import WordTokens, find_word_tokens
 from cutaway.methods.nextword.output_head import (
     answer_position,
     fill_task_template,
-    make_encoder,
     make_output_head,
 )
 from cutaway.methods.nextword.spec import NextwordSpec
@@ -37,140 +35,132 @@ from cutaway.models.lm import LM
 
 @dataclass(frozen=True)
 class PromptedTexts:
-    """How the texts of a question go to the model: rows, what is asked of them, where it looks."""
+    """The texts as the model reads them, and the forward pass that gives f."""
 
     texts: TextSet
-    ask: ExtractionRequest
-    place: str
+    request: ExtractionRequest
+    position: str
+    """The token whose state is f: last, cls or mask."""
     prompt: str
-    """What the rows call it: the prompt, or the template."""
+    """The `prompt` column of the rows: the prompt, or the template."""
 
 
 def prompt_texts(
-    spec: NextwordSpec, lm: LM, question: NextwordTask, prompt: str, texts: TextSet
+    spec: NextwordSpec, lm: LM, task: NextwordTask, prompt: str, texts: TextSet
 ) -> PromptedTexts:
-    """The texts as the model is to see them, and the pass that reads f.
+    """Put texts into the task's prompt or template.
 
-    A long text loses its beginning, with the prompt and without, so that both see the same end;
-    only where a template's mask stands before the text it loses its end, which keeps the mask.
+    Long texts are truncated on the left, with the prompt and without, so that both have the same
+    end. Only if a template has its mask before the text are they truncated on the right.
     """
-    place, tail, shown = answer_position(lm, spec.position), prompt, prompt
-    if place == "mask":
-        texts, tail = fill_task_template(
-            texts, question.template, lm.tokenizer.mask_token, question.edits
-        )
-        shown = question.template
-    ask = ExtractionRequest(
-        layers=(), pools=(place,), heads=("final",), prompt=tail, max_tokens=spec.max_tokens,
-        truncation="right" if place == "mask" and not tail else "left",
+    position, suffix, name = answer_position(lm, spec.position), prompt, prompt
+    if position == "mask":
+        name, mask = task.template, lm.tokenizer.mask_token
+        texts, suffix = fill_task_template(texts, task.template, mask, task.edits)
+    request = ExtractionRequest(
+        layers=(), pools=(position,), heads=("final",), prompt=suffix, max_tokens=spec.max_tokens,
+        truncation="right" if position == "mask" and not suffix else "left",
     )  # fmt: skip
-    return PromptedTexts(texts, ask, place, shown)
+    return PromptedTexts(texts, request, position, name)
 
 
-def prompts_for(spec: NextwordSpec, lm: LM, question: NextwordTask) -> tuple[str, ...]:
-    """The prompts to ask with; a template is one of its own."""
-    return (
-        question.prompts[-1:] if answer_position(lm, spec.position) == "mask" else question.prompts
-    )
+def prompts_for(spec: NextwordSpec, lm: LM, task: NextwordTask) -> tuple[str, ...]:
+    """The prompts to measure; a template replaces them all."""
+    return task.prompts[-1:] if answer_position(lm, spec.position) == "mask" else task.prompts
 
 
 @dataclass(frozen=True)
 class NextwordFeatures:
-    """f of every text, and what is made of it when it is asked for."""
+    """f of every text, and the features computed from it on demand."""
 
     lm: LM
-    read: PromptedTexts
+    prompted: PromptedTexts
     seed: int
     console: Console
-    output: OutputHead
+    head: OutputHead
     engine: str = "local"
-    door: ModelHandle | None = None
+    handle: ModelHandle | None = None
 
     @cached_property
-    def features(self) -> StoredActivations:
-        """The pass over the texts, or what is kept of it."""
-        got = extract(
-            self.lm, self.read.texts, self.read.ask, console=self.console, engine=self.engine,
-            door=self.door,
+    def activations(self) -> StoredActivations:
+        """The forward pass over the texts, or its cached result."""
+        stored = extract(
+            self.lm, self.prompted.texts, self.prompted.request, console=self.console,
+            engine=self.engine, door=self.handle,
         )  # fmt: skip
-        if got.num_truncated:
-            lost = {"left": "beginning", "right": "end"}[self.read.ask.truncation]
+        if stored.num_truncated:
+            side = self.prompted.request.truncation
             self.console.print(
-                f"{got.num_truncated:,} texts were longer than allowed and lost their {lost}."
+                f"{stored.num_truncated:,} texts were too long: truncated on the {side}."
             )
-        return got
+        return stored
 
     @cached_property
     def f(self) -> Tensor:
-        """The vector that meets the output embedding (n, e)."""
-        return self.features.column("final", self.read.place)
+        """The states that the output embedding is applied to (n, e)."""
+        return self.activations.column("final", self.prompted.position)
 
     @property
     def phi_p(self) -> Tensor:
-        """The conditional mean Phi^T p (n, e)."""
-        return self._derived("phi_p")
+        """The conditional mean embedding Phi^T p (n, e)."""
+        return self._column("phi_p")
 
     @property
     def projection(self) -> Tensor:
         """p through a seeded random projection, as wide as f."""
-        return self._derived(f"projection-{self.seed}")
+        return self._column(f"projection-{self.seed}")
 
     @cached_property
     def logz(self) -> Tensor:
         """The log-partition of each text (n,)."""
-        return self._derived("logz")[:, 0]
+        return self._column("logz")[:, 0]
 
-    def words(self, words: Sequence[str]) -> WordTokens:
-        """The single tokens of some words."""
-        return find_word_tokens(words, make_encoder(self.lm))
+    def token_scores(self, ids: Sequence[int], kind: str) -> Tensor:
+        """The logits or probabilities of some tokens (n, tokens)."""
+        return word_features(self.head.at(self.f, ids), self.logz, kind)
 
-    def at(self, ids: Sequence[int], kind: str) -> Tensor:
-        """The scores of some tokens (n, words)."""
-        return word_features(self.output.at(self.f, ids), self.logz, kind)
+    def _column(self, name: str) -> Tensor:
+        table, column = self.activations.shelf, f"{name}/{self.prompted.position}"
+        if column not in table.columns():
+            self._compute(name)
+        return table.read(column)
 
-    def _derived(self, name: str) -> Tensor:
-        shelf, column = self.features.shelf, f"{name}/{self.read.place}"
-        if column not in shelf.columns():
-            self._derive(name)
-        return shelf.read(column)
-
-    def _derive(self, name: str) -> None:
-        """Make a column of f, with its log-partition, and put both on the shelf."""
-        maps = self._maps(name)
+    def _compute(self, name: str) -> None:
+        """Compute a column from f, with the log-partitions, and store both."""
+        maps, table = self._maps(name), self.activations.shelf
         with self.console.progress(f"{name} of {len(self.f):,} texts", len(self.f)) as advance:
-            got = expectations(self.f, self.output, maps, done=lambda rows: advance(rows))
-        columns = {**got.values, "logz": got.logz[:, None]}
-        there = self.features.shelf.columns()
-        place, rows = self.read.place, np.arange(len(self.f))
-        with self.features.shelf.writer() as writer:
-            new = {f"{k}/{place}": v for k, v in columns.items() if f"{k}/{place}" not in there}
-            writer.append(rows, new)
+            result = expectations(self.f, self.head, maps, done=lambda rows: advance(rows))
+        values = {**result.values, "logz": result.logz[:, None]}
+        columns = {f"{k}/{self.prompted.position}": value for k, value in values.items()}
+        stored = table.columns()
+        with table.writer() as writer:
+            new = {column: value for column, value in columns.items() if column not in stored}
+            writer.append(np.arange(len(self.f)), new)
 
     def _maps(self, name: str) -> Mapping[str, Tensor]:
         if name.startswith("projection"):
-            rows, vocab = min(self.f.shape[1], self.output.vocab), self.output.vocab
-            return {name: random_projection(rows, vocab, seed=self.seed, like=self.output.phi)}
-        return {"phi_p": self.output.phi} if name == "phi_p" else {}
+            width, vocab = min(self.f.shape[1], self.head.vocab), self.head.vocab
+            return {name: random_projection(width, vocab, seed=self.seed, like=self.head.phi)}
+        return {"phi_p": self.head.phi} if name == "phi_p" else {}
 
 
 def features_for(
-    spec: NextwordSpec, lm: LM, question: NextwordTask, prompt: str, console: Console,
+    spec: NextwordSpec, lm: LM, task: NextwordTask, prompt: str, console: Console,
     *, texts: Sequence[str] | None = None,
 ) -> NextwordFeatures:  # fmt: skip
-    """The features of a question under a prompt; of other `texts` asked in the same way."""
-    rows = question.texts
+    """The features of a task's texts under a prompt, or of other `texts` prompted the same way."""
+    rows = task.texts
     if texts is not None:
         pairs = None if rows.pairs is None else ("",) * len(texts)
         rows = replace(
             rows, name="content-free", texts=tuple(texts), labels=None, pairs=pairs, parts=None,
             task="text", meta={},
         )  # fmt: skip
-    read = prompt_texts(spec, lm, question, prompt, rows)
-    return NextwordFeatures(
-        lm, read, spec.seed, console, make_output_head(lm), spec.engine, model_handle_for(spec, lm)
-    )
+    prompted, head = prompt_texts(spec, lm, task, prompt, rows), make_output_head(lm)
+    handle = model_handle_for(spec, lm)
+    return NextwordFeatures(lm, prompted, spec.seed, console, head, spec.engine, handle)
 
 
 def model_handle_for(spec: NextwordSpec, lm: LM) -> ModelHandle | None:
-    """The way to the model; one given as an object has a name by which nobody can open it."""
+    """How workers open the model; None for a model given as an object, which has no such name."""
     return make_model_handle(lm, spec) if lm.name in spec.model else None

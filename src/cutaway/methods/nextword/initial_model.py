@@ -1,4 +1,4 @@
-"""The model that `quad` trains: a copy of the given one, a fresh one, or a small new one."""
+"""The model that `quad` trains: a copy, one with random weights, or a small new one."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -18,10 +18,12 @@ from cutaway.recipe.open_for_spec import open_spec_model
 
 
 def base_and_initial(spec: QuadSpec, objects: Objects) -> tuple[LM, LM]:
-    """The model that was named, and the one to train: never the same object."""
+    """The given model and the model to train, which is always a copy."""
     base = open_spec_model(spec, objects)
     if base.kind != "causal":
-        raise BadSpec(f"quad trains causal models, and {base.name!r} is {base.kind}.")
+        raise BadSpec(
+            f"quad trains causal models, and {base.name!r} is {base.kind}. Give a causal model."
+        )
     lm = INITIALISERS[spec.start](base, spec)
     name = f"{base.name} ({spec.start}, {spec.objective})"
     lm = replace(lm, name=name.replace(",", ""))
@@ -37,12 +39,12 @@ def _random_weights(base: LM, spec: QuadSpec) -> LM:
 
 
 def _small_llama(base: LM, spec: QuadSpec) -> LM:
-    """A new model in the shape of llama with the base's tokenizer."""
+    """A new llama model with the base's tokenizer."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     heads = max(1, spec.width // 32)
     if spec.width % heads or (spec.width // heads) % 2:
-        raise BadSpec(f"width must be a multiple of 32 above 32, got {spec.width}.")
+        raise BadSpec(f"width must be a multiple of 32, got {spec.width}.")
     config = LlamaConfig(
         vocab_size=max(len(base.tokenizer), base.vocab), hidden_size=spec.width,
         intermediate_size=3 * spec.width, num_hidden_layers=spec.depth,
@@ -65,7 +67,7 @@ def _small_llama(base: LM, spec: QuadSpec) -> LM:
 
 
 def untie_embeddings(lm: LM) -> LM:
-    """The model with an output embedding of its own, equal to the input's at first."""
+    """Give the model a separate output embedding, equal to the input embedding at first."""
     decoder: Any = lm.decoder
     decoder.weight = nn.Parameter(decoder.weight.detach().clone(), requires_grad=False)
     lm.module.config.tie_word_embeddings = False

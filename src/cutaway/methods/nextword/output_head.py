@@ -1,4 +1,4 @@
-"""What a model gives to nextword: its output map, its single tokens, the place of the answer."""
+"""The output layer of a model, its tokens as text, and the position of the answer."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,11 +14,11 @@ from cutaway.methods.nextword.maths.words import Encode
 from cutaway.models.lm import LM, LOGIT_OPERATIONS
 
 AnswerPosition = str
-"""Which token's vector is f: last, cls or mask."""
+"""The token whose state is f: last, cls or mask."""
 
 
 def make_output_head(lm: LM) -> OutputHead:
-    """The model's output map in float32, with what its family does behind it."""
+    """The model's output layer in float32, with its family's operations on logits."""
     phi, bias = lm.output_embedding
     return OutputHead(
         phi.detach().float().cpu(),
@@ -33,16 +33,16 @@ def _logit_transform(lm: LM) -> Callable[[Tensor], Tensor]:
         for name, field in lm.anatomy.logit_operations
     ]
 
-    def bend(logits: Tensor) -> Tensor:
+    def transform(logits: Tensor) -> Tensor:
         for operation, value in steps:
             logits = operation(logits, value)
         return logits
 
-    return bend
+    return transform
 
 
 def make_encoder(lm: LM) -> Encode:
-    """Text to token ids without special tokens; text with an unknown part gives none."""
+    """A function from text to token ids, without special tokens; [] for unknown tokens."""
 
     def encode(text: str) -> Sequence[int]:
         ids: list[int] = lm.tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -52,27 +52,30 @@ def make_encoder(lm: LM) -> Encode:
 
 
 def token_text(lm: LM, token: int) -> str:
-    """A token as it stands in a text, its space kept."""
-    known: str = lm.tokenizer.convert_ids_to_tokens(token) or ""
+    """A token as text, with its leading space."""
+    piece: str = lm.tokenizer.convert_ids_to_tokens(token) or ""
     plain: str = lm.tokenizer.decode([token])
-    # Tokenizers of the sentencepiece kind drop the space when a token is decoded alone.
-    return f" {plain}" if known[:1] in ("▁", "Ġ") and not plain.startswith(" ") else plain
+    # Sentencepiece tokenizers drop the space when a token is decoded alone.
+    return f" {plain}" if piece[:1] in ("▁", "Ġ") and not plain.startswith(" ") else plain
 
 
 def answer_position(lm: LM, position: str) -> AnswerPosition:
-    """Where the answer is read; BadSpec for a place this kind of model doesn't have."""
+    """The position of the answer; BadSpec for one that this kind of model doesn't have."""
     if position == "auto":
         return "last" if lm.kind == "causal" else "cls"
     if lm.kind == "causal" and position in ("cls", "mask"):
         raise BadSpec(
             f"position {position!r} is for masked models, and {lm.name!r} is causal: leave it out, "
-            "or say --position last."
+            "or use --position last."
         )
     return position
 
 
 def fill_task_template(texts: TextSet, template: str, mask: str, edits: Any) -> tuple[TextSet, str]:
-    """The texts inside the template, and what of it stands behind them and must not be cut."""
+    """The texts in the template, and the end of the template if it holds the mask.
+
+    The end is returned separately because it must survive truncation.
+    """
     paired = texts.pairs is not None
     try:
         check_template(template, pair=paired, mask=True)

@@ -1,10 +1,10 @@
 """The tidy table of a nextword run: one row per task, prompt, feature kind, repeat and metric.
 
-`step` is for the loss curves of `quad`; measurements of features have none.
+`step` is set in the loss curves of `quad` only.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import polars as pl
@@ -24,7 +24,7 @@ MAIN_METRIC = "accuracy"
 
 @dataclass(frozen=True)
 class NextwordCell:
-    """Where a measurement stands."""
+    """The coordinates of a measurement."""
 
     model: str
     task: str
@@ -34,42 +34,51 @@ class NextwordCell:
     @property
     def coordinates(self) -> Row:
         """The cell as columns."""
-        return {name: getattr(self, name) for name in ("model", "task", "prompt", "features")}
+        return asdict(self)
 
 
 def score_rows(cell: NextwordCell, measured: Sequence[RepeatMetrics]) -> list[Row]:
-    """One row per repeat and metric; low and high are those of the cell's mean."""
+    """One row per repeat and metric; `low` and `high` are the interval of the cell's mean."""
     rows = []
     for metric in measured[0].metrics:
-        ends = metric_interval([m.metrics[metric] for m in measured], measured, metric)
-        for one in measured:
-            rows.append(
-                {
-                    **cell.coordinates,
-                    "repeat": one.repeat,
-                    "n_train": one.n_train,
-                    "n_test": one.n_test,
-                    "metric": metric,
-                    "value": one.metrics[metric],
-                    "low": ends.low,
-                    "high": ends.high,
-                    "status": "done",
-                    "reason": "",
-                }
-            )
+        interval = metric_interval([m.metrics[metric] for m in measured], measured, metric)
+        rows += [
+            {
+                **cell.coordinates, "repeat": one.repeat, "n_train": one.n_train,
+                "n_test": one.n_test, "metric": metric, "value": one.metrics[metric],
+                "low": interval.low, "high": interval.high, "status": "done", "reason": "",
+            }
+            for one in measured
+        ]  # fmt: skip
     return rows
 
 
 def failed_row(cell: NextwordCell, reason: str) -> Row:
-    """The row of a cell that could not be measured: no value, but the reason."""
-    nothing = dict.fromkeys(("value", "low", "high"))
-    counts = dict.fromkeys(("repeat", "n_train", "n_test"), 0)
+    """The row of a cell that couldn't be measured: no value, but the reason."""
+    sizes = dict.fromkeys(("repeat", "n_train", "n_test"), 0)
     return {
-        **cell.coordinates, **counts, "metric": MAIN_METRIC, **nothing,
-        "status": "failed", "reason": reason,
+        **cell.coordinates, **sizes, "metric": MAIN_METRIC, "value": None, "low": None,
+        "high": None, "status": "failed", "reason": reason,
     }  # fmt: skip
 
 
+def curve_rows(
+    cell: NextwordCell, curve: Iterable[Row], metrics: Iterable[str], *, n_train: int, n_test: int
+) -> list[Row]:
+    """One row per evaluated step and metric of a training."""
+    sizes = {"repeat": 0, "n_train": n_train, "n_test": n_test}
+    names = list(metrics)
+    return [
+        {
+            **cell.coordinates, **sizes, "step": point["step"], "metric": metric,
+            "value": point[metric], "status": "done", "reason": "",
+        }
+        for point in curve
+        for metric in names
+        if point.get(metric) is not None
+    ]  # fmt: skip
+
+
 def nextword_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """The rows as a table with the promised columns; NaN becomes null."""
+    """The rows as a table with the promised columns."""
     return table(rows, NEXTWORD_SCHEMA)

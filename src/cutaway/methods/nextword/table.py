@@ -1,7 +1,7 @@
-"""The table of the paper: a line per model, task and prompt, a column per feature kind.
+"""Tables of nextword: one line per model, task and prompt as in the paper, or per feature kind.
 
-A star behind a task says that its prompt was appended, as in the paper's Table 1; [MASK] that a
-masked model was asked in the task's template.
+A star after a task means that its prompt was appended, as in the paper's Table 1; [MASK] that the
+task's template was used with a masked model.
 """
 
 import re
@@ -30,7 +30,7 @@ FEATURE_LABELS = {
     "tfidf": "TF-IDF",
 }
 PROMPT_FREE = ("majority", "bow", "tfidf", "finetuned")
-"""Measured once per task, whatever the prompt."""
+"""Measured once per task: the prompt has no effect."""
 
 
 def cell_means(rows: pl.DataFrame, metric: str = "accuracy") -> pl.DataFrame:
@@ -45,12 +45,12 @@ def paper_table(
     rows: pl.DataFrame, *, numbers: bool = False, beside: Sequence[RecordLike] = ()
 ) -> pl.DataFrame:
     """The accuracies in the paper's layout: as `0.871 [0.855, 0.886]`, or with `numbers` as
-    three columns each (mean, low, high). Runs of finetune among those `beside` fill the last column."""
+    three columns each (mean, low, high). Runs of finetune in `beside` give the last column."""
     table = pl.concat(
         [cell_means(rows), *(finetuned_cells(r.rows) for r in beside if r.method == "finetune")],
         how="diagonal_relaxed",
     )
-    flat = {
+    prompt_free = {
         (c["model"], c["task"], c["features"]): c
         for c in table.filter(pl.col("features").is_in(PROMPT_FREE)).iter_rows(named=True)
     }
@@ -59,16 +59,18 @@ def paper_table(
     lines = []
     for key, group in own.group_by(["model", "task", "prompt"], maintain_order=True):
         model, task, prompt = key
-        found = {c["features"]: c for c in group.iter_rows(named=True)}
-        # Runs told apart by their address in the model's name were fine-tuned under the bare one.
+        cells = {c["features"]: c for c in group.iter_rows(named=True)}
+        # A model's name may have a run's address appended, which its fine-tuned runs don't have.
         bare = re.sub(r" \[[0-9a-f]{4}\]$", "", str(model))
         for owner in (bare, model):
-            found |= {k: flat[owner, task, k] for k in PROMPT_FREE if (owner, task, k) in flat}
-        line: dict[str, Any] = {
-            "model": model,
-            "task": f"{task}{_PROMPT_MARKS[_prompt_kind(str(prompt))]}",
-        }
-        lines.append(line | _score_columns(found, used, numbers))
+            cells |= {
+                k: prompt_free[owner, task, k]
+                for k in PROMPT_FREE
+                if (owner, task, k) in prompt_free
+            }
+        mark = _PROMPT_MARKS[_prompt_kind(str(prompt))]
+        scores = _score_columns(cells, used, numbers)
+        lines.append({"model": model, "task": f"{task}{mark}", **scores})
     schema = {"model": pl.String, "task": pl.String, **_score_schema(used, numbers)}
     return pl.DataFrame(lines, schema=schema, orient="row")
 
@@ -85,18 +87,20 @@ def finetuned_cells(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def feature_table(rows: pl.DataFrame) -> pl.DataFrame:
-    """The accuracies for reading: a line per feature kind, a column without prompt and with."""
+    """The accuracies with a line per feature kind, and columns without and with the prompt."""
     table = cell_means(rows).filter(pl.col("features").is_in(list(FEATURE_LABELS)))
-    where = [c for c in ("model", "task") if table[c].n_unique() > 1]
+    coordinates = [c for c in ("model", "task") if table[c].n_unique() > 1]
     lines: dict[tuple[Any, ...], dict[str, Any]] = {}
     for cell in table.iter_rows(named=True):
-        key = tuple(cell[c] for c in (*where, "features"))
-        line = lines.setdefault(key, {**{c: cell[c] for c in where}})
+        key = tuple(cell[c] for c in (*coordinates, "features"))
+        line = lines.setdefault(key, {c: cell[c] for c in coordinates})
         line["features"] = FEATURE_LABELS[cell["features"]]
-        flat = cell["features"] in PROMPT_FREE
-        line["words alone" if flat else _prompt_kind(cell["prompt"])] = _format_cell(cell)
-    names = dict.fromkeys((*where, "features", "no prompt", "with prompt", "template"))
-    names |= {"words alone": None}
+        prompt_free = cell["features"] in PROMPT_FREE
+        column = "baseline" if prompt_free else _prompt_kind(cell["prompt"])
+        line[column] = _format_cell(cell)
+    names = dict.fromkeys(
+        (*coordinates, "features", "no prompt", "with prompt", "template", "baseline")
+    )
     used = [n for n in names if any(n in line for line in lines.values())]
     full = [{n: line.get(n) for n in used} for line in lines.values()]
     return pl.DataFrame(full, schema=dict.fromkeys(used, pl.String), orient="row")
@@ -111,12 +115,12 @@ def _prompt_kind(prompt: str) -> str:
     return "with prompt" if prompt else "no prompt"
 
 
-def _score_columns(found: dict[str, Any], used: Sequence[str], numbers: bool) -> dict[str, Any]:
+def _score_columns(cells: dict[str, Any], used: Sequence[str], numbers: bool) -> dict[str, Any]:
     if not numbers:
-        return {FEATURE_LABELS[k]: _format_cell(found.get(k)) for k in used}
+        return {FEATURE_LABELS[k]: _format_cell(cells.get(k)) for k in used}
     ends = (("", "mean"), (" low", "low"), (" high", "high"))
     return {
-        f"{FEATURE_LABELS[k]}{end}": found[k][name] if k in found else None
+        f"{FEATURE_LABELS[k]}{end}": cells[k][name] if k in cells else None
         for k in used
         for end, name in ends
     }
@@ -129,9 +133,9 @@ def _score_schema(used: Sequence[str], numbers: bool) -> dict[str, Any]:
 
 
 def _format_cell(cell: dict[str, Any] | None) -> str:
-    return (
-        formats.DASH if cell is None else formats.interval(cell["mean"], cell["low"], cell["high"])
-    )
+    if cell is None:
+        return formats.DASH
+    return formats.interval(cell["mean"], cell["low"], cell["high"])
 
 
 TABLE = MethodTable(highlights=feature_table, paper=paper_table)

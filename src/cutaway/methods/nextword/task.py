@@ -1,4 +1,4 @@
-"""What is asked: the rows, the prompts, the words, the splits, from task files and options."""
+"""The tasks of a run: rows, prompts, words and splits, from task files and options."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,24 +22,24 @@ from cutaway.recipe.unique_names import with_unique_names
 from cutaway.training.task_split import align_classes
 
 WordList = tuple[str, ...]
-# Where a set comes without a task and without parts.
+# For data without a task and without parts.
 DEFAULT_PROTOCOL = SplitProtocol(kind="repeats", repeats=5, dev_share=0.0, test_share=0.2)
 
 
 @dataclass(frozen=True)
 class NextwordTask:
-    """One task as this run asks it."""
+    """A classification task with its rows, prompts and words."""
 
     name: str
     texts: TextSet
     prompts: WordList
-    """What is appended to the texts, one after the other; "" is nothing."""
+    """Prompts to append to the texts, measured separately; "" is no prompt."""
     template: str
     edits: dict[Any, str]
     words: dict[str, WordList]
-    """subset, classwords, posneg -> their words; none where the task has none."""
+    """The words of the features subset, classwords and posneg; () if the task has none."""
     answers: tuple[WordList, ...]
-    """Word lists with one word for each class that zero-shot may choose between, best first."""
+    """Word lists with one word per class for zero-shot, in order of preference."""
     protocol: SplitProtocol
 
     @property
@@ -49,22 +49,19 @@ class NextwordTask:
 
     @property
     def identity(self) -> list[Any]:
-        """What decides its numbers beyond the spec: rows, prompts, words, protocol."""
-        words = {name: list(found) for name, found in self.words.items()}
+        """Everything that changes its results: rows, prompts, words, protocol."""
+        words = {name: list(some) for name, some in self.words.items()}
         protocol = self.protocol.model_dump(mode="json")
-        shown = [list(self.prompts), self.template, dict(self.edits)]
-        answers = [list(words) for words in self.answers]
-        return [self.texts.digest, *shown, words, answers, protocol]
+        prompts = [list(self.prompts), self.template, dict(self.edits)]
+        answers = [list(some) for some in self.answers]
+        return [self.texts.digest, *prompts, words, answers, protocol]
 
 
 def nextword_tasks(spec: NextwordSpec, objects: Objects) -> list[NextwordTask]:
-    """Every task of the spec, no two of one name; what is wrong is said before all else."""
+    """Load every task of the spec; each gets a unique name."""
     option = "--task" if spec.task else "--data"
-    return list(
-        with_unique_names(
-            _tasks_from_spec(spec, objects), lambda q: digest_json(q.identity), option=option
-        )
-    )
+    tasks = _tasks_from_spec(spec, objects)
+    return list(with_unique_names(tasks, lambda t: digest_json(t.identity), option=option))
 
 
 def _tasks_from_spec(spec: NextwordSpec, objects: Objects) -> list[NextwordTask]:
@@ -79,12 +76,12 @@ def _task_from_source(spec: NextwordSpec, task: TaskFile | None, data: Any) -> N
     texts = _load_texts(spec, task, data)
     if texts.task not in ("binary", "multiclass"):
         raise BadData(
-            f"nextword needs classes, and {texts.name!r} is {texts.task}. "
-            "Give labels that are classes."
+            f"nextword needs class labels, and {texts.name!r} is a {texts.task} set. "
+            "Give data whose labels are classes."
         )
     protocol = _protocol(spec, task, texts)
     if protocol.kind == "fixed":
-        # Rows that are neither learned from nor tested on need not go through the model.
+        # Rows that are neither for training nor for testing need no forward pass.
         parts = np.asarray(texts.parts)
         used = np.isin(parts, ["train", _test_part(set(parts.tolist()))])
         texts = texts.take(np.flatnonzero(used))
@@ -103,39 +100,32 @@ def _task_from_source(spec: NextwordSpec, task: TaskFile | None, data: Any) -> N
 def _load_texts(spec: NextwordSpec, task: TaskFile | None, data: Any) -> TextSet:
     shared: dict[str, Any] = {"limit": spec.limit, "seed": spec.seed, "offline": spec.offline}
     columns: dict[str, Any] = {"text_column": spec.text_column, "label_column": spec.label_column}
-    made = isinstance(data, TextSet) or str(data).startswith("gen:")
+    is_loaded = isinstance(data, TextSet) or str(data).startswith("gen:")
     if task is None:
         return check_learnable(load_text_set(data, **columns, **shared))
     named = [name for name, value in columns.items() if value is not None]
     if named:
         raise BadSpec(f"{named[0]} is for data without a task: {task.name!r} names its columns.")
     texts = check_learnable(
-        load_text_set(data, **shared) if made else load_task(task, data=data, **shared)
+        load_text_set(data, **shared) if is_loaded else load_task(task, data=data, **shared)
     )
-    # Words that the user gives are in the order of the set's own classes.
+    # The user's class words are in the order of the data's own classes.
     if not spec.class_words:
         return align_classes(task, texts)
-    _need_as_many_classes(task, texts)
-    return texts
-
-
-def _need_as_many_classes(task: TaskFile, texts: TextSet) -> None:
-    """BadData for labels that the task has no class for."""
     if task.classes and len(texts.classes) > len(task.classes):
         raise BadData(
             f"{texts.name!r} has the {len(texts.classes)} classes {', '.join(texts.classes)}, and "
-            f"the task {task.name!r} knows {len(task.classes)}: {', '.join(task.classes)}. "
+            f"the task {task.name!r} has {len(task.classes)}: {', '.join(task.classes)}. "
             "Give data of this task, or leave --task out."
         )
+    return texts
 
 
 def _prompts(spec: NextwordSpec, task: TaskFile | None, name: str) -> WordList:
     own = spec.prompt_text if spec.prompt_text is not None else (task.prompt if task else "")
     if spec.prompt and not own:
-        who = f"The task {task.name!r}" if task else f"{name!r}, without a task,"
-        raise BadSpec(
-            f"{who} has no prompt to ask with: give one with --prompt-text, or --no-prompt."
-        )
+        what = f"The task {task.name!r}" if task else f"{name!r}, without a task,"
+        raise BadSpec(f"{what} has no prompt: give one with --prompt-text, or use --no-prompt.")
     if spec.prompt is None:
         return ("", own) if own else ("",)
     return (own,) if spec.prompt else ("",)
@@ -157,14 +147,14 @@ def _zeroshot_word_lists(
         "label_words": task.label_words if task else (),
         "posneg": task.posneg if task else (),
     }
-    # Words that the user gives are the answer, whatever the task has besides.
+    # The user's class words have priority over the task's words.
     first = "class_words" if spec.class_words else spec.zeroshot_words
     chosen = known.values() if first == "auto" else [known[first]]
     return tuple(words for words in chosen if len(words) == classes)
 
 
 def _protocol(spec: NextwordSpec, task: TaskFile | None, texts: TextSet) -> SplitProtocol:
-    """The task's protocol; random splits where it wants parts that the rows haven't."""
+    """The task's protocol; random splits if it needs parts that the data doesn't have."""
     wanted = task.protocol if task else SplitProtocol()
     parts = set() if texts.parts is None else set(texts.parts.tolist())
     if wanted.kind == "fixed" and not ({"train", "test"} <= parts or {"train", "dev"} <= parts):
@@ -172,51 +162,46 @@ def _protocol(spec: NextwordSpec, task: TaskFile | None, texts: TextSet) -> Spli
     if wanted.kind == "fixed" and spec.repeats is None and spec.test_share is None:
         return wanted
     base = DEFAULT_PROTOCOL if wanted.kind == "fixed" else wanted
-    return base.model_copy(
-        update={
-            "repeats": spec.repeats or base.repeats,
-            "test_share": spec.test_share or base.test_share,
-        }
-    )
+    repeats, share = spec.repeats or base.repeats, spec.test_share or base.test_share
+    return base.model_copy(update={"repeats": repeats, "test_share": share})
 
 
-def task_splits(question: NextwordTask, spec: NextwordSpec) -> list[Split]:
-    """Rows to learn from and to test on. `val` is one fold of the training rows, for baselines."""
-    made = []
-    for repeat, train, test in SPLITTERS[question.protocol.kind](question, spec.seed):
-        held = stratified_folds(question.labels, train, spec.folds, seed=spec.seed, split=repeat)[0]
-        made.append(Split(repeat, train, held, test))
-    return made
+def task_splits(task: NextwordTask, spec: NextwordSpec) -> list[Split]:
+    """The splits; `val` is one fold of the training rows, for the baselines' hyperparameters."""
+    splits = []
+    for repeat, train, test in SPLITTERS[task.protocol.kind](task, spec.seed):
+        folds = stratified_folds(task.labels, train, spec.folds, seed=spec.seed, split=repeat)
+        splits.append(Split(repeat, train, folds[0], test))
+    return splits
 
 
 SplitRows = tuple[int, NDArray[Any], NDArray[Any]]
 
 
-def _fixed(question: NextwordTask, seed: int) -> Iterator[SplitRows]:
-    texts = question.texts
-    have = set(np.asarray(texts.parts).tolist())
-    yield 0, texts.rows_of("train"), texts.rows_of(_test_part(have))
+def _fixed(task: NextwordTask, seed: int) -> Iterator[SplitRows]:
+    texts = task.texts
+    parts = set(np.asarray(texts.parts).tolist())
+    yield 0, texts.rows_of("train"), texts.rows_of(_test_part(parts))
 
 
 def _test_part(parts: set[str]) -> str:
-    """The part that is tested on: dev where there is no test."""
+    """The part for testing: dev if there is no test part."""
     return "test" if "test" in parts else "dev"
 
 
-def _repeats(question: NextwordTask, seed: int) -> Iterator[SplitRows]:
-    share, labels = question.protocol.test_share, question.labels
-    for repeat in range(question.protocol.repeats):
+def _repeats(task: NextwordTask, seed: int) -> Iterator[SplitRows]:
+    share, labels = task.protocol.test_share, task.labels
+    for repeat in range(task.protocol.repeats):
         train, test = stratified_cut(
             np.arange(len(labels)), labels, (1 - share, share), repeat_rng(seed, repeat)
         )
         yield repeat, train, test
 
 
-def _kfold(question: NextwordTask, seed: int) -> Iterator[SplitRows]:
-    rows = np.arange(len(question.labels))
-    for k, test in enumerate(
-        stratified_folds(question.labels, rows, question.protocol.folds, seed=seed, split=0)
-    ):
+def _kfold(task: NextwordTask, seed: int) -> Iterator[SplitRows]:
+    rows = np.arange(len(task.labels))
+    folds = stratified_folds(task.labels, rows, task.protocol.folds, seed=seed, split=0)
+    for k, test in enumerate(folds):
         yield k, np.setdiff1d(rows, test), test
 
 

@@ -1,4 +1,4 @@
-"""How linear the theory's quantities are: Phi p from f, the log-partition as a quadratic of f."""
+"""Tests of the theory: how linear Phi p is in f, and how quadratic the log-partition."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from cutaway.solvers import ridge_path
 
 ALPHAS = tuple(10.0**power for power in range(-2, 6))
 MAX_DIRECTIONS = 48
-# A square term for every so many rows to learn from.
+# Training rows needed for each quadratic term.
 ROWS_PER_TERM = 4
 
 RowIndex = Int[Tensor, " _"]
@@ -19,50 +19,51 @@ RowIndex = Int[Tensor, " _"]
 
 @dataclass(frozen=True)
 class LogPartitionR2:
-    """Held-out R2 of the log-partition: linear in f, and with squares of its main directions."""
+    """R2 on test rows of the log-partition from f: linear, and with quadratic terms."""
 
     linear: float
     quadratic: float
     directions: int
-    """So many principal directions of f entered with all their products."""
+    """The number of principal components of f whose pairwise products are the quadratic terms."""
 
 
 def linear_r2(
     f: Float[Tensor, "n e"], target: Float[Tensor, "n _"], train: RowIndex, test: RowIndex
 ) -> float:
-    """Share of the target's variance on test rows that a ridge map from f explains.
+    """R2 on test rows of ridge regression from f, weighted by the variance of each target.
 
-    Variance-weighted over coordinates; the penalty is the one with the best leave-one-out error.
+    The penalty has the lowest leave-one-out error.
     """
     if len(train) < 2 or len(test) < 2:
-        raise BadData("R2 needs at least two rows to learn from and two to test on.")
+        raise BadData("R2 needs at least two training rows and two test rows.")
     path = ridge_path(f[train], target[train].double(), alphas=ALPHAS)
     best = int(path.best()[0])
-    said = f[test].double() @ path.weights[0, best].T + path.intercept[0, best]
+    predicted = f[test].double() @ path.weights[0, best].T + path.intercept[0, best]
     truth = target[test].double()
-    spread = (truth - truth.mean(0)).square().sum()
-    return float(1 - (truth - said).square().sum() / spread.clamp_min(1e-300))
+    variance = (truth - truth.mean(0)).square().sum()
+    return float(1 - (truth - predicted).square().sum() / variance.clamp_min(1e-300))
 
 
 def log_partition_r2(
     f: Float[Tensor, "n e"], logz: Float[Tensor, " n"], train: RowIndex, test: RowIndex
 ) -> LogPartitionR2:
-    """R2 of log Z from f, and from f with all products of its main directions.
+    """R2 of log Z from f, and from f with the pairwise products of its principal components.
 
-    All d (d + 1) / 2 products of f would be more than there are rows: as many principal
-    directions enter as the rows can carry, which is told.
+    All d (d + 1) / 2 products of f would be more than there are rows, so the number of components
+    is limited by the number of training rows.
     """
     count = n_directions(len(train), f.shape[1])
     target = logz[:, None]
-    plain = linear_r2(f, target, train, test)
+    linear = linear_r2(f, target, train, test)
     if count == 0:
-        return LogPartitionR2(plain, plain, 0)
-    both = torch.cat([f.double(), pairwise_products(principal_components(f, train, count))], dim=1)
-    return LogPartitionR2(plain, linear_r2(both, target, train, test), count)
+        return LogPartitionR2(linear, linear, 0)
+    terms = pairwise_products(principal_components(f, train, count))
+    both = torch.cat([f.double(), terms], dim=1)
+    return LogPartitionR2(linear, linear_r2(both, target, train, test), count)
 
 
 def n_directions(rows: int, width: int) -> int:
-    """How many directions' products so many rows can carry."""
+    """The number of components whose pairwise products can be fitted to this many rows."""
     terms = rows / ROWS_PER_TERM
     return int(min(width, MAX_DIRECTIONS, ((1 + 8 * terms) ** 0.5 - 1) // 2))
 
@@ -70,12 +71,12 @@ def n_directions(rows: int, width: int) -> int:
 def principal_components(
     f: Float[Tensor, "n e"], train: RowIndex, count: int
 ) -> Float[Tensor, "n _"]:
-    """f along its principal directions on the train rows, unit variance each."""
-    seen = f[train].double()
-    centred = seen - seen.mean(0)
-    values, vectors = torch.linalg.eigh(centred.T @ centred / len(seen))
+    """The leading principal components of f, whitened; fitted on the training rows."""
+    learn = f[train].double()
+    centred = learn - learn.mean(0)
+    values, vectors = torch.linalg.eigh(centred.T @ centred / len(learn))
     scale = values[-count:].clamp_min(1e-12 * values[-1].clamp_min(1e-300)).sqrt()
-    return (f.double() - seen.mean(0)) @ vectors[:, -count:] / scale
+    return (f.double() - learn.mean(0)) @ vectors[:, -count:] / scale
 
 
 def pairwise_products(z: Float[Tensor, "n k"]) -> Float[Tensor, "n _"]:

@@ -12,18 +12,18 @@ from torch import Tensor
 def quad_loss(
     f: Float[Tensor, "n e"], phi: Float[Tensor, "vocab e"], words: Int[Tensor, " n"]
 ) -> Float[Tensor, " n"]:
-    """The Quad loss of each context whose next word is known; a bias of the head plays no part."""
+    """The Quad loss of each context; a bias of the output layer is ignored."""
     return 0.5 * squared_logits(f, phi) - (f * phi[words]).sum(dim=1)
 
 
 def squared_logits(f: Float[Tensor, "n e"], phi: Float[Tensor, "vocab e"]) -> Float[Tensor, " n"]:
-    """||Phi f||^2 of each row, by whichever order of products is cheaper."""
+    """||Phi f||^2 of each row, in the cheaper order of multiplication."""
     if len(f) < phi.shape[1]:
         return (f @ phi.T).square().sum(dim=1)
     return ((f @ (phi.T @ phi)) * f).sum(dim=1)
 
 
 def minimiser(phi: Float[Tensor, "vocab e"], p: Float[Tensor, "n vocab"]) -> Float[Tensor, "n e"]:
-    """The f of least Quad loss for true next-word distributions p: (Phi^T Phi)^-1 Phi^T p."""
-    made: Tensor = torch.linalg.lstsq(phi.double(), p.double().T).solution.T
-    return made
+    """The f with the lowest Quad loss for next-word distributions p: (Phi^T Phi)^-1 Phi^T p."""
+    f: Tensor = torch.linalg.lstsq(phi.double(), p.double().T).solution.T
+    return f

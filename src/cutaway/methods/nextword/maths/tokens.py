@@ -1,4 +1,4 @@
-"""Which words carry it: the tokens with the largest say for each class, with sentences."""
+"""The tokens with the largest effect on each class's score, with example rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,31 +12,27 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class TopToken:
-    """A token that speaks for a class: its weight, how much it moves scores, where it shows."""
+    """A token that raises the score of a class."""
 
     label: int
     column: int
-    """Which feature: a token id for p, a place in the word list for subset."""
+    """The feature: a token id for p, an index into the word list for subset."""
     weight: float
     effect: float
-    """Weight times the feature's deviation: how far it moves the score of an ordinary text."""
+    """Weight times the standard deviation of the feature."""
     examples: tuple[int, ...]
-    """Rows of that class in which it counts most."""
+    """Rows of the class with the largest value of the feature."""
 
 
 def top_tokens(
-    weights: Float[Tensor, "out d"],
-    deviation: Float[Tensor, " d"],
-    *,
-    classes: int,
-    most: int = 10,
+    weights: Float[Tensor, "out d"], std: Float[Tensor, " d"], *, classes: int, most: int = 10
 ) -> list[tuple[int, int, float, float]]:
-    """(class, column, weight, effect), the largest effects first, class by class.
+    """(class, column, weight, effect) of the largest effects, class by class.
 
-    Of two classes the second is spoken for by positive effects, the first by negative ones.
+    With two classes, positive effects belong to the second and negative ones to the first.
     """
     rows = torch.cat([-weights, weights]) if classes == 2 else weights
-    effect = rows * deviation.to(rows)
+    effect = rows * std.to(rows)
     found = []
     for label in range(classes):
         top = effect[label].topk(min(most, effect.shape[1]))
@@ -47,22 +43,21 @@ def top_tokens(
 
 
 def with_examples(
-    found: Sequence[tuple[int, int, float, float]],
+    top: Sequence[tuple[int, int, float, float]],
     values: Float[Tensor, "n tokens"],
     labels: NDArray[np.int64],
     rows: NDArray[np.int64],
     *,
     each: int = 2,
 ) -> list[TopToken]:
-    """Each telling token with the rows of its class where its feature is largest.
+    """Add to each top token the rows of its class where its feature is largest.
 
-    `values` holds the features of `rows`, one column per entry of `found`.
+    `values` holds the features of `rows`, one column per entry of `top`.
     """
-    made = []
-    for place, (label, column, weight, effect) in enumerate(found):
-        mine = np.flatnonzero(labels[rows] == label)
-        own = values[torch.from_numpy(mine), place]
-        top = own.topk(min(each, len(mine))).indices.tolist()
-        examples = tuple(int(rows[mine[i]]) for i in top)
-        made.append(TopToken(label, column, weight, effect, examples))
-    return made
+    tokens = []
+    for i, (label, column, weight, effect) in enumerate(top):
+        of_class = np.flatnonzero(labels[rows] == label)
+        largest = values[torch.from_numpy(of_class), i].topk(min(each, len(of_class))).indices
+        examples = tuple(int(rows[of_class[k]]) for k in largest.tolist())
+        tokens.append(TopToken(label, column, weight, effect, examples))
+    return tokens
