@@ -13,10 +13,10 @@ from cutaway.app.library import Library, current_library
 from cutaway.app.pages import PAGES
 from cutaway.core.errors import CutawayError, Missing
 from cutaway.report import tables
-from cutaway.report.cells import measured_metrics, metric_label
 from cutaway.report.figures import figures_of
 from cutaway.report.method_page import MethodPage
 from cutaway.report.method_table import table_of
+from cutaway.report.metric_labels import measured_metrics, metric_label
 from cutaway.report.overview import local_time
 from cutaway.report.records import CombinedRuns, RunOrRuns, is_imported, run_title
 from cutaway.report.summary import failed_cells

@@ -9,7 +9,7 @@ from cutaway.app import lazy_pages
 from cutaway.app.escape import escape_markdown
 from cutaway.app.library import Library, current_library
 from cutaway.report import formats
-from cutaway.report.cells import metric_label
+from cutaway.report.metric_labels import metric_label
 
 SEARCH_COLUMNS = ("model", "data", "method", "address", "where", "verdict", "metric", "origin")
 FILTER_COLUMNS = ("method", "model", "data")

@@ -8,7 +8,7 @@ import polars as pl
 
 from cutaway.core.errors import Missing
 from cutaway.report import formats, theme
-from cutaway.report.cells import metric_axis_label
+from cutaway.report.metric_labels import metric_axis_label
 from cutaway.report.overview import overview_table
 from cutaway.report.records import RecordLike
 

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from cutaway.report import formats
-from cutaway.report.cells import lower_is_better
+from cutaway.report.metric_labels import lower_is_better
 from cutaway.report.records import (
     RecordLike,
     entry_names,

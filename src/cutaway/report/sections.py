@@ -8,9 +8,9 @@ import polars as pl
 
 from cutaway.core.errors import CutawayError, Missing
 from cutaway.report import formats, tables, theme
-from cutaway.report.cells import metric_label
 from cutaway.report.figures import try_figures
 from cutaway.report.method_table import KeyNumber, table_of
+from cutaway.report.metric_labels import metric_label
 from cutaway.report.overview import best_in_summary, local_time
 from cutaway.report.provenance import provenance
 from cutaway.report.records import RecordLike, is_imported, run_title, verdict_sentences

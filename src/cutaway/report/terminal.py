@@ -11,8 +11,8 @@ from rich.text import Text
 
 from cutaway.core.errors import CutawayError
 from cutaway.report import formats, tables
-from cutaway.report.cells import metric_label
 from cutaway.report.method_table import table_of
+from cutaway.report.metric_labels import metric_label
 from cutaway.report.overview import overview_table
 from cutaway.report.provenance import provenance
 from cutaway.report.records import RecordLike, run_title, verdict_sentences

@@ -9,7 +9,7 @@ from plotly.subplots import make_subplots
 from cutaway.core.errors import Missing
 from cutaway.methods.finetune.table import RUN_COLUMNS
 from cutaway.report import formats, theme
-from cutaway.report.cells import metric_label
+from cutaway.report.metric_labels import metric_label
 from cutaway.report.records import RunOrRuns, short_name
 
 # Who answered -> words, colour.

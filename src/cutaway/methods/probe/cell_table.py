@@ -7,7 +7,7 @@ import polars as pl
 
 from cutaway.core.errors import Missing
 from cutaway.measure.metrics import metric_facts
-from cutaway.report.cells import lower_is_better, measured_metrics
+from cutaway.report.metric_labels import lower_is_better, measured_metrics
 from cutaway.report.records import RunOrRuns
 from cutaway.report.summary import by_layer
 

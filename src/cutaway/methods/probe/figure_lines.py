@@ -14,7 +14,7 @@ from cutaway.methods.probe.cell_table import (
     varying_columns,
 )
 from cutaway.report import formats, theme
-from cutaway.report.cells import lower_is_better
+from cutaway.report.metric_labels import lower_is_better
 from cutaway.report.panels import MAX_SERIES
 
 MAX_BANDS = 3

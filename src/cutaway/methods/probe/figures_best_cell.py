@@ -15,7 +15,7 @@ from cutaway.methods.probe.cell_table import (
     scored_probe_cells,
 )
 from cutaway.report import details, formats, theme
-from cutaway.report.cells import lower_is_better
+from cutaway.report.metric_labels import lower_is_better
 from cutaway.report.records import RunOrRuns, model_suffix, single_runs
 
 MAX_POINTS = 2000

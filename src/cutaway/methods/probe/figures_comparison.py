@@ -16,7 +16,7 @@ from cutaway.methods.probe.cell_table import (
     scored_probe_cells,
 )
 from cutaway.report import formats, panels, theme
-from cutaway.report.cells import lower_is_better, metric_axis_label
+from cutaway.report.metric_labels import lower_is_better, metric_axis_label
 from cutaway.report.records import RunOrRuns, parameter_counts
 
 

@@ -15,7 +15,7 @@ from cutaway.methods.probe.cell_table import (
     varying_columns,
 )
 from cutaway.report import formats, panels, theme
-from cutaway.report.cells import lower_is_better, metric_axis_label
+from cutaway.report.metric_labels import lower_is_better, metric_axis_label
 from cutaway.report.records import RunOrRuns
 
 

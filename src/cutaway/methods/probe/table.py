@@ -12,8 +12,8 @@ from cutaway.methods.probe.cell_table import (
     varying_columns,
 )
 from cutaway.report import formats, theme
-from cutaway.report.cells import lower_is_better, metric_label
 from cutaway.report.method_table import KeyNumber, MethodTable
+from cutaway.report.metric_labels import lower_is_better, metric_label
 from cutaway.report.records import RecordLike, RunOrRuns
 
 SUMMARY_COLUMNS = (
