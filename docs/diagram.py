@@ -1,8 +1,7 @@
 """Draw the packages and their imports: python docs/diagram.py writes docs/pictures/packages.svg.
 
-Boxes stand in the layers that pyproject.toml declares; a line leads from a package to the packages
-it imports (lines that follow from others are left out). tests/test_architecture.py checks that the
-picture is current.
+Boxes are in the layers that pyproject.toml declares; each lists the packages it imports, without
+those that follow from others. tests/test_architecture.py checks that the picture is current.
 """
 
 import sys
@@ -16,13 +15,14 @@ import grimp
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "pictures" / "packages.svg"
-WIDTH, HEIGHT, GAP, ROW, MARGIN = 170, 48, 22, 84, 24
+WIDTH, HEIGHT, GAP, ROW, MARGIN = 222, 58, 16, 78, 20
 STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #1f2937 }
   .what { font-size: 10.5px; fill: #6b7280 }
   rect { fill: #ffffff; stroke: #94a3b8 }
   .method rect { fill: #eef2ff; stroke: #6366f1 }
-  path { fill: none; stroke: #cbd5e1; stroke-width: 1.2 }
+  .uses { font-size: 10px; fill: #94a3b8 }
+  .band { fill: #f1f5f9; stroke: none }
 """
 WORDS = {
     "cli": "the command line", "app": "the web app", "studies": "several methods together",
@@ -82,35 +82,32 @@ def draw() -> str:
         left = (wide - len(row) * (WIDTH + GAP) + GAP) / 2
         for column, name in enumerate(row):
             place[name] = (left + column * (WIDTH + GAP), MARGIN + number * ROW)
-    lines = [
-        _line(place[name], place[o]) for name, others in reduced().items() for o in sorted(others)
-    ]
+    bands = [_band(number, wide) for number in range(len(rows))]
     boxes = [_box(name, *place[name]) for name in place]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:.0f} {tall:.0f}" '
         'role="img" aria-label="The packages of Cutaway and their imports">\n'
         f"<style>{STYLE}</style>\n"
         f'<rect width="100%" height="100%" style="stroke:none"/>\n'
-        + "\n".join([*lines, *boxes]) + "\n</svg>\n"
+        + "\n".join([*bands, *boxes]) + "\n</svg>\n"
     )  # fmt: skip
 
 
 def _box(name: str, x: float, y: float) -> str:
     words = escape(WORDS.get(name, ""))
+    uses = ", ".join(sorted(reduced()[name]))
     kind = ' class="method"' if name == "methods" else ""
     return (
         f'<g{kind} transform="translate({x:.1f} {y:.1f})"><rect width="{WIDTH}" height="{HEIGHT}" '
         f'rx="6"/><text x="10" y="20">{escape(name)}</text>'
-        f'<text class="what" x="10" y="36">{words}</text></g>'
+        f'<text class="what" x="10" y="35">{words}</text>'
+        f'<text class="uses" x="10" y="50">{"imports " + uses if uses else ""}</text></g>'
     )
 
 
-def _line(start: tuple[float, float], end: tuple[float, float]) -> str:
-    x1, y1, x2, y2 = start[0] + WIDTH / 2, start[1] + HEIGHT, end[0] + WIDTH / 2, end[1]
-    bend = max(18.0, (y2 - y1) / 2)
-    points = [(x1, y1 + bend), (x2, y2 - bend), (x2, y2)]
-    curve = " ".join(f"{x:.1f} {y:.1f}" for x, y in points)
-    return f'<path d="M{x1:.1f} {y1:.1f} C{curve}"/>'
+def _band(number: int, wide: float) -> str:
+    y, tall = MARGIN + number * ROW - (ROW - HEIGHT) / 4, HEIGHT + (ROW - HEIGHT) / 2
+    return f'<rect class="band" x="0" y="{y:.1f}" width="{wide:.0f}" height="{tall:.1f}"/>'
 
 
 if __name__ == "__main__":
