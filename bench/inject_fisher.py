@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from bench.report import row, spread, told
+from cutaway.console import Console
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load_text_set
 from cutaway.methods.inject.examples import Examples, lm_examples
@@ -27,6 +28,7 @@ from cutaway.models.lm import LM
 from cutaway.models.load import open_model
 
 PADDED = 512
+QUIET = Console(quiet=True)
 
 
 def run(quick: bool, rows: int | None = None, rounds: int = 3) -> dict[str, Any]:
@@ -70,7 +72,8 @@ def compare(lm: LM, examples: Examples, rounds: int) -> dict[str, Any]:
         # The check wants sums that are 0, as a run has them, and leaves them so.
         for value in total.values():
             value.zero_()
-        spent, (way, why, _difference) = timed(lambda: choose_method(lm, examples, total))
+        spent, method = timed(lambda: choose_method(lm, examples, total, QUIET))
+        way, why = method.way, method.reason
         seconds["check"].append(spent)
         spent, _ = timed(lambda way=way: add_all(lm, examples, total, way))
         seconds["ours"].append(spent / len(examples))

@@ -22,6 +22,7 @@ from bench.inject_fisher import add_all, worst_of
 from bench.report import row
 from bench.rivals.environment import Unusable, environment
 from bench.rivals.job import MARK
+from cutaway.console import Console
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load_text_set
 from cutaway.extract.activations import extract
@@ -174,7 +175,7 @@ def importances(rival: Rival, folder: Path, quick: bool) -> Lines:
     torch.set_num_threads(1)
     try:
         total = zero_sums(lm)
-        way = choose_method(lm, examples, total)[0]
+        way = choose_method(lm, examples, total, Console(quiet=True)).way
         for value in total.values():
             value.zero_()
         start = time.process_time()

@@ -24,9 +24,12 @@ from cutaway.methods.finetune.recipe import finetune
 from cutaway.methods.graft import continual, learn
 from cutaway.methods.inject import recipe
 from cutaway.methods.inject.examples import lm_examples
-from cutaway.methods.inject.fisher import fisher
-from cutaway.methods.inject.fisher_sums import fisher_batches, sum_squared_gradients
-from cutaway.methods.inject.fisher_workers import split_batches, sum_squared_gradients_on
+from cutaway.methods.inject.fisher_sums import (
+    fisher_batches,
+    split_batches,
+    sum_squared_gradients,
+    sum_squared_gradients_on,
+)
 from cutaway.methods.inject.spec import FisherSpec
 from cutaway.methods.nextword.grid import NextwordPiece, dependency_rounds
 from cutaway.models.load import open_model
@@ -210,10 +213,10 @@ def test_parts_hold_every_example_once_in_the_batches_of_the_single_pass(lm, exa
 @pytest.mark.parametrize("drawn", [False, True])
 def test_a_fisher_in_parts_is_the_single_pass(lm, model, examples, elsewhere, drawn):
     """To float32: each part is a float32 sum, parts are added in float64."""
-    asked = examples.with_draws(3) if drawn else examples
+    asked = examples.with_sampled_targets(3) if drawn else examples
     one = sum_squared_gradients(lm, asked, console=QUIET)
     many = sum_squared_gradients_on(elsewhere, door(lm, model), lm, asked, console=QUIET)
-    assert many.way == one.way
+    assert many.method == one.method
     for name, value in one.total.items():
         worst = float((many.total[name] - value).norm() / value.norm().clamp_min(1e-30))
         assert worst <= 1e-6, (name, worst)
@@ -221,8 +224,8 @@ def test_a_fisher_in_parts_is_the_single_pass(lm, model, examples, elsewhere, dr
 
 def test_a_fisher_file_is_the_same_from_the_command(model, tmp_path):
     options = {"model": model, "text": "docs", "limit": 30, "max_tokens": 24, "quiet": True}
-    here = fisher(**options, runs=str(tmp_path / "here"))
-    there = fisher(**options, runs=str(tmp_path / "there"), engine="local:2")
+    here = cutaway.fisher(**options, runs=str(tmp_path / "here"))
+    there = cutaway.fisher(**options, runs=str(tmp_path / "there"), engine="local:2")
     first, second = (load_file(r.path / "fisher.safetensors") for r in (here, there))
     for name, value in first.items():
         torch.testing.assert_close(second[name], value, rtol=1e-4, atol=1e-12, msg=name)

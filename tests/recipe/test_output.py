@@ -157,7 +157,7 @@ def test_inject_counts_only_its_own_checkpoints_as_done(tmp_path, monkeypatch) -
     again = teach(1, out)
     assert checkpoint_owner(cell, "inject") == first.record.address == again.record.address
     kept = teach(3, None)
-    monkeypatch.setattr(inject_room, "run_sweep", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(inject_room, "train_sweep", lambda *_: pytest.fail("trained again"))
     assert teach(3, tmp_path / "copy").summary["checkpoints"] == str(tmp_path / "copy")
     copied = tmp_path / "copy" / kept.summary["cells"][0]
     assert checkpoint_owner(copied, "inject") == kept.record.address
@@ -170,7 +170,7 @@ def test_a_note_that_names_no_run_of_the_verb_makes_nobody_its_owner(said, tmp_p
 
 
 def test_the_files_of_runs_are_named_as_before() -> None:
-    assert fisher_room.FISHER_FILE == "fisher.safetensors"
+    assert fisher_room.OUTPUT.name == "fisher.safetensors"
     assert inject_room.CHECKPOINT_FOLDER == "checkpoints"
 
 

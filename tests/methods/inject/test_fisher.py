@@ -39,12 +39,12 @@ def test_most_families_go_batched_and_the_others_say_why(tiny_lm, texts) -> None
     for family in ("gpt2", "llama", "gemma2", "bert", "albert", "opt", "falcon", "bloom"):
         assert sum_squared_gradients(
             tiny_lm(family), lm_examples(tiny_lm(family), texts), console=QUIET
-        ).way == ("batched")
+        ).method.way == "batched"
     found = sum_squared_gradients(
         tiny_lm("mixtral"), lm_examples(tiny_lm("mixtral"), texts), console=QUIET
     )
-    assert found.way == "loop"
-    assert "Router" in found.why
+    assert found.method.way == "loop"
+    assert "Router" in found.method.reason
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_short_texts_are_counted_and_left_out(tiny_lm) -> None:
     lm = tiny_lm("gpt2")
     texts = TextSet("t", ("The quick brown fox", "a", "", "No dog"))
     examples = lm_examples(lm, texts)
-    assert examples.left_out + len(examples) == 4
+    assert examples.dropped + len(examples) == 4
     assert all(len(row) >= 2 for row in examples.rows)
 
 
@@ -87,7 +87,7 @@ def test_hidden_words_depend_on_the_text_and_the_seed_alone(tiny_lm, texts) -> N
     lm = tiny_lm("bert")
     whole, turned = lm_examples(lm, texts), lm_examples(lm, texts.take(range(len(texts))[::-1]))
     assert whole.rows == turned.rows[::-1]
-    assert whole.places == turned.places[::-1]
+    assert whole.positions == turned.positions[::-1]
     assert lm_examples(lm, texts, seed=1).rows != whole.rows
 
 
@@ -102,7 +102,7 @@ def test_a_sampled_fisher_is_seeded_and_not_the_empirical_one(toy, tmp_path) -> 
     lm = open_model(str(toy))
     texts = TextSet("t", ("the film is good , so i love it .", "the dogs see the cat ."))
     examples = lm_examples(lm, texts)
-    one, two, other = (examples.with_draws(seed) for seed in (0, 0, 1))
+    one, two, other = (examples.with_sampled_targets(seed) for seed in (0, 0, 1))
     first = sum_squared_gradients(lm, one, console=QUIET).total["model.norm.weight"]
     assert torch.equal(
         first, sum_squared_gradients(lm, two, console=QUIET).total["model.norm.weight"]
@@ -133,10 +133,10 @@ def test_sums_that_were_kept_are_gone_on_from(toy, tmp_path, monkeypatch) -> Non
 
     monkeypatch.setattr("cutaway.methods.inject.fisher_sums.example_losses", killed)
     with pytest.raises(KeyboardInterrupt):
-        sum_squared_gradients(lm, examples, console=QUIET, keep=keep)
+        sum_squared_gradients(lm, examples, console=QUIET, checkpoint=keep)
     assert keep.is_file()
     monkeypatch.setattr("cutaway.methods.inject.fisher_sums.example_losses", example_losses)
-    resumed = sum_squared_gradients(lm, examples, console=QUIET, keep=keep)
+    resumed = sum_squared_gradients(lm, examples, console=QUIET, checkpoint=keep)
     for name, value in straight.total.items():
         assert torch.equal(resumed.total[name], value)
         torch.testing.assert_close(value, whole.total[name], rtol=1e-4, atol=1e-8)

@@ -8,6 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
 import cutaway
+from cutaway.catalog import VERBS
 from cutaway.core.errors import BadData, BadSpec, Mismatch, UnknownName
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load_text_set
@@ -22,11 +23,11 @@ from cutaway.methods.inject.arithmetic import (
 from cutaway.methods.inject.cells import InjectCell, sweep_cells
 from cutaway.methods.inject.maths.score import exact_matches
 from cutaway.methods.inject.pareto import mark_pareto_front, pareto_points
-from cutaway.methods.inject.recipe import estimate
 from cutaway.methods.inject.skill import drop_known_problems, problem_keys, split_problems
 from cutaway.methods.inject.spec import REGULARISERS, InjectSpec
 from cutaway.methods.inject.trainable import lora_weights, merged_adapters
 from cutaway.models.load import open_model
+from cutaway.recipe import life_cycle
 from tests import tiny
 
 SUMS = "gen:arithmetic?n=60,ops=+-,digits=1,dev=10,test=20"
@@ -322,7 +323,11 @@ def test_plain_training_comes_once_for_all_strengths() -> None:
 
 def test_a_regulariser_may_have_strengths_of_its_own() -> None:
     spec = InjectSpec(model="m", regulariser="none,ewc=0.1:1,kl,ewc=1:5", strength="2,3")
-    assert spec.held == {"none": (0.0,), "ewc": (0.1, 1.0, 5.0), "kl": (2.0, 3.0)}
+    assert spec.strengths_by_regulariser == {
+        "none": (0.0,),
+        "ewc": (0.1, 1.0, 5.0),
+        "kl": (2.0, 3.0),
+    }
     assert [cell.name for cell in sweep_cells(spec)][:2] == ["none-0-seed0", "ewc-0.1-seed0"]
 
 
@@ -361,16 +366,18 @@ def test_an_estimate_counts_the_adapters_where_they_are_trained(toys, tmp_path) 
     (tmp_path / "t.txt").write_text("\n".join(tiny.toy_language(30, seed=5)))
     given = {"model": toys["causal"], "data": SUMS, "retain": str(tmp_path / "t.txt"), **SHORT}
     costs = {
-        ranks: estimate(InjectSpec(**given, regulariser="none", lora=ranks))[0]
+        ranks: life_cycle.estimate(
+            VERBS["inject"], InjectSpec(**given, regulariser="none", lora=ranks)
+        )[0]
         for ranks in ("0", "2", "0,2")
     }
     lm = open_model(toys["causal"], check=False)
     with lora_weights(lm, 2, seed=0) as trainable:
         adapters = sum(p.numel() for p in trainable.params.values())
-    assert costs["2"].weights == adapters
-    assert costs["0"].weights == costs["0,2"].weights == lm.parameters
+    assert costs["2"].counts["weights"] == adapters
+    assert costs["0"].counts["weights"] == costs["0,2"].counts["weights"] == lm.parameters
     assert costs["2"].memory_mb < costs["0"].memory_mb == costs["0,2"].memory_mb
-    assert costs["0,2"].steps == 2 * costs["2"].steps
+    assert costs["0,2"].counts["steps"] == 2 * costs["2"].counts["steps"]
 
 
 def test_a_point_is_on_the_front_unless_another_beats_it() -> None:

@@ -8,7 +8,7 @@ import cutaway
 from cutaway.console import Console
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
-from cutaway.methods.inject import task_forgetting as relearn
+from cutaway.methods.inject import task_forgetting
 from cutaway.methods.inject.cells import InjectCell, sweep_cells
 from cutaway.methods.inject.figures import FIGURES
 from cutaway.methods.inject.figures_ledger import ledger_table
@@ -68,40 +68,42 @@ def test_the_ledger_is_drawn_and_tabled(toys, tmp_path) -> None:
     shown = " ".join(str(trace.x) for trace in FIGURES["ledger"](result.rows, result.record).data)
     assert "feelings<br>fine-tune" in shown
     assert "finetune_forgetting" in inject_table(result.rows).columns
-    assert "fine-tunes lose" in result.summary["verdict"][0]
+    assert "fine-tuning score" in result.summary["verdict"][0]
     assert result.summary["pareto"][0]["finetune_forgetting"] == pytest.approx(
         of(result.rows, "finetune_forgetting")["value"][0]
     )
 
 
-def course_of(toys, kind="causal", **options):
+def tasks_of(toys, kind="causal", **options):
     lm = open_model(toys[kind], check=False)
     given = {"model": "m", "retain_tasks": ["t"], **TASK, **options}
     return lm, read_retained_tasks(lm, InjectSpec(**given), {"t": feelings()})
 
 
 def test_an_unchanged_model_forgets_nothing_and_stays_as_it_is(toys, tmp_path) -> None:
-    lm, courses = course_of(toys)
+    lm, tasks = tasks_of(toys)
     start = {name: value.clone() for name, value in lm.params().items()}
-    one, two = (finetune_on_tasks(lm, courses, who, 0, tmp_path, QUIET) for who in ("one", "two"))
+    one, two = (finetune_on_tasks(lm, tasks, n, 0, tmp_path, QUIET)[0] for n in ("one", "two"))
     np.testing.assert_array_equal(one["feelings"], two["feelings"])
-    lost = courses[0].forgotten(one["feelings"], two["feelings"], seed=0)
+    lost = tasks[0].forgetting(one["feelings"], two["feelings"], seed=0)
     assert (lost.mean, lost.low, lost.high) == (0, 0, 0)
     assert all(torch.equal(value, start[name]) for name, value in lm.params().items())
 
 
 def test_a_fine_tune_learns(toys, tmp_path) -> None:
-    lm, courses = course_of(toys, task_steps=60, task_lr=3e-3)
-    found = finetune_on_tasks(lm, courses, "base", 0, tmp_path, QUIET)["feelings"]
-    assert courses[0].score(found) > courses[0].one_answer()
+    lm, tasks = tasks_of(toys, task_steps=60, task_lr=3e-3)
+    found = finetune_on_tasks(lm, tasks, "base", 0, tmp_path, QUIET)[0]["feelings"]
+    assert tasks[0].score(found) > tasks[0].majority_score()
 
 
 def test_a_fine_tune_that_is_done_is_read_back(toys, tmp_path, monkeypatch) -> None:
-    lm, courses = course_of(toys)
-    first = finetune_on_tasks(lm, courses, "base", 0, tmp_path, QUIET)["feelings"]
-    monkeypatch.setattr(relearn, "run_finetuning", lambda *_, **__: pytest.fail("taught again"))
+    lm, tasks = tasks_of(toys)
+    first = finetune_on_tasks(lm, tasks, "base", 0, tmp_path, QUIET)[0]["feelings"]
+    monkeypatch.setattr(
+        task_forgetting, "run_finetuning", lambda *_, **__: pytest.fail("taught again")
+    )
     np.testing.assert_array_equal(
-        finetune_on_tasks(lm, courses, "base", 0, tmp_path, QUIET)["feelings"], first
+        finetune_on_tasks(lm, tasks, "base", 0, tmp_path, QUIET)[0]["feelings"], first
     )
 
 

@@ -1,1 +1,1 @@
-"""inject: how is a skill trained in without losing the others?"""
+"""inject: train a skill into a model and measure what the other skills lose."""

@@ -1,8 +1,8 @@
-"""Arithmetic put to a language model: questions, answers, and reading what it says.
+"""Arithmetic problems as text: questions, answers, and reading the numbers a model generates.
 
-Causal models get `A op B =` and go on by themselves until they say their end token; masked models
-get `A op B =` and a fixed number of mask tokens, the same for every question, and fill those they
-don't need with their separator. So the length of an answer is never given away.
+Causal models get `A op B =` and generate until their end token. Masked models get `A op B =` and a
+fixed number of mask tokens, the same for every question, and fill those they don't need with their
+separator token. So the length of an answer is never revealed.
 """
 
 import re
@@ -18,10 +18,10 @@ from cutaway.core.textset import TextSet
 from cutaway.methods.inject.examples import Examples, target_logits
 from cutaway.models.lm import LM
 
-# Tokens an answer may be longer than the longest right one before it counts as never ending.
+# Tokens that an answer may be longer than the longest correct one before generation stops.
 EXTRA_TOKENS = 4
 BATCH_TOKENS = 2048
-# Any question: an answer is cut into tokens as it stands behind one.
+# Answers are tokenized as they follow a question; any question will do.
 SAMPLE_QUESTION = "1 + 1 ="
 _NUMBER = re.compile(r"-?\d{1,18}", re.ASCII)
 
@@ -32,7 +32,7 @@ def is_arithmetic(texts: TextSet) -> bool:
 
 
 def need_arithmetic(texts: TextSet) -> TextSet:
-    """The texts; BadData unless they are problems."""
+    """The texts; BadData unless they are arithmetic problems."""
     if not is_arithmetic(texts):
         raise BadData(
             f"{texts.name!r} is no arithmetic. Give gen:arithmetic?..., or a file of lines such "
@@ -44,29 +44,29 @@ def need_arithmetic(texts: TextSet) -> TextSet:
 def problems_with_answers(texts: TextSet) -> TextSet:
     """The problems with their answers, as plain text."""
     pairs = zip(texts.texts, texts.meta["answers"].tolist(), strict=True)
-    lines = tuple(f"{question} {answer}" for question, answer in pairs)
-    return replace(texts, texts=lines)
+    return replace(texts, texts=tuple(f"{question} {answer}" for question, answer in pairs))
 
 
 @dataclass(frozen=True)
 class AnswerFormat:
-    """How a model is asked: what ends an answer, and how many places a masked one has."""
+    """How a model answers: its end token and the number of tokens it may use."""
 
     end: int
+    """The token that ends an answer."""
     masks: int
-    """Mask tokens behind every question (masked models); 0 for causal ones."""
-    most: int
+    """Mask tokens after every question (masked models); 0 for causal models."""
+    max_tokens: int
     """Tokens read before an answer counts as never ending."""
 
 
 def make_answer_format(
     lm: LM, sets: Sequence[TextSet], *, masks: int | None = None
 ) -> AnswerFormat:
-    """One spelling for all these problems; BadSpec when the masks don't hold an answer."""
+    """One format for all problems; BadSpec when an answer is longer than the masks."""
     if lm.kind == "causal" and masks is not None:
         raise BadSpec(
-            f"--masks {masks} is for masked models, {lm.name!r} is causal and answers word by "
-            "word. Leave it out."
+            f"--masks {masks} is for masked models, {lm.name!r} is causal and answers token by "
+            "token. Leave it out."
         )
     answers = {str(a) for texts in sets for a in texts.meta["answers"].tolist()}
     sizes = {answer: len(answer_ids(lm, answer)) for answer in answers}
@@ -83,83 +83,80 @@ def make_answer_format(
 
 
 def _end_token(lm: LM) -> int:
-    """The token that ends an answer."""
-    tokenizer = lm.tokenizer
-    order = ("eos", "sep") if lm.kind == "causal" else ("sep", "eos", "pad")
-    for name in order:
-        token = getattr(tokenizer, f"{name}_token_id")
+    for name in ("eos", "sep") if lm.kind == "causal" else ("sep", "eos", "pad"):
+        token = getattr(lm.tokenizer, f"{name}_token_id")
         if token is not None:
             return int(token)
     raise BadSpec(f"The tokenizer of {lm.name!r} has no end token: an answer could never end.")
 
 
 def answer_ids(lm: LM, answer: str) -> list[int]:
-    """An answer's tokens as they stand behind a question."""
+    """The tokens of an answer that follows a question."""
     before: list[int] = lm.tokenizer(SAMPLE_QUESTION, add_special_tokens=False)["input_ids"]
-    whole: list[int] = lm.tokenizer(f"{SAMPLE_QUESTION} {answer}", add_special_tokens=False)[
-        "input_ids"
-    ]
-    if whole[: len(before)] != before:
+    line = f"{SAMPLE_QUESTION} {answer}"
+    both: list[int] = lm.tokenizer(line, add_special_tokens=False)["input_ids"]
+    if both[: len(before)] != before:
         raise BadSpec(
             f"The tokenizer of {lm.name!r} joins {SAMPLE_QUESTION!r} and what follows it."
         )
-    found = whole[len(before) :]
-    if not found or lm.tokenizer.unk_token_id in found:
-        raise BadSpec(f"The tokenizer of {lm.name!r} can't spell {answer!r}.")
-    return found
+    ids = both[len(before) :]
+    if not ids or lm.tokenizer.unk_token_id in ids:
+        raise BadSpec(f"The tokenizer of {lm.name!r} has no tokens for {answer!r}.")
+    return ids
 
 
-def question_ids(lm: LM, question: str, spelling: AnswerFormat) -> tuple[list[int], int]:
-    """A question's tokens, and the first place where its answer is read."""
+def question_ids(lm: LM, question: str, answer_format: AnswerFormat) -> tuple[list[int], int]:
+    """The tokens of a question, and the first position where its answer is predicted."""
     row: list[int] = lm.tokenizer(question)["input_ids"]
     if lm.kind == "causal":
         return row, len(row) - 1
-    bare = len(lm.tokenizer(question, add_special_tokens=False)["input_ids"])
-    front = next(i for i in range(len(row)) if row[i] not in lm.tokenizer.all_special_ids)
-    at = front + bare
-    return row[:at] + [lm.tokenizer.mask_token_id] * spelling.masks + row[at:], at
+    length = len(lm.tokenizer(question, add_special_tokens=False)["input_ids"])
+    special = lm.tokenizer.all_special_ids
+    at = next(i for i in range(len(row)) if row[i] not in special) + length
+    return row[:at] + [lm.tokenizer.mask_token_id] * answer_format.masks + row[at:], at
 
 
-def answer_examples(lm: LM, texts: TextSet, spelling: AnswerFormat | None = None) -> Examples:
-    """Problems as examples: the places of the answer and its end, and the right tokens there."""
-    spelling = spelling or make_answer_format(lm, [need_arithmetic(texts)])
-    rows, places, targets = [], [], []
+def answer_examples(lm: LM, texts: TextSet, answer_format: AnswerFormat | None = None) -> Examples:
+    """Problems as examples: the positions of each answer and its end, and the tokens there."""
+    answer_format = answer_format or make_answer_format(lm, [need_arithmetic(texts)])
+    rows, positions, targets = [], [], []
     for question, answer in zip(texts.texts, texts.meta["answers"].tolist(), strict=True):
-        row, at = question_ids(lm, question, spelling)
-        said = answer_ids(lm, str(answer))
+        row, at = question_ids(lm, question, answer_format)
+        ids = answer_ids(lm, str(answer))
         if lm.kind == "causal":
-            rows.append(row + said)
-            said = [*said, spelling.end]
+            rows.append(row + ids)
+            ids = [*ids, answer_format.end]
         else:
             rows.append(row)
-            said = said + [spelling.end] * (spelling.masks - len(said))
-        places.append(list(range(at, at + len(said))))
-        targets.append(said)
+            ids = ids + [answer_format.end] * (answer_format.masks - len(ids))
+        positions.append(list(range(at, at + len(ids))))
+        targets.append(ids)
     longest = max(map(len, rows))
     if longest > lm.context:
         raise BadData(f"A problem has {longest} tokens, {lm.name!r} takes {lm.context}.")
-    return Examples(rows, places, targets)
+    return Examples(rows, positions, targets)
 
 
 @torch.inference_mode()
-def generate_answers(lm: LM, texts: TextSet, spelling: AnswerFormat) -> list[str | None]:
-    """What the model answers, each as text; None where it never ends."""
-    asked = [question_ids(lm, question, spelling) for question in texts.texts]
-    found: list[str | None] = [None] * len(texts)
-    for rows in _equal_length_batches([row for row, _ in asked]):
-        ids = torch.tensor([asked[i][0] for i in rows], device=lm.device)
+def generate_answers(lm: LM, texts: TextSet, answer_format: AnswerFormat) -> list[str | None]:
+    """The model's answers as text; None where an answer never ends."""
+    questions = [question_ids(lm, question, answer_format) for question in texts.texts]
+    answers: list[str | None] = [None] * len(texts)
+    for rows in _equal_length_batches([row for row, _ in questions]):
+        ids = torch.tensor([questions[i][0] for i in rows], device=lm.device)
         if lm.kind == "causal":
-            said = _greedy_decode(lm, ids, spelling)
+            generated = _greedy_decode(lm, ids, answer_format)
         else:
-            at = [list(range(asked[i][1], asked[i][1] + spelling.masks)) for i in rows]
-            said = target_logits(lm, Examples(ids.tolist(), at, at)).argmax(dim=-1)
-        for i, tokens in zip(rows, said.tolist(), strict=True):
-            found[i] = _decode_answer(lm, tokens, spelling)
-    return found
+            starts = [questions[i][1] for i in rows]
+            at = [list(range(start, start + answer_format.masks)) for start in starts]
+            generated = target_logits(lm, Examples(ids.tolist(), at, at)).argmax(dim=-1)
+        for i, tokens in zip(rows, generated.tolist(), strict=True):
+            answers[i] = _decode_answer(lm, tokens, answer_format)
+    return answers
 
 
 def _equal_length_batches(rows: list[list[int]]) -> list[list[int]]:
-    """Row numbers in groups of equal length: nothing is padded, so nothing can go wrong."""
+    """Row numbers in batches of equal length, so that no padding is needed."""
     groups: dict[int, list[int]] = {}
     for i, row in enumerate(rows):
         groups.setdefault(len(row), []).append(i)
@@ -170,23 +167,23 @@ def _equal_length_batches(rows: list[list[int]]) -> list[list[int]]:
     ]
 
 
-def _greedy_decode(lm: LM, ids: Tensor, spelling: AnswerFormat) -> Tensor:
-    """(rows, most) likeliest next tokens, one after the other."""
-    said: list[Tensor] = []
+def _greedy_decode(lm: LM, ids: Tensor, answer_format: AnswerFormat) -> Tensor:
+    """(rows, tokens) most likely next tokens, until every row has ended."""
+    generated: list[Tensor] = []
     past, ended = None, torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
-    for _ in range(spelling.most):
+    for _ in range(answer_format.max_tokens):
         out = lm.module(input_ids=ids, past_key_values=past, use_cache=True)
         past, ids = out.past_key_values, out.logits[:, -1].argmax(dim=-1, keepdim=True)
-        said.append(ids)
-        ended |= ids[:, 0] == spelling.end
+        generated.append(ids)
+        ended |= ids[:, 0] == answer_format.end
         if bool(ended.all()):
             break
-    return torch.cat(said, dim=1)
+    return torch.cat(generated, dim=1)
 
 
-def _decode_answer(lm: LM, tokens: list[int], spelling: AnswerFormat) -> str | None:
-    if spelling.end in tokens:
-        tokens = tokens[: tokens.index(spelling.end)]
+def _decode_answer(lm: LM, tokens: list[int], answer_format: AnswerFormat) -> str | None:
+    if answer_format.end in tokens:
+        tokens = tokens[: tokens.index(answer_format.end)]
     elif lm.kind == "causal":
         return None
     text: str = lm.tokenizer.decode(tokens, skip_special_tokens=False)
@@ -194,10 +191,10 @@ def _decode_answer(lm: LM, tokens: list[int], spelling: AnswerFormat) -> str | N
 
 
 def parse_number(text: str | None, form: str) -> int | float:
-    """The whole number that an answer says; NaN when it says none.
+    """The whole number in an answer; NaN when there is none.
 
-    Spaces between digits don't count: tokenizers put them there. Of a scratch only what stands
-    behind the last step counts.
+    Spaces between digits are ignored, because tokenizers add them. In the scratch format only the
+    text after the last step counts.
     """
     if text is None:
         return float("nan")
@@ -206,7 +203,7 @@ def parse_number(text: str | None, form: str) -> int | float:
     return int(match[0]) if match else float("nan")
 
 
-def parse_numbers(said: Sequence[str | None], texts: TextSet) -> np.ndarray:
-    """The numbers that answers say, whole as they are, NaN for those that say none."""
+def parse_numbers(answers: Sequence[str | None], texts: TextSet) -> np.ndarray:
+    """The numbers in answers, as exact integers, NaN for answers without one."""
     form = str(texts.meta.get("format", "plain"))
-    return np.array([parse_number(text, form) for text in said], dtype=object)
+    return np.array([parse_number(text, form) for text in answers], dtype=object)

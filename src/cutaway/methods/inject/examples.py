@@ -1,8 +1,8 @@
-"""Texts become examples: rows of tokens, the places where the model is asked, what is right there.
+"""Training examples: rows of tokens, the positions to predict, and the target token at each.
 
-One form for all that is learned here: next words, hidden words, a task's label words, the answers
-of arithmetic. The loss of an example is the mean over its places, as transformers has it for that
-example alone, and doesn't depend on the batch it is in.
+Next-word prediction, masked words, label words and arithmetic answers all have this form. The loss
+of an example is the mean over its positions, as transformers computes it for that example alone;
+it does not depend on the batch.
 """
 
 from collections.abc import Sequence
@@ -26,22 +26,22 @@ from cutaway.models.tokens import pad, tokenize
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Rows of tokens, the places asked in each, and the right tokens there."""
+    """Rows of tokens, the positions to predict in each, and the target tokens."""
 
     rows: list[list[int]]
-    places: list[list[int]]
+    positions: list[list[int]]
     targets: list[list[int]]
     words: Tensor | None = None
-    """Only these tokens can be answers, and targets count in this list; None for all tokens."""
-    draws: list[NDArray[np.float64]] | None = None
-    """Random numbers per place: answers are drawn with them from the model's own distribution."""
-    left_out: int = 0
-    """Texts too short to ask anything."""
-    cut: int = 0
-    """Texts cut to fit."""
+    """The only tokens that can be predicted, with targets as indices into them; None for all."""
+    uniforms: list[NDArray[np.float64]] | None = None
+    """A random number per position: targets are sampled with it from the model's distribution."""
+    dropped: int = 0
+    """Texts too short to predict anything."""
+    truncated: int = 0
+    """Texts cut to the maximum length."""
 
     def __len__(self) -> int:
-        """How many examples."""
+        """The number of examples."""
         return len(self.rows)
 
     @property
@@ -55,98 +55,98 @@ class Examples:
         return replace(
             self,
             rows=[self.rows[i] for i in index],
-            places=[self.places[i] for i in index],
+            positions=[self.positions[i] for i in index],
             targets=[self.targets[i] for i in index],
-            draws=None if self.draws is None else [self.draws[i] for i in index],
+            uniforms=None if self.uniforms is None else [self.uniforms[i] for i in index],
         )
 
-    def with_draws(self, seed: int) -> "Examples":
-        """The same places, answered by the model itself instead of by the text."""
-        draws = [
-            _row_rng(seed, row_digest(row)).random(len(places))
-            for row, places in zip(self.rows, self.places, strict=True)
+    def with_sampled_targets(self, seed: int) -> "Examples":
+        """The same positions, with targets sampled from the model instead of the text's own."""
+        uniforms = [
+            _row_rng(seed, row).random(len(positions))
+            for row, positions in zip(self.rows, self.positions, strict=True)
         ]
-        return replace(self, draws=draws)
+        return replace(self, uniforms=uniforms)
 
 
-def row_digest(row: Sequence[int]) -> str:
-    """A row's identity: what is random in an example depends on it and the seed alone."""
-    return digest_text(",".join(map(str, row)))
-
-
-def _row_rng(seed: int, identity: str) -> np.random.Generator:
-    return np.random.default_rng([seed, int(identity[:15], 16)])
+def _row_rng(seed: int, row: Sequence[int]) -> np.random.Generator:
+    """A generator that depends on the seed and the row's tokens alone, not on its place."""
+    return np.random.default_rng([seed, int(digest_text(",".join(map(str, row)))[:15], 16)])
 
 
 def lm_examples(
     lm: LM, texts: TextSet, *, seed: int = 0, limit: int | None = None, share: float = 0.15
 ) -> Examples:
-    """Next words (causal) or a share of hidden words (masked) of every text long enough."""
+    """Next words (causal models) or a share of masked words of every text that is long enough."""
     limit = min(limit or lm.context, lm.context)
-    got = tokenize(lm, texts.texts, pairs=texts.pairs, limit=limit)
-    enough = _long_enough(lm, got.rows, got.empty)
+    tokens = tokenize(lm, texts.texts, pairs=texts.pairs, limit=limit)
+    enough = _long_enough(lm, tokens.rows, tokens.empty)
     if not enough:
         raise BadData(
             f"{texts.name!r} has no text of two tokens or more: there is no word to predict. Give "
             "longer texts."
         )
-    rows = [got.rows[i] for i in enough]
+    rows = [tokens.rows[i] for i in enough]
     if lm.kind == "causal":
-        places = [list(range(len(row) - 1)) for row in rows]
-        made = Examples(rows, places, [row[1:] for row in rows])
+        positions = [list(range(len(row) - 1)) for row in rows]
+        examples = Examples(rows, positions, [row[1:] for row in rows])
     else:
-        hidden = [_mask_row(lm, row, seed, share) for row in rows]
-        seen, where, right = zip(*hidden, strict=True)
-        made = Examples(list(seen), list(where), list(right))
-    return replace(made, left_out=len(got.rows) - len(rows), cut=int((got.truncated > 0).sum()))
+        masked = [_mask_row(lm, row, seed, share) for row in rows]
+        inputs, at, targets = (list(column) for column in zip(*masked, strict=True))
+        examples = Examples(inputs, at, targets)
+    truncated = int((tokens.truncated > 0).sum())
+    return replace(examples, dropped=len(tokens.rows) - len(rows), truncated=truncated)
 
 
 def _long_enough(lm: LM, rows: list[list[int]], empty: NDArray[np.bool_]) -> list[int]:
-    """Rows with something to predict: two tokens, or a word between the special ones."""
+    """Rows with something to predict: two tokens, or a word between the special tokens."""
     if lm.kind == "causal":
         return [i for i, row in enumerate(rows) if len(row) >= 2 and not empty[i]]
     special = set(lm.tokenizer.all_special_ids)
-    own = [sum(token not in special for token in row) for row in rows]
-    return [i for i, row in enumerate(rows) if own[i] and len(row) >= 2]
+    words = [sum(token not in special for token in row) for row in rows]
+    return [i for i, row in enumerate(rows) if words[i] and len(row) >= 2]
 
 
 def _mask_row(lm: LM, row: list[int], seed: int, share: float) -> tuple[list[int], Any, Any]:
-    ids = torch.tensor([row])
-    rng = _row_rng(seed, row_digest(row))
-    seen, labels = mask_tokens(
-        lm, ids, torch.ones_like(ids, dtype=torch.bool), rng=rng, share=share
-    )
-    places = (labels[0] != IGNORE_INDEX).nonzero()[:, 0].tolist()
-    return seen[0].tolist(), places, [row[place] for place in places]
+    ids, rng = torch.tensor([row]), _row_rng(seed, row)
+    every = torch.ones_like(ids, dtype=torch.bool)
+    masked, labels = mask_tokens(lm, ids, every, rng=rng, share=share)
+    positions = (labels[0] != IGNORE_INDEX).nonzero()[:, 0].tolist()
+    return masked[0].tolist(), positions, [row[position] for position in positions]
 
 
 def example_losses(lm: LM, examples: Examples, rows: Sequence[int]) -> Tensor:
-    """(rows,) mean loss of each example over its places, differentiable in the weights."""
+    """(rows,) mean loss of each example over its positions, differentiable in the weights."""
     chosen = examples.take(rows)
-    targets, asked = (x.to(lm.device) for x in pad(chosen.targets, 0))
-    said = target_logits(lm, chosen)
-    if chosen.draws is not None:
-        targets = sample_targets(said, chosen.draws)
-    each = F.cross_entropy(said.flatten(0, 1).float(), targets.flatten(), reduction="none")
-    return (each.reshape(asked.shape) * asked).sum(dim=1) / asked.sum(dim=1)
+    targets, mask = (x.to(lm.device) for x in pad(chosen.targets, 0))
+    logits = target_logits(lm, chosen)
+    if chosen.uniforms is not None:
+        targets = sample_targets(logits, chosen.uniforms)
+    return mean_cross_entropy(logits, targets, mask)
+
+
+def mean_cross_entropy(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    """(rows,) cross-entropy, averaged over the positions in the mask."""
+    each = F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="none")
+    return (each.reshape(mask.shape) * mask).sum(dim=1) / mask.sum(dim=1)
 
 
 def target_logits(lm: LM, examples: Examples) -> Tensor:
-    """(rows, places, words) at the places asked; those that only fill up are anything."""
+    """(rows, positions, words) at the positions to predict; padded positions hold anything."""
     lm.need_head()
     ids, mask = (x.to(lm.device) for x in pad(examples.rows, lm.pad_id))
-    places, _ = pad(examples.places, 0)
+    positions, _ = pad(examples.positions, 0)
     last = lm.body(**forward_kwargs(lm, ids, mask)).last_hidden_state
-    at = torch.arange(len(ids), device=lm.device)[:, None]
-    said = lm.unembed(last[at, places.to(lm.device)])
-    return said if examples.words is None else said[..., examples.words]
+    row = torch.arange(len(ids), device=lm.device)[:, None]
+    logits = lm.unembed(last[row, positions.to(lm.device)])
+    return logits if examples.words is None else logits[..., examples.words]
 
 
 @torch.no_grad()
-def sample_targets(said: Tensor, draws: Sequence[NDArray[np.float64]]) -> Tensor:
-    """Tokens drawn from the model's distribution, each with its own random number."""
-    width = said.shape[1]
-    numbers = np.stack([np.pad(draw, (0, width - len(draw))) for draw in draws])
-    shares = said.double().softmax(dim=-1).cumsum(dim=-1)
-    wanted = torch.from_numpy(numbers).to(said.device)[..., None] * shares[..., -1:]
-    return torch.searchsorted(shares, wanted)[..., 0].clamp(max=said.shape[-1] - 1)
+def sample_targets(logits: Tensor, uniforms: Sequence[NDArray[np.float64]]) -> Tensor:
+    """Tokens sampled from the model's distribution by inverting it at the given numbers."""
+    width = logits.shape[1]
+    numbers = np.stack([np.pad(row, (0, width - len(row))) for row in uniforms])
+    cumulative = logits.double().softmax(dim=-1).cumsum(dim=-1)
+    wanted = torch.from_numpy(numbers).to(logits.device)[..., None] * cumulative[..., -1:]
+    return torch.searchsorted(cumulative, wanted)[..., 0].clamp(max=logits.shape[-1] - 1)

@@ -1,4 +1,4 @@
-"""The file of a Fisher: one tensor per weight, and for which model and data it holds."""
+"""The file of a diagonal Fisher: one tensor per weight, and the model and data it belongs to."""
 
 import hashlib
 from collections.abc import Mapping
@@ -8,28 +8,28 @@ from typing import Any
 
 from torch import Tensor
 
-from cutaway.core.errors import BadData, BadSpec, Mismatch, Missing
+from cutaway.core.errors import BadData, Mismatch, Missing
 from cutaway.models.lm import LM
 from cutaway.recipe.artefact_handle import SavedArtefact
-from cutaway.store.artefacts import check_output_free, load_artefact, save_artefact
+from cutaway.store.artefacts import load_artefact, save_artefact
 from cutaway.store.tensors import raw_bytes
 
 
 @dataclass(frozen=True)
 class FisherFile(SavedArtefact):
-    """A Fisher on disk; `meta` has model, data, objective, labels, number of examples, seed."""
+    """A diagonal Fisher on disk; `meta` has its model, data, objective, labels and seed."""
 
     @property
     def name(self) -> str:
-        """What it was made on, for people."""
+        """The data and objective it was estimated on."""
         return f"{self.meta['data']['name']} ({self.meta['objective']})"
 
     def tensors(self) -> dict[str, Tensor]:
-        """The Fisher by weight name."""
+        """The Fisher information by weight name."""
         return {name: self.artefact.tensor(name) for name in self.artefact.names}
 
     def need_model(self, lm: LM) -> None:
-        """Mismatch unless the Fisher is this model's, weight by weight."""
+        """Mismatch unless the Fisher was estimated on exactly this model."""
         made, path = self.meta["model"], str(self.artefact.path)
         if made["digest"] != lm.digest:
             raise Mismatch(
@@ -43,39 +43,37 @@ class FisherFile(SavedArtefact):
                 f"{path!r} and {lm.name!r} differ in their weights: {sorted(wrong)[0]!r}."
             )
 
-    def need_start(self, weights: Mapping[str, Tensor], name: str) -> None:
-        """Mismatch unless these weights of the model `name` are the ones it was made on.
+    def need_initial_weights(self, weights: Mapping[str, Tensor], name: str) -> None:
+        """Mismatch unless these weights of the model `name` are those it was estimated on.
 
-        Weights held in another precision are rounded, and files of before say nothing of single
-        weights: neither can be told by its bits.
+        Weights in another precision are rounded, and files of older versions have no checksums of
+        single weights: these are not compared.
         """
-        made, prints = self.meta["model"], self.meta.get("weights", {})
-        alike = {
-            n: w for n, w in weights.items() if n in prints and _dtype_name(w) == made["dtype"]
+        made, checksums = self.meta["model"], self.meta.get("weights", {})
+        comparable = {
+            n: w
+            for n, w in weights.items()
+            if n in checksums and str(w.dtype).removeprefix("torch.") == made["dtype"]
         }
-        for weight, found in tensor_checksums(alike).items():
-            if found != prints[weight]:
+        for weight, checksum in tensor_checksums(comparable).items():
+            if checksum != checksums[weight]:
                 raise Mismatch(
                     f"{str(self.artefact.path)!r} is the Fisher of {made['name']!r} (weights "
-                    f"{made['digest'][:12]}); {name!r} begins with another {weight!r}. Begin with "
-                    f"{made['name']!r}, or make a Fisher of your start: cutaway fisher --model ..."
+                    f"{made['digest'][:12]}); {name!r} starts with another {weight!r}. Start from "
+                    f"{made['name']!r}, or make a Fisher of your model: cutaway fisher --model ..."
                 )
 
 
 def tensor_checksums(weights: Mapping[str, Tensor]) -> dict[str, str]:
-    """Who each weight is: the sha256 of its values in float32, wherever it is held."""
+    """The sha256 of each weight's values in float32, on whatever device it is."""
     return {
         name: hashlib.sha256(raw_bytes(value.detach().float())).hexdigest()
         for name, value in weights.items()
     }
 
 
-def _dtype_name(weight: Tensor) -> str:
-    return str(weight.dtype).removeprefix("torch.")
-
-
 def load_fisher(path: Path | str, lm: LM | None = None) -> FisherFile:
-    """The Fisher in a file; with a model, only if it is its own."""
+    """The Fisher in a file; Mismatch when a model is given and the file is another model's."""
     if not Path(path).is_file():
         raise Missing(
             f"No Fisher at {str(path)!r}. Check the path, or make one with: cutaway fisher --model "
@@ -93,13 +91,5 @@ def load_fisher(path: Path | str, lm: LM | None = None) -> FisherFile:
 
 
 def save_fisher(path: Path, values: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:
-    """Write a Fisher; the JSON beside it is written last."""
+    """Write a Fisher file; the JSON beside it is written last."""
     return save_artefact(path, values, {**meta, "method": "inject", "kind": "fisher"})
-
-
-def need_fisher_path(out: str | None) -> None:
-    """BadSpec before the work, not after it, when the file can't be called so."""
-    if out is not None and not out.endswith(".safetensors"):
-        raise BadSpec(f"--out must end in .safetensors, got {out!r}.")
-    if out is not None:
-        check_output_free(Path(out))

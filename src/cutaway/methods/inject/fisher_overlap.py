@@ -1,9 +1,9 @@
-"""Where a skill and the rest clash: the Fisher of each, and how they overlap."""
+"""How the Fisher information of a skill overlaps with that of the retained texts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
@@ -14,7 +14,7 @@ from cutaway.extract.model_handle import make_model_handle
 from cutaway.methods.inject.arithmetic import answer_examples
 from cutaway.methods.inject.examples import Examples
 from cutaway.methods.inject.fisher_file import load_fisher
-from cutaway.methods.inject.fisher_workers import sum_squared_gradients_on
+from cutaway.methods.inject.fisher_sums import sum_squared_gradients_on
 from cutaway.methods.inject.maths.overlap import (
     LargestEntries,
     fisher_mass,
@@ -24,165 +24,162 @@ from cutaway.methods.inject.maths.overlap import (
     rank_correlation,
     values_at,
 )
-from cutaway.methods.inject.retain import RetainedSet
 from cutaway.methods.inject.rows import InjectCoordinates
-from cutaway.methods.inject.skill import ArithmeticSkill
 from cutaway.methods.inject.spec import InjectSpec
+from cutaway.methods.inject.weight_samples import outer_layers
 from cutaway.models.lm import LM
 from cutaway.models.weight_location import weight_locator
 from cutaway.recipe.table import Row
 from cutaway.store import files
 from cutaway.store.artefacts import load_artefact, save_artefact
 
+if TYPE_CHECKING:
+    from cutaway.methods.inject.cells import InjectRequest
+
 FisherTensors = Mapping[str, Tensor]
 TOP_ENTRIES, WINDOW = 800, 40
-"""As in the paper: so many of the largest entries, and their moving average."""
-RETAINED_FILE, OVERLAP_FILE = "retained.safetensors", "clash.json"
+"""The number of largest entries and the window of their moving average, as in the paper."""
+DETAILS_FILE = "inject.json"
+FOLDER, RETAINED_FILE, OVERLAP_FILE = "fishers", "retained.safetensors", "clash.json"
 
 
 @dataclass(frozen=True)
 class FisherOverlap:
-    """Rows for the tables and curves for the figure."""
+    """Rows for the table, and curves at the largest entries for the figure."""
 
     rows: list[Row]
     tops: list[dict[str, Any]]
 
 
 def retained_fisher(
-    lm: LM,
-    spec: InjectSpec,
-    skill: ArithmeticSkill,
-    kept: Sequence[RetainedSet],
-    folder: Path,
-    console: Console,
+    request: "InjectRequest", folder: Path, console: Console
 ) -> tuple[FisherTensors | None, FisherOverlap | None]:
-    """The Fisher of what should be kept, and where the skill's clashes with it; made only once.
+    """The Fisher of the retained texts, and its overlap with the skill's; each computed once.
 
-    Neither where nothing asks for it. What is in `folder` is read back.
+    Both are None where neither `ewc` nor `--clash` needs them. `folder` keeps what was computed.
     """
-    if not (spec.clash or "ewc" in spec.held):
+    lm, spec, folder = request.lm, request.spec, folder / FOLDER
+    if not (spec.clash or "ewc" in spec.strengths_by_regulariser):
         return None, None
-    held, looked = _load_retained(spec, lm, folder), _load_overlap(folder)
-    if held is not None and (looked is not None or not spec.clash):
-        return held, looked
-    view = None
+    retained, overlap = _load_retained(spec, lm, folder), _load_overlap(folder)
+    if retained is not None and (overlap is not None or not spec.clash):
+        return retained, overlap
+    comparison = None
     if spec.clash:
-        console.print("Looking where the skill and the retained texts clash.")
-        lessons = answer_examples(lm, skill.train, skill.spelling)
-        own = mean_squared_gradients(
-            lm, sample_examples(lessons, spec.fisher_examples, spec.seed), spec, console
-        )
-        view = FisherComparison(
-            lm, InjectCoordinates(lm.name, spec.skill, "fisher"), "skill", own, seed=spec.seed
-        )
-        view.weigh("skill", own)
-    held, parts = {}, 1 if spec.fisher is not None else len(kept)
-    for name, part in _fisher_per_set(lm, spec, kept, console):
-        if view is not None:
-            view.compare(name, part)
-        held = part if parts == 1 else {n: v / parts + held.get(n, 0) for n, v in part.items()}
-    if view is not None:
-        view.weigh("retained", held)
-        files.write_sealed(folder / OVERLAP_FILE, asdict(view.found))
+        console.print("Comparing the Fisher information of the skill and the retained texts.")
+        problems = answer_examples(lm, request.skill.train, request.skill.answer_format)
+        few = sample_examples(problems, spec.fisher_examples, spec.seed)
+        fisher = mean_squared_gradients(lm, few, spec, console)
+        coordinates = InjectCoordinates(lm.name, spec.skill, "fisher")
+        comparison = FisherComparison(lm, coordinates, "skill", fisher, seed=spec.seed)
+        comparison.add_mass("skill", fisher)
+    retained, sets = {}, 1 if spec.fisher is not None else len(request.retained)
+    for name, part in _fisher_per_set(request, console):
+        if comparison is not None:
+            comparison.add(name, part)
+        if sets > 1:
+            part = {n: v / sets + retained.get(n, 0) for n, v in part.items()}
+        retained = part
+    if comparison is not None:
+        comparison.add_mass("retained", retained)
+        overlap = comparison.overlap
+        files.write_sealed(folder / OVERLAP_FILE, asdict(overlap))
     if spec.fisher is None:
-        save_artefact(folder / RETAINED_FILE, held, {"kind": "mean"})
-    return held, None if view is None else view.found
+        save_artefact(folder / RETAINED_FILE, retained, {"kind": "mean"})
+    return retained, overlap
 
 
 def _load_retained(spec: InjectSpec, lm: LM, folder: Path) -> FisherTensors | None:
-    """The Fisher that is there already: the file that was given, or the one made before."""
+    """The Fisher of `--fisher`, or the one computed before."""
     if spec.fisher is not None:
         return load_fisher(spec.fisher, lm).tensors()
     try:
-        kept = load_artefact(folder / RETAINED_FILE)
+        saved = load_artefact(folder / RETAINED_FILE)
     except (Corrupt, Missing):
         return None
-    return {name: kept.tensor(name) for name in kept.names}
+    return {name: saved.tensor(name) for name in saved.names}
 
 
 def _load_overlap(folder: Path) -> FisherOverlap | None:
     try:
-        kept = files.read_sealed(folder / OVERLAP_FILE)
+        saved = files.read_sealed(folder / OVERLAP_FILE)
     except (Corrupt, Missing):
         return None
-    return FisherOverlap(kept["rows"], kept["tops"])
+    return FisherOverlap(saved["rows"], saved["tops"])
 
 
 def _fisher_per_set(
-    lm: LM, spec: InjectSpec, kept: Sequence[RetainedSet], console: Console
+    request: "InjectRequest", console: Console
 ) -> Iterator[tuple[str, FisherTensors]]:
-    """(name, Fisher) of each retained set, or of the file that was given."""
+    """(name, Fisher) of each retained set, or of the given file."""
+    lm, spec, retained = request.lm, request.spec, request.retained
     if spec.fisher is not None:
-        found = load_fisher(spec.fisher, lm)
-        yield found.name, found.tensors()
+        given = load_fisher(spec.fisher, lm)
+        yield given.name, given.tensors()
         return
-    share = max(1, spec.fisher_examples // len(kept))
-    for one in kept:
-        yield (
-            one.name,
-            mean_squared_gradients(lm, sample_examples(one.fit, share, spec.seed), spec, console),
-        )
+    share = max(1, spec.fisher_examples // len(retained))
+    for one in retained:
+        few = sample_examples(one.train, share, spec.seed)
+        yield one.name, mean_squared_gradients(lm, few, spec, console)
 
 
 def mean_squared_gradients(
     lm: LM, examples: Examples, spec: InjectSpec, console: Console
 ) -> dict[str, Tensor]:
-    """The mean over examples of the squared gradients of each."""
-    # A model given as an object has a name of its own in the spec, by which nobody can open it.
-    door = make_model_handle(lm, spec) if lm.name == spec.model else None
-    sums = sum_squared_gradients_on(spec.engine, door, lm, examples, console=console)
-    for value in sums.total.values():
-        value /= len(examples)
-    return sums.total
+    """The diagonal Fisher: the mean over examples of the squared gradient of each."""
+    # A model given as an object has a made-up name in the spec: workers can't open it.
+    handle = make_model_handle(lm, spec) if lm.name == spec.model else None
+    sums = sum_squared_gradients_on(spec.engine, handle, lm, examples, console=console)
+    return sums.mean(len(examples))
 
 
 def sample_examples(examples: Examples, most: int, seed: int) -> Examples:
-    """At most so many examples, drawn with the seed."""
+    """At most `most` examples, drawn with the seed."""
     order = np.random.default_rng([seed, len(examples)]).permutation(len(examples))
     return examples.take(np.sort(order[:most]))
 
 
 class FisherComparison:
-    """One Fisher and its largest entries; others are looked at there, one after the other."""
+    """Compares other Fishers with one, at its largest entries overall and in three blocks."""
 
     def __init__(
         self,
         lm: LM,
-        where: InjectCoordinates,
+        coordinates: InjectCoordinates,
         name: str,
-        own: FisherTensors,
+        fisher: FisherTensors,
         *,
         seed: int,
         most: int = TOP_ENTRIES,
     ) -> None:
-        self.own, self.seed, self.place, self.where = own, seed, weight_locator(lm), where
-        layers = sorted({1, (lm.layers + 1) // 2, lm.layers})
-        inside = {f"layer {i}": [n for n in own if self.place(n)[0] == i] for i in layers}
-        groups = {"all layers": list(own), **inside}
-        self.tops = {
-            group: largest_entries({n: own[n] for n in names}, most)
+        self.fisher, self.seed, self.coordinates = fisher, seed, coordinates
+        self.locate = weight_locator(lm)
+        layers = {
+            f"layer {i}": [n for n in fisher if self.locate(n)[0] == i] for i in outer_layers(lm)
+        }
+        groups = {"all layers": list(fisher), **layers}
+        self.largest = {
+            group: largest_entries({n: fisher[n] for n in names}, most)
             for group, names in groups.items()
             if names
         }
-        self.found = FisherOverlap([], [{"where": group, "curves": {}} for group in self.tops])
-        self._draw(name, own)
+        self.overlap = FisherOverlap([], [{"where": g, "curves": {}} for g in self.largest])
+        self._add_curves(name, fisher)
 
-    def weigh(self, name: str, fisher: FisherTensors) -> None:
-        """Rows of a Fisher's mass by layer and module."""
-        self.found.rows.extend(
-            self.where.row("fisher", f"{layer}/{module}", f"mass of {name}", value)
-            for (layer, module), value in fisher_mass(fisher, self.place).items()
-        )
+    def add_mass(self, name: str, fisher: FisherTensors) -> None:
+        """Add rows of a Fisher's mass by layer and module."""
+        mass = fisher_mass(fisher, self.locate)
+        self.overlap.rows.extend(self.coordinates.weight_rows("fisher", f"mass of {name}", mass))
 
-    def compare(self, name: str, other: FisherTensors) -> dict[str, float]:
-        """How far another Fisher overlaps with this one; its rows, and its curve at the top."""
-        found = overlap_metrics(self.own, other, self.tops["all layers"], seed=self.seed)
-        self.found.rows.extend(self.where.row("overlap", name, m, v) for m, v in found.items())
-        self._draw(name, other)
-        return found
+    def add(self, name: str, other: FisherTensors) -> dict[str, float]:
+        """Compare another Fisher: its overlap metrics, also added as rows, and its curves."""
+        metrics = overlap_metrics(self.fisher, other, self.largest["all layers"], seed=self.seed)
+        self.overlap.rows.extend(self.coordinates.rows("overlap", name, metrics))
+        self._add_curves(name, other)
+        return metrics
 
-    def _draw(self, name: str, fisher: FisherTensors) -> None:
-        for panel, entries in zip(self.found.tops, self.tops.values(), strict=True):
+    def _add_curves(self, name: str, fisher: FisherTensors) -> None:
+        for panel, entries in zip(self.overlap.tops, self.largest.values(), strict=True):
             values = values_at(fisher, entries)
             panel["curves"][name] = {
                 "values": _rounded(values),
@@ -191,14 +188,14 @@ class FisherComparison:
 
 
 def overlap_metrics(
-    own: FisherTensors, other: FisherTensors, entries: LargestEntries, *, seed: int
+    fisher: FisherTensors, other: FisherTensors, entries: LargestEntries, *, seed: int
 ) -> dict[str, float]:
-    """How far the largest entries and the ranks of two Fishers agree, beside chance."""
-    share = min(1.0, len(entries.names) / sum(v.numel() for v in own.values()))
+    """Jaccard index of the largest entries, its value by chance, and rank correlation."""
+    share = min(1.0, len(entries.names) / sum(v.numel() for v in fisher.values()))
     return {
         "jaccard": jaccard(entries, largest_entries(other, len(entries.names))),
         "chance": share / (2 - share),
-        "rank_correlation": rank_correlation(own, other, rng=np.random.default_rng(seed)),
+        "rank_correlation": rank_correlation(fisher, other, rng=np.random.default_rng(seed)),
     }
 
 

@@ -1,16 +1,25 @@
-"""Squared gradients of many examples, added up batch by batch, and kept on the way."""
+"""Sums of squared per-example gradients, batch by batch, in this process or on workers.
+
+On workers, each adds up whole batches of the single-process pass, so that the same squares are
+summed. Sums of one worker are float32 as in a single process, and are added in float64 in any
+order: results differ only by float32 rounding, about 1e-7 of an entry.
+"""
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cutaway.console import Console
 from cutaway.core.errors import Corrupt, Missing
+from cutaway.engine import PieceFailed, find_engine, run_pieces
+from cutaway.extract.model_handle import ModelHandle, pass_resources
 from cutaway.methods.inject.examples import Examples, example_losses
 from cutaway.methods.inject.maths.example_hooks import PerExampleHooks
 from cutaway.methods.inject.maths.fisher_rules import NoGradientRule
@@ -19,167 +28,260 @@ from cutaway.models.batches import TokenBatch, TokenBudget, batches_by_length
 from cutaway.models.lm import LM
 from cutaway.store.artefacts import load_artefact, save_artefact
 
-# The batched way must agree with plain autograd this well on two examples, or isn't used.
+# The batched method is used if it agrees this well with plain autograd on two examples.
 TOLERANCE = 1e-4
 # Seconds between checkpoints of the sums.
 SAVE_SECONDS = 120.0
-# Numbers in a batch's logits, and padded tokens in a batch.
+# The most logits, and the most padded tokens, in a batch.
 MAX_LOGITS, MAX_TOKENS = 1 << 25, 512
 
 
 @dataclass(frozen=True)
+class FisherMethod:
+    """How squared gradients are computed."""
+
+    way: str
+    """`batched`, or `loop`: one example after the other."""
+    reason: str = ""
+    """Why it is a loop; empty when batched."""
+    difference: float | None = None
+    """Relative difference between the batched method and plain autograd on two examples."""
+
+
+@dataclass(frozen=True)
 class FisherSums:
-    """Sums of squared gradients by weight name, and how they were made."""
+    """Sums of squared gradients by weight name, and how they were computed."""
 
     total: dict[str, Tensor]
-    way: str
-    """batched, or loop: one example after the other."""
-    why: str
-    """Why it went example by example; empty when it didn't."""
-    difference: float | None
-    """How far the batched way was from plain autograd on the first two examples."""
+    method: FisherMethod
+
+    def mean(self, examples: int) -> dict[str, Tensor]:
+        """The sums divided by the number of examples, in place."""
+        for value in self.total.values():
+            value /= examples
+        return self.total
 
 
 def sum_squared_gradients(
-    lm: LM, examples: Examples, *, console: Console, keep: Path | None = None, batched: bool = True
+    lm: LM,
+    examples: Examples,
+    *,
+    console: Console,
+    checkpoint: Path | None = None,
+    batched: bool = True,
 ) -> FisherSums:
     """The sum over examples of the squared gradient of each example's own loss."""
     total = zero_sums(lm)
-    way, why, difference = "loop", "asked", None
+    method = FisherMethod("loop", "requested")
     if batched:
-        way, why, difference = choose_and_report_method(lm, examples, total, console)
-    batches = fisher_batches(lm, examples, way)
-    start = _resume_sums(keep, total, way, console)
+        method = choose_method(lm, examples, total, console)
+    batches = fisher_batches(lm, examples, method.way)
+    start = _resume_sums(checkpoint, total, method.way, console)
     saved = time.monotonic()
     with console.progress("fisher", len(examples)) as advance:
         advance(sum(len(batch.rows) for batch in batches[:start]))
-        with FisherAccumulator(lm, examples, total, way) as add:
+        with FisherAccumulator(lm, examples, total, method.way) as add:
             for number, batch in enumerate(batches[start:], start):
                 add(batch)
                 advance(len(batch.rows))
-                if keep is not None and time.monotonic() - saved > SAVE_SECONDS:
-                    save_artefact(keep, total, {"done": number + 1, "way": way})
+                if checkpoint is not None and time.monotonic() - saved > SAVE_SECONDS:
+                    save_artefact(checkpoint, total, {"done": number + 1, "way": method.way})
                     saved = time.monotonic()
-    return FisherSums(total, way, why, difference)
-
-
-def choose_and_report_method(
-    lm: LM, examples: Examples, total: dict[str, Tensor], console: Console
-) -> tuple[str, str, float | None]:
-    """`choose_way`, and the slower one is said."""
-    way, why, difference = choose_method(lm, examples, total)
-    if why:
-        console.print(f"Going example by example, which is slower: {why}.")
-    return way, why, difference
+    return FisherSums(total, method)
 
 
 def zero_sums(lm: LM) -> dict[str, Tensor]:
-    """One float32 zero per weight."""
+    """A float32 tensor of zeros per weight."""
     return {n: torch.zeros_like(p, dtype=torch.float32) for n, p in lm.params().items()}
 
 
 def fisher_batches(lm: LM, examples: Examples, way: str) -> list[TokenBatch]:
-    """Batches of nearly equal length; the same ones however often this is asked."""
-    if way == "loop":
-        return [batch for batch, _ in batches_by_length(examples.lengths, TokenBudget(fixed=1))]
-    words = lm.vocab if examples.words is None else len(examples.words)
-    size = max(32, min(MAX_TOKENS, MAX_LOGITS // words))
+    """Batches of nearly equal length, always the same ones."""
+    size = 1
+    if way == "batched":
+        words = lm.vocab if examples.words is None else len(examples.words)
+        size = max(32, min(MAX_TOKENS, MAX_LOGITS // words))
     return [batch for batch, _ in batches_by_length(examples.lengths, TokenBudget(fixed=size))]
 
 
 class FisherAccumulator:
-    """Adds one batch after the other in the chosen way."""
+    """Adds the squared gradients of one batch after the other to `total`."""
 
     def __init__(self, lm: LM, examples: Examples, total: Mapping[str, Tensor], way: str) -> None:
         self.lm, self.examples, self.total = lm, examples, total
-        self.watch = PerExampleHooks(lm.module, total) if way == "batched" else None
+        self.hooks = PerExampleHooks(lm.module, total) if way == "batched" else None
 
     def __enter__(self) -> "FisherAccumulator":
-        if self.watch is not None:
-            self.watch.__enter__()
+        if self.hooks is not None:
+            self.hooks.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.watch is not None:
-            self.watch.__exit__()
+        if self.hooks is not None:
+            self.hooks.__exit__()
 
     def __call__(self, batch: TokenBatch) -> None:
         rows = batch.rows.tolist()
-        if self.watch is None:
+        if self.hooks is None:
             for row in rows:
                 add_by_autograd(self.lm.module, self.total, self._loss([row]))
             return
-        self.watch.backward(self.watch.forward(len(rows), self._loss(rows)))
+        self.hooks.backward(self.hooks.forward(len(rows), self._loss(rows)))
 
     def _loss(self, rows: list[int]) -> Callable[[], Tensor]:
         return lambda: example_losses(self.lm, self.examples, rows)
 
 
 def choose_method(
-    lm: LM, examples: Examples, total: dict[str, Tensor]
-) -> tuple[str, str, float | None]:
-    """Batched if it agrees with plain autograd on two examples of this very run, else loop."""
+    lm: LM, examples: Examples, total: Mapping[str, Tensor], console: Console
+) -> FisherMethod:
+    """Batched if it agrees with plain autograd on two of these examples, else a loop."""
+    method = _test_batched(lm, examples, total)
+    for value in total.values():
+        value.zero_()
+    if method.reason:
+        console.print(f"Computing gradients one example at a time (slower): {method.reason}.")
+    return method
+
+
+def _test_batched(lm: LM, examples: Examples, total: Mapping[str, Tensor]) -> FisherMethod:
     order = sorted(range(len(examples)), key=lambda i: len(examples.rows[i]))
-    # Of different lengths: padding must not matter either.
+    # Of different lengths, so that padding is tested too.
     two = examples.take([order[0], order[len(order) // 2]])
     try:
         with FisherAccumulator(lm, two, total, "batched") as add:
             add(TokenBatch(torch.arange(2).numpy(), 0, 0))
     except (NoGradientRule, RuntimeError) as error:
-        _set_to_zero(total)
-        return "loop", _first_line(error), None
-    difference, name = _difference_from_autograd(lm, two, total)
-    _set_to_zero(total)
-    if not difference <= TOLERANCE:
-        why = f"per-example gradients of {name} differ by {difference:.1e} when batched"
-        return "loop", why, difference
-    return "batched", "", difference
-
-
-def _difference_from_autograd(
-    lm: LM, two: Examples, total: Mapping[str, Tensor]
-) -> tuple[float, str]:
-    """The largest relative difference from plain autograd, and where it is."""
-    sketch = FisherSample(total)
-    for row in range(len(two)):
-        with gradient_hooks(lm.module, sketch.add), torch.enable_grad():
+        lines = str(error).splitlines() or [type(error).__name__]
+        return FisherMethod("loop", lines[0][:200].rstrip("."))
+    sample = FisherSample(total)
+    for row in range(2):
+        with gradient_hooks(lm.module, sample.add), torch.enable_grad():
             example_losses(lm, two, [row]).sum().backward()  # type: ignore[no-untyped-call]
-    return sketch.difference(total)
+    difference, name = sample.difference(total)
+    if difference <= TOLERANCE:
+        return FisherMethod("batched", "", difference)
+    reason = f"per-example gradients of {name} differ by {difference:.1e} when batched"
+    return FisherMethod("loop", reason, difference)
 
 
-def _set_to_zero(total: Mapping[str, Tensor]) -> None:
-    for value in total.values():
-        value.zero_()
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).splitlines()
-    return lines[0][:200].rstrip(".") if lines else type(error).__name__
-
-
-def _resume_sums(keep: Path | None, total: Mapping[str, Tensor], way: str, console: Console) -> int:
-    """How many batches are in the sums that were kept; `total` holds them."""
-    if keep is None or not keep.is_file():
+def _resume_sums(
+    checkpoint: Path | None, total: Mapping[str, Tensor], way: str, console: Console
+) -> int:
+    """The number of batches in the checkpoint, whose sums are now in `total`."""
+    if checkpoint is None or not checkpoint.is_file():
         return 0
     try:
-        kept = load_artefact(keep)
+        saved = load_artefact(checkpoint)
     except (Corrupt, Missing):
         return 0
-    if kept.meta.get("way") != way or set(kept.names) != set(total):
+    if saved.meta.get("way") != way or set(saved.names) != set(total):
         return 0
     for name, value in total.items():
-        value.copy_(kept.tensor(name))
-    done: Any = kept.meta["done"]
-    console.print(f"Going on behind batch {done}.")
+        value.copy_(saved.tensor(name))
+    done: Any = saved.meta["done"]
+    console.print(f"Continuing after batch {done}.")
     return int(done)
 
 
 def seconds_per_token(lm: LM, examples: Examples) -> float:
-    """Seconds per token, from a few examples of middling length."""
+    """Seconds per token, from a few examples of median length."""
     order = sorted(range(len(examples)), key=lambda i: len(examples.rows[i]))
     middle = len(order) // 2
     few = examples.take(order[max(middle - 4, 0) : middle + 4])
     start = time.monotonic()
     sum_squared_gradients(lm, few, console=Console(quiet=True))
-    # The check of two examples against plain autograd is paid once; leave it out roughly.
+    # About half of the time is the check against plain autograd, which is done only once.
     return 0.5 * (time.monotonic() - start) / max(sum(few.lengths), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class FisherPart:
+    """Some batches of the pass, and only the examples in them."""
+
+    number: int
+    examples: Examples
+    batches: tuple[NDArray[np.int64], ...]
+    """Rows of `examples`."""
+
+    @property
+    def key(self) -> str:
+        """The name of the part."""
+        return f"fisher part {self.number} ({len(self.examples)} examples)"
+
+
+@dataclass(frozen=True, eq=False)
+class FisherWorker:
+    """What a worker needs to sum the squared gradients of a part."""
+
+    model: ModelHandle
+    way: str
+    words: tuple[int, ...] | None
+
+    def __call__(self, part: FisherPart) -> dict[str, NDArray[np.float32]]:
+        """The part's sums by weight name, as arrays."""
+        lm = self.model.open()
+        words = None if self.words is None else torch.tensor(self.words, device=lm.device)
+        examples, total = replace(part.examples, words=words), zero_sums(lm)
+        with FisherAccumulator(lm, examples, total, self.way) as add:
+            for rows in part.batches:
+                add(TokenBatch(rows, 0, 0))
+        return {name: value.cpu().numpy() for name, value in total.items()}
+
+
+def sum_squared_gradients_on(
+    engine: str,
+    handle: ModelHandle | None,
+    lm: LM,
+    examples: Examples,
+    *,
+    console: Console,
+    checkpoint: Path | None = None,
+) -> FisherSums:
+    """`sum_squared_gradients` on an engine; in this process if workers can't open the model."""
+    if handle is None or find_engine(engine).in_process:
+        return sum_squared_gradients(lm, examples, console=console, checkpoint=checkpoint)
+    total = zero_sums(lm)
+    method = choose_method(lm, examples, total, console)
+    batches = fisher_batches(lm, examples, method.way)
+    parts = list(split_batches(examples, batches, find_engine(engine).workers()))
+    words = None if examples.words is None else tuple(examples.words.tolist())
+    size = 2 * sum(value.nbytes for value in total.values())
+    sums = {n: v.cpu().double() for n, v in total.items()}
+    with console.progress("fisher", len(examples)) as advance:
+        for part, got in run_pieces(
+            engine,
+            FisherWorker(handle, method.way, words),
+            parts,
+            key=lambda p: p.key,
+            needs=pass_resources(engine, handle.device, size),
+            notify=console.print,
+        ):
+            if isinstance(got, PieceFailed):
+                got.add_note(f"{part.key}, tried {got.tries} times")
+                raise got
+            for name, array in got.items():
+                sums[name] += torch.from_numpy(np.array(array))
+            advance(len(part.examples))
+    for name, value in total.items():
+        value.copy_(sums[name])
+    return FisherSums(total, method)
+
+
+def split_batches(
+    examples: Examples, batches: Sequence[TokenBatch], workers: int
+) -> Iterator[FisherPart]:
+    """One part per worker, with about the same number of tokens each.
+
+    Not more parts than workers, because the sums of a part are as large as the model.
+    """
+    lengths = np.asarray(examples.lengths)
+    tokens = np.array([lengths[batch.rows].sum() for batch in batches], dtype=float)
+    part_of_batch = (np.cumsum(tokens) - tokens) * max(workers, 1) // tokens.sum()
+    without_words = replace(examples, words=None)
+    for number in np.unique(part_of_batch):
+        chosen = [b.rows for b, part in zip(batches, part_of_batch, strict=True) if part == number]
+        ends = np.cumsum([len(rows) for rows in chosen])
+        rows = np.concatenate(chosen)
+        within = np.split(np.arange(len(rows)), ends[:-1])
+        yield FisherPart(int(number), without_words.take(rows), tuple(within))

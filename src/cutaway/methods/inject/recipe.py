@@ -1,4 +1,4 @@
-"""`cutaway inject`: train a skill in, hold the rest, and say what both cost."""
+"""`cutaway inject`: train a skill with several regularisers and measure what is forgotten."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,45 +11,44 @@ import numpy as np
 from torch import Tensor
 
 from cutaway.console import Console
-from cutaway.core.digest import digest_text
 from cutaway.core.errors import BadSpec
-from cutaway.core.spec import address, build_spec
+from cutaway.core.spec import address
 from cutaway.engine.process_group import process_group
 from cutaway.extract.model_handle import training_resources
 from cutaway.methods.inject.cells import (
     TASK_FOLDER,
     InjectCell,
+    InjectRequest,
     SweepContext,
-    sample_weight_rows,
     skill_rows,
     sweep_cells,
     train_cell,
 )
-from cutaway.methods.inject.cost import TrainingCost, sweep_cost
-from cutaway.methods.inject.fisher import DETAILS_FILE, METHOD
+from cutaway.methods.inject.checkpoints import CHECKPOINT_FOLDER, SweepCheckpoints
+from cutaway.methods.inject.cost import sweep_cost
 from cutaway.methods.inject.fisher_file import load_fisher
-from cutaway.methods.inject.fisher_overlap import FisherOverlap, retained_fisher
+from cutaway.methods.inject.fisher_overlap import DETAILS_FILE, FisherOverlap, retained_fisher
 from cutaway.methods.inject.maths.penalty import normalise_fisher
-from cutaway.methods.inject.maths.weight_maps import WeightProjection, project_rows
-from cutaway.methods.inject.pareto import inject_verdict, pareto_points
-from cutaway.methods.inject.retain import RetainedSet, read_retained_sets, score_retained
+from cutaway.methods.inject.pareto import pareto_points
+from cutaway.methods.inject.retain import read_retained_sets, score_retained
 from cutaway.methods.inject.rows import InjectCoordinates, inject_frame
-from cutaway.methods.inject.skill import ArithmeticSkill, read_arithmetic_skill
+from cutaway.methods.inject.skill import read_arithmetic_skill
 from cutaway.methods.inject.spec import InjectSpec
 from cutaway.methods.inject.task_forgetting import (
-    RetainedTask,
+    TaskAnswers,
     finetune_on_tasks,
     read_retained_tasks,
     retained_task_rows,
     task_baselines,
 )
+from cutaway.methods.inject.verdict import inject_verdict
+from cutaway.methods.inject.weight_samples import WeightSample, sample_weights, weight_maps
 from cutaway.models.lm import LM, model_facts
-from cutaway.recipe.life_cycle import on_rank0
-from cutaway.recipe.objects import Objects, name_objects
+from cutaway.recipe.cost import Estimate
+from cutaway.recipe.life_cycle import Context, Outcome, Run
+from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_spec_model
-from cutaway.recipe.output import checkpoint_owner, restore_checkpoint
-from cutaway.recipe.provenance import CostMeter, measure_cost, provenance
-from cutaway.recipe.result import Result
+from cutaway.recipe.output import checkpoint_owner
 from cutaway.recipe.table import Row
 from cutaway.recipe.worker_pieces import (
     check_same_run,
@@ -59,329 +58,223 @@ from cutaway.recipe.worker_pieces import (
     sendable,
 )
 from cutaway.store import files
-from cutaway.store.results import Progress, Record, find_record, run_progress, save_record
+from cutaway.store.progress import Progress
+from cutaway.store.results import run_progress
 
-FISHER_FOLDER, CHECKPOINT_FOLDER = "fishers", "checkpoints"
-# Weights, gradients, two of the optimiser, the anchor, the Fisher.
+OUTPUT = SweepCheckpoints()
+# Copies of the weights in memory: weights, gradients, two of the optimiser, anchor, Fisher.
 TRAINING_COPIES = 6
-WEIGHT_PROJECTIONS: tuple[WeightProjection, ...] = ("pca", "tsne")
+BEFORE, TASKS = "before", "tasks"
 
 
-def inject(*, quiet: bool = False, **options: Any) -> Result:
-    """Teach a model a skill; `model`, `data`, `retain`, `retain_tasks` may be given as objects."""
-    fields = ("model", "data", "retain", "retain_tasks")
-    named, objects = name_objects(options, fields, single=("model", "data"))
-    return run(build_spec(InjectSpec, named), console=Console(quiet=quiet), objects=objects)
-
-
-def run(
-    spec: InjectSpec, *, console: Console | None = None, objects: Objects | None = None
-) -> Result:
-    """Every cell of the sweep trained, measured and kept; the model itself stays as it was."""
-    console = console or Console(quiet=True)
-    process_group(spec.device)
-    asked = read_inject_inputs(spec, objects)
-    done = find_record(spec.runs, METHOD, asked.name)
-    if done is not None and (again := restore_checkpoints(spec, done)) is not None:
-        return Result(again)
-    pieces = run_progress(spec.runs, METHOD, asked.name)
-    with measure_cost() as meter:
-        work, found = prepare_sweep(spec, asked, pieces, console)
-        work = finetune_base(work, asked.courses, pieces, console)
-        run_sweep(work, pieces, console, objects)
-    return on_rank0(lambda: save_sweep(work, pieces, found, meter), spec.runs, METHOD, asked.name)
-
-
-@dataclass(frozen=True, eq=False)
-class InjectInputs:
-    """What a spec names, opened and read, and the run's address."""
-
-    name: str
-    lm: LM
-    skill: ArithmeticSkill
-    kept: list[RetainedSet]
-    courses: list[RetainedTask]
-
-
-def read_inject_inputs(spec: InjectSpec, objects: Objects | None = None) -> InjectInputs:
-    """The model, the skill, the retained texts and sets."""
+def resolve(spec: InjectSpec, context: Context) -> InjectRequest:
+    """The model, the skill, the retained texts and tasks."""
+    objects = context.objects
     lm = open_spec_model(spec, objects)
-    need_trainable(lm, spec)
-    skill, kept = read_arithmetic_skill(lm, spec, objects), read_retained_sets(lm, spec, objects)
-    courses = read_retained_tasks(lm, spec, objects)
-    given = None if spec.fisher is None else load_fisher(spec.fisher, lm)
-    name = address(
-        spec,
-        model=lm.identity,
-        data=[skill.digest, *(one.digest for one in kept)],
-        tasks=[course.lesson.digest for course in courses],
-        fisher=None if given is None else given.digest,
-    )
-    return InjectInputs(name, lm, skill, kept, courses)
-
-
-def need_trainable(lm: LM, spec: InjectSpec) -> None:
-    """BadSpec for what can't be trained."""
     lm.need_head()
     if lm.dtype != "float32":
         raise BadSpec(f"dtype {lm.dtype!r} loses small gradients: inject trains in float32.")
-    if spec.out is not None and Path(spec.out).is_file():
-        raise BadSpec(f"out must be a folder for the checkpoints, {spec.out!r} is a file.")
-
-
-def restore_checkpoints(spec: InjectSpec, done: Record) -> Record | None:
-    """A finished run with its own checkpoints at --out, copied if elsewhere; None if lost."""
-    if not spec.checkpoints or spec.out is None:
-        return done
-    out, told = Path(spec.out), done.summary
-    kept = (done.path / CHECKPOINT_FOLDER, Path(str(told["checkpoints"])))
-
-    def there() -> bool:
-        who = ("inject", done.address)
-        return all(restore_checkpoint(out / c, *who, [k / c for k in kept]) for c in told["cells"])
-
-    return (
-        replace(done, summary={**told, "checkpoints": spec.out})
-        if process_group().broadcast(there)
-        else None
+    fisher = None if spec.fisher is None else load_fisher(spec.fisher, lm)
+    return InjectRequest(
+        spec,
+        lm,
+        read_arithmetic_skill(lm, spec, objects),
+        read_retained_sets(lm, spec, objects),
+        read_retained_tasks(lm, spec, objects),
+        None if fisher is None else fisher.digest,
     )
+
+
+def estimate(request: InjectRequest) -> list[Estimate]:
+    """The cost of the sweep, from a few training steps."""
+    return [sweep_cost(request)]
+
+
+def measure(request: InjectRequest, run: Run) -> Outcome | None:
+    """Every cell trained and measured; only rank 0 returns the outcome."""
+    context, overlap = prepare_sweep(request, run.address, run.progress, run.console)
+    train_sweep(context, run.progress, run.console, run.objects)
+    return sweep_outcome(context, run.progress, overlap) if process_group().first else None
 
 
 def prepare_sweep(
-    spec: InjectSpec, asked: InjectInputs, pieces: Progress, console: Console
+    request: InjectRequest, name: str, progress: Progress, console: Console
 ) -> tuple[SweepContext, FisherOverlap | None]:
-    """What was there before any training: scores, ledger, Fishers."""
-    lm, skill, kept, together = asked.lm, asked.skill, asked.kept, process_group()
-    for one in kept:
-        if one.left_out:
-            console.print(
-                f"{one.left_out} texts of {one.name} have less than two tokens: left out."
-            )
-    before = score_retained(lm, kept, spec.seed)
-    folder = Path(pieces.folder)
-    # The first process makes and keeps them, the others read them.
-    fisher, found = together.rank0_first(
-        lambda: retained_fisher(lm, spec, skill, kept, folder / FISHER_FOLDER, console)
-    )
-    work = SweepContext(
-        spec, asked.name, lm, skill, kept, before, scale_fisher(fisher, spec, lm), folder
-    )
-    if together.first and "before" not in pieces.done():
-        where = InjectCoordinates(lm.name, spec.skill, "-", None, None)
-        rows = skill_rows(lm, skill, where, "before", spec.seed)
-        for one in kept:
-            metrics = before.metrics(one.name)
-            rows += [where.row("before", one.name, metric, v) for metric, v in metrics.items()]
-        pieces.put("before", rows)
-        save_weight_sample(folder, "base", sample_weight_rows(lm, lm.params()))
-    return work, found
+    """Everything measured before training: skill, retained texts and tasks, Fisher information."""
+    lm, group, folder = request.lm, process_group(), Path(progress.folder)
+    for one in request.retained:
+        if one.dropped:
+            console.print(f"Dropped {one.dropped} texts of {one.name} with fewer than two tokens.")
+    before = score_retained(lm, request.retained, request.spec.seed)
+    # The first process computes and saves the Fisher information, the others read it.
+    fisher, overlap = group.rank0_first(lambda: retained_fisher(request, folder, console))
+    context = SweepContext(request, name, folder, before, scale_fisher(fisher, request.spec, lm))
+    if group.first and BEFORE not in progress.done():
+        coordinates = InjectCoordinates(lm.name, request.spec.skill)
+        rows = skill_rows(lm, request.skill, coordinates, "before", request.spec.seed)
+        for one in request.retained:
+            rows += coordinates.rows("before", one.name, before.metrics(one.name))
+        progress.put(BEFORE, rows, [sample_weights("base", lm, lm.params())])
+    return finetune_base(context, progress, console), overlap
 
 
 def scale_fisher(
     fisher: Mapping[str, Tensor] | None, spec: InjectSpec, lm: LM
 ) -> Mapping[str, Tensor] | None:
-    """The Fisher as ewc uses it, where the model is; None where nothing does."""
-    if fisher is None or "ewc" not in spec.held:
+    """The Fisher information as ewc uses it, on the model's device; None without ewc."""
+    if fisher is None or "ewc" not in spec.strengths_by_regulariser:
         return None
     here = {name: value.to(lm.device) for name, value in fisher.items()}
     return normalise_fisher(here) if spec.fisher_scale == "mean" else here
 
 
-def finetune_base(
-    work: SweepContext, courses: list[RetainedTask], pieces: Progress, console: Console
-) -> SweepContext:
-    """What the base learns of every task, once for each seed."""
-    if not courses:
-        return work
-    folder, seeds = (
-        work.folder / TASK_FOLDER,
-        sorted({cell.seed for cell in sweep_cells(work.spec)}),
-    )
-
-    def look(task: str) -> None:
-        save_weight_sample(
-            work.folder, f"{task} fine-tuned", sample_weight_rows(work.lm, work.lm.params())
+def finetune_base(context: SweepContext, progress: Progress, console: Console) -> SweepContext:
+    """The base model fine-tuned on every retained task, once per seed."""
+    request = context.request
+    if not request.tasks:
+        return context
+    folder = context.folder / TASK_FOLDER
+    answers: dict[int, dict[str, TaskAnswers]] = {}
+    samples: list[WeightSample] = []
+    rows: list[Row] = []
+    for seed in sorted({cell.seed for cell in sweep_cells(request.spec)}):
+        answers[seed], weights = finetune_on_tasks(
+            request.lm, request.tasks, f"base-seed{seed}", seed, folder, console
         )
-
-    learned = {
-        seed: finetune_on_tasks(work.lm, courses, f"base-seed{seed}", seed, folder, console,
-                    look if seed == seeds[0] and process_group().first else None)
-        for seed in seeds
-    }  # fmt: skip
-    rows = [
-        row
-        for seed, answers in learned.items()
-        for row in retained_task_rows(
-            courses, InjectCoordinates(work.lm.name, work.spec.skill, "-", None, seed), answers
-        )
-    ]
+        samples = samples or weights
+        coordinates = InjectCoordinates(request.lm.name, request.spec.skill, seed=seed)
+        rows += retained_task_rows(request.tasks, coordinates, answers[seed])
     if process_group().first:
-        pieces.put("tasks", rows)
-    return replace(work, courses=courses, learned=learned)
+        progress.put(TASKS, rows, samples)
+    return replace(context, base_answers=answers)
 
 
 @dataclass(frozen=True, eq=False)
 class InjectWorker:
-    """What a worker needs to train a cell: the request; all else it reads, or is kept already."""
+    """What a worker needs to train a cell; it opens the request itself."""
 
     spec: InjectSpec
     objects: Objects
-    name: str
+    address: str
 
     @cached_property
-    def work(self) -> SweepContext:
-        """Everything that cells share, made ready once per worker."""
-        asked, quiet = read_inject_inputs(self.spec, self.objects), Console(quiet=True)
-        check_same_run(asked.name, self.name)
-        pieces = run_progress(self.spec.runs, METHOD, self.name)
-        work, _ = prepare_sweep(self.spec, asked, pieces, quiet)
-        return finetune_base(work, asked.courses, pieces, quiet)
+    def context(self) -> SweepContext:
+        """What all cells share, prepared once per worker."""
+        request = resolve(self.spec, Context(objects=self.objects))
+        check_same_run(address(self.spec, **request.identity), self.address)
+        progress = run_progress(self.spec.runs, "inject", self.address)
+        return prepare_sweep(request, self.address, progress, Console(quiet=True))[0]
 
-    def __call__(self, cell: InjectCell) -> tuple[list[Row], Any]:
-        """The cell's rows and the sample of its weights; its checkpoint is where it should be."""
-        return train_cell(self.work, cell, Console(quiet=True))
+    def __call__(self, cell: InjectCell) -> tuple[list[Row], WeightSample]:
+        """The cell's rows and a sample of its weights; its checkpoint is saved."""
+        return train_cell(self.context, cell, Console(quiet=True))
 
 
-def run_sweep(
-    work: SweepContext, pieces: Progress, console: Console, objects: Objects | None = None
+def train_sweep(
+    context: SweepContext, progress: Progress, console: Console, objects: Objects | None = None
 ) -> None:
-    """Every cell that isn't done yet, here or by the engine's workers."""
-    spec, done, cells = work.spec, pieces.done(), sweep_cells(work.spec)
-    todo = [
-        cell
-        for cell in cells
-        if cell.name not in done
-        or (spec.checkpoints and checkpoint_owner(work.checkpoint(cell), "inject") != work.name)
-    ]
+    """Every cell that is not done yet, trained here or by the engine's workers."""
+    spec, done = context.request.spec, progress.done()
+
+    def lost(cell: InjectCell) -> bool:
+        owner = checkpoint_owner(context.checkpoint(cell), "inject")
+        return spec.checkpoints and owner != context.address
+
+    todo = [cell for cell in sweep_cells(spec) if cell.name not in done or lost(cell)]
     if todo and runs_on_workers(spec.engine, objects, console):
-        hand = InjectWorker(local_spec(spec), sendable(objects), work.name)
-        needs = training_resources(spec.engine, spec, work.lm, copies=TRAINING_COPIES)
-        found = run_on_workers(
-            spec.engine, hand, todo, key=lambda cell: cell.name, needs=needs, kept=work.folder,
+        trained = run_on_workers(
+            spec.engine,
+            InjectWorker(local_spec(spec), sendable(objects), context.address),
+            todo,
+            key=lambda cell: cell.name,
+            needs=training_resources(spec.engine, spec, context.request.lm, copies=TRAINING_COPIES),
+            kept=context.folder,
             console=console,
-        )  # fmt: skip
+        )
     else:
-        found = _train_locally(work, todo, console)
-    for cell, (rows, sample) in found:
+        trained = _train_locally(context, todo, console)
+    for cell, (rows, sample) in trained:
         if process_group().first:
-            save_weight_sample(work.folder, cell.name, sample)
-            pieces.put(cell.name, rows)
+            progress.put(cell.name, rows, [sample])
 
 
 def _train_locally(
-    work: SweepContext, todo: list[InjectCell], console: Console
-) -> Iterator[tuple[InjectCell, tuple[list[Row], Any]]]:
+    context: SweepContext, todo: list[InjectCell], console: Console
+) -> Iterator[tuple[InjectCell, tuple[list[Row], WeightSample]]]:
     for number, cell in enumerate(todo, 1):
         console.print(f"Training {number} of {len(todo)}: {cell.name}")
-        yield cell, train_cell(work, cell, console)
+        yield cell, train_cell(context, cell, console)
 
 
-def save_sweep(
-    work: SweepContext, pieces: Progress, found: FisherOverlap | None, meter: CostMeter
-) -> Result:
-    """The run, saved whole."""
-    spec, lm, cells = work.spec, work.lm, sweep_cells(work.spec)
-    before = ["before", *(["tasks"] if work.courses else [])]
-    rows = pieces.rows([*before, *(cell.name for cell in cells)])
-    rows += [] if found is None else found.rows
-    kept: dict[str, Path | bytes] = {DETAILS_FILE: files.json_bytes(figure_details(work, found))}
+def sweep_outcome(
+    context: SweepContext, progress: Progress, overlap: FisherOverlap | None
+) -> Outcome:
+    """The rows, summary and files of the run."""
+    request, cells = context.request, sweep_cells(context.request.spec)
+    spec, skill = request.spec, request.skill
+    keys = [BEFORE, *([TASKS] if request.tasks else []), *(cell.name for cell in cells)]
+    rows = progress.rows(keys) + ([] if overlap is None else overlap.rows)
+    maps = weight_maps(progress.details(keys), seed=spec.seed) if spec.clash else []
+    details = {"tops": [] if overlap is None else overlap.tops, "maps": maps}
+    saved: dict[str, Path | bytes] = {DETAILS_FILE: files.json_bytes(details)}
     if spec.checkpoints and spec.out is None:
         for cell in cells:
-            for path in sorted(work.checkpoint(cell).iterdir()):
-                kept[f"{CHECKPOINT_FOLDER}/{cell.name}/{path.name}"] = path
-    sets = [{"name": one.name, "rows": one.rows, "digest": one.digest} for one in work.kept]
-    tasks = [course.lesson.texts for course in work.courses]
-    record = save_record(
-        spec.runs,
-        method=METHOD,
-        address=work.name,
-        spec=spec,
-        summary=sweep_summary(work, rows),
-        baselines=sweep_baselines(work, rows),
-        model=model_facts(lm),
+            for path in sorted(context.checkpoint(cell).iterdir()):
+                saved[f"{CHECKPOINT_FOLDER}/{cell.name}/{path.name}"] = path
+    tasks = [task.split.texts for task in request.tasks]
+    return Outcome(
+        inject_frame(rows),
+        summary=sweep_summary(request, rows),
+        baselines=sweep_baselines(context, rows),
+        model=model_facts(request.lm),
         data={
-            "name": work.skill.name,
-            "rows": len(work.skill.train),
-            "digest": work.skill.digest,
-            "retained": sets,
+            "name": skill.name,
+            "rows": len(skill.train),
+            "digest": skill.digest,
+            "retained": [
+                {"name": r.name, "rows": r.rows, "digest": r.digest} for r in request.retained
+            ],
             "tasks": [{"name": t.name, "rows": len(t), "digest": t.digest} for t in tasks],
         },
-        **provenance("inject", spec, meter),
-        rows=inject_frame(rows),
-        files=kept,
+        files=saved,
     )
-    return Result(record)
 
 
-def sweep_summary(work: SweepContext, rows: Sequence[Row]) -> dict[str, Any]:
-    """The findings: the Pareto points, what is told about them, what was lost on the way."""
-    spec = work.spec
-    points, start = pareto_points(rows, spec.skill), base_score(rows, spec.skill)
+def sweep_summary(request: InjectRequest, rows: Sequence[Row]) -> dict[str, Any]:
+    """The Pareto points, the verdict, and what was dropped."""
+    spec, skill = request.spec, request.skill
+    points, before = pareto_points(rows, spec.skill), base_exact_match(rows, spec.skill)
     return {
         "verb": "inject",
-        "skill": work.skill.name,
-        "exact_match_before": start,
+        "skill": skill.name,
+        "exact_match_before": before,
         "pareto": points,
         "cells": [cell.name for cell in sweep_cells(spec)],
         "checkpoints": (spec.out or CHECKPOINT_FOLDER) if spec.checkpoints else None,
-        "train_rows": len(work.skill.train),
-        "test_rows": len(work.skill.test),
-        "masks": work.skill.spelling.masks,
-        "left_out": {one.name: one.left_out for one in work.kept},
-        "notes": list(work.skill.notes),
-        "verdict": inject_verdict(points, start, spec.skill),
+        "train_rows": len(skill.train),
+        "test_rows": len(skill.test),
+        "masks": skill.answer_format.masks,
+        "left_out": {one.name: one.dropped for one in request.retained},
+        "notes": list(skill.notes),
+        "verdict": inject_verdict(points, before, spec.skill),
     }
 
 
-def base_score(rows: Sequence[Row], skill: str) -> float:
-    """The exact match before any training."""
-    asked = ("before", f"{skill} test", "exact_match")
-    found = (r["value"] for r in rows if (r["stage"], r["probe"], r["metric"]) == asked)
-    return float(next(found, 0.0))
+def base_exact_match(rows: Sequence[Row], skill: str) -> float:
+    """Exact match on the test problems before training."""
+    key = ("before", f"{skill} test", "exact_match")
+    return float(next(r["value"] for r in rows if (r["stage"], r["probe"], r["metric"]) == key))
 
 
-def sweep_baselines(work: SweepContext, rows: Sequence[Row]) -> dict[str, Any]:
-    """The base model, and always saying the commonest answer."""
-    common = Counter(work.skill.train.meta["result"].tolist()).most_common(1)[0][0]
-    hits = work.skill.test.meta["result"] == common
-    losses = {r["probe"]: r["value"] for r in rows
-              if r["stage"] == "before" and r["metric"] == "lm_loss"}  # fmt: skip
+def sweep_baselines(context: SweepContext, rows: Sequence[Row]) -> dict[str, Any]:
+    """The base model, the most frequent answer, and the fine-tuned base."""
+    request = context.request
+    frequent = Counter(request.skill.train.meta["result"].tolist()).most_common(1)[0][0]
+    hits = request.skill.test.meta["result"] == frequent
+    before = [r for r in rows if r["stage"] == "before" and r["metric"] == "lm_loss"]
+    exact = base_exact_match(rows, request.spec.skill)
     return {
-        "base": {"exact_match": base_score(rows, work.spec.skill), "lm_loss": losses},
+        "base": {"exact_match": exact, "lm_loss": {r["probe"]: r["value"] for r in before}},
         "commonest answer": {"exact_match": float(np.mean(hits))},
-        "fine-tuned": task_baselines(work.courses, work.learned),
+        "fine-tuned": task_baselines(request.tasks, context.base_answers),
     }
-
-
-def figure_details(work: SweepContext, found: FisherOverlap | None) -> dict[str, Any]:
-    """What figures need beyond one number per cell: Fishers at the top entries, weight maps."""
-    kept = [files.read_json(path) for path in (work.folder / "weights").glob("*.json")]
-    samples = {one["of"]: one["rows"] for one in sorted(kept, key=lambda one: one["of"])}
-    base = samples.pop("base", {})
-    maps = []
-    for layer, rows in base.items() if work.spec.clash else ():
-        several = {"base": np.array(rows)}
-        several |= {name: np.array(s[layer]) for name, s in samples.items() if layer in s}
-        for way in WEIGHT_PROJECTIONS:
-            points = project_rows(several, way, seed=work.spec.seed)
-            shown = {name: p.round(4).tolist() for name, p in points.items()}
-            maps.append({"layer": int(layer), "way": way, "points": shown})
-    return {"tops": [] if found is None else found.tops, "maps": maps}
-
-
-def save_weight_sample(folder: Path, name: str, rows: Any) -> None:
-    """Rows of a model's weights, kept for the maps."""
-    path = folder / "weights" / f"{digest_text(name)[:16]}.json"
-    files.write_json(path, {"of": name, "rows": rows})
-
-
-def estimate(spec: InjectSpec, *, console: Console | None = None) -> list[TrainingCost]:
-    """What the sweep will cost, from a few steps."""
-    lm = open_spec_model(spec)
-    need_trainable(lm, spec)
-    skill, kept, courses = (
-        read_arithmetic_skill(lm, spec),
-        read_retained_sets(lm, spec),
-        read_retained_tasks(lm, spec),
-    )
-    return [sweep_cost(lm, spec, skill, kept, courses)]

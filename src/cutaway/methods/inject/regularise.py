@@ -1,4 +1,4 @@
-"""What is added to the loss so that the rest stays: one function per row of REGULARISERS."""
+"""The regularisers: each adds a term to the loss that keeps what the model already knows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,77 +16,78 @@ from cutaway.models.swap import with_params
 from cutaway.models.tokens import pad
 
 ExtraLoss = Callable[[int], Tensor]
+"""The term of a step, given the step's number."""
 
 
 @dataclass(frozen=True, eq=False)
 class RegulariserInputs:
-    """All that a regulariser may need."""
+    """Everything a regulariser may need."""
 
     lm: LM
     trainable: Trainable
-    kept: Sequence[RetainedSet]
+    retained: Sequence[RetainedSet]
     fisher: Mapping[str, Tensor] | None
     strength: float
     batch: int
     seed: int
 
 
-def make_extra_loss(name: str, setting: RegulariserInputs) -> ExtraLoss | None:
-    """What is added to the loss of a step; None where nothing is, so that 0 costs nothing."""
+def make_extra_loss(name: str, inputs: RegulariserInputs) -> ExtraLoss | None:
+    """The term that a regulariser adds; None for plain training and for strength 0."""
     make = EXTRA_LOSSES[name]
-    return None if make is None or setting.strength == 0 else make(setting)
+    return None if make is None or inputs.strength == 0 else make(inputs)
 
 
-def _ewc(setting: RegulariserInputs) -> ExtraLoss:
-    return _weight_penalty(setting, setting.fisher)
+def _ewc(inputs: RegulariserInputs) -> ExtraLoss:
+    return _weight_penalty(inputs, inputs.fisher)
 
 
-def _l2sp(setting: RegulariserInputs) -> ExtraLoss:
-    return _weight_penalty(setting, None)
+def _l2sp(inputs: RegulariserInputs) -> ExtraLoss:
+    return _weight_penalty(inputs, None)
 
 
-def _weight_penalty(setting: RegulariserInputs, fisher: Mapping[str, Tensor] | None) -> ExtraLoss:
-    trainable = setting.trainable
-    chosen = None if fisher is None else {name: fisher[name] for name in trainable.anchor}
-    return lambda step: fused_penalty(trainable.moved(), trainable.anchor, chosen, setting.strength)
+def _weight_penalty(inputs: RegulariserInputs, fisher: Mapping[str, Tensor] | None) -> ExtraLoss:
+    anchor = inputs.trainable.anchor
+    chosen = None if fisher is None else {name: fisher[name] for name in anchor}
+    return lambda step: fused_penalty(inputs.trainable.weights(), anchor, chosen, inputs.strength)
 
 
-def _kl(setting: RegulariserInputs) -> ExtraLoss:
+def _kl(inputs: RegulariserInputs) -> ExtraLoss:
     def extra(step: int) -> Tensor:
-        chosen = _retained_batch(setting, step)
+        batch = _retained_batch(inputs, step)
         with torch.no_grad():
-            base = _base_logits(setting, chosen)
-        _, asked = pad(chosen.targets, 0)
-        now = target_logits(setting.lm, chosen)
-        return setting.strength * kl_from_base(base, now, asked.to(setting.lm.device))
+            base = _base_logits(inputs, batch)
+        _, mask = pad(batch.targets, 0)
+        now = target_logits(inputs.lm, batch)
+        return inputs.strength * kl_from_base(base, now, mask.to(inputs.lm.device))
 
     return extra
 
 
-def _replay(setting: RegulariserInputs) -> ExtraLoss:
+def _replay(inputs: RegulariserInputs) -> ExtraLoss:
     def extra(step: int) -> Tensor:
-        chosen = _retained_batch(setting, step)
-        return setting.strength * example_losses(setting.lm, chosen, range(len(chosen))).mean()
+        batch = _retained_batch(inputs, step)
+        return inputs.strength * example_losses(inputs.lm, batch, range(len(batch))).mean()
 
     return extra
 
 
-def _retained_batch(setting: RegulariserInputs, step: int) -> Examples:
+def _retained_batch(inputs: RegulariserInputs, step: int) -> Examples:
     """The retained texts of a step: sets in turn, rows drawn by seed and step."""
-    examples = setting.kept[step % len(setting.kept)].fit
-    rng = np.random.default_rng([setting.seed, step, 1])
-    rows = rng.choice(len(examples), size=min(setting.batch, len(examples)), replace=False)
+    examples = inputs.retained[step % len(inputs.retained)].train
+    rng = np.random.default_rng([inputs.seed, step, 1])
+    rows = rng.choice(len(examples), size=min(inputs.batch, len(examples)), replace=False)
     return examples.take(np.sort(rows))
 
 
-def _base_logits(setting: RegulariserInputs, examples: Examples) -> Tensor:
-    """What the untrained model says; its weights are the anchor."""
-    lm, trainable = setting.lm, setting.trainable
+def _base_logits(inputs: RegulariserInputs, examples: Examples) -> Tensor:
+    """The logits of the base model: with the initial weights, or without the adapters."""
+    lm, trainable = inputs.lm, inputs.trainable
     if not trainable.layers:
-        found: Tensor = with_params(
+        logits: Tensor = with_params(
             lm.module, trainable.anchor, lambda _: target_logits(lm, examples)
         )
-        return found
+        return logits
     scales = {name: layer.scaling[ADAPTER_NAME] for name, layer in trainable.layers.items()}
     try:
         for layer in trainable.layers.values():

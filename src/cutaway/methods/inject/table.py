@@ -8,7 +8,8 @@ from cutaway.report.method_table import MethodTable
 # Of labelled sets: shown where there are some.
 LEDGER_METRICS = ("probe_forgetting", "finetune_forgetting")
 COLUMNS = (
-    ("log_rmse", " test"), ("undecodable", " test"), ("lm_loss", ""), *((n, "") for n in LEDGER_METRICS),
+    ("log_rmse", " test"), ("undecodable", " test"), ("lm_loss", ""),
+    *((name, "") for name in LEDGER_METRICS),
 )  # fmt: skip
 
 

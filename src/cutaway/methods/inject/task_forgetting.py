@@ -1,11 +1,12 @@
-"""Fine-tunes before and after: what the model can still be taught as well as before.
+"""Forgetting measured by fine-tuning: can the trained model still learn a task as well as the base?
 
-A labelled set is learned by the base and by every injected model, from the same head, in the same
-order, for as many steps; what both answer on the test rows says what was lost. The model is as it
-was afterwards. A fine-tune that is done is read back, one that was killed goes on.
+Each retained task is fine-tuned on the base model and on every trained model, with the same
+initial head, batch order and number of steps; the difference of their test scores is what was
+forgotten. The model's weights are restored afterwards. Finished fine-tunings are read back, and
+interrupted ones continue.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from cutaway.engine.process_group import process_group
 from cutaway.measure.intervals import Interval, bootstrap
 from cutaway.methods.inject.rows import InjectCoordinates
 from cutaway.methods.inject.spec import InjectSpec
+from cutaway.methods.inject.weight_samples import WeightSample, sample_weights
 from cutaway.models.lm import LM
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.table import Row
@@ -35,75 +37,62 @@ from cutaway.training.task_model import (
     make_plain_examples,
     make_task_model,
 )
-from cutaway.training.task_scores import (
-    Scores,
-    majority_scores,
-    metric_values,
-    scores_with_intervals,
-)
+from cutaway.training.task_scores import majority_scores, metric_values, scores_with_intervals
 from cutaway.training.task_split import TaskSplit, load_task_split
 
-# Rows looked at while a fine-tune goes on, and at its end.
+# Rows evaluated during a fine-tuning, and after it.
 DEV_ROWS, TEST_ROWS = 200, 1000
 TaskAnswers = NDArray[np.float64]
-FinetunedCallback = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
 class RetainedTask:
-    """A set to fine-tune on, how, and its test rows as questions."""
+    """A labelled set to fine-tune on, the training options, and its test examples."""
 
     name: str
-    lesson: TaskSplit
+    split: TaskSplit
     training: TrainingSpec
     test: PromptedExamples
 
     @property
     def metric(self) -> str:
-        """What it is measured by."""
-        return self.lesson.task.metric
+        """The task's main metric."""
+        return self.split.task.metric
 
     def scores(self, answers: TaskAnswers) -> dict[str, Interval]:
         """{finetune_<metric>: score with its interval}."""
-        names = list(dict.fromkeys([self.metric, *(["accuracy"] * self._classes)]))
-        found: Scores = scores_with_intervals(self.test, answers, names)
-        return {f"finetune_{name}": value for name, value in found.items()}
+        classes = self.split.texts.task in ("binary", "multiclass")
+        names = list(dict.fromkeys([self.metric, *(["accuracy"] * classes)]))
+        scores = scores_with_intervals(self.test, answers, names)
+        return {f"finetune_{name}": value for name, value in scores.items()}
 
-    def forgotten(self, before: TaskAnswers, after: TaskAnswers, *, seed: int) -> Interval:
-        """How much of the metric is lost, rows resampled for both at once."""
+    def score(self, answers: TaskAnswers, rows: NDArray[np.int64] | None = None) -> float:
+        """The main metric of these answers, on all test rows or on the given ones."""
+        test = self.test if rows is None else self.test.take(rows)
+        chosen = answers if rows is None else answers[rows]
+        return metric_values(test, chosen, [self.metric])[self.metric]
 
-        def value(answers: TaskAnswers, rows: NDArray[np.int64]) -> float:
-            chosen = self.test.take(rows)
-            return metric_values(chosen, answers[rows], [self.metric])[self.metric]
+    def forgetting(self, before: TaskAnswers, after: TaskAnswers, *, seed: int) -> Interval:
+        """How much the main metric fell, with a bootstrap interval over paired test rows."""
 
         def lost(rows: NDArray[np.int64]) -> float:
-            return value(before, rows) - value(after, rows)
+            return self.score(before, rows) - self.score(after, rows)
 
         n = len(self.test)
-        found = bootstrap(lost, n, seed=seed, resamples=200)
-        return Interval(lost(np.arange(n)), found.low, found.high, found.level, n)
+        spread = bootstrap(lost, n, seed=seed, resamples=200)
+        return Interval(lost(np.arange(n)), spread.low, spread.high, spread.level, n)
 
-    def score(self, answers: TaskAnswers) -> float:
-        """The metric of these answers."""
-        return metric_values(self.test, answers, [self.metric])[self.metric]
-
-    def one_answer(self) -> float:
-        """The score of one answer for all."""
+    def majority_score(self) -> float:
+        """The score of the most frequent answer for all rows."""
         return majority_scores(self.test)[self.metric].mean
-
-    @property
-    def _classes(self) -> bool:
-        return self.lesson.texts.task in ("binary", "multiclass")
 
 
 def read_retained_tasks(
     lm: LM, spec: InjectSpec, objects: Objects | None = None
 ) -> list[RetainedTask]:
-    """Every set of `retain_tasks`, no two of one name."""
-    found = (_read_retained_task(lm, spec, source, objects) for source in spec.retain_tasks)
-    return list(
-        with_unique_names(found, lambda course: course.lesson.digest, option="--retain-tasks")
-    )
+    """Every task of `--retain-tasks`, with unique names."""
+    tasks = (_read_retained_task(lm, spec, source, objects) for source in spec.retain_tasks)
+    return list(with_unique_names(tasks, lambda task: task.split.digest, option="--retain-tasks"))
 
 
 def _read_retained_task(
@@ -113,17 +102,16 @@ def _read_retained_task(
     task, _, rows = source.partition("=")
     named = bool(rows) and (task.lower() in tasks_by_alias() or task.endswith(".toml"))
     given = {"task": task, "data": rows} if named else {"task": None, "data": source}
-    lesson = load_task_split(training, **given, objects=objects)
-    if len(lesson.dev) > DEV_ROWS:
-        rng = np.random.default_rng([spec.seed, len(lesson.dev)])
-        lesson = replace(lesson, dev=np.sort(rng.choice(lesson.dev, DEV_ROWS, replace=False)))
-    question = make_plain_examples(lm, lesson, spec.max_tokens).take(lesson.test)
-    name = lesson.task.name if named else lesson.texts.name
-    return RetainedTask(name, lesson, training, question)
+    split = load_task_split(training, **given, objects=objects)
+    if len(split.dev) > DEV_ROWS:
+        rng = np.random.default_rng([spec.seed, len(split.dev)])
+        split = replace(split, dev=np.sort(rng.choice(split.dev, DEV_ROWS, replace=False)))
+    test = make_plain_examples(lm, split, spec.max_tokens).take(split.test)
+    return RetainedTask(split.task.name if named else split.texts.name, split, training, test)
 
 
 def task_training(spec: InjectSpec, seed: int) -> TrainingSpec:
-    """How a fine-tune goes, the same for every model."""
+    """The options of a fine-tuning, the same for every model."""
     return build_spec(
         TrainingSpec,
         {
@@ -145,89 +133,71 @@ def task_training(spec: InjectSpec, seed: int) -> TrainingSpec:
     )
 
 
-def make_head_model(lm: LM, course: RetainedTask, seed: int) -> TaskModel:
-    """The model with a linear head that starts from the seed, on the token that has seen all."""
+def make_head_model(lm: LM, task: RetainedTask, seed: int) -> TaskModel:
+    """The model with a linear head, initialised by the seed, on the token that sees all others."""
     at: HeadPosition = "last" if lm.kind == "causal" else "first"
-    most = course.training.max_tokens
-    return make_task_model(lm, course.lesson, "head", at=at, max_tokens=most, seed=seed)
+    most = task.training.max_tokens
+    return make_task_model(lm, task.split, "head", at=at, max_tokens=most, seed=seed)
 
 
 def finetune_on_tasks(
-    lm: LM,
-    courses: Sequence[RetainedTask],
-    who: str,
-    seed: int,
-    folder: Path,
-    console: Console,
-    look: FinetunedCallback | None = None,
-) -> dict[str, TaskAnswers]:
-    """What the model answers on each set's test rows after it was fine-tuned on that set.
-
-    `look` is called with the set's name while the model is still fine-tuned.
-    """
-    return {
-        course.name: _finetune_on_task(lm, course, who, seed, folder, console, look)
-        for course in courses
-    }
+    lm: LM, tasks: Sequence[RetainedTask], name: str, seed: int, folder: Path, console: Console
+) -> tuple[dict[str, TaskAnswers], list[WeightSample]]:
+    """Fine-tune the model `name` on each task: its test answers by task, and weight samples."""
+    done = {task.name: _finetune_on_task(lm, task, name, seed, folder, console) for task in tasks}
+    return {t: a for t, (a, _) in done.items()}, [s for _, s in done.values() if s is not None]
 
 
 def _finetune_on_task(
-    lm: LM,
-    course: RetainedTask,
-    who: str,
-    seed: int,
-    folder: Path,
-    console: Console,
-    look: FinetunedCallback | None,
-) -> TaskAnswers:
-    place = folder / f"{who}-{digest_text(course.name)[:12]}"
-    kept = place.with_name(f"{place.name}.json")
+    lm: LM, task: RetainedTask, name: str, seed: int, folder: Path, console: Console
+) -> tuple[TaskAnswers, WeightSample | None]:
+    checkpoints = folder / f"{name}-{digest_text(task.name)[:12]}"
+    result = checkpoints.with_name(f"{checkpoints.name}.json")
     try:
-        return np.asarray(files.read_sealed(kept)["answers"], dtype=np.float64)
+        saved = files.read_sealed(result)
+        return np.asarray(saved["answers"], dtype=np.float64), saved.get("weights")
     except (Missing, Corrupt):
-        console.print(f"Fine-tuning {who} on {course.name}.")
-    training = course.training.model_copy(update={"seed": seed})
-    pupil = make_head_model(lm, course, seed)
-    params = trainable_params(pupil, training)
+        console.print(f"Fine-tuning {name} on {task.name}.")
+    training = task.training.model_copy(update={"seed": seed})
+    model = make_head_model(lm, task, seed)
+    params = trainable_params(model, training)
     with restored(params, when=True):
-        identity = f"{who} {course.lesson.digest}"
-        run_finetuning(pupil, course.lesson, params, training, place, console, identity=identity)
-        found = pupil.predict_proba(course.lesson.test)
-        if look is not None:
-            look(course.name)
+        identity = f"{name} {task.split.digest}"
+        run_finetuning(model, task.split, params, training, checkpoints, console, identity=identity)
+        answers = model.predict_proba(task.split.test)
+        sample = sample_weights(f"{task.name} fine-tuned", lm, lm.params())
     if process_group().first:
-        files.write_sealed(kept, {"answers": found.tolist()})
-        files.remove_folder(place)
-    return found
+        files.write_sealed(result, {"answers": answers.tolist(), "weights": sample})
+        files.remove_folder(checkpoints)
+    return answers, sample
 
 
 def retained_task_rows(
-    courses: Sequence[RetainedTask],
-    where: InjectCoordinates,
-    after: Mapping[str, TaskAnswers],
+    tasks: Sequence[RetainedTask],
+    coordinates: InjectCoordinates,
+    answers: Mapping[str, TaskAnswers],
     before: Mapping[str, TaskAnswers] | None = None,
 ) -> list[Row]:
-    """The scores after each fine-tune, and beside those of the base what was forgotten."""
+    """Scores after each fine-tuning and, given the base model's answers, what was forgotten."""
     rows = []
-    for course in courses:
-        answers = after[course.name]
-        found = course.scores(answers)
+    for task in tasks:
+        metrics = task.scores(answers[task.name])
         if before is not None:
-            lost = course.forgotten(before[course.name], answers, seed=where.seed or 0)
-            found |= {"finetune_forgetting": lost}
-        stage = "before" if before is None else "after"
-        rows += [where.row(stage, course.name, metric, value) for metric, value in found.items()]
+            metrics["finetune_forgetting"] = task.forgetting(
+                before[task.name], answers[task.name], seed=coordinates.seed or 0
+            )
+        rows += coordinates.rows("before" if before is None else "after", task.name, metrics)
     return rows
 
 
 def task_baselines(
-    courses: Sequence[RetainedTask], before: Mapping[int, Mapping[str, TaskAnswers]]
+    tasks: Sequence[RetainedTask], before: Mapping[int, Mapping[str, TaskAnswers]]
 ) -> dict[str, dict[str, float]]:
-    """What the fine-tuned base reaches on each set, mean over seeds, and one answer for all."""
+    """The score of the fine-tuned base, averaged over seeds, and of the most frequent answer."""
     return {
-        course.name: {
-            "base": float(np.mean([course.score(a[course.name]) for a in before.values()])),
-            "one answer for all": course.one_answer(),
+        task.name: {
+            "base": float(np.mean([task.score(a[task.name]) for a in before.values()])),
+            "one answer for all": task.majority_score(),
         }
-        for course in courses
+        for task in tasks
     }

@@ -1,4 +1,4 @@
-"""The weights that are trained: the model's own, or low-rank adapters, merged at the end."""
+"""The weights that are trained: the model's own, or LoRA adapters that are merged at the end."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,16 +17,16 @@ ADAPTER_NAME = "default"
 
 @dataclass(frozen=True, eq=False)
 class Trainable:
-    """Parameters by name; `change(name)` is how far a weight of the model moved, differentiably."""
+    """The parameters that are trained, and where the model's weights started."""
 
     params: dict[str, nn.Parameter]
     anchor: dict[str, Tensor]
-    """Where the model's weights were, of those that can move."""
+    """The initial value of every weight of the model that can change."""
     layers: dict[str, Any] = field(default_factory=dict)
-    """Low-rank layers by the name of the weight they change; empty without LoRA."""
+    """LoRA layers by the name of the weight they change; empty without LoRA."""
 
-    def moved(self) -> dict[str, Tensor]:
-        """The weights as they are now, differentiable in the parameters."""
+    def weights(self) -> dict[str, Tensor]:
+        """The model's weights as they are now, differentiable in the parameters."""
         if not self.layers:
             return dict(self.params)
         return {
@@ -37,7 +37,7 @@ class Trainable:
 
 @contextmanager
 def full_weights(lm: LM, which: str) -> Iterator[Trainable]:
-    """The model's own weights, put back as they were afterwards."""
+    """The model's own weights; their values are restored afterwards."""
     prefixes = tuple(WEIGHT_PREFIXES[which](lm))
     params = {n: p for n, p in lm.module.named_parameters() if n.startswith(prefixes)}
     anchor = {name: p.detach().clone() for name, p in params.items()}
@@ -59,12 +59,12 @@ WEIGHT_PREFIXES: dict[str, Callable[[LM], list[str]]] = {
     "blocks": lambda lm: [f"{lm.anatomy.blocks}."],
     "last": _last_quarter,
 }
-"""Beginnings of the names of the weights that are trained."""
+"""Prefixes of the names of the weights that are trained, for each value of `--weights`."""
 
 
 @contextmanager
 def lora_weights(lm: LM, rank: int, seed: int) -> Iterator[Trainable]:
-    """Adapters of this rank on every linear map of the blocks; gone afterwards."""
+    """Adapters of this rank on every linear layer of the blocks; removed afterwards."""
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError:
@@ -75,10 +75,14 @@ def lora_weights(lm: LM, rank: int, seed: int) -> Iterator[Trainable]:
         if name.startswith(f"{lm.anatomy.blocks}.") and _is_linear(part)
     ]
     if not targets:
-        raise BadSpec(f"{lm.name!r} has no linear maps in its blocks to adapt: leave --lora out.")
-    turned = type(lm.module.get_submodule(targets[0])).__name__ == "Conv1D"
+        raise BadSpec(f"{lm.name!r} has no linear layers in its blocks to adapt: leave --lora out.")
+    transposed = type(lm.module.get_submodule(targets[0])).__name__ == "Conv1D"
     config = LoraConfig(
-        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules=targets, fan_in_fan_out=turned
+        r=rank,
+        lora_alpha=2 * rank,
+        lora_dropout=0.0,
+        target_modules=targets,
+        fan_in_fan_out=transposed,
     )
     with torch.random.fork_rng(devices=[]), quiet():
         torch.manual_seed(seed)
@@ -87,31 +91,30 @@ def lora_weights(lm: LM, rank: int, seed: int) -> Iterator[Trainable]:
     lm.module.requires_grad_(False)
     try:
         params = {n: p for n, p in lm.module.named_parameters() if ".lora_" in n}
-        anchor = {name: layer.get_base_layer().weight for name, layer in layers.items()}
-        yield Trainable(params, {n: w.detach() for n, w in anchor.items()}, layers)
+        anchor = {n: layer.get_base_layer().weight.detach() for n, layer in layers.items()}
+        yield Trainable(params, anchor, layers)
     finally:
         _remove_adapters(lm.module, layers)
 
 
 @contextmanager
 def merged_adapters(lm: LM, trainable: Trainable) -> Iterator[dict[str, Tensor]]:
-    """A plain model with what was learned in its weights; as it was trained again afterwards."""
+    """The plain model with the adapters added to its weights; the weights are restored after."""
     if not trainable.layers:
         yield {name: p.detach() for name, p in trainable.params.items()}
         return
+    weights = {name: layer.get_base_layer().weight for name, layer in trainable.layers.items()}
+    initial = {name: weight.detach().clone() for name, weight in weights.items()}
     with torch.no_grad():
-        kept = {n: w.clone() for n, w in trainable.anchor.items()}
-        for layer in trainable.layers.values():
-            layer.get_base_layer().weight.add_(layer.get_delta_weight(ADAPTER_NAME))
+        for name, layer in trainable.layers.items():
+            weights[name].add_(layer.get_delta_weight(ADAPTER_NAME))
     _remove_adapters(lm.module, trainable.layers)
     try:
-        yield {
-            name: layer.get_base_layer().weight.detach() for name, layer in trainable.layers.items()
-        }
+        yield {name: weight.detach() for name, weight in weights.items()}
     finally:
         with torch.no_grad():
-            for name, layer in trainable.layers.items():
-                layer.get_base_layer().weight.copy_(kept[name])
+            for name, weight in weights.items():
+                weight.copy_(initial[name])
 
 
 def _is_linear(part: nn.Module) -> bool:
@@ -119,7 +122,7 @@ def _is_linear(part: nn.Module) -> bool:
 
 
 def _remove_adapters(module: nn.Module, layers: Mapping[str, Any]) -> None:
-    """Every adapted layer is the plain one again."""
+    """Put the plain layer back in place of every adapted one."""
     for name, layer in layers.items():
         parent, _, leaf = name.removesuffix(".weight").rpartition(".")
         setattr(module.get_submodule(parent), leaf, layer.get_base_layer())

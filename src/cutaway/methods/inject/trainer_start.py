@@ -1,4 +1,4 @@
-"""Where a training of the Hugging Face Trainer began: kept, so that it can be taken up again."""
+"""The initial weights of a Hugging Face Trainer run, saved so that the run can be resumed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,63 +11,63 @@ from cutaway.core.errors import Mismatch, Missing
 from cutaway.methods.inject.fisher_file import tensor_checksums
 from cutaway.store.artefacts import description_path, load_artefact, save_artefact
 
-# Under this name a checkpoint's trainer_state.json says which start is its own.
+# The key in a checkpoint's trainer_state.json that names the file of initial weights.
 STATE_KEY = "cutaway.EWCCallback"
 
 
 def initial_weights(args: Any, state: Any, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights that are trained, where they were before the first step of all.
+    """The trained weights as they were before the first step.
 
-    When training begins they are copied; when it is taken up again (global_step above 0) they are
-    what `keep` kept, never what the Trainer has loaded from the checkpoint.
+    A new run copies them. A resumed run (global_step above 0) reads what `save_initial_weights`
+    saved, because the Trainer has already loaded the checkpoint into the model.
     """
     if trained and state.global_step:
         return _load_initial_weights(args, state, trained)
     return {name: weight.detach().clone() for name, weight in trained.items()}
 
 
-def save_initial_weights(args: Any, state: Any, start: Mapping[str, Tensor]) -> None:
-    """Keep a start in `output_dir`, unless there will be no checkpoints to go on from."""
-    if not start or state.global_step:
+def save_initial_weights(args: Any, state: Any, weights: Mapping[str, Tensor]) -> None:
+    """Save initial weights in `output_dir`, unless the run writes no checkpoints."""
+    if not weights or state.global_step:
         return
-    mark = digest_json(tensor_checksums(start))
-    state.stateful_callbacks[STATE_KEY] = {"start": mark}
-    path = _initial_weights_file(args, mark)
-    # The description is written last: without it the weights may be half there.
-    whole = path.is_file() and description_path(path).is_file()
-    if args.save_strategy != "no" and state.is_world_process_zero and not whole:
-        save_artefact(path, start, {"method": "inject", "kind": "start", "mark": mark})
+    digest = digest_json(tensor_checksums(weights))
+    state.stateful_callbacks[STATE_KEY] = {"start": digest}
+    path = _initial_weights_file(args, digest)
+    # The description is written last: without it the weights may be incomplete.
+    complete = path.is_file() and description_path(path).is_file()
+    if args.save_strategy != "no" and state.is_world_process_zero and not complete:
+        save_artefact(path, weights, {"method": "inject", "kind": "start", "mark": digest})
 
 
 def _load_initial_weights(
     args: Any, state: Any, trained: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The kept start of the training that a checkpoint belongs to."""
-    known = state.stateful_callbacks.get(STATE_KEY)
-    if known is None:
+    """The initial weights of the run that a checkpoint belongs to."""
+    saved = state.stateful_callbacks.get(STATE_KEY)
+    if saved is None:
         raise Missing(
             f"The checkpoint of step {state.global_step} comes from a training without "
-            "EWCCallback: where that began isn't known. Begin anew, without "
-            "resume_from_checkpoint; to hold the checkpoint's own weights, load them as the model."
+            "EWCCallback, so its initial weights are not known. Start again without "
+            "resume_from_checkpoint; to regularise towards the checkpoint, load it as the model."
         )
-    path = _initial_weights_file(args, known["start"])
+    path = _initial_weights_file(args, saved["start"])
     if not path.is_file():
         raise Missing(
-            f"No {str(path)!r}: it has the weights this training began with, and without them its "
-            f"step {state.global_step} can't be taken up. Copy it and {path.stem}.json from the "
-            "output_dir of the first start (none is written with save_strategy 'no'), or begin "
-            "anew, without resume_from_checkpoint."
+            f"No {str(path)!r}: without the initial weights of this training its step "
+            f"{state.global_step} can't be resumed. Copy it and {path.stem}.json from the "
+            "output_dir of the first run (none is written with save_strategy 'no'), or start "
+            "again without resume_from_checkpoint."
         )
-    kept = load_artefact(path)
-    other = sorted(set(kept.names) ^ set(trained))
-    if other:
+    artefact = load_artefact(path)
+    differing = sorted(set(artefact.names) ^ set(trained))
+    if differing:
         raise Mismatch(
-            f"{str(path)!r} and this model differ in the weights that are trained: {other[0]!r}. "
-            "Freeze the same weights as at the first start."
+            f"{str(path)!r} and this model differ in which weights are trained: {differing[0]!r}. "
+            "Freeze the same weights as in the first run."
         )
-    return {name: kept.tensor(name).to(weight, copy=True) for name, weight in trained.items()}
+    return {name: artefact.tensor(name).to(weight, copy=True) for name, weight in trained.items()}
 
 
-def _initial_weights_file(args: Any, mark: str) -> Path:
-    # Named by what is in it: another training in the same folder doesn't overwrite it.
-    return Path(args.output_dir) / f"ewc-start-{mark[:12]}.safetensors"
+def _initial_weights_file(args: Any, digest: str) -> Path:
+    # Named by its content, so that another training in the same folder doesn't overwrite it.
+    return Path(args.output_dir) / f"ewc-start-{digest[:12]}.safetensors"

@@ -170,7 +170,7 @@ def test_a_sure_model_means_the_number_it_says() -> None:
     said = torch.full((1, 3, 13), -50.0)
     for place, token in enumerate((10, 7, 11)):
         said[0, place, token] = 50.0
-    assert 12 not in digits.of
+    assert 12 not in digits.digits
     places = digit_positions([10, 7, 11], digits)
     assert expected_numbers(said, [places], digits).item() == pytest.approx(257)
 

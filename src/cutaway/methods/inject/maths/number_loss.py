@@ -1,9 +1,9 @@
-"""A regression term for numbers written in tokens: what number does a distribution mean?
+"""A regression loss for numbers written in tokens: the number that a distribution encodes.
 
-At each place of an answer the model spreads its belief over tokens. Among the tokens that are
-numbers of as many digits as the right one there, the expected value is taken; times the place's
-power of ten, added up, that is the number the model means. It is compared with the right one on a
-log scale, as log-RMSE does, and all of it is differentiable.
+At each position of an answer the model gives a distribution over tokens. Restricted to the number
+tokens with as many digits as the correct one there, it has an expected value; scaled by the
+position's power of ten and summed, this is the number that the model expects. It is compared with
+the correct number on a log scale, as log-RMSE does. Everything is differentiable.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,70 +14,72 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 MAX_DIGITS = 4
-"""Tokens of more digits than this are not taken for numbers."""
+"""Tokens with more digits are not treated as numbers."""
 
 
 @dataclass(frozen=True)
 class NumberTokens:
-    """The tokens that are numbers, by how many digits they have, and their values."""
+    """The tokens that are numbers and their values, by number of digits."""
 
     tokens: dict[int, Int[Tensor, " n"]]
     values: dict[int, Float[Tensor, " n"]]
-    of: dict[int, int]
-    """token -> how many digits; other tokens aren't here."""
+    digits: dict[int, int]
+    """The number of digits of each token; only number tokens are in it."""
 
 
 def find_number_tokens(words: Mapping[int, str]) -> NumberTokens:
-    """From {token: its bare text}."""
-    known = {t: w for t, w in words.items() if w.isascii() and w.isdigit() and len(w) <= MAX_DIGITS}
-    sizes = sorted({len(word) for word in known.values()})
-    tokens = {n: sorted(t for t, w in known.items() if len(w) == n) for n in sizes}
+    """The number tokens among {token: its text}."""
+    numbers = {
+        t: w for t, w in words.items() if w.isascii() and w.isdigit() and len(w) <= MAX_DIGITS
+    }
+    sizes = sorted({len(word) for word in numbers.values()})
+    tokens = {n: sorted(t for t, w in numbers.items() if len(w) == n) for n in sizes}
     return NumberTokens(
-        {n: torch.tensor(found) for n, found in tokens.items()},
-        {n: torch.tensor([float(known[t]) for t in found]) for n, found in tokens.items()},
-        {token: len(word) for token, word in known.items()},
+        {n: torch.tensor(ids) for n, ids in tokens.items()},
+        {n: torch.tensor([float(numbers[t]) for t in ids]) for n, ids in tokens.items()},
+        {token: len(word) for token, word in numbers.items()},
     )
 
 
 @dataclass(frozen=True)
 class DigitPosition:
-    """What stands at one place of an answer: digits there (0: no number), digits behind it."""
+    """One position of a correct answer: its digits (0 for no number), and the digits after it."""
 
     digits: int
-    behind: int
+    after: int
 
 
-def digit_positions(targets: Sequence[int], digits: NumberTokens) -> list[DigitPosition]:
-    """The places of one right answer."""
-    sizes = [digits.of.get(token, 0) for token in targets]
+def digit_positions(targets: Sequence[int], tokens: NumberTokens) -> list[DigitPosition]:
+    """The positions of one correct answer."""
+    sizes = [tokens.digits.get(token, 0) for token in targets]
     return [DigitPosition(size, sum(sizes[i + 1 :])) for i, size in enumerate(sizes)]
 
 
 def expected_numbers(
-    said: Float[Tensor, "batch places vocab"],
+    logits: Float[Tensor, "batch places vocab"],
     answers: Sequence[Sequence[DigitPosition]],
-    digits: NumberTokens,
+    tokens: NumberTokens,
 ) -> Float[Tensor, " batch"]:
-    """The number each row of distributions means."""
-    total = said.new_zeros(len(said), dtype=torch.float32)
-    for size, tokens in digits.tokens.items():
-        where = [
-            (i, j, place.behind)
-            for i, places in enumerate(answers)
-            for j, place in enumerate(places)
-            if place.digits == size
+    """The expected number of each row of distributions."""
+    total = logits.new_zeros(len(logits), dtype=torch.float32)
+    for size, ids in tokens.tokens.items():
+        at = [
+            (i, j, position.after)
+            for i, positions in enumerate(answers)
+            for j, position in enumerate(positions)
+            if position.digits == size
         ]
-        if not where:
+        if not at:
             continue
-        rows, at, behind = (torch.tensor(x, device=said.device) for x in zip(*where, strict=True))
-        chance = said[rows, at][:, tokens.to(said.device)].float().softmax(dim=-1)
-        expected = chance @ digits.values[size].to(said.device)
-        total = total.index_add(0, rows, expected * 10.0**behind)
+        rows, places, after = (torch.tensor(x, device=logits.device) for x in zip(*at, strict=True))
+        share = logits[rows, places][:, ids.to(logits.device)].float().softmax(dim=-1)
+        expected = share @ tokens.values[size].to(logits.device)
+        total = total.index_add(0, rows, expected * 10.0**after)
     return total
 
 
 def squared_log_error(
-    meant: Float[Tensor, " batch"], right: Float[Tensor, " batch"]
+    numbers: Float[Tensor, " batch"], truth: Float[Tensor, " batch"]
 ) -> Float[Tensor, " batch"]:
-    """(ln(1 + meant) - ln(1 + right))^2."""
-    return (torch.log1p(meant) - torch.log1p(right)).square()
+    """(ln(1 + number) - ln(1 + truth))^2."""
+    return (torch.log1p(numbers) - torch.log1p(truth)).square()

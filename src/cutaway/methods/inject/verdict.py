@@ -1,0 +1,47 @@
+"""The findings of `cutaway inject` and `cutaway fisher` in sentences."""
+
+from collections.abc import Mapping, Sequence
+
+from cutaway.methods.inject.pareto import ParetoPoint
+
+# A regularised training counts as having learned the skill when it is this close to plain training.
+EXACT_MATCH_MARGIN = 0.05
+
+
+def inject_verdict(points: Sequence[ParetoPoint], before: float, skill: str) -> list[str]:
+    """What plain training gains and loses, and the regulariser that forgets least."""
+    sentences = []
+    plain = next((p for p in points if p["regulariser"].startswith("none")), None)
+    candidates = [p for p in points if p is not plain]
+    if plain is not None:
+        sentences.append(
+            f"Plain training changes exact match on {skill} from {before:.0%} to "
+            f"{plain['exact_match']:.0%} and the loss on retained texts by "
+            f"{plain['forgetting']:+.2f} nats{_score_changes(plain)}."
+        )
+        enough = plain["exact_match"] - EXACT_MATCH_MARGIN
+        candidates = [p for p in candidates if p["exact_match"] >= enough] or candidates
+    if candidates:
+        best = min(candidates, key=lambda p: p["forgetting"])
+        sentences.append(
+            f"Least forgetting: {best['regulariser']} at strength {best['strength']:g}, with exact "
+            f"match {best['exact_match']:.0%} and a change in loss of "
+            f"{best['forgetting']:+.2f} nats{_score_changes(best)}."
+        )
+    return sentences
+
+
+def _score_changes(point: ParetoPoint) -> str:
+    """How the scores of probes and fine-tunings changed, where they were measured."""
+    names = {"probe_forgetting": "probe score", "finetune_forgetting": "fine-tuning score"}
+    changes = [f"{name} {-point[key]:+.3f}" for key, name in names.items() if key in point]
+    return f" ({', '.join(changes)})" if changes else ""
+
+
+def fisher_verdict(masses: Mapping[tuple[int, str], float], examples: int) -> list[str]:
+    """Where the Fisher information is largest."""
+    (layer, module), share = max(masses.items(), key=lambda item: item[1])
+    return [
+        f"Layer {layer} ({module}) has the largest share of the Fisher information: {share:.0%}, "
+        f"estimated on {examples} examples."
+    ]
