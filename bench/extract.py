@@ -86,7 +86,7 @@ def _difference(lm: Any, texts: TextSet) -> float:
 
 def _padding(lm: Any) -> float:
     """Largest difference that padding on the left or right makes, by the model's trust report."""
-    return max(law.measured for law in check(lm).laws if "padding" in law.name)
+    return max(one.measured for one in check(lm).checks if "padding" in one.name)
 
 
 def _alike(lm: Any, texts: TextSet) -> TextSet:

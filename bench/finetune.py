@@ -46,7 +46,10 @@ def run(quick: bool, rows: int | None = None, rounds: int = 5) -> dict[str, Any]
             for _ in range(1 if quick else rounds):
                 seconds["ours"].append(timed(ours(pupil, params, order)))
                 seconds["plain"].append(timed(plain(pupil, params, blind)))
-    wasted = waste(pupil, [order(step) for step in range(order.per_pass)]), waste(pupil, blind)
+    wasted = (
+        waste(pupil, [order(step) for step in range(order.steps_per_epoch)]),
+        waste(pupil, blind),
+    )
     mine, theirs = (statistics.median(seconds[name]) for name in ("ours", "plain"))
     return {
         "title": "Fine-tuning a masked model with a template",

@@ -10,7 +10,7 @@ from tests.tiny import FAMILIES, tiny
 from bench.extract_setup import BUNDLED, bundled_folder
 from bench.process import CUTAWAY, OPEN, took
 from bench.report import row, spread, told
-from cutaway.models import laws
+from cutaway.models import consistency
 from cutaway.models.load import open_model
 
 MOST = 1e-5
@@ -60,18 +60,18 @@ def timed(what: str, values: list[float], limit: float) -> dict[str, Any]:
 
 
 def parity(families: list[str]) -> dict[str, dict[str, float]]:
-    """What each law measures, by family."""
+    """What each consistency check measures, by family."""
     found = {}
     with tempfile.TemporaryDirectory(prefix="cutaway-house-") as work:
         for family in families:
             lm = open_model(str(tiny(family, Path(work) / family)), check=False)
-            drawn = laws.check_sample(lm)
+            sample = consistency.check_sample(lm)
             measured = (
-                laws.check_hidden_states(lm, drawn),
-                laws.check_logits(lm, drawn),
-                laws.check_padding(lm, drawn, "left"),
-                laws.check_padding(lm, drawn, "right"),
-                laws.check_batching(lm, drawn),
+                consistency.check_hidden_states(lm, sample),
+                consistency.check_logits(lm, sample),
+                consistency.check_padding(lm, sample, "left"),
+                consistency.check_padding(lm, sample, "right"),
+                consistency.check_batching(lm, sample),
             )
-            found[family] = {law.name: law.measured for law in measured}
+            found[family] = {one.name: one.measured for one in measured}
     return found

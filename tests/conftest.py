@@ -21,7 +21,7 @@ METHODS = Path(__file__).parents[1] / "src" / "cutaway" / "methods"
 CHECKED = [
     "cutaway.pool",
     "cutaway.solvers",
-    "cutaway.training.soft_threshold",
+    "cutaway.training.l1_proximal",
     *(f"cutaway.methods.{path.parent.name}.maths" for path in METHODS.glob("*/maths")),
 ]
 install_import_hook(CHECKED, "beartype.beartype")

@@ -1,4 +1,4 @@
-"""Laws of pooling, for every row of POOLERS and for the parsed names."""
+"""Every pooler of the table and every parsed name: padding, batches, order, precision, facts."""
 
 import inspect
 from dataclasses import replace
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch, UnknownName
-from cutaway.pool import POOLERS, Pooler, pooler
+from cutaway.pool import POOLERS, Pooler, needs_attention, pooler
 
 NAMES = [*POOLERS, "q0", "q0.4", "q0.5", "q1", "attn:3"]
 every_pooler = pytest.mark.parametrize("name", NAMES)
@@ -214,3 +214,25 @@ def test_an_object_is_taken_as_it_is():
 def test_a_wrong_name_is_refused_with_what_is_allowed(name, error, words):
     with pytest.raises(error, match=words):
         pooler(name)
+
+
+@every_pooler
+def test_a_single_token_pooler_returns_the_vector_of_one_token(name):
+    hidden, mask, extra = batch(rows([5, 3, 1]))
+    row = pooler(name)
+    if row.needs == "marks":
+        extra = torch.zeros_like(extra)
+        extra[:, 0] = 1.0
+    pooled = row(hidden, mask, extra)
+    one_token = [bool((hidden[i] == vector).all(dim=1).any()) for i, vector in enumerate(pooled)]
+    # The last text has one token, which every pooler but a mean of weights returns exactly.
+    assert all(one_token[:2]) == row.single_token
+
+
+def test_attention_is_needed_by_the_row_and_not_by_the_name():
+    assert needs_attention(["mean", "attn"])
+    assert needs_attention(["attn:3"])
+    assert not needs_attention(["mean", "q0.4", "mask", "learned", "all", "attention"])
+    assert not needs_attention([])
+    assert needs_attention([Pooler("mine", POOLERS["attn"].function, needs="attention")])
+    assert not needs_attention([Pooler("attn-like", POOLERS["mean"].function)])

@@ -1,4 +1,4 @@
-"""Where Cutaway keeps on this machine what it can make again."""
+"""Paths: the user's home, and the folder where Cutaway caches what it can compute again."""
 
 import os
 from pathlib import Path
@@ -9,35 +9,35 @@ from cutaway.core.errors import BadSpec
 
 
 def expand_path(path: str | Path) -> Path:
-    """The path with a leading ~ made real, where there is such a home."""
+    """The path with a leading ~ expanded, if there is such a home."""
     try:
         return Path(path).expanduser()
     except (RuntimeError, ValueError):
         return Path(path)
 
 
-def need_expandable_path(option: str, said: str) -> Path:
-    """The path to write to; BadSpec where its ~ stands for nobody's home."""
+def need_expandable_path(option: str, text: str) -> Path:
+    """The path with a leading ~ expanded; BadSpec if there is no such home."""
     try:
-        return Path(said).expanduser()
+        return Path(text).expanduser()
     except (RuntimeError, ValueError):
         raise BadSpec(
-            f"{option} is {said!r}: there is no home {said.split('/')[0]!r} on this machine. Write "
-            "the folder out in full, or ./~... for one that is called so."
+            f"{option} is {text!r}: there is no home {text.split('/')[0]!r} on this machine. Give "
+            "the full path, or ./~... for a folder with that name."
         ) from None
 
 
 def folder_from_env(variable: str, *below: str) -> Path:
-    """The folder that an environment variable names, else one in the user's cache folder.
+    """The folder in an environment variable, else one in the user's cache folder.
 
-    A URL is no folder of this machine: then it is the user's, too.
+    A URL in the variable is not a folder of this machine, so it counts as unset.
     """
-    said = os.environ.get(variable, "").strip()
-    if said and "://" not in said:
-        return need_expandable_path(variable, said).absolute()
+    value = os.environ.get(variable, "").strip()
+    if value and "://" not in value:
+        return need_expandable_path(variable, value).absolute()
     return Path(platformdirs.user_cache_dir("cutaway"), *below).absolute()
 
 
 def home() -> Path:
-    """The cache folder: `CUTAWAY_HOME` when it names one, else the user's cache folder."""
+    """The cache folder: `CUTAWAY_HOME` if set, else the user's cache folder."""
     return folder_from_env("CUTAWAY_HOME")

@@ -1,12 +1,12 @@
-"""Many token vectors in, one out.
+"""Poolers: many token vectors in, one vector per text out.
 
-A pooler takes the hidden states of a batch, the mask of its real tokens and, where it `needs`
-them, marks or attention weights per token. Its promise: the same vector for left and right
-padding, a batch of one or many, any order; what stands in padded positions, NaN included,
-never gets out.
+A pooler takes the hidden states of a batch, the mask of its real tokens and, if its row `needs`
+them, marks or attention weights per token. The result doesn't depend on the padding side, the
+batch size or the order of the rows, and values at padded positions (NaN included) never reach it.
+Everything the rest of the package must know about a pooler is in its row of `POOLERS`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -22,19 +22,27 @@ Hidden = Float[Tensor, "batch seq d"]
 Mask = Bool[Tensor, "batch seq"]
 Extra = Float[Tensor, "batch seq"] | None
 Pooled = Float[Tensor, "batch d"]
+WindowRule = Callable[[Float[Tensor, "windows d"], Float[Tensor, " windows"]], Float[Tensor, " d"]]
 
 
 @dataclass(frozen=True)
 class Pooler:
-    """A rule that makes one vector of a row's token vectors."""
+    """A rule that makes one vector of a text's token vectors."""
 
     name: str
     function: Callable[[Tensor, Tensor, Tensor | None], Tensor]
     """(hidden, mask, extra) -> pooled; may rely on every row having a real token."""
     needs: Literal["marks", "attention"] | None = None
-    """What `extra` is: 1.0 at marked tokens, or one attention weight per token."""
+    """What `extra` is: 1.0 at marked tokens, or one attention weight per token. A pooler that needs
+    attention weights is run with the eager attention kernel."""
     head: int | None = None
-    """For `needs='attention'`: the head to take the weights from; None is their mean."""
+    """For `needs="attention"`: the attention head to use; None averages over the heads."""
+    single_token: bool = False
+    """Whether the result is the state of one token, so that the final norm and the output head can
+    be applied after pooling."""
+    window_rule: WindowRule | None = None
+    """(pooled windows, tokens counted in each) -> the vector of the long text that was cut into
+    these windows; None when that can't be computed from the windows' vectors."""
 
     def __call__(
         self,
@@ -42,11 +50,11 @@ class Pooler:
         mask: Bool[Tensor, "batch seq"] | Int[Tensor, "batch seq"],
         extra: Extra = None,
     ) -> Pooled:
-        """One vector per row; BadData where a row has no real token."""
+        """One vector per row; BadData if a row has no real token."""
         if hidden.shape[:2] != mask.shape:
             raise Mismatch(
-                f"The mask has shape {tuple(mask.shape)}, the hidden states of pooler "
-                f"{self.name!r} {tuple(hidden.shape)}: expected {tuple(hidden.shape[:2])}."
+                f"Pooler {self.name!r}: the mask has shape {tuple(mask.shape)}, expected "
+                f"{tuple(hidden.shape[:2])} for hidden states of shape {tuple(hidden.shape)}."
             )
         if self.needs is not None and extra is None:
             raise BadSpec(f"Pooler {self.name!r} needs {self.needs} per token as `extra`.")
@@ -71,6 +79,17 @@ def pooler(name: str | Pooler) -> Pooler:
     )
 
 
+def needs_attention(names: Iterable[str | Pooler]) -> bool:
+    """Whether a pooler needs attention weights; names that are no poolers need none."""
+    for name in names:
+        try:
+            if pooler(name).needs == "attention":
+                return True
+        except UnknownName:
+            continue
+    return False
+
+
 def _first(hidden: Hidden, mask: Mask, _: Extra) -> Pooled:
     """The first real token."""
     # argmax gives the first of equal values; it isn't defined for bool on every device.
@@ -83,11 +102,11 @@ def _last(hidden: Hidden, mask: Mask, _: Extra) -> Pooled:
 
 
 def _at_quantile(hidden: Hidden, mask: Mask, _: Extra, *, q: float) -> Pooled:
-    """Real token number round(q * (length - 1)), a half rounded to the even number."""
+    """Real token number round(q * (length - 1)); halves are rounded to the even number."""
     number = mask.cumsum(dim=1)
-    # Python's round and torch.round agree on halves only in double precision.
-    wanted = torch.round(q * (number[:, -1:] - 1).double()).long() + 1
-    return _at(hidden, ((number == wanted) & mask).to(torch.uint8).argmax(dim=1))
+    # torch.round rounds halves as Python's round does only in double precision.
+    target = torch.round(q * (number[:, -1:] - 1).double()).long() + 1
+    return _at(hidden, ((number == target) & mask).to(torch.uint8).argmax(dim=1))
 
 
 def _mean(hidden: Hidden, mask: Mask, _: Extra) -> Pooled:
@@ -99,12 +118,12 @@ def _mean_of_marks(hidden: Hidden, mask: Mask, extra: Extra) -> Pooled:
     """The mean over marked real tokens; BadData where a row has none."""
     assert extra is not None
     marked = (extra > 0) & mask
-    _no_empty_rows(marked.any(dim=1), "marked token; the prompt must hold one in every text")
+    _no_empty_rows(marked.any(dim=1), "marked token; every text needs one in its prompt")
     return _weighted(hidden, marked, marked.float())
 
 
 def _attention(hidden: Hidden, mask: Mask, extra: Extra) -> Pooled:
-    """The mean over real tokens, weighted by the attention they get."""
+    """The mean over real tokens, weighted by the attention they receive."""
     assert extra is not None
     weights = extra.masked_fill(~mask, 0.0)
     _no_empty_rows(weights.sum(dim=1) > 0, "token with a positive attention weight")
@@ -114,7 +133,7 @@ def _attention(hidden: Hidden, mask: Mask, extra: Extra) -> Pooled:
 def _max(hidden: Hidden, mask: Mask, _: Extra) -> Pooled:
     """The largest value of each dimension over real tokens."""
     highest = torch.minimum(hidden, _bound(mask, hidden, -torch.inf)).amax(dim=1)
-    # Bounding is three times as fast as filling, but lets NaN through, so NaN is looked for.
+    # minimum() is three times as fast as masked_fill() but propagates NaN.
     if bool(highest.isnan().any()):
         highest = hidden.masked_fill(~mask[:, :, None], -torch.inf).amax(dim=1)
     return highest
@@ -128,15 +147,24 @@ def _min(hidden: Hidden, mask: Mask, _: Extra) -> Pooled:
     return lowest
 
 
+def _mean_of_windows(values: Tensor, tokens: Tensor) -> Tensor:
+    return (values * tokens[:, None]).sum(0) / tokens.sum()
+
+
+def _first_window(values: Tensor, _: Tensor) -> Tensor:
+    return values[0]
+
+
+_pick = partial(Pooler, single_token=True)
 POOLERS: dict[str, Pooler] = {
-    "first": Pooler("first", _first),
-    "last": Pooler("last", _last),
-    "mean": Pooler("mean", _mean),
-    "max": Pooler("max", _max),
-    "min": Pooler("min", _min),
-    # The sentence token of encoders is their first; the name says what the user means.
-    "cls": Pooler("cls", _first),
-    "mask": Pooler("mask", _mean_of_marks, needs="marks"),
+    "first": _pick("first", _first, window_rule=_first_window),
+    "last": _pick("last", _last, window_rule=lambda values, _: values[-1]),
+    "mean": Pooler("mean", _mean, window_rule=_mean_of_windows),
+    "max": Pooler("max", _max, window_rule=lambda values, _: values.amax(0)),
+    "min": Pooler("min", _min, window_rule=lambda values, _: values.amin(0)),
+    # The sentence token of encoders is their first token; the name says what the user means.
+    "cls": _pick("cls", _first, window_rule=_first_window),
+    "mask": _pick("mask", _mean_of_marks, needs="marks"),
     "attn": Pooler("attn", _attention, needs="attention"),
 }
 
@@ -147,17 +175,17 @@ def _at(hidden: Hidden, index: Int[Tensor, " batch"]) -> Pooled:
 
 
 def _bound(mask: Mask, like: Hidden, padding: float) -> Float[Tensor, "batch seq 1"]:
-    """What takes padded positions to `padding` and leaves real ones free."""
+    """Bounds that move padded positions to `padding` and leave real ones as they are."""
     return torch.where(mask, -padding, padding).to(like.dtype)[:, :, None]
 
 
 def _weighted(hidden: Hidden, keep: Mask, weights: Float[Tensor, "batch seq"]) -> Pooled:
-    """The weighted mean of the kept tokens, summed in at least single precision."""
+    """The weighted mean of the kept tokens, summed in float32 or wider."""
     wide = torch.promote_types(hidden.dtype, torch.float32)
     values, rows = hidden.to(wide), weights.to(wide)[:, None, :]
     total = torch.bmm(rows, values)
-    # 0 * NaN is NaN: a finite product proves that nothing leaked, and the copy of the whole
-    # batch that keeps padding out is made only when there is something to keep out.
+    # 0 * NaN is NaN. A finite sum proves that no padding value leaked, so the batch is copied
+    # only when it has to be.
     if not bool(total.isfinite().all()):
         total = torch.bmm(rows, values.masked_fill(~keep[:, :, None], 0.0))
     return (total / rows.sum(dim=2, keepdim=True))[:, 0].to(hidden.dtype)
@@ -179,9 +207,9 @@ def _number(text: str) -> float | None:
 def _quantile(name: str, q: float) -> Pooler:
     if not 0.0 <= q <= 1.0:
         raise BadSpec(
-            f"Pooler {name!r}: a quantile lies from 0 (first token) to 1 (last), got {q}."
+            f"Pooler {name!r}: a quantile is from 0 (first token) to 1 (last token), got {q}."
         )
-    return Pooler(name, partial(_at_quantile, q=q))
+    return _pick(name, partial(_at_quantile, q=q))
 
 
 def _attention_head(name: str) -> Pooler:

@@ -122,7 +122,7 @@ def test_a_config_that_asks_for_more_than_its_files_hold_is_refused(sound, tmp_p
     folder = Path(shutil.copytree(sound, tmp_path / "model"))
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | change))
-    assert "The config is of another model" in refused(lambda: open_model(str(folder)))
+    assert "The config belongs to another model" in refused(lambda: open_model(str(folder)))
 
 
 HEADERS: dict[str, tuple[Any, int | None]] = {
@@ -165,7 +165,7 @@ def test_an_index_cannot_lead_out_of_its_folder(sound, tmp_path) -> None:
     (folder / "model.safetensors").unlink()
     index = {"weight_map": {"transformer.wte.weight": "../../sound/gpt2/model.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert "must lie beside its index" in refused(lambda: open_model(str(folder)))
+    assert "must be in the same folder" in refused(lambda: open_model(str(folder)))
 
 
 def test_gguf_files_of_users_are_not_opened_at_all(tmp_path) -> None:

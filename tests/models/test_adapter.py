@@ -78,7 +78,7 @@ def test_an_adapter_of_another_size_is_refused(change, folder_of, tmp_path) -> N
 
 
 def test_a_folder_that_is_no_adapter_is_refused(folder_of) -> None:
-    with pytest.raises(BadModel, match="no PEFT adapter"):
+    with pytest.raises(BadModel, match="not a PEFT adapter"):
         open_model(folder_of("llama"), adapter=folder_of("gpt2"))
 
 

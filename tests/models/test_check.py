@@ -1,4 +1,4 @@
-"""The report at the door: what it says, when it refuses, what it remembers."""
+"""The check report: its facts, when a model is refused, what is remembered."""
 
 import json
 from dataclasses import replace
@@ -21,8 +21,7 @@ def test_the_report_is_plain_json_and_complete(lm) -> None:
     plain = json.loads(json.dumps(report.plain()))
     assert plain["passed"] is True
     assert plain["layers"] == 3
-    assert set(plain["supports"]) == {"probe", "nextword", "shortcut", "graft", "inject"}
-    assert {"name", "passed", "measured", "limit", "detail"} == set(plain["laws"][0])
+    assert {"name", "passed", "measured", "limit", "detail"} == set(plain["checks"][0])
     assert plain["estimates"]["row_all_layers"] == 4 * 32 * 4
     assert plain["estimates"]["weights"] == 4 * lm.parameters
 
@@ -35,7 +34,7 @@ def test_tokenizer_facts_say_what_is_added(lm_of) -> None:
     assert facts["gpt2"]["pad_token"] == "<|endoftext|>"
 
 
-def test_a_broken_law_is_named_with_what_was_measured_and_allowed(lm_of) -> None:
+def test_a_failed_check_is_named_with_what_was_measured_and_allowed(lm_of) -> None:
     report = check(spoiled(lm_of("gpt2")))
     assert not report.passed
     with pytest.raises(CheckFailed, match=r"'hooks = plain.*measured \d.*allowed 1e-05"):
@@ -43,10 +42,10 @@ def test_a_broken_law_is_named_with_what_was_measured_and_allowed(lm_of) -> None
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
-def test_other_precisions_have_limits_of_their_own(dtype, lm_of) -> None:
+def test_each_precision_has_its_own_limit(dtype, lm_of) -> None:
     report = check(lm_of("llama", dtype=dtype, attention="sdpa"))
     report.need_passed()
-    assert {law.limit for law in report.laws} == {checking.laws.LIMITS[dtype]}
+    assert {one.limit for one in report.checks} == {checking.consistency.LIMITS[dtype]}
 
 
 def test_opening_runs_the_quick_check(folder_of, monkeypatch) -> None:
@@ -76,9 +75,7 @@ def test_a_failure_is_never_remembered(lm_of, monkeypatch, tmp_path) -> None:
             quick_check(spoiled(lm_of("gpt2")))
 
 
-def test_a_model_without_head_is_told_what_is_left(lm_of) -> None:
+def test_a_model_without_a_head_is_not_checked_for_logits(lm_of) -> None:
     report = check(replace(lm_of("bert"), has_head=False))
-    assert report.supports["probe"] == "yes"
-    assert report.supports["nextword"].startswith("no")
-    assert not any("logits" in law.name for law in report.laws)
+    assert not any("logits" in one.name for one in report.checks)
     report.need_passed()

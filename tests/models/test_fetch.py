@@ -20,8 +20,8 @@ from tests.models.breaking import refusal
         ("./no/such/folder", Missing, "There is no folder './no/such/folder'"),
         ("~nosuch/model", Missing, "There is no folder '~nosuch/model'"),
         ("base+~nosuch/adapter", Missing, "base"),
-        ("what is this?", UnknownName, "is no model name"),
-        ("", UnknownName, "is no model name"),
+        ("what is this?", UnknownName, "is not a model name"),
+        ("", UnknownName, "is not a model name"),
     ],
 )
 def test_an_unknown_model_is_refused_with_help(name, error, said) -> None:

@@ -54,7 +54,7 @@ def test_pickled_weights_are_refused_unread(name, copy) -> None:
 def test_a_pickle_under_a_safe_name_is_refused_unread(copy) -> None:
     folder, trap = copy(), copy("bert") / "sprung"
     (folder / "model.safetensors").write_bytes(pickle.dumps(Trap(str(trap))))
-    assert "not a whole safetensors file" in refusal(folder)
+    assert "not a complete safetensors file" in refusal(folder)
     assert not trap.exists()
 
 
@@ -71,7 +71,7 @@ def test_cut_weights_are_refused(keep, copy) -> None:
     folder = copy()
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole[:keep])
-    assert "not a whole safetensors file" in refusal(folder)
+    assert "not a complete safetensors file" in refusal(folder)
 
 
 def test_a_missing_shard_is_named(copy, tmp_path) -> None:

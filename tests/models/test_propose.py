@@ -1,8 +1,9 @@
-"""Families without a row: found by inspection when the laws hold, refused loudly when not."""
+"""Families without a row: opened if the proposed anatomy passes the checks, else refused."""
 
 import pytest
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
+from cutaway.catalog import method_module
 from cutaway.core.errors import BadModel
 from cutaway.models import anatomy
 from cutaway.models.check import check
@@ -13,7 +14,7 @@ HIDDEN = ("bert", "gemma2", "gpt2", "gpt_neox", "llama", "mpnet", "olmo2", "opt"
 
 
 def unknown(family, folder, shape, *, kind="causal", style="llama", **more):
-    """A checkpoint of a family that ANATOMIES hasn't."""
+    """A checkpoint of a family that is not in ANATOMIES."""
     tokenizer = tiny_tokenizer(style)
     ids = {f"{n}_token_id": getattr(tokenizer, f"{n}_token_id") for n in ("bos", "eos", "pad")}
     config = AutoConfig.for_model(family, vocab_size=len(tokenizer), **ids, **shape, **more)
@@ -49,24 +50,24 @@ def test_parts_of_blocks_are_found_as_the_row_names_them(family, folder_of, monk
         assert getattr(found, field) == getattr(row, field), field
 
 
-def test_a_family_without_a_row_opens_when_its_laws_hold(tmp_path) -> None:
+def test_a_family_without_a_row_opens_when_it_passes_the_checks(tmp_path) -> None:
     granite = {"logits_scaling": 3.0, "residual_multiplier": 0.5, "embedding_multiplier": 2.0}
     folder = unknown("granite", tmp_path, DECODER, **granite)
     lm = open_model(folder)
     assert lm.anatomy.logit_operations == (("divide", "logits_scaling"),)
     # A residual factor is nothing a layout knows, so the parts stay unnamed.
     assert lm.anatomy.mlp is None
-    assert "without sub-modules" in check(lm).supports["shortcut"]
+    assert "without sub-modules" in method_module("shortcut", "page").supports(lm)
 
 
 @pytest.mark.parametrize(
-    ("family", "shape", "law"),
+    ("family", "shape", "check_name"),
     [("nystromformer", ENCODER, "padding"), ("esm", SHIFTED, "logits")],
 )
-def test_a_family_whose_laws_do_not_hold_is_refused(family, shape, law, tmp_path) -> None:
+def test_a_family_that_fails_a_check_is_refused(family, shape, check_name, tmp_path) -> None:
     style = "roberta" if family == "esm" else "bert"
     folder = unknown(family, tmp_path, shape, kind="masked", style=style)
-    with pytest.raises(BadModel, match=f"has no row.*{law}.*add-a-model-family"):
+    with pytest.raises(BadModel, match=f"has no row.*{check_name}.*add-a-model-family"):
         open_model(folder)
     assert not check(open_model(folder, check=False)).passed
 

@@ -29,5 +29,5 @@ def test_a_twin_is_seeded_and_leaves_the_process_its_own_chance(tiny_lm):
 def test_a_twin_has_features_of_its_own_on_the_shelf(tiny_lm, texts):
     lm, ask = tiny_lm("bert"), ExtractionRequest(layers=(1,))
     real, random = extract(lm, texts, ask), extract(random_twin(lm, seed=0), texts, ask)
-    assert random.shelf.folder != real.shelf.folder
+    assert random.table.folder != real.table.folder
     assert not torch.allclose(real.column(1), random.column(1))

@@ -1,4 +1,6 @@
-"""Swaps: the model is another one inside, and itself again outside, whatever happens."""
+"""Other weights and replaced parts take effect, and the model is restored afterwards."""
+
+from copy import deepcopy
 
 import pytest
 import torch
@@ -7,7 +9,7 @@ from cutaway.core.errors import BadSpec, Mismatch
 from cutaway.models.anatomy import ANATOMIES
 from cutaway.models.read import collect_states
 from cutaway.models.sites import Site
-from cutaway.models.swap import swapped_params, swapped_part, swapped_parts, with_params
+from cutaway.models.swap import swapped_parts, with_params
 from cutaway.models.tokens import pad, tokenize
 from tests.tiny import SENTENCES
 
@@ -22,57 +24,50 @@ def moved(lm, by: float = 0.1) -> dict[str, torch.Tensor]:
     return {name: value + by for name, value in lm.params().items()}
 
 
-def test_other_weights_inside_the_same_weights_outside(lm) -> None:
-    before, places = logits(lm), {n: p.data_ptr() for n, p in lm.params().items()}
-    with swapped_params(lm.module, moved(lm)):
-        assert not torch.allclose(logits(lm), before)
-    assert torch.equal(logits(lm), before)
-    assert {n: p.data_ptr() for n, p in lm.params().items()} == places
-
-
-def test_weights_come_back_after_an_error(lm) -> None:
-    before = logits(lm)
-    with pytest.raises(KeyError), swapped_params(lm.module, moved(lm)):
-        raise KeyError
-    assert torch.equal(logits(lm), before)
-
-
-def test_some_weights_can_be_swapped_alone(lm) -> None:
-    name = next(iter(lm.params()))
-    with swapped_params(lm.module, {name: torch.zeros_like(lm.params()[name])}):
-        assert float(lm.params()[name].abs().sum()) == 0
-    assert float(lm.params()[name].abs().sum()) > 0
-
-
-def test_a_tied_weight_is_swapped_at_both_places(lm_of) -> None:
-    lm = lm_of("gpt2")
-    assert lm.tied
-    table = torch.randn_like(lm.params()["transformer.wte.weight"])
-    with swapped_params(lm.module, {"transformer.wte.weight": table}):
-        assert torch.equal(lm.output_embedding[0], table)
-
-
-@pytest.mark.parametrize("swap", [
-    lambda lm, params: swapped_params(lm.module, params).__enter__(),
-    lambda lm, params: with_params(lm.module, params, lambda module: None),
-])  # fmt: skip
-def test_weights_without_a_place_are_refused(swap, lm) -> None:
+def test_unknown_weights_and_other_shapes_are_refused(lm) -> None:
     name, value = next(iter(lm.params().items()))
     with pytest.raises(Mismatch, match="Did you mean"):
-        swap(lm, {name + "x": value})
+        with_params(lm.module, {name + "x": value}, lambda module: None)
     with pytest.raises(Mismatch, match="shape"):
-        swap(lm, {name: value[:1]})
+        with_params(lm.module, {name: value[:1]}, lambda module: None)
 
 
-def test_the_functional_way_gives_the_same_and_has_gradients(lm) -> None:
+def test_without_weights_the_module_is_used_as_it_is(lm) -> None:
+    assert with_params(lm.module, None, lambda module: module) is lm.module
+
+
+def test_given_weights_are_used_with_gradients_and_the_module_is_unchanged(lm) -> None:
     params = {name: value.requires_grad_(True) for name, value in moved(lm).items()}
     ids, _ = pad(tokenize(lm, SENTENCES[:1], limit=20).rows, lm.pad_id)
+    before = lm.module(ids).logits
     ours = with_params(lm.module, params, lambda module: module(ids).logits)
-    with swapped_params(lm.module, params):
-        torch.testing.assert_close(ours, lm.module(ids).logits)
+    other = deepcopy(lm.module)
+    with torch.no_grad():
+        for name, parameter in other.named_parameters():
+            parameter.copy_(params[name])
+    torch.testing.assert_close(ours, other(ids).logits)
+    assert torch.equal(lm.module(ids).logits, before)
     ours.square().sum().backward()
     assert all(value.grad is not None for value in params.values())
     assert all(p.grad is None for p in lm.module.parameters())
+
+
+def test_a_tied_weight_is_replaced_at_both_places(lm_of) -> None:
+    lm = lm_of("gpt2")
+    assert lm.tied
+    table = torch.randn_like(lm.params()["transformer.wte.weight"])
+    used = with_params(
+        lm.module, {"transformer.wte.weight": table}, lambda module: module.lm_head.weight
+    )
+    assert torch.equal(used, table)
+
+
+def test_parts_are_restored_after_an_error(lm_of) -> None:
+    lm = lm_of("llama")
+    before = logits(lm)
+    with pytest.raises(KeyError), swapped_parts(lm, {Site(1, "mlp"): torch.zeros_like}):
+        raise KeyError
+    assert torch.equal(logits(lm), before)
 
 
 PARTS = ("norm1", "attn", "norm2", "mlp")
@@ -104,7 +99,7 @@ def test_a_replaced_part_matters_and_comes_back(family, part, lm_of) -> None:
         shapes.append(state.shape)
         return torch.zeros_like(state)
 
-    with swapped_part(lm, Site(2, part), off):
+    with swapped_parts(lm, {Site(2, part): off}):
         assert not torch.allclose(logits(lm), before, rtol=1e-3, atol=1e-3)
     assert torch.equal(logits(lm), before)
     assert len(shapes) == 1
@@ -116,7 +111,7 @@ def test_only_the_named_block_is_changed_even_when_blocks_share_weights(lm_of) -
     lm = lm_of("albert")
     ids, mask = pad(tokenize(lm, SENTENCES[:1]).rows, lm.pad_id)
     plain = collect_states(lm, ids, mask).layers
-    with swapped_part(lm, Site(2, "mlp"), torch.zeros_like):
+    with swapped_parts(lm, {Site(2, "mlp"): torch.zeros_like}):
         other = collect_states(lm, ids, mask).layers
     assert torch.equal(other[1], plain[1])
     assert not torch.allclose(other[2], plain[2])
@@ -124,7 +119,7 @@ def test_only_the_named_block_is_changed_even_when_blocks_share_weights(lm_of) -
 
 def test_a_part_that_is_not_there_is_refused(lm_of) -> None:
     with (
-        pytest.raises(BadSpec, match="no part 'norm2'"),
-        swapped_part(lm_of("phi"), Site(1, "norm2"), lambda x: x),
+        pytest.raises(BadSpec, match="no separate part 'norm2'"),
+        swapped_parts(lm_of("phi"), {Site(1, "norm2"): lambda x: x}),
     ):
         pass

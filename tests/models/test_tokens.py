@@ -33,7 +33,7 @@ def test_any_text_becomes_a_row_of_known_tokens(texts, lm) -> None:
 def test_long_texts_lose_tokens_on_the_chosen_side_only(cut, lm, monkeypatch) -> None:
     monkeypatch.setattr(lm.tokenizer, "truncation_side", cut)
     whole = lm.tokenizer(LONG, add_special_tokens=False)["input_ids"]
-    got = tokenize(lm, [LONG, SENTENCES[0]], limit=20, cut=cut)
+    got = tokenize(lm, [LONG, SENTENCES[0]], limit=20, truncation=cut)
     want = lm.tokenizer(LONG, truncation=True, max_length=20)["input_ids"]
     assert got.rows[0] == want
     assert got.truncated.tolist() == [len(lm.tokenizer(LONG)["input_ids"]) - 20, 0]
@@ -54,7 +54,7 @@ def test_a_prompt_is_tokenised_together_with_its_text(lm) -> None:
 @pytest.mark.parametrize("cut", ["right", "left"])
 def test_a_prompt_is_never_cut(limit, cut, lm) -> None:
     whole = tokenize(lm, [LONG], prompt=PROMPT, limit=10**6).rows[0]
-    row = tokenize(lm, [LONG], prompt=PROMPT, limit=limit, cut=cut).rows[0]
+    row = tokenize(lm, [LONG], prompt=PROMPT, limit=limit, truncation=cut).rows[0]
     body = [t for t in row if t not in lm.tokenizer.all_special_ids]
     assert len(row) == limit
     # What is left is the end of text + prompt: the beginning of the document went.
@@ -124,7 +124,7 @@ def test_no_texts_give_no_rows(lm) -> None:
 
 def test_a_side_that_is_no_side_is_refused(lm) -> None:
     with pytest.raises(BadSpec, match="'middle'"):
-        tokenize(lm, ["a"], cut="middle")
+        tokenize(lm, ["a"], truncation="middle")
 
 
 @given(rows=st.lists(st.lists(st.integers(1, 99), max_size=6), min_size=1, max_size=5))
@@ -151,4 +151,4 @@ def test_token_types_are_the_tokenizers_for_pairs_and_single_texts(family, lm_of
 
 @pytest.mark.parametrize("family", ["roberta", "distilbert", "gpt2"])
 def test_families_without_token_types_get_none(family, lm_of) -> None:
-    assert not lm_of(family).segments
+    assert not lm_of(family).token_types

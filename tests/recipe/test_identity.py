@@ -111,7 +111,7 @@ def test_a_model_as_it_was_opened_is_known_by_its_files(family, tmp_path) -> Non
     for lm in (first, second):
         own = lm.identity
         assert lm.refresh_digest().identity == own
-    assert open_model(place, check=False, watch=False).digest == first.digest
+    assert open_model(place, check=False, track_changes=False).digest == first.digest
 
 
 def test_a_print_is_made_once_and_only_where_a_user_gets_the_model(
@@ -123,7 +123,7 @@ def test_a_print_is_made_once_and_only_where_a_user_gets_the_model(
     monkeypatch.setattr(
         prints, "module_checksum", lambda module: made.append("one") or real(module)
     )
-    open_model(str(folder), watch=False)
+    open_model(str(folder), track_changes=False)
     assert not made
     for _ in range(3):
         open_model(str(folder))
@@ -131,7 +131,7 @@ def test_a_print_is_made_once_and_only_where_a_user_gets_the_model(
 
 
 def test_a_model_whose_beginning_nobody_saw_is_known_by_its_bits(folder) -> None:
-    lm = open_model(str(folder), watch=False)
+    lm = open_model(str(folder), track_changes=False)
     own = lm.digest
     first = lm.refresh_digest().digest
     assert first != own

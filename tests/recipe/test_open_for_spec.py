@@ -14,7 +14,7 @@ from cutaway.recipe.open_for_spec import SpecModels, open_for_spec, open_spec_mo
 
 SAID = {"dtype": "bfloat16", "device": "cpu", "offline": True}
 # A model that no user gets to see needs no print of its weights.
-ASKED = {**SAID, "watch": False}
+ASKED = {**SAID, "track_changes": False}
 
 
 @pytest.fixture

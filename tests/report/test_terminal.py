@@ -15,7 +15,7 @@ CHECK = {
     "digest": "ab" * 32,
     "tied": True,
     "tokenizer": {"class": "Fast", "adds_in_front": ["<s>"], "adds_behind": [], "pad_token": None},
-    "laws": [{"name": "hooks", "passed": True, "measured": 1e-7, "limit": 1e-5, "detail": ""}],
+    "checks": [{"name": "hooks", "passed": True, "measured": 1e-7, "limit": 1e-5, "detail": ""}],
     "supports": {"probe": "yes", "inject": "no: no head"},
     "estimates": {"weights": 538_000_000},
     "notes": ["[bold]a note[/bold]"],
@@ -62,9 +62,9 @@ def test_text_from_data_can_not_steer_the_terminal() -> None:
 
 @pytest.mark.parametrize("passed", [True, False])
 def test_a_trust_report_says_first_whether_every_law_holds(passed: bool) -> None:
-    laws = [{**CHECK["laws"][0], "passed": passed}]
-    text = shown(terminal.check_view({**CHECK, "passed": passed, "laws": laws}))
-    assert ("every law holds" if passed else "FAILED") in text.splitlines()[0]
+    checks = [{**CHECK["checks"][0], "passed": passed}]
+    text = shown(terminal.check_view({**CHECK, "passed": passed, "checks": checks}))
+    assert ("all 1 consistency checks passed" if passed else "FAILED") in text.splitlines()[0]
     for part in ("1.00e-07", "538 MB", "no: no head", "[bold]a note", "<s>"):
         assert part in text
 
@@ -74,7 +74,7 @@ def test_printing_goes_to_stdout(tmp_path, capsys) -> None:
     terminal.print_runs([record])
     terminal.print_record(record)
     terminal.print_check(CHECK)
-    assert "every law holds" in capsys.readouterr().out
+    assert "all 1 consistency checks passed" in capsys.readouterr().out
 
 
 def test_a_report_is_a_page_unless_something_else_is_asked_for(tmp_path, monkeypatch) -> None:

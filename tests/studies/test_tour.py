@@ -25,7 +25,7 @@ def test_the_tour_takes_every_stop_writes_its_report_and_is_cached(tmp_path, mon
     assert page.count("<section") >= measured
     assert all(escape(stop.question) in page for stop in TOUR_STOPS), "the story heads the report"
     assert not re.search(r'<(script|link|img)[^>]+(src|href)="https?:', page)
-    monkeypatch.setattr("cutaway.extract.sweep._forward_batch", None)
+    monkeypatch.setattr("cutaway.extract.forward_pass._forward_batch", None)
     again = tour(out, model=model, quick=True, shared={"seed": 3}, console=quiet)
     assert again.addresses == found.addresses and len(found.addresses) == measured
     assert {record.seed for record in results(out / "runs")} == {3}

@@ -11,8 +11,8 @@ LENGTHS = tuple(np.random.default_rng(0).integers(3, 60, size=200).tolist())
 @pytest.mark.parametrize(("rows", "batch"), [(200, 16), (7, 16), (32, 8), (33, 8)])
 def test_every_row_comes_once_in_each_pass(rows: int, batch: int) -> None:
     order = BatchOrder(LENGTHS[:rows], batch, seed=3)
-    for first in (0, order.per_pass):
-        seen = np.concatenate([order(first + i) for i in range(order.per_pass)])
+    for first in (0, order.steps_per_epoch):
+        seen = np.concatenate([order(first + i) for i in range(order.steps_per_epoch)])
         assert sorted(seen.tolist()) == list(range(rows))
 
 
@@ -28,12 +28,12 @@ def test_a_step_has_the_same_rows_whatever_came_before() -> None:
 def test_batches_waste_little_on_padding_and_change_from_pass_to_pass() -> None:
     order = BatchOrder(LENGTHS, 16, seed=0)
     lengths = np.asarray(LENGTHS)
-    batches = [order(step) for step in range(order.per_pass)]
+    batches = [order(step) for step in range(order.steps_per_epoch)]
     padded = sum(len(rows) * lengths[rows].max() for rows in batches)
     blind = [np.arange(i, min(i + 16, 200)) for i in range(0, 200, 16)]
     plain = sum(len(rows) * lengths[rows].max() for rows in blind)
     assert padded - lengths.sum() < 0.5 * (plain - lengths.sum())
-    later = {tuple(sorted(order(order.per_pass + i))) for i in range(order.per_pass)}
+    later = {tuple(sorted(order(order.steps_per_epoch + i))) for i in range(order.steps_per_epoch)}
     assert not later & {tuple(sorted(rows)) for rows in batches}
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
+from cutaway.catalog import method_module, methods
 from cutaway.cli.output import Device, Dtype, OutputOptions, StudyOptions, print_json, print_result
 from cutaway.cli.verbs import print_step_estimates
 
@@ -65,15 +66,17 @@ def check(
 
     lm = open_model(
         model, revision=revision, device=device, dtype=dtype, attention=attention,
-        offline=offline, trust_remote_code=trust_remote_code, check=False, watch=False,
+        offline=offline, trust_remote_code=trust_remote_code, check=False, track_changes=False,
     )  # fmt: skip
     report = check_model(lm)
+    supports = {name: method_module(name, "page").supports(lm) for name in methods()}
+    facts = report.plain() | {"supports": supports}
     if json:
-        print_json(report.plain())
+        print_json(facts)
     elif not quiet:
         from cutaway.report.terminal import print_check
 
-        print_check(report.plain())
+        print_check(facts)
     report.need_passed()
 
 

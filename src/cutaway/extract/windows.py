@@ -1,6 +1,6 @@
-"""Windows of one long text become one vector again."""
+"""Long texts are read in windows; here the windows' vectors become one vector per text again."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,62 +10,51 @@ from torch import Tensor
 
 from cutaway.core.errors import BadSpec
 from cutaway.extract.token_rows import TokenRows
-
-CombineRule = Callable[[Tensor, Tensor], Tensor]
-
-# pooler -> (windows d), (tokens that count per window) -> d
-COMBINE: dict[str, CombineRule] = {
-    "mean": lambda values, weights: (values * weights[:, None]).sum(0) / weights.sum(),
-    "max": lambda values, weights: values.amax(0),
-    "min": lambda values, weights: values.amin(0),
-    "last": lambda values, weights: values[-1],
-    "first": lambda values, weights: values[0],
-    "cls": lambda values, weights: values[0],
-}
+from cutaway.extract.visitors import TOKEN_POOLS, RowSink
+from cutaway.pool import POOLERS, WindowRule, pooler
 
 
-def need_window_poolers(pools: tuple[str, ...]) -> None:
-    """BadSpec unless every pooler has a meaning over several windows."""
-    odd = [pool for pool in pools if pool not in COMBINE]
-    if odd:
-        raise BadSpec(
-            f"Pooler {odd[0]!r} has no meaning over sliding windows. "
-            f"Allowed with a window: {', '.join(COMBINE)}."
-        )
+def need_window_poolers(pools: Iterable[str]) -> None:
+    """BadSpec unless every pooler has a window rule."""
+    for name in pools:
+        if name in TOKEN_POOLS or pooler(name).window_rule is None:
+            able = ", ".join(row.name for row in POOLERS.values() if row.window_rule)
+            raise BadSpec(
+                f"Pooler {name!r} can't be used with sliding windows. Use one of: {able}."
+            )
 
 
 @dataclass
 class WindowCombiner:
-    """Collects a text's windows until all are there, then hands one row on to `sink`."""
+    """Collects the windows of each text and passes one row per complete text on to `sink`."""
 
-    fed: TokenRows
-    sink: Callable[[NDArray[np.int64], Mapping[str, Tensor]], None]
-    _parts: dict[int, dict[int, dict[str, Tensor]]] = field(default_factory=dict)
+    token_rows: TokenRows
+    sink: RowSink
+    _windows: dict[int, dict[int, dict[str, Tensor]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._count = np.bincount(self.fed.text_index)
-        lengths = np.array(self.fed.lengths)
-        self._weight = torch.as_tensor(lengths - self.fed.first_counted, dtype=torch.float64)
+        self._count = np.bincount(self.token_rows.text_index)
+        counted = np.array(self.token_rows.lengths) - self.token_rows.first_counted
+        self._tokens = torch.as_tensor(counted, dtype=torch.float64)
 
     def __call__(self, rows: NDArray[np.int64], columns: Mapping[str, Tensor]) -> None:
         """Take a batch of windows; pass on the texts that are complete now."""
         done = []
         for place, row in enumerate(rows.tolist()):
-            owner = int(self.fed.text_index[row])
-            parts = self._parts.setdefault(owner, {})
-            parts[row] = {name: value[place] for name, value in columns.items()}
-            if len(parts) == self._count[owner]:
-                done.append(owner)
+            text = int(self.token_rows.text_index[row])
+            windows = self._windows.setdefault(text, {})
+            windows[row] = {name: value[place] for name, value in columns.items()}
+            if len(windows) == self._count[text]:
+                done.append(text)
         if done:
-            names = list(columns)
-            self.sink(
-                np.array(done), {n: torch.stack([self._one(o, n) for o in done]) for n in names}
-            )
-            for owner in done:
-                del self._parts[owner]
+            combined = {n: torch.stack([self._combine(t, n) for t in done]) for n in columns}
+            self.sink(np.array(done), combined)
+            for text in done:
+                del self._windows[text]
 
-    def _one(self, owner: int, column: str) -> Tensor:
-        rows = sorted(self._parts[owner])
-        values = torch.stack([self._parts[owner][row][column] for row in rows])
-        combine = COMBINE[column.partition("/")[2]]
-        return combine(values.double(), self._weight[rows]).to(values.dtype)
+    def _combine(self, text: int, column: str) -> Tensor:
+        rows = sorted(self._windows[text])
+        values = torch.stack([self._windows[text][row][column] for row in rows])
+        rule: WindowRule | None = pooler(column.partition("/")[2]).window_rule
+        assert rule is not None
+        return rule(values.double(), self._tokens[rows]).to(values.dtype)

@@ -1,4 +1,4 @@
-"""PEFT adapters, merged into their base: from then on the model is an ordinary one."""
+"""PEFT adapters, merged into their base: the result is an ordinary model."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from cutaway.models.quiet import quiet
 
 
 def merge_adapter(module: Any, folder: Path) -> Any:
-    """The base with the adapter's change added to its weights."""
+    """The base with the adapter merged into its weights."""
     need_adapter(folder)
     peft = _peft()
     try:
@@ -26,37 +26,37 @@ def merge_adapter(module: Any, folder: Path) -> Any:
     except AttributeError:
         kind = read_json(folder / "adapter_config.json").get("peft_type")
         raise BadModel(
-            f"Adapter {folder} is of type {kind!r}, which has no weights to merge into the base. "
-            "LoRA and its kin have."
+            f"Adapter {folder} is of type {kind!r}, which can't be merged into the base. LoRA and "
+            "similar types can."
         ) from None
     return unload()
 
 
 def need_adapter(folder: Path) -> list[Path]:
-    """The adapter's weight files; BadModel unless it is a PEFT adapter in safetensors."""
+    """The adapter's weight files; BadModel if it isn't a PEFT adapter in safetensors."""
     if not (folder / "adapter_config.json").is_file():
-        raise BadModel(f"{folder} is no PEFT adapter: it has no adapter_config.json.")
+        raise BadModel(f"{folder} is not a PEFT adapter: it has no adapter_config.json.")
     return need_weights(folder, "adapter_model")
 
 
 def adapter_digest(folder: Path) -> str:
-    """The identity of an adapter: its weights and how they are applied."""
+    """A digest of an adapter: its weights and its config."""
     config = read_json(folder / "adapter_config.json")
     config.pop("base_model_name_or_path", None)
     return config_digest(need_adapter(folder), config)
 
 
 def _need_all_tensors_used(joined: Any, folder: Path, peft: Any) -> None:
-    """Mismatch unless every stored tensor found its place: PEFT only warns, and goes on."""
+    """Mismatch unless every stored tensor is used: PEFT only warns."""
     with safe_open(need_adapter(folder)[0], framework="pt") as stored:
-        given = set(stored.keys())
+        names = set(stored.keys())
     used = set(peft.get_peft_model_state_dict(joined))
-    lost, unfilled = sorted(given - used), sorted(used - given)
-    if lost or unfilled:
-        example = (lost or unfilled)[0]
+    unused, missing = sorted(names - used), sorted(used - names)
+    if unused or missing:
+        example = (unused or missing)[0]
         raise Mismatch(
-            f"Adapter {folder} doesn't fit this base: {len(lost)} of its tensors have no place "
-            f"and {len(unfilled)} places get none (first: {example!r}). Open it with the base it "
+            f"Adapter {folder} doesn't fit this base: {len(unused)} of its tensors are "
+            f"unused and {len(missing)} are missing (first: {example!r}). Open it with the base it "
             "was trained on."
         )
 

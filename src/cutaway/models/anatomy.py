@@ -1,24 +1,24 @@
-"""Where each model family keeps its parts: one row per family, dotted names, no code.
+"""Where each model family has its modules: one row per family, dotted names, no code.
 
-A new family is a new row; the tests over the whole table hold it to every law. How to write one:
-docs/howto/add-a-model-family.md.
+A new family is a new row, and the tests run every consistency check on every row. How to write
+one: docs/howto/add-a-model-family.md.
 
-**Layers.** Layer 0 is what enters the first block (after position embeddings, scaling, norm,
-projection: whatever the family does first), layer l what leaves block l, layer L what leaves the
-last block, *before* the final norm. So no embedding module has to be named: the blocks' own
-inputs are watched.
+**Layers.** Layer 0 is the input of the first block (after position embeddings, scaling, norm,
+projection: whatever the family does first), layer l the output of block l, and layer L the output
+of the last block, *before* the final norm. Layer 0 is read at the first block's input, so the row
+doesn't have to describe the embeddings.
 
 **Parts of a block** are `norm1`, `attn`, `norm2`, `mlp`. A part is one module (`"attn"`) or a
-stretch `"fc1:fc2"`, from the input of the first module to the output of the second. The layout
-says how they meet, with x the block's input and y its output:
+range `"fc1:fc2"`, from the input of the first module to the output of the second. The layout
+says how they are connected, with x the block's input and y its output:
 
     pre       r = x + attn(norm1(x))       y = r + mlp(norm2(r))
     parallel  y = x + attn(norm1(x)) + mlp(norm2(x))      norm2 None: the mlp reads norm1(x)
     post      r = norm1(x + attn(x))       y = norm2(r + mlp(r))
     inner     r = x + norm1(attn(x))       y = r + norm2(mlp(r))
 
-Families with a second norm behind attention and mlp (gemma2, glm4) are `pre` with parts that
-stretch over that norm: attn and mlp always end with what is added to the stream.
+In families with a second norm after attention and mlp (gemma2, glm4), which are `pre`, the parts
+include that norm: attn and mlp always end with what is added to the residual stream.
 """
 
 from dataclasses import dataclass, replace
@@ -32,11 +32,11 @@ BLOCK_PARTS: tuple[BlockPart, ...] = ("block", "norm1", "attn", "norm2", "mlp")
 
 @dataclass(frozen=True)
 class Anatomy:
-    """Where a family keeps its parts, as dotted names. A name ending in `?` may be absent."""
+    """Where a family has its modules, as dotted names. A name ending in `?` may be absent."""
 
     kind: ModelKind
     embeddings: str
-    """The table of token embeddings."""
+    """The token embedding."""
     blocks: str
     """The list of blocks; names of parts are relative to one block."""
     norm1: str | None
@@ -44,23 +44,26 @@ class Anatomy:
     norm2: str | None
     mlp: str | None
     final: tuple[str, ...]
-    """What the body does between the last block and the head, in order: `final_norm`."""
+    """The modules between the last block and the head, in order: `final_norm`."""
     head: tuple[str, ...]
-    """What turns that into logits, in order; the whole masked-LM head for masked models."""
+    """The modules from there to the logits, in order; the masked-LM head of masked models."""
     decoder: str
     """The linear map of the head whose weight is the output embedding."""
     layout: BlockLayout = "pre"
     logit_operations: tuple[tuple[str, str], ...] = ()
-    """What happens to the logits behind the decoder: (operation, field of the config)."""
+    """What happens to the logits after the decoder: (operation, field of the config)."""
     positions: Literal["count", "own"] = "count"
-    """count: padded batches need position ids counted over real tokens; own: the family counts
+    """count: padded batches need position ids that count the real tokens; own: the family counts
     real tokens itself, from the mask or from the padding id."""
     first_position: int = 0
     """Rows of the position table that no token uses (2 for roberta: padding id + 1)."""
     needs_output_attentions: bool = False
-    """Attention weights only come when `output_attentions` is passed."""
+    """The model returns attention weights only when called with `output_attentions`."""
     proposed: bool = False
-    """Found by inspecting the modules, not written by hand."""
+    """Proposed by inspecting the modules, not written by hand."""
+    fused_qkv: Literal["concatenated", "interleaved", "codegen"] = "concatenated"
+    """The order of the rows in one matrix for queries, keys and values: all queries, then all
+    keys, then all values; or head by head; or in codegen's blocks."""
 
 
 LLAMA = Anatomy(
@@ -120,14 +123,10 @@ BLOOM = Anatomy(
     head=("lm_head",),
     decoder="lm_head",
     positions="own",
+    fused_qkv="interleaved",
 )
 FALCON = replace(
-    BLOOM,
-    attn="self_attention",
-    mlp="mlp",
-    norm2=None,
-    layout="parallel",
-    positions="count",
+    BLOOM, attn="self_attention", mlp="mlp", norm2=None, layout="parallel", positions="count"
 )
 BERT = Anatomy(
     kind="masked",
@@ -156,7 +155,7 @@ ANATOMIES: dict[str, Anatomy] = {
     "albert": replace(
         BERT,
         embeddings="albert.embeddings.word_embeddings",
-        # One group of weights called again and again: blocks are counted by their calls.
+        # One group of weights is called several times: blocks are counted by their calls.
         blocks="albert.encoder.albert_layer_groups",
         norm1="albert_layers.0.attention.LayerNorm",
         attn="albert_layers.0.attention:albert_layers.0.attention.dense",
@@ -168,7 +167,7 @@ ANATOMIES: dict[str, Anatomy] = {
     "bert": BERT,
     "bloom": BLOOM,
     "camembert": ROBERTA,
-    "codegen": GPTJ,
+    "codegen": replace(GPTJ, fused_qkv="codegen"),
     "cohere": replace(
         LLAMA, norm2=None, layout="parallel", logit_operations=(("multiply", "logit_scale"),)
     ),
@@ -210,7 +209,7 @@ ANATOMIES: dict[str, Anatomy] = {
     "gemma3_text": GEMMA2,
     "glm4": replace(LLAMA, attn="self_attn:post_self_attn_layernorm", mlp="mlp:post_mlp_layernorm"),
     "gpt2": GPT2,
-    "gpt_bigcode": GPT2,
+    "gpt_bigcode": replace(GPT2, fused_qkv="interleaved"),
     "gpt_neo": GPT2,
     "gpt_neox": replace(
         LLAMA,
@@ -219,6 +218,7 @@ ANATOMIES: dict[str, Anatomy] = {
         attn="attention",
         final=("gpt_neox.final_layer_norm",),
         layout="parallel",
+        fused_qkv="interleaved",
     ),
     "gptj": GPTJ,
     "llama": LLAMA,
@@ -263,7 +263,7 @@ ANATOMIES: dict[str, Anatomy] = {
 
 @dataclass(frozen=True)
 class AnatomyVariant:
-    """What changes in a row when a field of the checkpoint's config has a certain value."""
+    """Changes of a row for checkpoints whose config has a certain value in a field."""
 
     field: str
     value: Any
@@ -284,7 +284,7 @@ VARIANTS: dict[str, tuple[AnatomyVariant, ...]] = {
         AnatomyVariant("alibi", True, {"positions": "own"}),
     ),
     "gpt_neox": (AnatomyVariant("use_parallel_residual", False, {"layout": "pre"}),),
-    # opt-350m puts its norms behind the sums.
+    # opt-350m has its norms after the sums.
     "opt": (AnatomyVariant("do_layer_norm_before", False, {"layout": "post"}),),
     "stablelm": (
         AnatomyVariant("use_parallel_residual", True, {"layout": "parallel", "norm2": None}),

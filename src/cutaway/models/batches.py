@@ -1,9 +1,9 @@
-"""Which rows go through the model together: sorted by length, cut by a token budget.
+"""Batches of similar length within a token budget.
 
-Padding is work for nothing, so a batch holds rows of nearly equal length; too many tokens at
-once fall out of the processor's cache, so the budget is found by trying a few while the real
-work is being done (nothing is computed twice to find it). Which rows go together decides the last
-digit of what is read, so the clock is asked once per model and machine, and never for a small set.
+Rows of similar length need little padding. The fastest budget depends on the processor's cache, so
+a few are tried during the real work (nothing is computed twice). Which rows share a batch affects
+the last digit of the states, so the budget is measured once per model and machine, and never for a
+small set.
 """
 
 import time
@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-# Tokens per batch worth trying, smallest first.
 TOKEN_BUDGETS = (256, 512, 1024, 2048, 4096)
-# A set of fewer tokens is read with the middle budget: trying would cost more than it gains.
+"""Tokens per batch to try, smallest first."""
 SMALL_SET_TOKENS = 8192
-# A row joins a batch while it wastes at most this share of the batch on padding.
+"""Sets with fewer tokens use the default budget: trying others would cost more than it gains."""
 MAX_PADDING_SHARE = 0.05
-# Up to so many tokens a batch costs the reading of the weights, whatever it holds: padding is free.
+"""A row joins a batch while at most this share of the batch is padding."""
 FREE_PADDING_TOKENS = 192
+"""Up to this many tokens a batch takes the time of reading the weights, so padding is free."""
 
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """Row numbers that go through the model together, and the longest row's tokens."""
+    """Row numbers that go through the model together, and the length of the longest row."""
 
     rows: NDArray[np.int64]
     width: int
@@ -35,7 +35,7 @@ class TokenBatch:
 
 @dataclass
 class TokenBudget:
-    """The token budget: fixed when given, otherwise the fastest of those tried on the way."""
+    """The token budget: fixed, or the fastest of those tried so far."""
 
     fixed: int | None = None
     tries: int = 2
@@ -48,13 +48,13 @@ class TokenBudget:
         return self._untried() or self.best()
 
     def best(self) -> int:
-        """The fixed one, or the fastest so far; the middle one before anything was measured."""
+        """The fixed budget, or the fastest so far; the default before anything was measured."""
         if self.fixed is not None:
             return self.fixed
         return max(self.speeds, key=lambda b: max(self.speeds[b]), default=default_budget())
 
     def learn(self, budget: int, tokens: int, seconds: float) -> bool:
-        """Remember how fast a batch of this budget went; whether that settled which is best."""
+        """Record the speed of a batch; True when this settled which budget is best."""
         if self.fixed is not None:
             return False
         self.speeds.setdefault(budget, []).append(tokens / max(seconds, 1e-9))
@@ -64,14 +64,14 @@ class TokenBudget:
         return True
 
     def _untried(self) -> int | None:
-        """The smallest budget that was not tried often enough and may be worth it."""
+        """The smallest budget that still has to be tried."""
         for budget in TOKEN_BUDGETS:
             if len(self.speeds.get(budget, [])) < self.tries and self._worth_trying(budget):
                 return budget
         return None
 
     def _worth_trying(self, budget: int) -> bool:
-        """Larger budgets only while they keep getting faster."""
+        """Whether a larger budget may be faster: only while larger ones were."""
         smaller = [b for b in TOKEN_BUDGETS if b < budget and b in self.speeds]
         if len(smaller) < 2:
             return True
@@ -80,16 +80,16 @@ class TokenBudget:
 
 
 def default_budget() -> int:
-    """The budget that is right for most machines."""
+    """The budget that suits most machines."""
     return TOKEN_BUDGETS[len(TOKEN_BUDGETS) // 2]
 
 
 def batches_by_length(
     lengths: Sequence[int], budget: TokenBudget
 ) -> Iterator[tuple[TokenBatch, int]]:
-    """All rows, longest first, each once, in batches within the budget (with that budget).
+    """Every row once, in batches within the budget (with that budget), the longest rows first.
 
-    Longest first: memory peaks at the start, where running out of it costs nothing.
+    Memory peaks at the start then, where running out of it loses the least work.
     """
     order = np.argsort(-np.asarray(lengths), kind="stable")
     start = 0
@@ -116,7 +116,7 @@ def _batch_end(lengths: Sequence[int], order: NDArray[np.int64], start: int, all
 
 
 class Stopwatch:
-    """Seconds since it was last asked."""
+    """A clock that measures laps."""
 
     def __init__(self) -> None:
         self.last = time.perf_counter()

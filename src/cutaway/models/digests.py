@@ -1,4 +1,4 @@
-"""Who the weights and the tokenizer are: the identities that every cache key is made of."""
+"""Digests of weights and tokenizers, which every cache key is made of."""
 
 import hashlib
 import json
@@ -11,26 +11,28 @@ from typing import Any
 from cutaway.core.digest import digest_json, digest_text
 from cutaway.models.memo import read_memo, write_memo
 
-# Where a checkpoint was saved or last loaded says nothing about what it computes.
+# Where a checkpoint was saved or last loaded doesn't change what it computes.
 IGNORED_CONFIG_FIELDS = frozenset({"_name_or_path", "transformers_version", "dtype", "torch_dtype"})
 
 
 def weights_digest(files: Iterable[Path], config: Path) -> str:
-    """The identity of a checkpoint: its weight files and what its config says of them."""
+    """A digest of a checkpoint: its weight files and its config."""
     fields = json.loads(config.read_text(encoding="utf-8"))
-    kept = {key: value for key, value in fields.items() if key not in IGNORED_CONFIG_FIELDS}
-    return config_digest(files, kept)
+    config_fields = {
+        key: value for key, value in fields.items() if key not in IGNORED_CONFIG_FIELDS
+    }
+    return config_digest(files, config_fields)
 
 
 def config_digest(files: Iterable[Path], config: Mapping[str, Any]) -> str:
-    """The identity of weight files with the config that says how they are used."""
+    """A digest of weight files and a config."""
     return digest_json(
         {"files": {f.name: file_digest(f) for f in files}, "config": _json_safe(config)}
     )
 
 
 def _json_safe(value: Any) -> Any:
-    """The value with infinite numbers and NaN as text: Python reads them in JSON, no digest has."""
+    """The value with infinity and NaN as text, which a digest would refuse."""
     if isinstance(value, Mapping):
         return {key: _json_safe(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -39,7 +41,7 @@ def _json_safe(value: Any) -> Any:
 
 
 def file_digest(path: Path) -> str:
-    """The sha256 of a file: as recorded by the hub's cache, else computed once and remembered."""
+    """The sha256 of a file: as recorded by the hub's cache, else computed once and cached."""
     recorded = recorded_digest(path)
     if recorded is not None:
         return recorded
@@ -49,21 +51,21 @@ def file_digest(path: Path) -> str:
     if isinstance(known, str):
         return known
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    write_memo("digests", key, found)
-    return found
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    write_memo("digests", key, digest)
+    return digest
 
 
 def recorded_digest(path: Path) -> str | None:
-    """The sha256 by which the hub's cache names the file's blob, where it does."""
+    """The sha256 that the hub's cache uses as the name of the file's blob, if it does."""
     blob = path.resolve()
     named = blob.parent.name == "blobs" and re.fullmatch(r"[0-9a-f]{64}", blob.name)
     return blob.name if named else None
 
 
 def tokenizer_digest(tokenizer: Any) -> str:
-    """The identity of a tokenizer: its whole pipeline, special tokens, and what it adds."""
-    # How the last batch was cut or padded is a mood, not a property; every call sets it anew.
+    """A digest of a tokenizer: its pipeline, special tokens, and the tokens it adds."""
+    # Truncation and padding are settings of the last call, not properties of the tokenizer.
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     special = {key: str(value) for key, value in tokenizer.special_tokens_map.items()}

@@ -1,4 +1,4 @@
-"""From the name a user types to a folder with a checkpoint: bundled, local, or from the hub."""
+"""From a model name to a folder with a checkpoint: bundled, local, or from the hub."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from cutaway.home import expand_path
 from cutaway.models.bundled import BUNDLED, unpack_bundled
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
-# Root-level files only: repositories also carry onnx, flax and original weights in folders.
+# Root-level files only: folders of a repository have onnx, flax and original weights.
 CONFIG_PATTERNS = ["*.json", "tokenizer*", "vocab*", "merges.txt", "*.model", "*.txt"]
 WEIGHT_PATTERNS = ["model*.safetensors", "adapter_model*.safetensors"]
 
@@ -23,13 +23,13 @@ class CheckpointSource:
     name: str
     folder: Path
     digest: str | None = None
-    """Its identity where that is known without reading the weights."""
+    """Its digest, if that is known without reading the weights."""
 
 
 def fetch_checkpoint(
     name: str, *, revision: str | None = None, offline: bool = False, code: bool = False
 ) -> CheckpointSource:
-    """The checkpoint called `name`, downloaded when it has to be."""
+    """The checkpoint called `name`, downloaded if necessary."""
     if name in BUNDLED:
         folder, digest = unpack_bundled(name)
         return CheckpointSource(name, folder, digest)
@@ -44,17 +44,17 @@ def fetch_checkpoint(
     if looks_like_path(name):
         raise Missing(f"There is no folder {name!r}. {_near_folder(path)}".rstrip())
     if not HUB_ID.fullmatch(name):
-        raise UnknownName(f"{name!r} is no model name. {_help(name)}")
+        raise UnknownName(f"{name!r} is not a model name. {_help(name)}")
     return CheckpointSource(name, _download(name, revision, offline=offline, code=code))
 
 
 def looks_like_path(name: str) -> bool:
-    """Can only be meant as a folder: starts like a path, or has too many parts for a hub id."""
+    """Whether a name can only mean a folder: it starts like a path, or has too many parts."""
     return name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1
 
 
 def _download(name: str, revision: str | None, *, offline: bool, code: bool) -> Path:
-    """The snapshot folder of a hub repository: first its small files, then its weights."""
+    """The snapshot folder of a hub repository."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -63,10 +63,10 @@ def _download(name: str, revision: str | None, *, offline: bool, code: bool) -> 
         RevisionNotFoundError,
     )
 
-    wanted = [*CONFIG_PATTERNS, *WEIGHT_PATTERNS, *(["*.py"] if code else [])]
+    patterns = [*CONFIG_PATTERNS, *WEIGHT_PATTERNS, *(["*.py"] if code else [])]
     try:
         folder = snapshot_download(
-            name, revision=revision, allow_patterns=wanted, ignore_patterns=["*/*"],
+            name, revision=revision, allow_patterns=patterns, ignore_patterns=["*/*"],
             local_files_only=offline,
         )  # fmt: skip
     except GatedRepoError:
@@ -77,7 +77,7 @@ def _download(name: str, revision: str | None, *, offline: bool, code: bool) -> 
         raise UnknownName(f"{name!r} has no revision {revision!r} on the hub.") from None
     except (RepositoryNotFoundError, HFValidationError):
         raise UnknownName(f"Unknown model {name!r}. {_help(name)}") from None
-    except Exception as error:  # not only OSError: its HTTP and xet libraries have their own
+    except Exception as error:  # not only OSError: HTTP and xet have their own errors
         raise Missing(_unreachable(name, revision, offline, error)) from None
     return Path(folder)
 
@@ -103,9 +103,11 @@ def _help(name: str) -> str:
 
 
 def _near_folder(path: Path) -> str:
-    """`Did you mean 'x'?` for a folder that exists beside the one that doesn't."""
+    """`Did you mean 'x'?` for an existing folder with a similar name."""
     parent = next((p for p in path.parents if p.is_dir()), Path())
-    return suggestion(path.name, _folders(parent)).strip() or f"The last folder there is: {parent}"
+    return (
+        suggestion(path.name, _folders(parent)).strip() or f"The nearest existing folder: {parent}"
+    )
 
 
 def _folders(parent: Path) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""A checkpoint folder, looked at before anything in it is loaded."""
+"""Validation of a checkpoint folder before anything in it is loaded."""
 
 import json
 import math
@@ -16,30 +16,30 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json
 
 
 def need_config(folder: Path) -> dict[str, Any]:
-    """The checkpoint's config; BadModel says what the folder is instead."""
+    """The checkpoint's config; BadModel if the folder is something else."""
     path = folder / "config.json"
     if not path.is_file():
         raise BadModel(_no_config(folder))
     config = read_json(path)
     if not isinstance(config.get("model_type"), str):
-        raise BadModel(f"{path} names no model_type: it isn't the config of a transformers model.")
+        raise BadModel(f"{path} has no model_type: it isn't the config of a transformers model.")
     if (folder / "adapter_config.json").is_file():
         raise BadModel(
-            f"{folder} holds a whole model and an adapter (adapter_config.json), and transformers "
-            "would put the one on the other. Keep them in two folders, and name both: BASE+ADAPTER."
+            f"{folder} has a full model and an adapter (adapter_config.json), which transformers "
+            "would merge. Put them in two folders, and name both: BASE+ADAPTER."
         )
     if config.get("transformers_weights") is not None:
         raise BadModel(
             f"{path} names other weights ({config['transformers_weights']!r}) in "
-            "transformers_weights. Call that file model.safetensors and take the entry out."
+            "transformers_weights. Rename that file to model.safetensors and remove the entry."
         )
     return config
 
 
 def need_weights(folder: Path, stem: str = "model") -> list[Path]:
-    """The safetensors files of a checkpoint, each whole; BadModel or Missing otherwise."""
+    """The safetensors files of a checkpoint, all readable; BadModel or Missing otherwise."""
     index, single = folder / f"{stem}.safetensors.index.json", folder / f"{stem}.safetensors"
-    # As transformers does it: the single file first, whatever an old index beside it says.
+    # Like transformers: a single file has priority over an index.
     if index.is_file() and not _is_file(single):
         files = [folder / shard for shard in _shards(index)]
     else:
@@ -53,7 +53,7 @@ def need_weights(folder: Path, stem: str = "model") -> list[Path]:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether there is such a file; a name that no disk could hold is none."""
+    """Whether there is such a file; False for a name that no file can have."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -61,17 +61,17 @@ def _is_file(path: Path) -> bool:
 
 
 def _shards(index: Path) -> list[str]:
-    """The files that an index names; BadModel for one that leads out of its folder."""
+    """The files named by an index; BadModel for one outside its folder."""
     named = read_json(index).get("weight_map")
     shards = sorted({str(s) for s in named.values()}) if isinstance(named, dict) else []
     for shard in shards:
         if Path(shard).name != shard:
-            raise BadModel(f"{index} names {shard!r}: a shard must lie beside its index.")
+            raise BadModel(f"{index} names {shard!r}: a shard must be in the same folder.")
     return shards
 
 
 def need_memory(files: list[Path], itemsize: int) -> None:
-    """NoRoom unless the weights, at this many bytes each, fit into the memory that is free."""
+    """NoRoom unless the weights, at this many bytes each, fit into the free memory."""
     need, free = count_weights(files) * itemsize, psutil.virtual_memory().available
     if need > free:
         raise NoRoom(
@@ -81,7 +81,7 @@ def need_memory(files: list[Path], itemsize: int) -> None:
 
 
 def count_weights(files: list[Path]) -> int:
-    """How many numbers the files hold, from their headers."""
+    """The number of weights in the files, from their headers."""
     return sum(math.prod(shape) for shape in tensor_shapes(files))
 
 
@@ -98,8 +98,8 @@ def need_tokenizer(folder: Path) -> None:
     """Missing unless the folder has a tokenizer."""
     if not any((folder / name).is_file() for name in TOKENIZER_FILES):
         raise Missing(
-            f"{folder} has no tokenizer (looked for {', '.join(TOKENIZER_FILES[:4])}, ...). Save it "
-            "beside the weights: AutoTokenizer.from_pretrained(BASE).save_pretrained(FOLDER)."
+            f"{folder} has no tokenizer (looked for {', '.join(TOKENIZER_FILES[:4])}, ...). Save "
+            "one with the weights: AutoTokenizer.from_pretrained(BASE).save_pretrained(FOLDER)."
         )
 
 
@@ -115,14 +115,14 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _need_readable(file: Path) -> None:
-    """BadModel unless the header is sound and the file as long as it says; loads nothing."""
+    """BadModel unless the header is valid and the file as long as it says; loads nothing."""
     try:
         with safe_open(file, framework="pt") as tensors:
             list(tensors.keys())
     except (SafetensorError, OSError) as error:
         raise BadModel(
-            f"{file} is not a whole safetensors file ({error}). It is cut short, corrupt or "
-            "something else under that name: download or convert it again."
+            f"{file} is not a complete safetensors file ({error}). It is truncated, corrupt or in "
+            "another format: download or convert it again."
         ) from None
 
 
@@ -140,8 +140,8 @@ def _no_weights(folder: Path, absent: list[str]) -> BadModel:
     pickles = sorted(p.name for pattern in PICKLE_PATTERNS for p in folder.glob(pattern))
     if pickles:
         return BadModel(
-            f"{folder} holds its weights as pickle ({pickles[0]!r}), which can run any code when "
-            "loaded, so Cutaway doesn't. If you trust it, convert it once in plain transformers: "
+            f"{folder} has its weights as pickle ({pickles[0]!r}), which can run any code when "
+            "loaded, so Cutaway refuses it. If you trust it, convert it once with transformers: "
             "AutoModel....from_pretrained(FOLDER).save_pretrained(NEW_FOLDER), and open NEW_FOLDER."
         )
     what = ", ".join(absent[:3]) or "model.safetensors"

@@ -1,4 +1,4 @@
-"""An open language model: what it is, and the few things every method asks of it."""
+"""An open language model: its facts, its head, its weights."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import Missing
 from cutaway.models.anatomy import Anatomy, ModelKind
+from cutaway.pool import Pooler
 
 
 class _DecoderReached(Exception):
-    """Carries the vector that reached the output embedding out of the head."""
+    """Carries the input of the output embedding out of the head."""
 
     def __init__(self, vector: Tensor) -> None:
         super().__init__()
@@ -26,7 +27,7 @@ class _DecoderReached(Exception):
 class LM:
     """A language model with its tokenizer, opened by `open_model`.
 
-    Layers: 0 is what enters the first block, `layers` (= L) what leaves the last one, before
+    Layer 0 is the input of the first block, layer `layers` (= L) the output of the last one, before
     the final norm. `unembed(final_norm(h[L]))` are the model's logits.
     """
 
@@ -38,12 +39,12 @@ class LM:
     vocab: int
     parameters: int
     digest: str
-    """Identity of the weights, adapter included."""
+    """Digest of the weights, adapter included."""
     tokenizer_digest: str
     context: int
-    """The longest row of tokens it takes."""
+    """The context length in tokens."""
     tied: bool
-    """Input and output embedding are one matrix."""
+    """Whether input and output embedding are one matrix."""
     dtype: str
     attention: str
     """The attention kernel in use: sdpa or eager."""
@@ -54,15 +55,15 @@ class LM:
     has_head: bool = True
     """False when the checkpoint has no trained head: its logits would be noise."""
     token_types: bool = False
-    """The tokenizer gives the second text of a pair token type 1, and the model reads it."""
+    """Whether the second text of a pair has token type 1."""
     notes: tuple[str, ...] = ()
-    """What the user should know about how it was opened."""
+    """Anything unusual about how it was opened, for the user."""
     opened: tuple[str, str] | None = None
-    """Digest and print of its weights when it was opened; None when no print was made."""
+    """Digest, and checksum of the weights when it was opened; None when changes aren't tracked."""
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All of a model that can change a number; part of every run's address."""
+        """Everything about the model that can change a number; part of every run's address."""
         return {
             "weights": self.digest,
             "tokenizer": self.tokenizer_digest,
@@ -74,25 +75,25 @@ class LM:
 
     @property
     def short_id(self) -> str:
-        """The identity as one word, for keys of pieces and names of objects."""
+        """The identity as a short digest, for keys of pieces and names of objects."""
         return digest_json(self.identity)[:16]
 
     def refresh_digest(self) -> "LM":
-        """The model, known by what it is now: skills and users change weights in place.
+        """Update the digests after weights were changed in place, by a skill or by the user.
 
-        The digest is the opened one while weights are as they were opened, and again when they are
-        so again; otherwise it is made of their bits. Nothing else of an LM ever changes but the
-        names of the tokenizer and of the attention kernel, looked at here too.
+        While the weights are as they were when opened, the digest is that of the checkpoint;
+        otherwise it is computed from their bits. The tokenizer's digest and the attention kernel
+        are updated too.
         """
         from cutaway.models.digests import tokenizer_digest
         from cutaway.models.weight_checksum import module_checksum
 
         digest, opened = self.opened or (self.digest, "")
-        found = module_checksum(self.module)
-        now = digest if found == opened else digest_json({"opened": digest, "weights": found})
+        current = module_checksum(self.module)
+        changed = digest_json({"opened": digest, "weights": current})
         for name, value in {
             "opened": (digest, opened),
-            "digest": now,
+            "digest": digest if current == opened else changed,
             "tokenizer_digest": tokenizer_digest(self.tokenizer),
             "attention": str(self.module.config._attn_implementation),
         }.items():
@@ -101,7 +102,7 @@ class LM:
 
     @property
     def pad_id(self) -> int:
-        """The token that fills padded places; never seen by the model."""
+        """The token used for padding; always masked."""
         return int(self.tokenizer.pad_token_id)
 
     @property
@@ -112,42 +113,77 @@ class LM:
 
     @cached_property
     def blocks(self) -> tuple[nn.Module, ...]:
-        """The distinct blocks; a family that shares weights has fewer of them than layers."""
+        """The distinct blocks; fewer than layers in a family that shares weights."""
         return tuple(self.module.get_submodule(self.anatomy.blocks))
 
     @cached_property
     def decoder(self) -> nn.Module:
-        """The last linear map, whose weight is the output embedding."""
-        found: nn.Module = self.module.get_submodule(self.anatomy.decoder)
-        return found
+        """The last linear layer, whose weight is the output embedding."""
+        decoder: nn.Module = self.module.get_submodule(self.anatomy.decoder)
+        return decoder
 
     def params(self) -> dict[str, Tensor]:
         """The weights by name; tied ones once."""
         return dict(self.module.named_parameters())
 
-    def read(self, texts: Sequence[str], **options: Any) -> Any:
-        """{layer: (n, d)} of pooled states; see `cutaway.models.read_texts.read_pooled_states` for the options."""
+    def read(
+        self,
+        texts: Sequence[str],
+        *,
+        layers: str | int | Sequence[int] = "all",
+        pool: str | Pooler | Sequence[str | Pooler] = "last",
+        pairs: Sequence[str] | None = None,
+        prompt: str = "",
+        limit: int | None = None,
+        batch_tokens: int = 1024,
+    ) -> Any:
+        """Pooled hidden states {layer: (n, d)}; for several poolers {pooler: {layer: (n, d)}}.
+
+        Parameters
+        ----------
+        texts
+            The texts to read.
+        layers
+            "all", a number, numbers, or "0,6,12".
+        pool
+            A pooler such as "last", "mean", "q0.4" or "attn", a `Pooler`, or several.
+        pairs
+            The second text of each row.
+        prompt
+            Text appended to every text.
+        limit
+            Truncate to this many tokens; default: the context length.
+        batch_tokens
+            About this many tokens run through the model together.
+        """
         from cutaway.models.read_texts import read_pooled_states
 
-        return read_pooled_states(self, texts, **options)
+        return read_pooled_states(
+            self, texts, layers=layers, pool=pool, pairs=pairs, prompt=prompt, limit=limit,
+            batch_tokens=batch_tokens,
+        )  # fmt: skip
 
     def final_norm(self, hidden: Float[Tensor, "... d"]) -> Float[Tensor, "... e"]:
-        """What the body makes of layer L before it meets the head."""
+        """The input of the head from layer L: the final norm, and what else the body does there."""
         return self._chain(self.anatomy.final, hidden)
 
     def unembed(self, normed: Float[Tensor, "... e"]) -> Float[Tensor, "... vocab"]:
-        """The logits of states that went through `final_norm`."""
+        """The logits of states after `final_norm`."""
         self.need_head()
-        logits = self._chain(self.anatomy.head, normed)
+        return self.transform_logits(self._chain(self.anatomy.head, normed))
+
+    def transform_logits(self, logits: Float[Tensor, "... vocab"]) -> Float[Tensor, "... vocab"]:
+        """What the family does to the logits after the decoder: soft-capping, scaling."""
         for operation, field in self.anatomy.logit_operations:
-            logits = LOGIT_OPERATIONS[operation](logits, getattr(self.module.config, field, None))
+            value = getattr(self.module.config, field, None)
+            logits = logits if value is None else LOGIT_OPERATIONS[operation](logits, value)
         return logits
 
     def head_features(self, hidden: Float[Tensor, "... d"]) -> Float[Tensor, "... e"]:
-        """The vector that meets the output embedding, from layer L.
+        """The input of the output embedding, from layer L.
 
-        Causal models: after the final norm. Masked models: after the transform of the masked-LM
-        head too.
+        Causal models: after the final norm. Masked models: also after the transform of the
+        masked-LM head.
         """
         normed = self.final_norm(hidden)
         if self.anatomy.head == (self.anatomy.decoder,):
@@ -157,13 +193,13 @@ class LM:
 
     @property
     def output_embedding(self) -> tuple[Float[Tensor, "vocab e"], Float[Tensor, " vocab"] | None]:
-        """Phi and its bias: logits are Phi f + bias, but for what `anatomy.logit_operations` adds."""
+        """Phi and its bias: logits are Phi f + bias, before `anatomy.logit_operations`."""
         self.need_head()
         decoder: Any = self.decoder
         return decoder.weight, getattr(decoder, "bias", None)
 
     def need_head(self) -> None:
-        """Missing unless the checkpoint came with a trained head."""
+        """Missing unless the checkpoint has a trained head."""
         if not self.has_head:
             raise Missing(
                 f"{self.name!r} has no language-model head in its weights, so it has no logits. "
@@ -178,16 +214,16 @@ class LM:
         return state
 
     def _before_decoder(self, normed: Tensor) -> Tensor:
-        """Run the head until it reaches the decoder, and take what would go in."""
+        """Run the head up to the decoder and return the decoder's input."""
 
-        def meet(_: nn.Module, args: tuple[Tensor, ...]) -> None:
+        def stop(_: nn.Module, args: tuple[Tensor, ...]) -> None:
             raise _DecoderReached(args[0])
 
-        handle = self.decoder.register_forward_pre_hook(meet)
+        handle = self.decoder.register_forward_pre_hook(stop)
         try:
             self._chain(self.anatomy.head, normed)
-        except _DecoderReached as met:
-            return met.vector
+        except _DecoderReached as reached:
+            return reached.vector
         finally:
             handle.remove()
         raise Missing(f"The head of {self.name!r} never calls {self.anatomy.decoder!r}.")
@@ -201,32 +237,14 @@ def optional_module(root: nn.Module, name: str) -> nn.Module | None:
     return getattr(root.get_submodule(parent), leaf, None)
 
 
-def _softcap(logits: Tensor, cap: float | None) -> Tensor:
-    return logits if cap is None else torch.tanh(logits / cap) * cap
-
-
-def _multiply(logits: Tensor, factor: float | None) -> Tensor:
-    return logits if factor is None else logits * factor
-
-
-def _divide(logits: Tensor, factor: float | None) -> Tensor:
-    return logits if factor is None else logits / factor
-
-
-LOGIT_OPERATIONS: dict[str, Callable[[Tensor, float | None], Tensor]] = {
-    "softcap": _softcap,
-    "multiply": _multiply,
-    "divide": _divide,
+LOGIT_OPERATIONS: dict[str, Callable[[Tensor, float], Tensor]] = {
+    "softcap": lambda logits, cap: torch.tanh(logits / cap) * cap,
+    "multiply": lambda logits, factor: logits * factor,
+    "divide": lambda logits, factor: logits / factor,
 }
 
 
 def model_facts(lm: LM) -> dict[str, Any]:
-    """What identifies the model in results and artefacts."""
-    return {
-        "name": lm.name,
-        "family": lm.family,
-        "layers": lm.layers,
-        "width": lm.width,
-        "parameters": lm.parameters,
-        "digest": lm.digest,
-    }
+    """The model as results and artefacts record it."""
+    names = ("name", "family", "layers", "width", "parameters", "digest")
+    return {name: getattr(lm, name) for name in names}

@@ -1,4 +1,4 @@
-"""Opening a model: from a name to an LM that has passed the check at the door."""
+"""Opening a model: from a name to an LM that passed the consistency checks."""
 
 from pathlib import Path
 from typing import Any
@@ -42,34 +42,38 @@ def open_model(
     attention: str = "sdpa",
     trust_remote_code: bool = False,
     check: bool = True,
-    watch: bool = True,
+    track_changes: bool = True,
 ) -> LM:
     """The model called `name`: bundled, a hub id, a folder, or `base+adapter`.
 
-    Weights come from safetensors only, in evaluation mode and frozen. With `check` the model
-    must pass the quick laws of `cutaway.models.check`; a pass is remembered. Families without
-    a row in ANATOMIES are looked at, and opened if what is found holds every law. With `watch` a
-    print is made of the weights: given to a verb as an object, the model is then known to be the
-    opened one, or to have been changed since.
+    Weights are read from safetensors only; the model is frozen and in evaluation mode. With
+    `check` it must pass the quick consistency checks, and a pass is remembered. For families
+    without a row in ANATOMIES an anatomy is proposed, which must pass every check. With
+    `track_changes` a checksum of the weights is made, so that a model given to a verb as an object
+    is known to be unchanged, or to have been changed since it was opened.
     """
     if isinstance(name, LM):
         return name
     lookup(DTYPES, dtype, kind="dtype")
     lookup(ATTENTION_KERNELS, attention, kind="attention kernel")
-    where = choose_device(device)
+    device = choose_device(device)
     base, extra = _split_adapter(str(name), adapter)
     source = fetch_checkpoint(base, revision=revision, offline=offline, code=trust_remote_code)
-    patch = None if extra is None else fetch_checkpoint(extra, offline=offline)
-    lm = _load_lm(source, patch, dtype, where, attention, trust_remote_code)
+    adapter_source = None if extra is None else fetch_checkpoint(extra, offline=offline)
+    lm = _load_lm(source, adapter_source, dtype, device, attention, trust_remote_code)
     if check:
         from cutaway.models.check import quick_check
 
         quick_check(lm)
-    return with_checksum(lm, same_each_time=patch is None and lm.has_head) if watch else lm
+    return (
+        with_checksum(lm, same_each_time=adapter_source is None and lm.has_head)
+        if track_changes
+        else lm
+    )
 
 
 def choose_device(device: str) -> str:
-    """`auto` made definite; BadSpec for a device this machine hasn't."""
+    """The device, `auto` resolved; BadSpec for a device this machine doesn't have."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -81,7 +85,7 @@ def choose_device(device: str) -> str:
 
 
 def _split_adapter(name: str, adapter: str | Path | None) -> tuple[str, str | None]:
-    """Base and adapter of a name; a folder whose own name has a + is no pair."""
+    """Base and adapter of a name; a folder whose own name has a + is not split."""
     if adapter is not None:
         return name, str(adapter)
     if "+" not in name or expand_path(name).exists():
@@ -92,40 +96,40 @@ def _split_adapter(name: str, adapter: str | Path | None) -> tuple[str, str | No
 
 def _load_lm(
     source: CheckpointSource,
-    patch: CheckpointSource | None,
+    adapter: CheckpointSource | None,
     dtype: str,
     device: str,
     attention: str,
     trust: bool,
 ) -> LM:
-    """What can be refused without loading is refused first; then weights, then the facts."""
+    """Validate the files, load the weights, then collect the facts."""
     need_config(source.folder)
     files = need_weights(source.folder)
     need_tokenizer(source.folder)
     if device == "cpu":
         need_memory(files, DTYPES[dtype].itemsize)
-    if patch is not None:
-        need_adapter(patch.folder)
+    if adapter is not None:
+        need_adapter(adapter.folder)
     config = load_config(source, trust)
     kind, row = kind_and_anatomy(source, config)
     if not trust:
         need_plausible_config(source, config, kind, files)
     tokenizer, notes = load_tokenizer(source.folder, trust)
-    digest = _digest(source, files, patch)
-    module, unfilled = load_weights(source.folder, config, kind, dtype, attention, trust)
-    if patch is not None:
-        module = merge_adapter(module, patch.folder)
-    if _digest(source, files, patch) != digest:
-        raise BadModel(f"{source.folder} was changed while it was read. Open it once more.")
+    digest = _digest(source, files, adapter)
+    module, missing = load_weights(source.folder, config, kind, dtype, attention, trust)
+    if adapter is not None:
+        module = merge_adapter(module, adapter.folder)
+    if _digest(source, files, adapter) != digest:
+        raise BadModel(f"{source.folder} changed while it was read. Open it again.")
     module = module.to(device).eval().requires_grad_(False)
-    # For a family without a row the laws choose among what its modules suggest.
+    # For a family without a row the checks choose among the proposed anatomies.
     candidates = [row] if row else propose_anatomies(module, kind)
     anatomy = candidates[0]
-    has_head, missed = has_trained_head(source.name, anatomy, unfilled)
+    has_head, head_notes = has_trained_head(source.name, anatomy, missing)
     rows = module.get_submodule(anatomy.embeddings).weight.shape[0]
     notes += need_embedding_rows(source.name, tokenizer, rows)
     lm = LM(
-        name=source.name if patch is None else f"{source.name}+{patch.name}",
+        name=source.name if adapter is None else f"{source.name}+{adapter.name}",
         family=config.model_type,
         kind=kind,
         digest=digest,
@@ -138,22 +142,22 @@ def _load_lm(
         tokenizer=tokenizer,
         has_head=has_head,
         token_types=uses_token_types(tokenizer, module),
-        notes=(*notes, *missed, *_opening_notes(module, anatomy, attention)),
+        notes=(*notes, *head_notes, *_opening_notes(module, anatomy, attention)),
         **_sizes(module, anatomy),
     )
     return lm if row else choose_anatomy(lm, candidates)
 
 
-def _digest(source: CheckpointSource, files: list[Path], patch: CheckpointSource | None) -> str:
-    """The identity of the weights, with the adapter's where there is one."""
+def _digest(source: CheckpointSource, files: list[Path], adapter: CheckpointSource | None) -> str:
+    """The digest of the weights, with that of the adapter."""
     base = source.digest or weights_digest(files, source.folder / "config.json")
-    if patch is None:
+    if adapter is None:
         return base
-    return digest_json({"base": base, "adapter": adapter_digest(patch.folder)})
+    return digest_json({"base": base, "adapter": adapter_digest(adapter.folder)})
 
 
 def _sizes(module: Any, anatomy: Anatomy) -> dict[str, Any]:
-    """The facts that are read off the loaded module."""
+    """The facts of the loaded module."""
     table, decoder = (module.get_submodule(n) for n in (anatomy.embeddings, anatomy.decoder))
     return {
         "layers": int(module.config.num_hidden_layers),
@@ -166,21 +170,21 @@ def _sizes(module: Any, anatomy: Anatomy) -> dict[str, Any]:
 
 
 def _opening_notes(module: Any, anatomy: Anatomy, attention: str) -> list[str]:
-    """What isn't as asked for or as usual."""
-    used, said = module.config._attn_implementation, []
+    """Notes about anything unusual."""
+    used, notes = module.config._attn_implementation, []
     if used != attention:
-        said.append(f"attention={attention!r} isn't made for this family; {used!r} is used.")
+        notes.append(f"attention={attention!r} isn't available for this family; {used!r} is used.")
     if anatomy.proposed:
         family = module.config.model_type
-        said.append(f"Family {family!r} has no row: its anatomy was proposed by inspection.")
-    return said
+        notes.append(f"Family {family!r} has no row: its anatomy was proposed by inspection.")
+    return notes
 
 
 def _context(config: Any, tokenizer: Any, anatomy: Anatomy) -> int:
-    """The longest row of tokens both model and tokenizer stand for."""
+    """The context length that both model and tokenizer allow."""
     positions = getattr(config, "max_position_embeddings", None)
     limits = [] if positions is None else [int(positions) - anatomy.first_position]
     if 0 < tokenizer.model_max_length < NO_LENGTH_LIMIT:
         limits.append(int(tokenizer.model_max_length))
-    # Families without a position table (bloom) say nothing; 2048 is what they were trained on.
+    # Families without a position table (bloom) have no limit; they were trained on 2048.
     return min(limits) if limits else 2048

@@ -1,12 +1,12 @@
 """Losses as functions of the weights: one number per example, differentiable in `params`.
 
-`params` maps weight names to tensors; names left out keep the model's own weight, and None
-keeps them all. The batch is padded ids with their mask; padding never counts.
+`params` maps weight names to tensors; other weights are the model's own, and None means all are.
+The batch is padded ids with their mask; padding never counts.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -34,31 +34,18 @@ class LinearHead:
 
 
 def lm_loss(lm: LM, params: Params | None, ids: Ids, mask: Mask) -> PerRow:
-    """Next-token loss of each row: what transformers returns for it alone, the mean over its
-    predicted tokens. A row of one token predicts nothing: 0."""
+    """Next-token loss of each row, the mean over its predicted tokens, as transformers returns it
+    for the row alone. 0 for a row of one token."""
     real = mask.bool()
-    # A token is predicted from the one before it, so both have to be real.
+    # A token is predicted from the previous one, so both have to be real.
     labels = ids.masked_fill(~real, IGNORE_INDEX)[:, 1:]
     labels = labels.masked_fill(~real[:, :-1], IGNORE_INDEX)
     return _mean_loss(_logits(lm, params, ids, real)[:, :-1], labels)
 
 
 def mlm_loss(lm: LM, params: Params | None, ids: Ids, mask: Mask, labels: Ids) -> PerRow:
-    """Masked-token loss of each row: the mean over the places where `labels` isn't -100."""
+    """Masked-token loss of each row: the mean over the positions where `labels` isn't -100."""
     return _mean_loss(_logits(lm, params, ids, mask.bool()), labels)
-
-
-def label_word_loss(
-    lm: LM,
-    params: Params | None,
-    ids: Ids,
-    mask: Mask,
-    words: Int[Tensor, " cls"],
-    labels: Int[Tensor, " batch"],
-) -> PerRow:
-    """Cross-entropy over the label words' logits, at the mask token or the last token."""
-    logits = label_word_logits(lm, params, ids, mask, words)
-    return F.cross_entropy(logits.float(), labels, reduction="none")
 
 
 def label_word_logits(
@@ -67,25 +54,9 @@ def label_word_logits(
     """The label words' logits at the mask token (masked models) or the last token (causal)."""
     lm.need_head()
     at = answer_positions(lm, ids, mask)
-    found: Tensor = _from_last_hidden(
+    return _from_last_hidden(
         lm, params, ids, mask, lambda last: lm.unembed(_take_position(last, at))[:, words]
     )
-    return found
-
-
-def head_loss(
-    lm: LM,
-    params: Params | None,
-    head: LinearHead,
-    ids: Ids,
-    mask: Mask,
-    labels: Int[Tensor, " batch"],
-    *,
-    at: Literal["first", "last", "mask"] | None = None,
-) -> PerRow:
-    """Cross-entropy of a linear head on one token's final state."""
-    logits = head_logits(lm, params, head, ids, mask, at=at)
-    return F.cross_entropy(logits.float(), labels, reduction="none")
 
 
 def head_logits(
@@ -97,20 +68,19 @@ def head_logits(
     *,
     at: Literal["first", "last", "mask"] | None = None,
 ) -> Float[Tensor, "batch cls"]:
-    """A linear head on the final state of the first token (masked models), the last (causal)
-    or, when asked, the mask token."""
-    place = at or ("last" if lm.kind == "causal" else "first")
-    if place not in TOKEN_POSITIONS:
-        raise BadSpec(f"at must be one of {', '.join(TOKEN_POSITIONS)}, got {place!r}.")
-    chosen = TOKEN_POSITIONS[place](lm, ids, mask)
-    found: Tensor = _from_last_hidden(
+    """A linear head on the final state of the first token (masked models), the last (causal models)
+    or the token given by `at`."""
+    at = at or ("last" if lm.kind == "causal" else "first")
+    if at not in TOKEN_POSITIONS:
+        raise BadSpec(f"at must be one of {', '.join(TOKEN_POSITIONS)}, got {at!r}.")
+    position = TOKEN_POSITIONS[at](lm, ids, mask)
+    return _from_last_hidden(
         lm,
         params,
         ids,
         mask,
-        lambda last: F.linear(_take_position(last, chosen), head.weight, head.bias),
+        lambda last: F.linear(_take_position(last, position), head.weight, head.bias),
     )
-    return found
 
 
 def mask_tokens(
@@ -122,26 +92,26 @@ def mask_tokens(
     share: float = 0.15,
     style: Literal["bert", "mask"] = "bert",
 ) -> tuple[Ids, Ids]:
-    """Inputs with a share of the ordinary tokens hidden, and labels that are -100 elsewhere.
+    """Inputs with a share of the ordinary tokens masked, and labels that are -100 elsewhere.
 
-    At least one token per row is hidden. `bert`: of the hidden ones 80 % become the mask token,
+    At least one token per row is chosen. `bert`: of the chosen ones 80 % become the mask token,
     10 % a random token, 10 % stay; `mask`: all become the mask token.
     """
     if lm.tokenizer.mask_token_id is None:
         raise BadSpec(f"{lm.name!r} has no mask token: masked-token loss needs a masked model.")
     if style not in ("bert", "mask"):
         raise BadSpec(f"style must be 'bert' or 'mask', got {style!r}.")
-    hidden = _choose_masked(lm, ids, mask, rng, share)
-    labels = ids.masked_fill(~hidden, IGNORE_INDEX)
+    chosen = _choose_masked(lm, ids, mask, rng, share)
+    labels = ids.masked_fill(~chosen, IGNORE_INDEX)
     fate = torch.from_numpy(rng.random(tuple(ids.shape))).to(ids.device)
     words = torch.from_numpy(rng.integers(lm.vocab, size=tuple(ids.shape))).to(ids.device)
-    masked = hidden & (fate < (0.8 if style == "bert" else 1.1))
+    masked = chosen & (fate < (0.8 if style == "bert" else 1.1))
     inputs = ids.masked_fill(masked, lm.tokenizer.mask_token_id)
-    return torch.where(hidden & ~masked & (fate < 0.9), words, inputs), labels
+    return torch.where(chosen & ~masked & (fate < 0.9), words, inputs), labels
 
 
 def answer_positions(lm: LM, ids: Ids, mask: Mask) -> Int[Tensor, " batch"]:
-    """Where a row's answer is read: its mask token in masked models, its last in causal ones."""
+    """The position of each row's answer: the mask token (masked models) or the last (causal)."""
     return TOKEN_POSITIONS["last" if lm.kind == "causal" else "mask"](lm, ids, mask)
 
 
@@ -172,20 +142,22 @@ def _logits(
     lm: LM, params: Params | None, ids: Ids, mask: Mask
 ) -> Float[Tensor, "batch seq vocab"]:
     lm.need_head()
-    found: Tensor = _from_last_hidden(lm, params, ids, mask, lm.unembed)
-    return found
+    return _from_last_hidden(lm, params, ids, mask, lm.unembed)
 
 
 def _from_last_hidden(
-    lm: LM, params: Params | None, ids: Ids, mask: Mask, then: Callable[[Tensor], Tensor]
-) -> Any:
-    """then(last hidden state) under these weights; logits only where `then` makes them."""
-    given = forward_kwargs(lm, ids, mask)
-    return with_params(lm.module, params, lambda _: then(lm.body(**given).last_hidden_state))
+    lm: LM, params: Params | None, ids: Ids, mask: Mask, function: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """function(last hidden state) with these weights."""
+    kwargs = forward_kwargs(lm, ids, mask)
+    result: Tensor = with_params(
+        lm.module, params, lambda _: function(lm.body(**kwargs).last_hidden_state)
+    )
+    return result
 
 
 def _mean_loss(logits: Tensor, labels: Tensor) -> PerRow:
-    """Mean cross-entropy of each row over its labelled places."""
+    """Mean cross-entropy of each row over its labelled positions."""
     each = F.cross_entropy(
         logits.float().transpose(1, 2), labels, ignore_index=IGNORE_INDEX, reduction="none"
     )
@@ -193,12 +165,12 @@ def _mean_loss(logits: Tensor, labels: Tensor) -> PerRow:
 
 
 def _choose_masked(lm: LM, ids: Ids, mask: Mask, rng: np.random.Generator, share: float) -> Tensor:
-    """Which places are hidden: each ordinary token with chance `share`, one per row at least."""
+    """Each ordinary token with probability `share`, and at least one per row."""
     special = torch.tensor(lm.tokenizer.all_special_ids, device=ids.device)
     ordinary = mask.bool() & ~torch.isin(ids, special)
     if not bool(ordinary.any(dim=1).all()):
         row = int((~ordinary.any(dim=1)).nonzero()[0, 0])
-        raise BadData(f"Row {row} has no ordinary token to hide: leave empty texts out.")
+        raise BadData(f"Row {row} has no ordinary token to mask: leave out empty texts.")
     chance = torch.from_numpy(rng.random(tuple(ids.shape))).to(ids.device)
     chance = chance.masked_fill(~ordinary, 2.0)
     return (chance < share) | (chance == chance.amin(dim=1, keepdim=True))

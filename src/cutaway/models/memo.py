@@ -1,4 +1,4 @@
-"""A small memory for what this room can work out again: digests, passed checks."""
+"""A small on-disk cache for values that can be recomputed: digests, passed checks, budgets."""
 
 import json
 import os
@@ -10,12 +10,12 @@ from cutaway.home import home
 
 
 def read_memo(name: str, key: str) -> Any:
-    """What was remembered under the key in `<home>/<name>.json`; None when nothing was."""
+    """The value stored under the key in `<home>/<name>.json`, or None."""
     return _read(home() / f"{name}.json").get(key)
 
 
 def write_memo(name: str, key: str, value: Any) -> None:
-    """Keep the value under the key; a home that can't be written only costs the time saved."""
+    """Store the value under the key; does nothing if the home can't be written."""
     path = home() / f"{name}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -25,7 +25,7 @@ def write_memo(name: str, key: str, value: Any) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The remembered table; an unreadable one is as good as none, all in it can be redone."""
+    """The stored table; an unreadable one counts as empty."""
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -34,7 +34,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _replace(path: Path, table: dict[str, Any]) -> None:
-    """Write a sibling, then rename: a reader sees the old table or the new one, never half."""
+    """Write a temporary file and rename it, so that a reader never sees half a table."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Loading without the libraries' own chatter: messages to the user are ours."""
+"""Loading without the progress bars and warnings of transformers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from typing import Any
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bars and no warnings from transformers; as before afterwards."""
+    """Within the block transformers shows no progress bars and no warnings."""
     from transformers.utils import logging as their_logging
 
     logging: Any = their_logging

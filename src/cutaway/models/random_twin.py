@@ -1,4 +1,4 @@
-"""The same architecture with random weights: what the shape alone gives away."""
+"""The same architecture with random weights: a baseline for what the architecture contributes."""
 
 from dataclasses import replace
 
@@ -9,10 +9,10 @@ from cutaway.models.lm import LM
 
 
 def random_twin(lm: LM, *, seed: int) -> LM:
-    """A model like `lm` that has learnt nothing: weights as the family initialises them."""
+    """A model like `lm` with untrained weights, as the family initialises them."""
     config = lm.module.config
     with torch.random.fork_rng(devices=[]):
-        # The library draws initial weights from the process's own stream; fork_rng gives it back.
+        # The library initialises from the global random state, which fork_rng restores.
         torch.manual_seed(seed)
         module = type(lm.module)(config)
     like = next(lm.module.parameters())

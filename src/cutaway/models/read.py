@@ -1,4 +1,4 @@
-"""Hidden states by hooks: the model runs untouched, the hooks look on and are always removed."""
+"""Hidden states read by hooks, which are always removed; the model itself runs unchanged."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -34,12 +34,12 @@ Mask = Bool[Tensor, "batch seq"]
 
 
 class _StopForward(Exception):
-    """Every wanted layer has been seen: the rest of the forward is not needed."""
+    """Stops the forward pass after the last requested layer."""
 
 
 @dataclass(frozen=True)
 class ForwardStates:
-    """What one forward showed: states by layer and by site, attention by block, logits."""
+    """The states of one forward pass by layer and by site, attention by block, logits."""
 
     layers: dict[int, Tensor] = field(default_factory=dict)
     sites: dict[Site, Tensor] = field(default_factory=dict)
@@ -56,11 +56,11 @@ def visit_layers(
     *,
     attention: bool = False,
 ) -> None:
-    """One forward that calls visit(layer, hidden, weights) as each wanted layer appears.
+    """Run one forward pass and call visit(layer, hidden, weights) for each requested layer.
 
-    Nothing is kept, and the forward stops after the last wanted layer. `weights` are the
-    attention weights (batch, heads, seq, seq) of the block that made the layer, when asked
-    for; None for layer 0, which no block made.
+    Nothing is stored, and the pass stops after the last requested layer. With `attention`,
+    `weights` are the attention weights (batch, heads, seq, seq) of the block before the layer;
+    None for layer 0.
     """
     wanted = need_layers(lm, layers)
     if not wanted:
@@ -82,8 +82,8 @@ def visit_layers(
         except _StopForward:
             return
     raise RunError(
-        f"{lm.name!r} showed layers {seen}, wanted {wanted}: its blocks at "
-        f"{lm.anatomy.blocks!r} were not all called."
+        f"{lm.name!r} computed layers {seen}, expected {wanted}: not all of its blocks at "
+        f"{lm.anatomy.blocks!r} were called."
     )
 
 
@@ -97,7 +97,7 @@ def collect_states(
     attention: bool = False,
     logits: bool = False,
 ) -> ForwardStates:
-    """Everything asked for from one forward, kept in memory; all layers unless some are named."""
+    """The requested states of one forward pass, in memory; all layers by default."""
     wanted = need_layers(lm, range(lm.layers + 1) if layers is None else layers)
     out = ForwardStates()
 
@@ -125,28 +125,28 @@ def run_from(
     *,
     to: int | None = None,
 ) -> Float[Tensor, "batch seq d"]:
-    """Layer `to` (L unless said) of a model whose layer `layer` is `hidden`.
+    """Layer `to` (default L) computed from the states `hidden` of layer `layer`.
 
-    The blocks in front are skipped, not run.
+    The blocks before are skipped, not run.
     """
     goal = lm.layers if to is None else to
     need_layers(lm, [layer, goal])
     if goal < layer:
-        raise BadSpec(f"run_from goes forward: to={goal} lies before layer {layer}.")
+        raise BadSpec(f"run_from goes forward: to={goal} is before layer {layer}.")
     if goal == layer:
         return hidden
     mask = torch.ones(hidden.shape[:2], dtype=torch.bool) if mask is None else mask
     mask = mask.to(hidden.device)
-    # The ids only shape the call: what they embed to is replaced before any block sees it.
+    # The ids only give the shape: their embeddings are replaced before the first block that runs.
     ids = torch.full(hidden.shape[:2], lm.pad_id, device=hidden.device)
-    found: list[Tensor] = []
+    states: list[Tensor] = []
     with _skip_blocks(lm, hidden, layer):
-        visit_layers(lm, ids, mask, [goal], lambda _, state, __: found.append(state))
-    return found[0]
+        visit_layers(lm, ids, mask, [goal], lambda _, state, __: states.append(state))
+    return states[0]
 
 
 def need_layers(lm: LM, layers: Iterable[int]) -> list[int]:
-    """The layers in order; BadSpec when one is not in 0..L."""
+    """The layers in order; BadSpec if one is not in 0..L."""
     wanted = sorted(set(layers))
     for layer in wanted:
         if not 0 <= layer <= lm.layers:
@@ -158,39 +158,39 @@ def need_layers(lm: LM, layers: Iterable[int]) -> list[int]:
 
 
 def forward_kwargs(lm: LM, ids: Ids, mask: Mask) -> dict[str, Any]:
-    """The keyword arguments of a forward over this batch, right for either padding side."""
+    """The keyword arguments of a forward pass over this batch, for either padding side."""
     real = mask.bool()
-    given: dict[str, Any] = {"input_ids": ids}
-    # Without padding no mask is passed: the kernels are faster, the numbers the same.
+    kwargs: dict[str, Any] = {"input_ids": ids}
+    # Without padding no mask is passed: the kernels are faster, the results the same.
     if not bool(real.all()):
-        given["input_ids"] = ids.masked_fill(~real, lm.pad_id)
-        given["attention_mask"] = real.long()
+        kwargs["input_ids"] = ids.masked_fill(~real, lm.pad_id)
+        kwargs["attention_mask"] = real.long()
         if lm.anatomy.positions == "count":
-            given["position_ids"] = (real.cumsum(dim=1) - 1).clamp(min=0)
+            kwargs["position_ids"] = (real.cumsum(dim=1) - 1).clamp(min=0)
     if lm.token_types:
-        given["token_type_ids"] = make_token_type_ids(lm, given["input_ids"], real)
+        kwargs["token_type_ids"] = make_token_type_ids(lm, kwargs["input_ids"], real)
     if lm.kind == "causal":
-        given["use_cache"] = False
-    return given
+        kwargs["use_cache"] = False
+    return kwargs
 
 
 def _hook_layers(stack: ExitStack, lm: LM, note: LayerCallback, *, attention: bool) -> BlockCounter:
-    """Call note(layer, hidden, weights) for every layer of each forward."""
-    made: dict[int, Tensor] = {}
+    """Call note(layer, hidden, weights) for every layer of each forward pass."""
+    attention_of: dict[int, Tensor] = {}
 
     def entering(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         layer = count.block
-        note(layer, input_state(args, kwargs), made.pop(layer, None))
+        note(layer, input_state(args, kwargs), attention_of.pop(layer, None))
 
     def left(_: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         if count.block == lm.layers:
-            note(lm.layers, output_state(output), made.pop(lm.layers, None))
+            note(lm.layers, output_state(output), attention_of.pop(lm.layers, None))
 
     def weighed(_: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        found = [x for x in output if isinstance(x, Tensor) and x.dim() == 4]
-        made.update({count.block: found[0]} if found else {})
+        weights = [x for x in output if isinstance(x, Tensor) and x.dim() == 4]
+        attention_of.update({count.block: weights[0]} if weights else {})
 
-    # Before the count goes up, so that the number of blocks entered is the number of the layer.
+    # Added before the counter, so that the number of blocks entered is the number of the layer.
     for block in lm.blocks:
         add_pre_hook(stack, block, entering)
     count = count_blocks(stack, lm)
@@ -204,7 +204,7 @@ def _hook_layers(stack: ExitStack, lm: LM, note: LayerCallback, *, attention: bo
 def _record_site(
     stack: ExitStack, lm: LM, site: Site, count: BlockCounter, kept: dict[Site, Tensor]
 ) -> None:
-    """Keep what passes the site; a copy, since some families go on to change it in place."""
+    """Store a copy of the states at the site: some families change them in place afterwards."""
     need_site(lm, site)
     shape: list[Tensor] = []
 
@@ -225,9 +225,9 @@ def _record_site(
 
 
 def _enable_attention_weights(stack: ExitStack, lm: LM) -> dict[str, Any]:
-    """Switch to the kernel that shows its attention weights; restored when the stack closes."""
+    """Use the kernel that returns attention weights until the stack closes."""
     if lm.anatomy.attn is None:
-        raise BadSpec(f"Where {lm.name!r} keeps its attention isn't known: it shows no weights.")
+        raise BadSpec(f"{lm.name!r} has no known attention module, so it returns no weights.")
     if lm.attention != "eager":
         _set_kernel(lm, "eager")
         stack.callback(_set_kernel, lm, lm.attention)
@@ -235,17 +235,17 @@ def _enable_attention_weights(stack: ExitStack, lm: LM) -> dict[str, Any]:
 
 
 def _set_kernel(lm: LM, kernel: str) -> None:
-    """Choose the attention kernel of the coming forwards."""
+    """Choose the attention kernel of the next forward passes."""
     with quiet():
         lm.module.set_attn_implementation(kernel)
-    # Families with attention classes of their own refuse the switch, yet ask the config.
+    # Families with their own attention classes ignore the call but read the config.
     if lm.module.config._attn_implementation != kernel:
         lm.module.config._attn_implementation = kernel
 
 
 @contextmanager
 def _skip_blocks(lm: LM, hidden: Tensor, layer: int) -> Iterator[None]:
-    """Every forward skips the blocks up to `layer` and goes on from `hidden`."""
+    """Within the block every forward pass skips the blocks up to `layer` and uses `hidden`."""
     size = _block_output_size(lm)
     with ExitStack() as stack:
         count = count_blocks(stack, lm)
@@ -280,14 +280,14 @@ _OUTPUT_SIZES: WeakKeyDictionary[nn.Module, int | None] = WeakKeyDictionary()
 
 
 def _block_output_size(lm: LM) -> int | None:
-    """How many things a block gives back: None for the bare state. Seen once, on one token."""
+    """The length of the tuple that a block returns; None if it returns only the state."""
     if lm.module not in _OUTPUT_SIZES:
-        found: list[Any] = []
+        outputs: list[Any] = []
         with ExitStack() as stack, torch.no_grad():
             add_forward_hook(
-                stack, lm.blocks[0], lambda _, args, kwargs, output: found.append(output)
+                stack, lm.blocks[0], lambda _, args, kwargs, output: outputs.append(output)
             )
             ids = torch.full((1, 1), lm.pad_id, device=lm.device)
             lm.body(**forward_kwargs(lm, ids, torch.ones_like(ids, dtype=torch.bool)))
-        _OUTPUT_SIZES[lm.module] = len(found[0]) if isinstance(found[0], tuple) else None
+        _OUTPUT_SIZES[lm.module] = len(outputs[0]) if isinstance(outputs[0], tuple) else None
     return _OUTPUT_SIZES[lm.module]

@@ -1,4 +1,4 @@
-"""Pooled states of many texts in memory: what `lm.read` gives a notebook."""
+"""Pooled hidden states of texts, in memory: what `lm.read` returns."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ from cutaway.core.errors import BadSpec
 from cutaway.models.lm import LM
 from cutaway.models.read import need_layers, visit_layers
 from cutaway.models.tokens import pad, tokenize
-from cutaway.pool import Pooler, pooler
+from cutaway.pool import Pooler, needs_attention, pooler
 
 LayerChoice = str | int | Sequence[int]
 PooledStates = dict[int, Float[Tensor, "n d"]]
@@ -28,23 +28,21 @@ def read_pooled_states(
     limit: int | None = None,
     batch_tokens: int = 1024,
 ) -> PooledStates | dict[str, PooledStates]:
-    """{layer: (n, d)} in the order of the texts; for several poolers {pooler: {layer: (n, d)}}.
+    """Pooled states in the order of the texts; see `LM.read`.
 
-    `layers` is "all", a number, numbers, or "0,6,12". Texts run in batches of similar length
-    of about `batch_tokens` tokens. For more texts than memory holds, use a recipe: it keeps
-    what it reads on disk.
+    For more texts than fit in memory use `extract`, which keeps the states on disk.
     """
     if isinstance(texts, str):
         raise BadSpec(f"texts must be a list of texts, got one text {texts[:40]!r}: put it in [].")
-    wanted = parse_layers(lm, layers)
+    numbers = parse_layers(lm, layers)
     poolers = [pooler(p) for p in ([pool] if isinstance(pool, str | Pooler) else pool)]
     rows = tokenize(lm, texts, pairs=pairs, prompt=prompt, limit=limit).rows
     blank = torch.empty(len(rows), lm.width, dtype=getattr(torch, lm.dtype))
-    out = {p.name: {layer: torch.empty_like(blank) for layer in wanted} for p in poolers}
-    # no_grad, not inference_mode: what comes out may be trained on.
+    out = {p.name: {layer: torch.empty_like(blank) for layer in numbers} for p in poolers}
+    # no_grad, not inference_mode: the states may be trained on.
     with torch.no_grad():
         for batch in _batches([len(row) for row in rows], batch_tokens):
-            _read_batch(lm, [rows[i] for i in batch], batch, wanted, poolers, out)
+            _read_batch(lm, [rows[i] for i in batch], batch, numbers, poolers, out)
     return out[poolers[0].name] if isinstance(pool, str | Pooler) else out
 
 
@@ -64,7 +62,7 @@ def parse_layers(lm: LM, layers: LayerChoice) -> list[int]:
 
 
 def _batches(lengths: list[int], budget: int) -> Iterator[list[int]]:
-    """Row numbers in batches of similar length; longest first, so that memory shows at once."""
+    """Row numbers in batches of similar length; the longest first, where memory peaks."""
     batch: list[int] = []
     for row in np.argsort([-length for length in lengths], kind="stable"):
         if batch and lengths[batch[0]] * (len(batch) + 1) > budget:
@@ -83,47 +81,40 @@ def _read_batch(
     poolers: list[Pooler],
     out: dict[str, PooledStates],
 ) -> None:
-    """Pool one batch on the device and put the vectors in their places."""
+    """Pool one batch on the device and write the vectors to their places in `out`."""
     ids, mask = (x.to(lm.device) for x in pad(rows, lm.pad_id))
+    mask_id = lm.tokenizer.mask_token_id
+    marks = None if mask_id is None else (ids == mask_id).float()
 
     def visit(layer: int, hidden: Tensor, weights: Tensor | None) -> None:
         for p in poolers:
-            extra = _pooler_extra(lm, p, ids, mask, weights)
+            extra = pooler_extra(lm, p, mask, marks, weights)
             out[p.name][layer][places] = p(hidden, mask, extra).to(out[p.name][layer])
 
-    visit_layers(
-        lm, ids, mask, layers, visit, attention=any(p.needs == "attention" for p in poolers)
-    )
+    visit_layers(lm, ids, mask, layers, visit, attention=needs_attention(poolers))
 
 
-def _pooler_extra(
-    lm: LM, p: Pooler, ids: Tensor, mask: Tensor, weights: Tensor | None
+def pooler_extra(
+    lm: LM, row: Pooler, mask: Tensor, marks: Tensor | None, weights: Tensor | None
 ) -> Tensor | None:
-    """What a pooler needs besides states and mask."""
-    if p.needs == "marks":
-        return (ids == need_mask_id(lm, p.name)).float()
-    if p.needs == "attention":
-        return attention_per_token(lm, mask, weights, p.head)
-    return None
+    """The `extra` argument that the pooler needs; BadSpec when the model can't provide it."""
+    if row.needs == "marks" and lm.tokenizer.mask_token_id is None:
+        raise BadSpec(f"Pooler {row.name!r} needs a mask token, and {lm.name!r} has none.")
+    if row.needs == "marks":
+        return marks
+    return attention_per_token(lm, mask, weights, row.head) if row.needs == "attention" else None
 
 
 def attention_per_token(lm: LM, mask: Tensor, weights: Tensor | None, head: int | None) -> Tensor:
-    """How much one token looks at each token (batch, seq): the last real one in causal models,
-    the first in masked ones; one head, or the mean over heads. Layer 0, which no attention made,
-    counts every token the same."""
+    """The attention that each token receives (batch, seq) from the last real token in causal
+    models and from the first in masked ones; one head, or the mean over heads. At layer 0, which
+    no attention precedes, every token counts the same."""
     if weights is None:
         return mask.float()
     if head is not None and head >= weights.shape[1]:
         raise BadSpec(f"attn:{head} is out of range: heads are 0..{weights.shape[1] - 1}.")
-    looks = weights.mean(dim=1) if head is None else weights[:, head]
+    attention = weights.mean(dim=1) if head is None else weights[:, head]
     real = mask.long()
     first, last = real.argmax(dim=1), mask.shape[1] - 1 - real.flip(1).argmax(dim=1)
-    looker = last if lm.kind == "causal" else first
-    return looks[torch.arange(len(looks), device=looks.device), looker] * mask
-
-
-def need_mask_id(lm: LM, pool: str) -> int:
-    """The id of the mask token; BadSpec when there is none."""
-    if lm.tokenizer.mask_token_id is None:
-        raise BadSpec(f"Pooler {pool!r} needs a mask token, and {lm.name!r} has none.")
-    return int(lm.tokenizer.mask_token_id)
+    query = last if lm.kind == "causal" else first
+    return attention[torch.arange(len(attention), device=attention.device), query] * mask

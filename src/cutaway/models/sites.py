@@ -1,4 +1,4 @@
-"""Named places inside the blocks, and the hooks that watch them."""
+"""Named positions inside the blocks, and helpers for hooks."""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -17,7 +17,8 @@ Hook = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Site:
-    """A place in block `layer` (1..L): one side of a part. `Site(l, "block")` is layer l."""
+    """A position in block `layer` (1..L): the input or output of a part. `Site(l, "block")` is
+    layer l."""
 
     layer: int
     part: BlockPart = "block"
@@ -26,7 +27,7 @@ class Site:
 
 @dataclass
 class BlockCounter:
-    """How many blocks the running forward has entered: the number of the block inside."""
+    """The number of blocks that the current forward pass has entered."""
 
     block: int = 0
 
@@ -34,15 +35,17 @@ class BlockCounter:
 def need_site(lm: LM, site: Site) -> None:
     """BadSpec unless the model has this site."""
     if site.part not in BLOCK_PARTS or site.side not in ("in", "out"):
-        raise BadSpec(f"{site!r} is no site: part is one of {BLOCK_PARTS}, side is 'in' or 'out'.")
+        raise BadSpec(
+            f"{site!r} is not a site: part is one of {BLOCK_PARTS}, side is 'in' or 'out'."
+        )
     if not 1 <= site.layer <= lm.layers:
         raise BadSpec(f"Block {site.layer} is out of range: {lm.name!r} has blocks 1..{lm.layers}.")
     if site.part != "block" and getattr(lm.anatomy, site.part) is None:
-        raise BadSpec(f"Blocks of {lm.family!r} have no part {site.part!r} of their own.")
+        raise BadSpec(f"Blocks of {lm.family!r} have no separate part {site.part!r}.")
 
 
 def part_modules(lm: LM, block: nn.Module, part: BlockPart) -> tuple[nn.Module, nn.Module]:
-    """The modules where a part begins and ends."""
+    """The first and the last module of a part."""
     if part == "block":
         return block, block
     name = getattr(lm.anatomy, part)
@@ -68,7 +71,7 @@ def replace_input_state(
 
 
 def output_state(output: Any) -> Tensor:
-    """The hidden states that a module gives back, alone or in front of other things."""
+    """The hidden states that a module returns, alone or first in a tuple."""
     state: Tensor = output[0] if isinstance(output, tuple) else output
     return state
 
@@ -89,10 +92,9 @@ def add_forward_hook(stack: ExitStack, module: nn.Module, hook: Hook) -> None:
 
 
 def count_blocks(stack: ExitStack, lm: LM) -> BlockCounter:
-    """A count that follows every forward while the stack is open.
+    """A counter that follows every forward pass until the stack closes.
 
-    Blocks are told apart by their calls, not by identity: some families call one block again
-    and again.
+    Blocks are counted by their calls, because some families call one block several times.
     """
     count = BlockCounter()
 
@@ -109,5 +111,5 @@ def count_blocks(stack: ExitStack, lm: LM) -> BlockCounter:
 
 
 def unflatten_batch(state: Tensor, like: Tensor) -> Tensor:
-    """The state as (batch, seq, d); opt's mlp works on flattened rows."""
+    """The state as (batch, seq, d); the mlp of opt gets flattened rows."""
     return state if state.dim() == like.dim() else state.reshape(*like.shape[:-1], -1)

@@ -1,4 +1,4 @@
-"""Other weights or other parts for a while: context managers that always give back."""
+"""Run a model with other weights or with replaced parts; always restored afterwards."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -27,24 +27,6 @@ Params = Mapping[str, Tensor]
 Replacement = Callable[[Tensor], Tensor]
 
 
-@contextmanager
-def swapped_params(module: nn.Module, params: Params) -> Iterator[None]:
-    """The module with these weights, by name; its own again afterwards. Nothing is copied.
-
-    A tied weight is swapped at all its places by any of its names.
-    """
-    own = dict(module.named_parameters(remove_duplicate=False))
-    _need_matching_params(own, params)
-    kept = {name: own[name].data for name in params}
-    try:
-        for name, value in params.items():
-            own[name].data = value.detach().to(own[name])
-        yield
-    finally:
-        for name, data in kept.items():
-            own[name].data = data
-
-
 class _FunctionModule(nn.Module):
     """Lets `functional_call` run any function of a module."""
 
@@ -57,9 +39,9 @@ class _FunctionModule(nn.Module):
 
 
 def with_params(module: nn.Module, params: Params | None, function: Callable[[Any], Any]) -> Any:
-    """function(module) as if the module had these weights, differentiable in them.
+    """function(module) with these weights, differentiable in them.
 
-    Weights that aren't given are the module's own; so are all of them for None.
+    Weights that aren't given are the module's own; None means all are.
     """
     if params is None:
         return function(module)
@@ -70,10 +52,10 @@ def with_params(module: nn.Module, params: Params | None, function: Callable[[An
 
 @contextmanager
 def swapped_parts(lm: LM, functions: Mapping[Site, Replacement]) -> Iterator[None]:
-    """The model with each site's part replaced by a function of the part's input.
+    """Within the block each site's part is replaced by a function of the part's input.
 
-    A site is a block and a part, its side doesn't matter: the function gets what goes in
-    (batch, seq, d) and gives what comes out.
+    The side of a site doesn't matter: the function gets the part's input (batch, seq, d) and
+    returns its output.
     """
     for site in functions:
         need_site(lm, site)
@@ -92,13 +74,6 @@ def swapped_parts(lm: LM, functions: Mapping[Site, Replacement]) -> Iterator[Non
         yield
 
 
-@contextmanager
-def swapped_part(lm: LM, site: Site, function: Replacement) -> Iterator[None]:
-    """The model with one part replaced by a function of the part's input."""
-    with swapped_parts(lm, {site: function}):
-        yield
-
-
 def _replace_part(
     stack: ExitStack,
     lm: LM,
@@ -108,27 +83,27 @@ def _replace_part(
     shape: Mapping[str, Tensor],
     inside: Callable[[], int],
 ) -> None:
-    """Catch what enters the part, and put the function of it where the part's output was."""
+    """Record the part's input, and replace its output by the function of it."""
     start, end = part_modules(lm, block, site.part)
-    caught: list[Tensor] = []
+    inputs: list[Tensor] = []
 
-    def catch(_: nn.Module, args: Any, kwargs: Any) -> None:
+    def record(_: nn.Module, args: Any, kwargs: Any) -> None:
         if inside() == site.layer:
-            # A copy: families that add in place would change it under our hands.
-            caught[:] = [unflatten_batch(input_state(args, kwargs), shape["block"]).clone()]
+            # A copy, because some families change it in place.
+            inputs[:] = [unflatten_batch(input_state(args, kwargs), shape["block"]).clone()]
 
-    def put(_: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+    def replace_output(_: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
         if inside() != site.layer:
             return None
         old = output_state(output)
-        return replace_output_state(output, function(caught[0]).reshape(old.shape).to(old))
+        return replace_output_state(output, function(inputs[0]).reshape(old.shape).to(old))
 
-    add_pre_hook(stack, start, catch)
-    add_forward_hook(stack, end, put)
+    add_pre_hook(stack, start, record)
+    add_forward_hook(stack, end, replace_output)
 
 
 def _need_matching_params(own: Mapping[str, Tensor], params: Params) -> None:
-    """Mismatch unless every given weight has a place of its shape."""
+    """Mismatch unless the model has every given weight in the same shape."""
     for name, value in params.items():
         if name not in own:
             raise Mismatch(f"The model has no weight {name!r}. {suggestion(name, own)}".rstrip())

@@ -1,4 +1,4 @@
-"""The tokenizer of a checkpoint, made ready without changing its vocabulary."""
+"""The tokenizer of a checkpoint, with a padding token and an unchanged vocabulary."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from cutaway.models.quiet import quiet
 
 
 def load_tokenizer(folder: Path, trust: bool = False) -> tuple[Any, tuple[str, ...]]:
-    """The fast tokenizer with a padding token, and what was done to get one."""
+    """The fast tokenizer with a padding token, and notes for the user."""
     from transformers import AutoTokenizer
 
     try:
@@ -23,14 +23,14 @@ def load_tokenizer(folder: Path, trust: bool = False) -> tuple[Any, tuple[str, .
         raise BadModel(f"The tokenizer in {folder} can't be loaded: {reason[:300]}") from None
     if not getattr(tokenizer, "is_fast", False):
         raise BadModel(
-            f"The tokenizer in {folder} has no fast form ({type(tokenizer).__name__}): save it as "
-            "tokenizer.json with transformers first."
+            f"The tokenizer in {folder} is not a fast tokenizer "
+            f"({type(tokenizer).__name__}): save it as tokenizer.json with transformers first."
         )
     return tokenizer, _set_pad_token(tokenizer, folder)
 
 
 def _set_pad_token(tokenizer: Any, folder: Path) -> tuple[str, ...]:
-    """Use a token that exists for padding; the mask keeps it from ever being read."""
+    """Use an existing token for padding, which is always masked."""
     if tokenizer.pad_token_id is not None:
         return ()
     for name in ("eos_token", "unk_token", "bos_token"):
@@ -45,8 +45,8 @@ def _set_pad_token(tokenizer: Any, folder: Path) -> tuple[str, ...]:
 
 
 def uses_token_types(tokenizer: Any, module: nn.Module) -> bool:
-    """Whether a plain call types pairs 0 and 1, split at the first separator, and the model has
-    embeddings for both types."""
+    """Whether the tokenizer gives the texts of a pair types 0 and 1, split at the first separator,
+    and the model has embeddings for both types."""
     if getattr(module.config, "type_vocab_size", 0) < 2 or tokenizer.sep_token_id is None:
         return False
     pair = tokenizer("a", "b")
@@ -58,19 +58,18 @@ def uses_token_types(tokenizer: Any, module: nn.Module) -> bool:
 
 
 def need_embedding_rows(name: str, tokenizer: Any, rows: int) -> tuple[str, ...]:
-    """BadModel where words, padding or the tokens around a text have no row in the embedding.
+    """BadModel if words, padding or the special tokens of a text have no row in the embedding.
 
-    A note where only added tokens have none: some families keep those of their siblings.
+    A note if only added tokens have none, which some families share with related models.
     """
     used = [tokenizer.pad_token_id, *tokenizer("a", return_attention_mask=False)["input_ids"]]
-    # Those written in Python have no backend; what they give too much is found in the texts.
+    # Tokenizers written in Python have no backend; their ids are checked with each text.
     if len(tokenizer) > rows and hasattr(tokenizer, "backend_tokenizer"):
         used += tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False).values()
     if max(used) >= rows:
         raise BadModel(
             f"{name!r}: its tokenizer gives ids up to {max(used):,}, its embedding has {rows:,} "
-            "rows (ids from 0 on). The tokenizer is of another model: put the right one beside the "
-            "weights."
+            "rows. The tokenizer belongs to another model: save the right one with the weights."
         )
     if len(tokenizer) <= rows:
         return ()

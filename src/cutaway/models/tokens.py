@@ -1,14 +1,14 @@
 """Texts to rows of token ids, and rows to padded batches.
 
-Special tokens are what the tokenizer adds by default to a text alone. Pairs go through the
-tokenizer's own pair form for masked models; causal models have none that they were trained on,
-so the two texts are joined by a line break. A prompt is tokenised together with the text it
-follows, and its tokens are never cut: a document that is too long loses its beginning.
+Special tokens are those that the tokenizer adds to a text by default. Pairs use the tokenizer's
+pair format in masked models; causal models were trained on none, so the two texts are joined by a
+line break. A prompt is tokenised together with the text before it and is never truncated: a text
+that is too long loses its beginning.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -21,19 +21,18 @@ from cutaway.models.lm import LM
 
 TruncationSide = Literal["right", "left"]
 PAIR_SEPARATOR = "\n"
-# The fast tokenizer keeps offsets, words and masks of a whole call, some 300 bytes a token, until
-# the ids are taken out: texts go through it some at a time.
 TOKENIZE_BATCH = 512
+"""Texts per call of the fast tokenizer, which needs about 300 bytes per token during a call."""
 
 
 @dataclass(frozen=True)
 class Tokenized:
-    """Token ids per text, how many tokens each lost, and which texts had none of their own."""
+    """Token ids per text, how many tokens were cut off, and which texts were empty."""
 
     rows: list[list[int]]
     truncated: NDArray[np.int64]
     empty: NDArray[np.bool_]
-    """The text gave no token at all; its row is the model's start or end token."""
+    """Texts without any token; their row is the model's start or end token."""
 
 
 def tokenize(
@@ -43,21 +42,21 @@ def tokenize(
     pairs: Sequence[str] | None = None,
     prompt: str = "",
     limit: int | None = None,
-    cut: TruncationSide = "right",
+    truncation: TruncationSide = "right",
 ) -> Tokenized:
-    """One row of ids per text, at most `limit` long (the model's context unless said).
+    """One row of ids per text, at most `limit` long (default: the model's context).
 
-    `cut` is the side where long texts lose tokens; with a prompt it is always the beginning.
+    `truncation` is the side where long texts lose tokens; with a prompt it is always the left.
     """
     limit = lm.context if limit is None else limit
-    if cut not in ("right", "left"):
-        raise BadSpec(f"cut must be 'right' or 'left', got {cut!r}.")
+    if truncation not in ("right", "left"):
+        raise BadSpec(f"truncation must be 'right' or 'left', got {truncation!r}.")
     firsts, seconds = _tokenizer_inputs(lm, texts, pairs, prompt)
     rows = _encode(lm, firsts, seconds) if firsts else []
     lost = np.array([max(len(row) - limit, 0) for row in rows], dtype=np.int64)
     for i in np.flatnonzero(lost):
         second = None if seconds is None else seconds[i]
-        rows[i] = _truncate(lm, firsts[i], second, len(prompt), limit, cut)
+        rows[i] = _truncate(lm, firsts[i], second, len(prompt), limit, truncation)
     empty = np.array([not row for row in rows], dtype=np.bool_)
     for i in np.flatnonzero(empty):
         rows[i] = [_empty_text_token(lm, int(i))]
@@ -67,7 +66,7 @@ def tokenize(
 def pad(
     rows: Sequence[Sequence[int]], pad_id: int, side: Literal["right", "left"] = "right"
 ) -> tuple[Int[Tensor, "batch seq"], Bool[Tensor, "batch seq"]]:
-    """The rows as one block of ids, and which of them are real."""
+    """The rows as one padded tensor of ids, and the mask of real tokens."""
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     width = int(lengths.max(initial=0))
     place = np.arange(width)[None, :]
@@ -80,10 +79,10 @@ def pad(
 def make_token_type_ids(
     lm: LM, ids: Int[Tensor, "batch seq"], mask: Bool[Tensor, "batch seq"]
 ) -> Int[Tensor, "batch seq"]:
-    """Token types: 1 behind the first separator, 0 elsewhere, as the tokenizer types pairs.
+    """Token types: 1 after the first separator, 0 elsewhere, as the tokenizer gives them for pairs.
 
-    Read off the ids, so that a row of ids is all a batch needs. A text that itself contains
-    the separator token counts as two from there on.
+    They are computed from the ids, so that a row of ids is all a batch needs. A text that contains
+    the separator token counts as two texts.
     """
     separator: Tensor = (ids == lm.tokenizer.sep_token_id) & mask
     behind = separator.cumsum(dim=1) - separator.long()
@@ -93,7 +92,7 @@ def make_token_type_ids(
 def _tokenizer_inputs(
     lm: LM, texts: Sequence[str], pairs: Sequence[str] | None, prompt: str
 ) -> tuple[list[str], list[str] | None]:
-    """What goes to the tokenizer as first and second text; the prompt ends the last of them."""
+    """First and second texts for the tokenizer; the prompt is appended to the last of them."""
     if pairs is None:
         return [text + prompt for text in texts], None
     if len(pairs) != len(texts):
@@ -109,22 +108,11 @@ def _encode(lm: LM, firsts: list[str], seconds: list[str] | None) -> list[list[i
     rows: list[list[int]] = []
     for start in range(0, len(firsts), TOKENIZE_BATCH):
         some = slice(start, start + TOKENIZE_BATCH)
-        rows += _encode_some(lm, firsts[some], None if seconds is None else seconds[some])
-    return rows
-
-
-def _encode_some(lm: LM, firsts: list[str], seconds: list[str] | None) -> list[list[int]]:
-    """Ids of these texts in one call of the fast tokenizer."""
-    got = lm.tokenizer(
-        firsts,
-        seconds,
-        padding=False,
-        truncation=False,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-        verbose=False,
-    )
-    rows: list[list[int]] = got["input_ids"]
+        rows += lm.tokenizer(
+            firsts[some], None if seconds is None else seconds[some], padding=False,
+            truncation=False, return_attention_mask=False, return_token_type_ids=False,
+            verbose=False,
+        )["input_ids"]  # fmt: skip
     _need_known_tokens(lm, firsts, rows)
     return rows
 
@@ -137,38 +125,35 @@ def _need_known_tokens(lm: LM, texts: list[str], rows: list[list[int]]) -> None:
             token = lm.tokenizer.convert_ids_to_tokens(max(row))
             raise BadData(
                 f"The text {text[:60]!r} has the token {token!r} ({max(row)}), but {lm.name!r} has "
-                f"only {known:,} embeddings (ids from 0 on). Take it out of the text."
+                f"only {known:,} embeddings. Remove it from the text."
             )
 
 
 def _truncate(
-    lm: LM, first: str, second: str | None, prompt: int, limit: int, cut: TruncationSide
+    lm: LM, first: str, second: str | None, prompt: int, limit: int, truncation: TruncationSide
 ) -> list[int]:
-    """One row without the tokens that are too many; special and prompt tokens stay."""
-    got = lm.tokenizer(first, second, return_offsets_mapping=True, verbose=False)
-    owner = [-1 if side is None else side for side in got.sequence_ids(0)]
-    last = 0 if second is None else 1
-    ours = [i for i, side in enumerate(owner) if side == last]
+    """One row truncated to the limit; special and prompt tokens stay."""
+    encoded = lm.tokenizer(first, second, return_offsets_mapping=True, verbose=False)
+    ids, text_of = encoded["input_ids"], encoded.sequence_ids(0)
+    sides = [
+        [i for i, text in enumerate(text_of) if text == side]
+        for side in range(1 if second is None else 2)
+    ]
     if prompt:
-        ours = ours[: _count_before_prompt(got, ours, len(second or first) - prompt)]
-    sides = [ours] if second is None else [[i for i, s in enumerate(owner) if s == 0], ours]
-    drop = _positions_to_drop(sides, len(owner) - limit, "left" if prompt else cut)
-    if len(owner) - len(drop) > limit:
+        # A token across the border belongs to the prompt.
+        border, spans = len(second or first) - prompt, encoded["offset_mapping"]
+        sides[-1] = [i for i in sides[-1] if spans[i][1] <= border]
+    drop = _positions_to_drop(sides, len(ids) - limit, "left" if prompt else truncation)
+    if len(ids) - len(drop) > limit:
         raise BadSpec(
             f"max_tokens {limit} leaves no room: the prompt and special tokens alone take "
-            f"{len(owner) - sum(map(len, sides))} tokens. Raise it or shorten the prompt."
+            f"{len(ids) - sum(map(len, sides))} tokens. Raise it or shorten the prompt."
         )
-    return [token for i, token in enumerate(got["input_ids"]) if i not in drop]
-
-
-def _count_before_prompt(got: Any, places: list[int], border: int) -> int:
-    """How many of these tokens lie before the prompt; one across the border belongs to it."""
-    spans = got["offset_mapping"]
-    return next((n for n, i in enumerate(places) if spans[i][1] > border), len(places))
+    return [token for i, token in enumerate(ids) if i not in drop]
 
 
 def _positions_to_drop(sides: list[list[int]], excess: int, cut: TruncationSide) -> set[int]:
-    """The places to drop: always from the longer text, at the chosen end."""
+    """The positions to drop: always from the longer text, at the chosen end."""
     keep = [len(side) for side in sides]
     for _ in range(min(excess, sum(keep))):
         keep[keep.index(max(keep))] -= 1
@@ -180,11 +165,11 @@ def _positions_to_drop(sides: list[list[int]], excess: int, cut: TruncationSide)
 
 
 def _empty_text_token(lm: LM, row: int) -> int:
-    """The token that stands for an empty text."""
+    """The token used for an empty text."""
     for token in (lm.tokenizer.bos_token_id, lm.tokenizer.eos_token_id):
         if token is not None:
             return int(token)
     raise BadData(
         f"Text {row} is empty, and the tokenizer of {lm.name!r} has no start or end token to "
-        "stand for it: leave the text out."
+        "use instead: leave out the text."
     )

@@ -1,4 +1,4 @@
-"""Who weights are as they stand in memory: a model that was changed in place is another model."""
+"""A checksum of a model's weights as they are in memory now."""
 
 import hashlib
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from cutaway.models.memo import read_memo, write_memo
 
 
 def checksum(values: Mapping[str, Tensor]) -> str:
-    """The identity of tensors as they stand in memory: every name, shape, type and bit."""
-    # hashlib lets other threads run, so several tensors are summed at once.
+    """A checksum of tensors in memory: every name, shape, type and bit."""
+    # hashlib releases the GIL, so several tensors are hashed at once.
     with ThreadPoolExecutor() as pool:
         sums = pool.map(_sha256, values.values())
         return digest_json(
             {
-                name: [list(value.shape), str(value.dtype).removeprefix("torch."), found]
-                for (name, value), found in zip(values.items(), sums, strict=True)
+                name: [list(value.shape), str(value.dtype).removeprefix("torch."), digest]
+                for (name, value), digest in zip(values.items(), sums, strict=True)
             }
         )
 
@@ -33,27 +33,27 @@ def _sha256(value: Tensor) -> str:
 
 
 def module_checksum(module: nn.Module) -> str:
-    """The checksum of all that a module was loaded with: weights, tied ones once, and buffers."""
-    every = dict(module.named_parameters(remove_duplicate=False))
-    kept = {
+    """The checksum of a module's weights (tied ones once) and saved buffers."""
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    buffers = {
         name: value
         for name, value in module.state_dict().items()
-        if name not in every and isinstance(value, Tensor)
+        if name not in parameters and isinstance(value, Tensor)
     }
-    return checksum(dict(module.named_parameters()) | kept)
+    return checksum(dict(module.named_parameters()) | buffers)
 
 
 def with_checksum(lm: LM, *, same_each_time: bool) -> LM:
-    """The model with a print of its weights, by which `LM.refresh_digest` sees whether they changed.
+    """The model with a checksum of its weights, by which `LM.refresh_digest` detects changes.
 
-    `same_each_time`: opening it gives the same bits again (no adapter is merged, no head is drawn),
-    so the print is made once and remembered.
+    `same_each_time`: opening it again gives the same bits (no adapter is merged, no head is
+    initialised), so the checksum is computed once and cached.
     """
     versions = [version("torch"), version("transformers")]
     key = digest_json([lm.digest, lm.dtype, *versions])
-    found = read_memo("prints", key) if same_each_time else None
-    if not isinstance(found, str):
-        found = module_checksum(lm.module)
+    checksum_opened = read_memo("prints", key) if same_each_time else None
+    if not isinstance(checksum_opened, str):
+        checksum_opened = module_checksum(lm.module)
         if same_each_time:
-            write_memo("prints", key, found)
-    return replace(lm, opened=(lm.digest, found))
+            write_memo("prints", key, checksum_opened)
+    return replace(lm, opened=(lm.digest, checksum_opened))

@@ -6,13 +6,13 @@ from cutaway.models.anatomy import BlockPart
 from cutaway.models.lm import LM
 
 PART_ORDER: tuple[BlockPart, ...] = ("norm1", "norm2", "attn", "mlp")
-"""Norms first: some families keep them inside the module of another part."""
+"""Norms first: in some families they are inside the module of another part."""
 
 
 def weight_locator(lm: LM) -> Callable[[str], tuple[int, str]]:
-    """name -> (layer, module): blocks are 1..L, embeddings 0, what comes behind L + 1."""
+    """name -> (layer, module): blocks are 1..L, embeddings 0, final norm and head L + 1."""
     anatomy = lm.anatomy
-    behind = {
+    after_blocks = {
         "head": anatomy.head,
         "norm": tuple(name.removesuffix("?") for name in anatomy.final),
     }
@@ -22,12 +22,12 @@ def weight_locator(lm: LM) -> Callable[[str], tuple[int, str]]:
         inner = name.removeprefix(f"{anatomy.blocks}.")
         if inner != name:
             number, _, rest = inner.partition(".")
-            found = (part for part in PART_ORDER if _has_prefix(rest, parts[part]))
-            return int(number) + 1, next(found, "other")
-        for module, prefixes in behind.items():
+            matches = (part for part in PART_ORDER if _has_prefix(rest, parts[part]))
+            return int(number) + 1, next(matches, "other")
+        for module, prefixes in after_blocks.items():
             if _has_prefix(name, prefixes):
                 return lm.layers + 1, module
-        # What is left stands in front of the blocks: tables, their norms and projections.
+        # Everything else is before the blocks: embeddings, their norms and projections.
         return 0, "embeddings"
 
     return place

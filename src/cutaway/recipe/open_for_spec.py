@@ -19,7 +19,7 @@ def open_for_spec(name: str, spec: Any, objects: Objects | None = None, **option
     never leaves the run.
     """
     where = {
-        "dtype": spec.dtype, "device": spec.device, "offline": spec.offline, "watch": False,
+        "dtype": spec.dtype, "device": spec.device, "offline": spec.offline, "track_changes": False,
     }  # fmt: skip
     return open_model((objects or {}).get(name, name), **(where | options))
 

@@ -93,8 +93,10 @@ def _command(command: str) -> list[RenderableType]:
 
 
 def check_view(report: Mapping[str, Any]) -> RenderableType:
-    """What the model is, which laws it holds, what each method can do with it, what it takes."""
-    verdict_ = Text("every law holds", "green") if report["passed"] else Text("FAILED", "bold red")
+    """The facts of a model, its consistency checks, what each method supports, and its sizes."""
+    count = len(report["checks"])
+    all_passed = Text(f"all {count} consistency checks passed", "green")
+    verdict_ = all_passed if report["passed"] else Text("FAILED", "bold red")
     title = Text.assemble((tables.strip_control_characters(report["name"]), "bold"), ": ", verdict_)
     facts = [(k.replace("_", " "), _fact_text(k, v)) for k, v in report.items() if _is_fact(k, v)]
     tokenizer = [(k.replace("_", " "), _fact_text(k, v)) for k, v in report["tokenizer"].items()]
@@ -102,8 +104,8 @@ def check_view(report: Mapping[str, Any]) -> RenderableType:
     return Group(
         title,
         _facts_table(facts),
-        _heading("Laws"),
-        _checks_table(report["laws"]),
+        _heading("Consistency checks"),
+        _checks_table(report["checks"]),
         _heading("Methods"),
         _facts_table(list(report["supports"].items())),
         _heading("Tokenizer"),
@@ -128,14 +130,14 @@ def _fact_text(key: str, value: Any) -> str:
     return formats.DASH if value is None else str(value)[: 16 if key == "digest" else None]
 
 
-def _checks_table(laws: Sequence[Mapping[str, Any]]) -> Table:
+def _checks_table(checks: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("", "law", "measured", "allowed", ""):
+    for name in ("", "check", "measured", "allowed", ""):
         table.add_column(name, justify="right" if name in ("measured", "allowed") else "left")
-    for law in laws:
-        mark = Text("✓", "green") if law["passed"] else Text("✗", "bold red")
-        numbers = (formats.number(law["measured"]), formats.number(law["limit"]))
-        table.add_row(mark, _clean_text(law["name"]), *numbers, _clean_text(law.get("detail", "")))
+    for one in checks:
+        mark = Text("✓", "green") if one["passed"] else Text("✗", "bold red")
+        numbers = (formats.number(one["measured"]), formats.number(one["limit"]))
+        table.add_row(mark, _clean_text(one["name"]), *numbers, _clean_text(one.get("detail", "")))
     return table
 
 

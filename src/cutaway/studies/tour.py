@@ -228,7 +228,7 @@ def _stop_spec(
 def open_tour_model(model: str, shared: SharedOptions = NO_OPTIONS) -> LM:
     """The model, as the options of the stops say."""
     told = {name: shared[name] for name in OPEN_OPTIONS if name in shared}
-    return open_model(model, watch=False, **told)
+    return open_model(model, track_changes=False, **told)
 
 
 def _open_and_check(model: str, shared: SharedOptions, console: Console) -> tuple[LM, str]:
@@ -239,5 +239,5 @@ def _open_and_check(model: str, shared: SharedOptions, console: Console) -> tupl
     report.need_passed()
     return lm, (
         f"{lm.name}: {lm.parameters / 1e6:.0f} M weights, {lm.layers} layers of {lm.width}; "
-        f"{len(report.laws)} of {len(report.laws)} laws hold."
+        f"All {len(report.checks)} consistency checks passed."
     )

@@ -1,7 +1,7 @@
-"""Training checkpoints: weights, best weights, optimiser; the newest whole one is taken up.
+"""Training checkpoints: weights, best weights and optimiser state, to resume a killed training.
 
-A checkpoint is a folder `step-00000100` with an artefact in it (safetensors and sealed JSON),
-written aside and renamed; the one before is dropped only then.
+A checkpoint is a folder `step-00000100` with an artefact in it (safetensors and JSON). It is
+written under a temporary name and renamed; only then the one before is removed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,19 +21,19 @@ STATE_FILE = "state.safetensors"
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Everything a training needs to go on."""
+    """Everything a training needs to resume."""
 
     facts: dict[str, Any]
     """Plain values: step, curve, best step and score."""
     weights: dict[str, Tensor]
     best: dict[str, Tensor] | None
-    """The best weights, where they are not the current ones."""
+    """The best weights, unless they are the current ones."""
     optimizer: dict[str, dict[str, Tensor]]
     """By parameter name."""
 
 
 def save_state(folder: Path, identity: Mapping[str, Any], state: TrainingState) -> None:
-    """The state is in `folder`, whole; killed at any moment, the state before is."""
+    """Write the state to `folder`; if killed at any moment, the state before is still there."""
     place = folder / f"step-{state.facts['step']:08d}"
     aside = files.temporary_path(place)
     try:
@@ -54,25 +54,27 @@ def save_state(folder: Path, identity: Mapping[str, Any], state: TrainingState) 
 def load_state(
     folder: Path, identity: Mapping[str, Any], console: Console | None
 ) -> TrainingState | None:
-    """The newest whole state in `folder`, None without one; Mismatch if it is another run's."""
+    """The newest readable state in `folder`, or None; Mismatch if it is another training's."""
+    console = console or Console(quiet=True)
     files.remove_stale_temporaries(folder)
     for place in reversed(_steps(folder)):
         try:
             artefact = load_artefact(place / STATE_FILE)
         except (Corrupt, Missing) as error:
-            if console is not None:
-                console.print(f"A checkpoint is left out: {error}")
+            console.print(f"A checkpoint is skipped: {error}")
             continue
-        _same_identity(artefact.meta["identity"], files.jsonable(identity), folder)
-        if console is not None:
-            console.print(f"Going on from step {artefact.meta['step']}.")
+        _need_same_identity(artefact.meta["identity"], files.jsonable(identity), folder)
+        console.print(f"Resuming from step {artefact.meta['step']}.")
         return _state_from_artefact(artefact)
     return None
 
 
 def _steps(folder: Path) -> list[Path]:
-    found = sorted(folder.glob("step-*"))
-    return [path for path in found if path.is_dir() and not files.is_temporary(path)]
+    return [
+        path
+        for path in sorted(folder.glob("step-*"))
+        if path.is_dir() and not files.is_temporary(path)
+    ]
 
 
 def _named_tensors(state: TrainingState) -> Iterator[tuple[str, Tensor]]:
@@ -86,7 +88,7 @@ def _state_from_artefact(artefact: Artefact) -> TrainingState:
     parts: dict[str, dict[str, Tensor]] = {"weights": {}, "best": {}, "optimizer": {}}
     for name in artefact.names:
         part, _, rest = name.partition("/")
-        # A copy: the file under a view goes away with the next checkpoint.
+        # A copy, because the file is removed with the next checkpoint.
         parts[part][rest] = artefact.tensor(name).clone()
     optimizer: dict[str, dict[str, Tensor]] = {}
     for name, value in parts["optimizer"].items():
@@ -96,17 +98,17 @@ def _state_from_artefact(artefact: Artefact) -> TrainingState:
     return TrainingState(facts, parts["weights"], parts["best"] or None, optimizer)
 
 
-def _same_identity(there: Any, here: Any, folder: Path) -> None:
+def _need_same_identity(saved: Any, current: Any, folder: Path) -> None:
     """Mismatch that names the first thing that differs."""
-    for name in sorted({*there, *here}):
-        if there.get(name) != here.get(name):
+    for name in sorted({*saved, *current}):
+        if saved.get(name) != current.get(name):
             raise Mismatch(
                 f"{str(folder)!r} holds the checkpoint of another training: {name} is "
-                f"{_short(there.get(name))} there and {_short(here.get(name))} here. Remove the "
-                "folder to train anew, or choose another."
+                f"{_short(saved.get(name))} there and {_short(current.get(name))} here. Remove the "
+                "folder to start again, or choose another."
             )
 
 
 def _short(value: Any) -> str:
-    said = repr(value)
-    return said if len(said) <= 200 else f"{said[:200]}..."
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."

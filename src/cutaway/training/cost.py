@@ -1,62 +1,53 @@
-"""What a fine-tuning will cost, from a few steps that change nothing."""
+"""The cost of a fine-tuning, estimated from a few steps that change no weight."""
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
-from cutaway.training.finetune_loop import finetune_loss, trainable_params
+from cutaway.recipe.cost import Estimate
+from cutaway.training.finetune_loop import finetune_loss
 from cutaway.training.loop import frozen_others, gradients_enabled
 from cutaway.training.options import TrainingSpec
 from cutaway.training.task_model import TaskModel
 from cutaway.training.task_split import TaskSplit
+from cutaway.training.trainable_params import trainable_params
 
 
-@dataclass(frozen=True)
-class TrainingCost:
-    """What a fine-tuning will take, told before it starts."""
-
-    steps: int
-    rows: int
-    weights: int
-    seconds: float
-    memory_mb: float
-    disk_mb: float
-
-    def sentence(self) -> str:
-        """The estimate for people."""
-        return (
-            f"{self.steps:,} steps on {self.rows:,} rows, {self.weights:,} weights learn: about "
-            f"{self.seconds:,.0f} s, {self.memory_mb:,.0f} MB of memory besides the model, "
-            f"{self.disk_mb:,.0f} MB on disk."
-        )
-
-    def plain(self) -> dict[str, Any]:
-        """The estimate as JSON-ready values."""
-        return asdict(self)
+def training_estimate(
+    *, steps: int, rows: int, weights: int, seconds: float, memory_mb: float, disk_mb: float
+) -> Estimate:
+    """The estimate of a verb that trains."""
+    return Estimate(
+        work=f"{steps:,} steps on {rows:,} rows, {weights:,} trainable weights",
+        seconds=round(seconds, 1),
+        memory_mb=round(memory_mb, 1),
+        disk_mb=round(disk_mb, 1),
+        counts={"steps": steps, "rows": rows, "weights": weights},
+    )
 
 
-def estimate_training(pupil: TaskModel, lesson: TaskSplit, spec: TrainingSpec) -> TrainingCost:
-    """The cost of teaching this lesson, from three steps on its own batches."""
-    params = trainable_params(pupil, spec)
-    loss, tries = finetune_loss(pupil, lesson, params, spec), 3
-    with frozen_others(pupil.module, params), gradients_enabled(params):
-        seconds = [_timed(lambda step=step: _backward(loss(step), params)) for step in range(tries)]  # type: ignore[misc]
-    pupil.module.eval()
-    some = lesson.dev[:32]
-    look = _timed(lambda: pupil.predict_proba(some)) / len(some)
-    looked = len(lesson.dev) * (1 + spec.steps // spec.every) + 2 * len(lesson.test)
+def estimate_training(task_model: TaskModel, task_split: TaskSplit, spec: TrainingSpec) -> Estimate:
+    """The cost of this fine-tuning, from three steps on its own batches."""
+    params = trainable_params(task_model, spec)
+    loss = finetune_loss(task_model, task_split, params, spec)
+    with frozen_others(task_model.module, params), gradients_enabled(params):
+        step_seconds = [_timed(lambda i=i: _backward(loss(i), params)) for i in range(3)]  # type: ignore[misc]
+    task_model.module.eval()
+    sample = task_split.dev[:32]
+    row_seconds = _timed(lambda: task_model.predict_proba(sample)) / len(sample)
+    evaluated = len(task_split.dev) * (1 + spec.steps // spec.every) + 2 * len(task_split.test)
     size = sum(p.nbytes for p in params.values())
     states = 3 if spec.optimizer == "adamw" else 1
-    return TrainingCost(
+    return training_estimate(
         steps=spec.steps,
-        rows=len(lesson.train),
+        rows=len(task_split.train),
         weights=sum(p.numel() for p in params.values()),
-        seconds=round(spec.steps * min(seconds[1:]) + looked * look, 1),
-        memory_mb=round((1 + states + bool(spec.l1)) * size / 2**20, 1),
-        disk_mb=round((pupil.lm.parameters * 4 + (1 + states) * size) / 2**20, 1),
+        # The first step also warms up.
+        seconds=spec.steps * min(step_seconds[1:]) + evaluated * row_seconds,
+        memory_mb=(1 + states + bool(spec.l1)) * size / 2**20,
+        disk_mb=(task_model.lm.parameters * 4 + (1 + states) * size) / 2**20,
     )
 
 

@@ -1,4 +1,4 @@
-"""Teaching a pupil: which weights learn, from which batches, looked at how often."""
+"""Fine-tuning a model on a task: its loss, its evaluation on dev, its weights restored."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,26 +10,13 @@ from torch import Tensor, nn
 from cutaway.console import Console
 from cutaway.engine.process_group import process_group
 from cutaway.training.batch_order import make_batch_order
-from cutaway.training.l1_proximal import StepLoss, with_l1_proximal
+from cutaway.training.l1_proximal import StepLoss, l1_distance, with_l1_proximal
 from cutaway.training.loop import TrainingResult, frozen_others, train
 from cutaway.training.options import TrainingSpec
 from cutaway.training.plan import TrainingPlan
-from cutaway.training.soft_threshold import l1_distance
 from cutaway.training.task_model import TaskModel
 from cutaway.training.task_scores import metric_values
 from cutaway.training.task_split import TaskSplit
-from cutaway.training.trainable_params import select_trainable_params
-
-
-def trainable_params(pupil: TaskModel, spec: TrainingSpec) -> dict[str, nn.Parameter]:
-    """The weights the spec lets learn."""
-    return select_trainable_params(
-        pupil,
-        fixed_embeddings=spec.fixed_embeddings,
-        fixed_head=spec.fixed_head,
-        biases_only=spec.biases_only,
-        patterns=spec.params,
-    )
 
 
 def training_plan(spec: TrainingSpec) -> TrainingPlan:
@@ -40,8 +27,8 @@ def training_plan(spec: TrainingSpec) -> TrainingPlan:
 
 
 def run_finetuning(
-    pupil: TaskModel,
-    lesson: TaskSplit,
+    task_model: TaskModel,
+    split: TaskSplit,
     params: Mapping[str, nn.Parameter],
     spec: TrainingSpec,
     folder: Path,
@@ -50,70 +37,70 @@ def run_finetuning(
     identity: str,
     project: Callable[[], None] | None = None,
 ) -> TrainingResult:
-    """The weights are the best on dev afterwards; a killed run is taken up where it was."""
+    """Train; the model has the weights with the best dev score afterwards. A killed run resumes."""
     console.print(
-        f"{len(lesson.train)} rows to learn from, {len(lesson.dev)} to tune on, "
-        f"{len(lesson.test)} to test on; {sum(p.numel() for p in params.values()):,} weights learn."
+        f"{len(split.train)} training rows, {len(split.dev)} dev rows, {len(split.test)} test "
+        f"rows; {sum(p.numel() for p in params.values()):,} trainable weights."
     )
-    loss: StepLoss = finetune_loss(pupil, lesson, params, spec)
+    loss: StepLoss = finetune_loss(task_model, split, params, spec)
     if spec.l1 and spec.l1_way == "threshold":
         loss, project = with_l1_proximal(loss, params, spec.l1, training_plan(spec), project)
     try:
-        with frozen_others(pupil.module, params):
+        with frozen_others(task_model.module, params):
             return train(
                 params,
                 loss,
                 training_plan(spec),
                 folder=folder,
                 identity={"run": identity},
-                evaluate=lambda: dev_scores(pupil, lesson),
-                score=f"dev_{lesson.task.metric}",
+                evaluate=lambda: dev_scores(task_model, split),
+                score=f"dev_{split.task.metric}",
                 project=project,
                 console=console,
             )
     finally:
-        # What follows measures or learns something else: never with dropout.
-        pupil.module.eval()
+        # Dropout off again.
+        task_model.module.eval()
 
 
 def finetune_loss(
-    pupil: TaskModel, lesson: TaskSplit, params: Mapping[str, nn.Parameter], spec: TrainingSpec
+    task_model: TaskModel, split: TaskSplit, params: Mapping[str, nn.Parameter], spec: TrainingSpec
 ) -> Callable[[int], dict[str, Tensor]]:
-    """step -> the parts of its loss, over a batch that seed and step decide."""
-    order = make_batch_order([pupil.examples.rows[i] for i in lesson.train], spec.batch, spec.seed)
-    in_loss = spec.l1 if spec.l1_way == "gradient" else 0.0
-    start = {n: p.detach().clone() for n, p in params.items()} if in_loss else {}
-
-    together = process_group()
+    """step -> the parts of its loss, over a batch determined by seed and step."""
+    rows = [task_model.examples.rows[i] for i in split.train]
+    order = make_batch_order(rows, spec.batch, spec.seed)
+    l1 = spec.l1 if spec.l1_way == "gradient" else 0.0
+    start = {n: p.detach().clone() for n, p in params.items()} if l1 else {}
+    group = process_group()
 
     def loss(step: int) -> dict[str, Tensor]:
-        pupil.module.train(spec.dropout)
-        rows = order(step)
-        fit = pupil.losses(lesson.train[together.share(rows)]).mean() * together.weight(rows)
-        if not in_loss:
+        task_model.module.train(spec.dropout)
+        batch = order(step)
+        fit = task_model.losses(split.train[group.share(batch)]).mean() * group.weight(batch)
+        if not l1:
             return {"loss": fit}
-        pull = l1_distance(params, start)
-        return {"loss": fit + in_loss * pull, "fit": fit, "l1": pull}
+        distance = l1_distance(params, start)
+        return {"loss": fit + l1 * distance, "fit": fit, "l1": distance}
 
     return loss
 
 
-def dev_scores(pupil: TaskModel, lesson: TaskSplit) -> dict[str, float]:
+def dev_scores(task_model: TaskModel, split: TaskSplit) -> dict[str, float]:
     """Loss and metrics on the dev rows."""
-    asked, said = pupil.examples.take(lesson.dev), pupil.predict_proba(lesson.dev)
-    likely = torch.from_numpy(said).clamp_min(1e-12).log()
-    loss = -(asked.targets.cpu().double() * likely).sum(dim=1).mean()
-    values = metric_values(asked, said, [asked.metric])
+    examples, proba = task_model.examples.take(split.dev), task_model.predict_proba(split.dev)
+    log_proba = torch.from_numpy(proba).clamp_min(1e-12).log()
+    loss = -(examples.targets.cpu().double() * log_proba).sum(dim=1).mean()
+    values = metric_values(examples, proba, [examples.metric])
     return {"dev_loss": float(loss), **{f"dev_{name}": value for name, value in values.items()}}
 
 
 @contextmanager
 def restored(params: Mapping[str, nn.Parameter], *, when: bool) -> Iterator[None]:
-    """The weights are afterwards what they were: a model given as an object stays the user's."""
-    kept = {name: p.detach().clone() for name, p in params.items()} if when else {}
+    """Restore the weights afterwards, so that a model given as an object isn't changed."""
+    before = {name: p.detach().clone() for name, p in params.items()} if when else {}
     try:
         yield
     finally:
         with torch.no_grad():
-            for name, value in kept.items():
+            for name, value in before.items():
                 params[name].copy_(value)

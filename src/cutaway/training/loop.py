@@ -1,12 +1,13 @@
-"""The training loop that finetune, inject and nextword share: seeded, kept, taken up again.
+"""The training loop that finetune, inject and nextword share: seeded and resumable.
 
-    plan = Plan(steps=1000, lr=1e-3, optimizer="sgd")
-    trained = train(params, loss, plan, folder=folder, identity={...}, console=console)
+    plan = TrainingPlan(steps=1000, lr=1e-3, optimizer="sgd")
+    result = train(params, loss, plan, folder=folder, identity={...}, console=console)
 
-`loss(step)` gives the named parts of step number `step` (0, 1, ...); the caller draws the batch
-of that step from its own seeded order, so that nothing but weights and optimiser has to be kept.
-A run killed at any moment and started again ends in the same weights, bit for bit on a CPU.
-Started by accelerate, several processes take the steps together (`training/distributed.py`).
+`loss(step)` returns the named parts of the loss of step number `step` (0, 1, ...). The caller
+chooses the batch of that step from its own seeded order, so only weights and optimizer state have
+to be saved. A run that is killed at any moment and started again ends in the same weights, bit for
+bit on a CPU. When started by accelerate, several processes share each step
+(`engine/process_group.py`).
 """
 
 import math
@@ -46,18 +47,18 @@ StopRule = Callable[[Mapping[str, float]], str | None]
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What training came to; the best weights are in the parameters."""
+    """The result of a training; the parameters hold the best weights."""
 
     curve: list[dict[str, Any]]
     """One row per evaluation: step (steps done), the mean of each part of the loss since the
-    row before, and what `evaluate` gave. The row of step 0 is the start, before any training."""
+    previous row, and the values of `evaluate`. The row of step 0 is before any training."""
     best_step: int
     best: float | None
-    """The best score; None where there was no score, and the last weights count as best."""
+    """The best score; None without a score, when the last weights count as the best."""
     stopped: str
-    """`steps`, `patience`, or what `stop` said."""
+    """Why it ended: `steps`, `patience`, or the reason returned by `stop`."""
     seconds: float
-    """Time spent training, evaluations and interrupted runs included."""
+    """Training time, including evaluations and interrupted runs."""
 
 
 def train(
@@ -73,39 +74,39 @@ def train(
     project: Callable[[], None] | None = None,
     console: Console | None = None,
 ) -> TrainingResult:
-    """Minimises `loss(step)["loss"]` and leaves the weights of the best score in `params`.
+    """Minimise `loss(step)["loss"]`; `params` hold the weights with the best score afterwards.
 
-    Larger scores are better. Every `plan.every` steps it evaluates and writes a checkpoint into
-    `folder`; a later call with the same plan and identity goes on from there, one with another
-    is refused. `project` may change the parameters after each step (to hold some entries still).
-    The start is evaluated but never the best: what comes back was trained.
+    Larger scores are better. Every `plan.every` steps it evaluates and writes a checkpoint to
+    `folder`; a later call with the same plan and identity resumes there, one with a different plan
+    is refused. `project` may change the parameters after each step (to keep some entries fixed).
+    The start is evaluated but never counts as the best.
     """
     run = _TrainingRun(params, plan, make_optimizer(params, plan), score)
     identity = training_identity(identity, plan, params)
-    together = process_group()
-    kept = load_state(folder, identity, console)
-    if kept is not None:
-        run.resume(kept)
-    # All have read what is kept before the first process writes the next.
-    together.wait()
+    group = process_group()
+    saved = load_state(folder, identity, console)
+    if saved is not None:
+        run.resume(saved)
+    # Every process has read the checkpoint before the first process writes the next.
+    group.wait()
     with (
         gradients_enabled(params),
         (console or Console(quiet=True)).progress("training", plan.steps) as advance,
     ):
         advance(run.step)
-        if run.step == 0 and evaluate is not None and kept is None:
-            run.curve.append(_curve_row(0, {}, together.broadcast(evaluate)))
+        if run.step == 0 and evaluate is not None and saved is None:
+            run.curve.append(_curve_row(0, {}, group.broadcast(evaluate)))
         while not run.stopped:
-            run.go(loss, project, advance)
-            run.look(evaluate, stop)
-            if together.first:
+            run.take_steps(loss, project, advance)
+            run.evaluate(evaluate, stop)
+            if group.first:
                 save_state(folder, identity, run.state())
-    run.put_best()
-    return TrainingResult(run.curve, run.best_step, run.best, run.stopped, round(run.spent, 3))
+    run.restore_best()
+    return TrainingResult(run.curve, run.best_step, run.best, run.stopped, round(run.seconds, 3))
 
 
 class _TrainingRun:
-    """A training under way: where it is, what was best, how long it took."""
+    """The state of a running training: its step, its best weights, its time."""
 
     def __init__(
         self,
@@ -119,27 +120,29 @@ class _TrainingRun:
         self.best: float | None = None
         self.best_weights: dict[str, Tensor] | None = None
         self.curve: list[dict[str, Any]] = []
-        self.stopped, self.spent = "", 0.0
+        self.stopped, self.seconds = "", 0.0
         self._since, self._means = time.monotonic(), dict[str, float]()
 
-    def resume(self, kept: TrainingState) -> None:
-        """Go on from a checkpoint."""
-        facts = kept.facts
+    def resume(self, saved: TrainingState) -> None:
+        """Continue from a checkpoint."""
+        facts = saved.facts
         self.step, self.best_step, self.best = facts["step"], facts["best_step"], facts["best"]
-        self.curve, self.stopped, self.spent = facts["curve"], facts["stopped"], facts["seconds"]
+        self.curve, self.stopped, self.seconds = facts["curve"], facts["stopped"], facts["seconds"]
         with torch.no_grad():
             for name, parameter in self.params.items():
-                parameter.copy_(kept.weights[name])
-        for name, state in kept.optimizer.items():
+                parameter.copy_(saved.weights[name])
+        for name, state in saved.optimizer.items():
             self.optimizer.state[self.params[name]] = {
-                # AdamW counts its steps on the CPU, whatever the device.
+                # AdamW keeps its step count on the CPU.
                 key: value if key == "step" else value.to(self.params[name].device)
                 for key, value in state.items()
             }
         if self.score is not None:
-            self.best_weights = kept.best or kept.weights
+            self.best_weights = saved.best or saved.weights
 
-    def go(self, loss: StepLoss, project: Callable[[], None] | None, advance: Advance) -> None:
+    def take_steps(
+        self, loss: StepLoss, project: Callable[[], None] | None, advance: Advance
+    ) -> None:
         """Take the steps up to the next evaluation."""
         until = min((self.step // self.plan.every + 1) * self.plan.every, self.plan.steps)
         sums: dict[str, float] = {}
@@ -156,11 +159,11 @@ class _TrainingRun:
             advance(1, f"loss {sums['loss'] / done:.4f}, {rate:.3g} steps/s")
         self._means = {name: value / (until - first) for name, value in sums.items()}
 
-    def look(self, evaluate: Evaluate | None, stop: StopRule | None) -> None:
-        """Evaluate, remember the best, decide whether to go on."""
-        found = dict(process_group().broadcast(evaluate)) if evaluate is not None else {}
-        self.curve.append(_curve_row(self.step, self._means, found))
-        value = self._score(found)
+    def evaluate(self, evaluate: Evaluate | None, stop: StopRule | None) -> None:
+        """Evaluate, keep the best weights, decide whether to stop."""
+        values = dict(process_group().broadcast(evaluate)) if evaluate is not None else {}
+        self.curve.append(_curve_row(self.step, self._means, values))
+        value = None if self.score is None else float(lookup(values, self.score, kind="score"))
         if self.best_step == 0 or value is None or _is_better(value, self.best):
             self.best, self.best_step = value, self.step
             self.best_weights = None if value is None else _copies(self.params)
@@ -169,23 +172,18 @@ class _TrainingRun:
             self.stopped = "steps"
         elif self.plan.patience is not None and idle >= self.plan.patience:
             self.stopped = "patience"
-        if stop is not None and (reason := stop(found)):
+        if stop is not None and (reason := stop(values)):
             self.stopped = reason
         now = time.monotonic()
-        self.spent, self._since = self.spent + now - self._since, now
-
-    def _score(self, found: Mapping[str, float]) -> float | None:
-        if self.score is None:
-            return None
-        return float(lookup(dict(found), self.score, kind="score"))
+        self.seconds, self._since = self.seconds + now - self._since, now
 
     def state(self) -> TrainingState:
-        """What a checkpoint keeps. The best weights are left out while they are the current."""
+        """The state for a checkpoint; without the best weights while they are the current ones."""
         facts = {
             name: getattr(self, name) for name in ("step", "best_step", "best", "curve", "stopped")
         }
         return TrainingState(
-            facts=facts | {"seconds": self.spent},
+            facts=facts | {"seconds": self.seconds},
             weights=dict(self.params),
             best=None if self.best_step == self.step else self.best_weights,
             optimizer={
@@ -196,8 +194,8 @@ class _TrainingRun:
         )
 
     @torch.no_grad()
-    def put_best(self) -> None:
-        """The parameters hold the best weights."""
+    def restore_best(self) -> None:
+        """Copy the best weights into the parameters."""
         if self.best_weights is not None:
             for name, parameter in self.params.items():
                 parameter.copy_(self.best_weights[name])
@@ -210,22 +208,22 @@ def training_step(
     plan: TrainingPlan,
     step: int,
 ) -> dict[str, float]:
-    """One step; the parts of its loss. What is random in it depends on seed and step only."""
+    """One optimizer step; its randomness depends on seed and step only. Returns the loss parts."""
     rate = plan.lr * SCHEDULES[plan.schedule](step, plan)
-    for group in optimizer.param_groups:
-        group["lr"] = rate
+    for param_group in optimizer.param_groups:
+        param_group["lr"] = rate
     optimizer.zero_grad(set_to_none=True)
-    together = process_group()
-    with seeded_step(plan.seed, step, params, together.rank):
+    group = process_group()
+    with seeded_step(plan.seed, step, params, group.rank):
         parts = loss(step)
-        # Only these: weights that rest must not gather gradients, nor memory for them.
+        # Only the inputs: other weights must not accumulate gradients.
         parts["loss"].backward(inputs=list(params.values()))  # type: ignore[no-untyped-call]
-    together.average(params)
-    values = together.mean({name: float(value.detach()) for name, value in parts.items()})
+    group.average(params)
+    values = group.mean({name: float(value.detach()) for name, value in parts.items()})
     if not math.isfinite(values["loss"]):
         raise RunError(
             f"The loss is {values['loss']} at step {step}: training diverged with lr={plan.lr:g} "
-            f"({plan.optimizer}). Lower the learning rate, or clip the gradient."
+            f"({plan.optimizer}). Use a smaller learning rate, or clip the gradient."
         )
     if plan.clip is not None:
         nn.utils.clip_grad_norm_(params.values(), plan.clip)
@@ -238,9 +236,9 @@ def training_step(
 def seeded_step(
     seed: int, step: int, params: Mapping[str, Tensor], rank: int = 0
 ) -> Iterator[None]:
-    """Torch's randomness decided by seed and step, and given back as it was.
+    """Seed torch from seed and step, and restore its random state afterwards.
 
-    In a team each process has its own: their rows are others, so must be what is dropped out.
+    Each process of a group has its own randomness, because it has its own rows.
     """
     source = [seed, step, rank] if rank else [seed, step]
     cards = sorted({p.device.index or 0 for p in params.values() if p.device.type == "cuda"})
@@ -251,7 +249,7 @@ def seeded_step(
 
 @contextmanager
 def gradients_enabled(params: Parameters) -> Iterator[None]:
-    """The parameters take gradients for a while."""
+    """Within the block the parameters require gradients."""
     before = {name: parameter.requires_grad for name, parameter in params.items()}
     try:
         for parameter in params.values():
@@ -265,7 +263,7 @@ def gradients_enabled(params: Parameters) -> Iterator[None]:
 
 @contextmanager
 def frozen_others(module: nn.Module, params: Mapping[str, Tensor]) -> Iterator[None]:
-    """The module's other parameters take no gradient for a while: nothing is kept for them."""
+    """Within the block the module's other parameters require no gradient, which saves memory."""
     ours = {id(parameter) for parameter in params.values()}
     others = [p for p in module.parameters() if p.requires_grad and id(p) not in ours]
     try:
@@ -280,22 +278,26 @@ def frozen_others(module: nn.Module, params: Mapping[str, Tensor]) -> Iterator[N
 def training_identity(
     identity: Mapping[str, Any], plan: TrainingPlan, params: Mapping[str, Tensor]
 ) -> dict[str, Any]:
-    """The caller's identity, the plan and the shapes: all that decides where training ends."""
+    """The caller's identity, the plan and the shapes: everything that determines the result."""
     shapes = {f"shape of {name}": list(value.shape) for name, value in params.items()}
     return {**identity, **asdict(plan), **shapes}
 
 
-def _curve_row(step: int, means: Mapping[str, float], found: Mapping[str, float]) -> dict[str, Any]:
-    """A row of the curve; a value that is no number is None, as it comes back from a file."""
-    if both := set(means) & set(found):
-        raise BadSpec(f"{sorted(both)[0]!r} is a part of the loss and an evaluation: rename one.")
-    values = {name: float(value) for name, value in {**means, **found}.items()}
+def _curve_row(
+    step: int, means: Mapping[str, float], scores: Mapping[str, float]
+) -> dict[str, Any]:
+    """A row of the curve; a value that isn't finite is None, as in JSON."""
+    if both := set(means) & set(scores):
+        raise BadSpec(
+            f"{sorted(both)[0]!r} is both a part of the loss and an evaluation: rename one."
+        )
+    values = {name: float(value) for name, value in {**means, **scores}.items()}
     kept = {name: value if math.isfinite(value) else None for name, value in values.items()}
     return {"step": step, **kept}
 
 
 def _is_better(value: float, best: float | None) -> bool:
-    """Strictly better: of equals the first is kept. Anything beats a score that is no number."""
+    """Strictly better, so the first of equal scores is kept; any value is better than NaN."""
     return best is None or math.isnan(best) or value > best
 
 

@@ -1,4 +1,4 @@
-"""Options."""
+"""Options of every verb that trains on a task."""
 
 from typing import Annotated, Any, Literal
 
@@ -17,57 +17,57 @@ LabelWords = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
 
 
 class LabelledDataSpec(RunOptions):
-    """Labelled rows: shared by every verb that reads them for a task."""
+    """Options of every verb that reads labelled rows."""
 
     drop_empty: bool = False
-    """Leave out rows without text or label, and count them, instead of refusing the set."""
+    """Drop rows without text or label (and count them) instead of refusing the data."""
 
 
 class TrainingSpec(LabelledDataSpec):
-    """What is learned from which rows: shared by every verb that trains on a task."""
+    """Options of every verb that trains on a task."""
 
     shots: int | None = Field(default=None, ge=1)
-    """Rows per class to learn from, as many again to tune on; all rows when not given."""
+    """Training rows per class, and as many dev rows; all rows when not given."""
     data_seed: int = Field(default=13, ge=0, le=MAX_SEED)
-    """Decides which rows are learned from (the paper: 13 21 42 87 100)."""
+    """Seed that selects the training rows (the paper: 13 21 42 87 100)."""
     test_limit: int | None = Field(default=None, ge=1)
-    """Test on at most this many rows, drawn with the data seed."""
+    """Test on at most this many rows, sampled with the data seed."""
     max_tokens: int | None = Field(default=None, ge=4)
-    """Cut texts so that a question has at most this many tokens; the model's context otherwise."""
+    """Truncate texts so that a prompt has at most this many tokens; default: the context length."""
     steps: int = Field(default=1000, ge=1)
     """Training steps."""
     batch: int = Field(default=16, ge=1)
     """Examples per step."""
     lr: float = Field(default=1e-3, gt=0)
-    """Learning rate; 1e-3 suits sgd, adamw wants about 2e-5."""
+    """Learning rate; 1e-3 suits sgd, about 2e-5 suits adamw."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
-    """How weights are moved."""
+    """The optimizer."""
     momentum: float = Field(default=0.0, ge=0, lt=1)
     """Momentum of sgd."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """How the learning rate changes after the warm-up."""
+    """Learning-rate schedule after the warm-up."""
     warmup: int = Field(default=0, ge=0)
     """Steps over which the learning rate rises from 0."""
     weight_decay: float = Field(default=1e-4, ge=0)
-    """Pull towards 0; never on biases and norms."""
+    """Weight decay; never on biases and norms."""
     clip: float = Field(default=1.0, ge=0)
-    """Longest gradient; 0 lets it be as long as it is."""
+    """Maximum gradient norm; 0 disables clipping."""
     l1: float = Field(default=0.0, ge=0)
-    """Penalty on each weight's distance from where it started (1e-3 lets adamw localise)."""
+    """L1 penalty on each weight's distance from its start (1e-3 localises changes with adamw)."""
     l1_way: Literal["gradient", "threshold"] = "gradient"
-    """gradient: l1 is part of the loss (the paper's). threshold: after each step every weight goes
-    lr x l1 back and stops at its start, so that most weights rest exactly there (for sgd)."""
+    """gradient: l1 is a loss term (as in the paper). threshold: a proximal step of lr x l1 after
+    each step, so that most weights stay exactly at their start (for sgd)."""
     dropout: bool = True
-    """Train with the model's own dropout."""
+    """Train with the model's dropout."""
     every: int = Field(default=100, ge=1)
-    """Steps between evaluations on dev; the best is kept."""
+    """Steps between evaluations on dev; the best weights are kept."""
     patience: int | None = Field(default=None, ge=1)
-    """Stop after so many evaluations without a better one."""
+    """Stop after this many evaluations without an improvement."""
     fixed_embeddings: bool = True
-    """Leave token and position embeddings as they are."""
+    """Freeze token and position embeddings."""
     fixed_head: bool | None = None
-    """Leave the head as it is; by default a language-model head rests, a new linear one learns."""
+    """Freeze the head; by default a language-model head is frozen, a new linear head is trained."""
     biases_only: bool = False
     """Train biases only (BitFit)."""
     params: Names = ()
-    """Train only weights whose names fit one of these patterns, as `*.attn.*` or `*layer.1?.*`."""
+    """Train only weights whose names match a pattern, as `*.attn.*` or `*layer.1?.*`."""

@@ -1,15 +1,15 @@
-"""A task put to a language model: texts in their template, and the words it may answer.
+"""A task as prompts: texts in their template, and one label word per class.
 
-    asked = ask(lm, find_task("sst2"), texts)          # rows of tokens, ready for any batch
-    answers(lm, asked)                                 # (n, cls) probabilities
-    losses(lm, asked, rows)                            # per row, differentiable in the weights
+    examples = make_prompted_examples(lm, find_task("sst2"), texts)
+    predict_proba(lm, examples)                  # (n, cls) probabilities
+    prompt_losses(lm, examples, rows)            # per row, differentiable in the weights
 
-Masked models fill the template's mask, causal ones say the word that follows it. The answer is
-the softmax over the label words' logits; a regression answers with a point between its two
-words.
+Masked models fill the mask of the template, causal models predict the word that follows it. The
+probabilities are the softmax over the logits of the label words; a regression predicts a point
+between its two words.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,8 +28,8 @@ from cutaway.models.loss import label_word_logits
 from cutaway.models.swap import Params
 from cutaway.models.tokens import pad
 
-# Padded tokens that go through the model together when answers are read.
 EVAL_BATCH_TOKENS = 2048
+"""Padded tokens per batch when a model is evaluated."""
 LABEL_WORD_HINT = (
     "Choose another word with --words, or, where a command has no --words, in a copy of the "
     "task's .toml file given as --task."
@@ -38,37 +38,43 @@ LABEL_WORD_HINT = (
 
 @dataclass(frozen=True)
 class PromptFormat:
-    """How a task is asked: the text around each example, and one word for each answer."""
+    """How a task is prompted: the template around each text, and one word for each class."""
 
     template: str
     words: tuple[str, ...]
     edits: dict[str, str]
+    """Changes to a text before it is put into the template, by side."""
 
 
 @dataclass(frozen=True, eq=False)
 class PromptedExamples:
-    """Every example as a row of tokens, what each should be answered with, and the words."""
+    """Every example as a row of tokens, with its target and the label words."""
 
     format: PromptFormat
     rows: list[list[int]]
     word_ids: Tensor
     """The label words' token ids, in class order."""
     targets: Tensor
-    """(n, cls): how much of each answer is right; one 1 per row for classes."""
+    """(n, cls) target probabilities; one 1 per row for classes."""
     labels: NDArray[Any]
     task: Task
     metric: str
     bounds: tuple[float, float] = (0.0, 1.0)
-    """What the first and the last word stand for, in a regression."""
+    """The values of the first and the last word, in a regression."""
     truncated: int = 0
-    """How many texts were cut to fit the context."""
+    """How many texts were truncated to fit the context."""
 
     def __len__(self) -> int:
-        """How many examples."""
+        """The number of examples."""
         return len(self.rows)
 
+    def losses(self, rows: Sequence[int] | NDArray[np.integer], logits: Tensor) -> Tensor:
+        """Cross-entropy per row between the targets and these logits."""
+        targets = self.targets[torch.as_tensor(np.asarray(rows))]
+        return -(targets * logits.float().log_softmax(dim=1)).sum(dim=1)
+
     def take(self, rows: Sequence[int] | NDArray[np.integer]) -> "PromptedExamples":
-        """The chosen examples."""
+        """Some of the examples."""
         index = np.asarray(rows, dtype=int)
         return replace(
             self,
@@ -81,26 +87,26 @@ class PromptedExamples:
 def make_prompt_format(
     lm: LM, task: TaskFile, *, template: str | None = None, words: Sequence[str] = ()
 ) -> PromptFormat:
-    """The task's own way to ask this kind of model, or the one given."""
-    own, spoken = task.template, task.label_words
+    """The task's template and words for this kind of model, or the ones given."""
+    own_template, own_words = task.template, task.label_words
     if lm.kind == "causal":
-        said = task.autoregressive
-        own, spoken = (said.template, said.words) if said else ("", ())
-    chosen, named = template or own, tuple(words) or spoken
-    if not chosen or not named:
+        causal = task.autoregressive
+        own_template, own_words = (causal.template, causal.words) if causal else ("", ())
+    template, words = template or own_template, tuple(words) or own_words
+    if not template or not words:
         raise BadSpec(
             f"Task {task.name!r} has no template and label words for a {lm.kind} model: give "
             "--template and --words, one word for each class, or, where a command has neither, "
             "write them in a copy of the task's .toml file given as --task."
         )
     expected = len(task.classes) if task.kind in ("binary", "multiclass") else 2
-    if len(named) != expected:
-        raise BadSpec(f"--words has {len(named)} words, expected {expected}: {', '.join(named)}.")
+    if len(words) != expected:
+        raise BadSpec(f"--words has {len(words)} words, expected {expected}: {', '.join(words)}.")
     try:
-        check_template(chosen, pair=bool(task.columns.pair), mask=lm.kind == "masked")
+        check_template(template, pair=bool(task.columns.pair), mask=lm.kind == "masked")
     except ValueError as error:
         raise BadSpec(str(error)) from None
-    return PromptFormat(chosen, named, {str(side): edit for side, edit in task.edits.items()})
+    return PromptFormat(template, words, {str(side): edit for side, edit in task.edits.items()})
 
 
 def make_prompted_examples(
@@ -112,22 +118,22 @@ def make_prompted_examples(
     words: Sequence[str] = (),
     max_tokens: int | None = None,
 ) -> PromptedExamples:
-    """The texts as questions; BadSpec when a label word isn't one token of this model."""
+    """The texts as prompts; BadSpec when a label word isn't a single token of this model."""
     if texts.labels is None:
         raise BadData(f"{texts.name!r} has no labels: task {task.name!r} needs them.")
-    form = make_prompt_format(lm, task, template=template, words=words)
-    ids = torch.tensor([label_word_id(lm, form, word) for word in form.words], device=lm.device)
+    prompt = make_prompt_format(lm, task, template=template, words=words)
+    ids = torch.tensor([label_word_id(lm, prompt, word) for word in prompt.words], device=lm.device)
     if len(set(ids.tolist())) < len(ids):
-        raise BadSpec(f"Label words {', '.join(form.words)} are not different tokens.")
+        raise BadSpec(f"Label words {', '.join(prompt.words)} are not different tokens.")
     limit = min(max_tokens or lm.context, lm.context)
     pairs = texts.pairs or (None,) * len(texts)
     made = [
-        _prompted_row(lm, form, one, two, limit)
+        _prompted_row(lm, prompt, one, two, limit)
         for one, two in zip(texts.texts, pairs, strict=True)
     ]
-    targets, bounds = target_distribution(task, texts, len(form.words))
+    targets, bounds = target_distribution(task, texts, len(prompt.words))
     return PromptedExamples(
-        format=form,
+        format=prompt,
         rows=[row for row, _ in made],
         word_ids=ids,
         targets=targets.to(lm.device),
@@ -139,11 +145,11 @@ def make_prompted_examples(
     )
 
 
-def label_word_id(lm: LM, form: PromptFormat, word: str) -> int:
-    """The token a label word is in its place in the template; BadSpec when it is several."""
-    blank = fill_template(form.template, "it", pair="it", mask=_mask(lm))
+def label_word_id(lm: LM, prompt: PromptFormat, word: str) -> int:
+    """The token of a label word at its place in the template; BadSpec when it has several."""
+    blank = fill_template(prompt.template, "it", pair="it", mask=_mask_text(lm))
     if lm.kind == "masked":
-        with_word = _ids(lm, fill_template(form.template, "it", pair="it", mask=word))
+        with_word = _ids(lm, fill_template(prompt.template, "it", pair="it", mask=word))
         middle = _middle(with_word, _ids(lm, blank))
         if len(middle) == 1:
             return _need_known_word(lm, word, middle[0])
@@ -155,51 +161,59 @@ def label_word_id(lm: LM, form: PromptFormat, word: str) -> int:
             return _need_known_word(lm, word, with_word[-1])
     pieces = lm.tokenizer.tokenize(word if lm.kind == "masked" else " " + word)
     raise BadSpec(
-        f"Label word {word!r} is not a single token of {lm.name!r} in {form.template!r}: it is "
+        f"Label word {word!r} is not a single token of {lm.name!r} in {prompt.template!r}: it is "
         f"{pieces}. {LABEL_WORD_HINT}"
     )
 
 
 def prompt_logits(
-    lm: LM, asked: PromptedExamples, rows: Any, params: Params | None = None
+    lm: LM, examples: PromptedExamples, rows: Any, params: Params | None = None
 ) -> Tensor:
     """(rows, cls) logits of the label words."""
-    ids, mask = pad([asked.rows[i] for i in rows], lm.pad_id)
-    return label_word_logits(lm, params, ids.to(lm.device), mask.to(lm.device), asked.word_ids)
+    ids, mask = pad([examples.rows[i] for i in rows], lm.pad_id)
+    return label_word_logits(lm, params, ids.to(lm.device), mask.to(lm.device), examples.word_ids)
 
 
 def prompt_losses(
-    lm: LM, asked: PromptedExamples, rows: Any, params: Params | None = None
+    lm: LM, examples: PromptedExamples, rows: Any, params: Params | None = None
 ) -> Tensor:
-    """Cross-entropy per row between what should be answered and what is."""
-    said = prompt_logits(lm, asked, rows, params).float().log_softmax(dim=1)
-    return -(asked.targets[torch.as_tensor(np.asarray(rows))] * said).sum(dim=1)
+    """Cross-entropy per row between targets and predictions."""
+    return examples.losses(rows, prompt_logits(lm, examples, rows, params))
+
+
+def predict_proba(lm: LM, examples: PromptedExamples) -> NDArray[np.float64]:
+    """(n, cls) probabilities of the classes, in the order of the examples."""
+    return batched_proba(
+        lambda rows: prompt_logits(lm, examples, rows), examples.rows, len(examples.word_ids)
+    )
 
 
 @torch.inference_mode()
-def predict_proba(lm: LM, asked: PromptedExamples) -> NDArray[np.float64]:
-    """(n, cls) probabilities of the answers, in the order of the examples."""
-    found = np.zeros((len(asked), len(asked.word_ids)))
-    for batch, _ in batches_by_length(
-        [len(row) for row in asked.rows], TokenBudget(fixed=EVAL_BATCH_TOKENS)
-    ):
-        said = prompt_logits(lm, asked, batch.rows).double().softmax(dim=1)
-        found[batch.rows] = said.cpu().numpy()
-    return found
+def batched_proba(
+    logits: Callable[[NDArray[np.int64]], Tensor], token_rows: Sequence[list[int]], classes: int
+) -> NDArray[np.float64]:
+    """The softmax of `logits(rows)` for all rows, computed in batches of similar length."""
+    proba = np.zeros((len(token_rows), classes))
+    lengths, budget = [len(row) for row in token_rows], TokenBudget(fixed=EVAL_BATCH_TOKENS)
+    for batch, _ in batches_by_length(lengths, budget):
+        proba[batch.rows] = logits(batch.rows).double().softmax(dim=1).cpu().numpy()
+    return proba
 
 
-def predict_from_proba(asked: PromptedExamples, probabilities: NDArray[np.float64]) -> NDArray[Any]:
-    """The likeliest class of each row; the point between the two words for a regression."""
-    if asked.task != "regression":
+def predict_from_proba(
+    examples: PromptedExamples, probabilities: NDArray[np.float64]
+) -> NDArray[Any]:
+    """The most likely class of each row; for a regression the point between the two words."""
+    if examples.task != "regression":
         return np.asarray(probabilities.argmax(axis=1))
-    low, high = asked.bounds
+    low, high = examples.bounds
     return np.asarray(low + (high - low) * probabilities[:, -1])
 
 
 def target_distribution(
     task: TaskFile, texts: TextSet, many: int
 ) -> tuple[Tensor, tuple[float, float]]:
-    """(n, cls) how much of each answer is right, and what the ends of a regression stand for."""
+    """(n, cls) target probabilities, and the two ends of a regression."""
     labels = np.asarray(texts.labels)
     if texts.task == "regression":
         low, high = task.labels.bounds or (float(labels.min()), float(labels.max()))
@@ -214,14 +228,14 @@ def target_distribution(
 
 
 def _prompted_row(
-    lm: LM, form: PromptFormat, text: str, pair: str | None, limit: int
+    lm: LM, prompt: PromptFormat, text: str, pair: str | None, limit: int
 ) -> tuple[list[int], bool]:
-    """The tokens of one example; the texts lose their ends when it doesn't fit, never the form."""
+    """The tokens of one example; texts that don't fit are truncated, the template never is."""
     sides, shortened = [text] if pair is None else [text, pair], False
     while True:
         second = sides[1] if pair is not None else None
         whole = fill_template(
-            form.template, sides[0], pair=second, mask=_mask(lm), edits=form.edits
+            prompt.template, sides[0], pair=second, mask=_mask_text(lm), edits=prompt.edits
         )
         row = _ids(lm, whole)
         if len(row) <= limit:
@@ -229,7 +243,7 @@ def _prompted_row(
         longest = max(range(len(sides)), key=lambda i: len(sides[i]))
         if not sides[longest]:
             raise BadSpec(
-                f"{limit} tokens leave no room for a text in {form.template!r}: allow more."
+                f"{limit} tokens leave no room for a text in {prompt.template!r}: allow more."
             )
         sides[longest], shortened = _drop_last_tokens(lm, sides[longest], len(row) - limit), True
 
@@ -242,16 +256,16 @@ def _drop_last_tokens(lm: LM, text: str, excess: int) -> str:
 
 
 def _ids(lm: LM, text: str, *, special: bool = True) -> list[int]:
-    found: list[int] = lm.tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"]
-    return found
+    ids: list[int] = lm.tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"]
+    return ids
 
 
-def _mask(lm: LM) -> str:
+def _mask_text(lm: LM) -> str:
     return str(lm.tokenizer.mask_token) if lm.kind == "masked" else ""
 
 
 def _middle(row: list[int], other: list[int]) -> list[int]:
-    """What a row has between the beginning and the end that it shares with another."""
+    """The part of a row between the start and the end that it shares with another row."""
     both = min(len(row), len(other))
     start = next((i for i in range(both) if row[i] != other[i]), both)
     end = next((i for i in range(both - start) if row[-1 - i] != other[-1 - i]), both - start)

@@ -1,4 +1,4 @@
-"""The numbers of a fine-tuning: scores with intervals, the tidy table, the verdict."""
+"""Metrics of a model on a task, with confidence intervals."""
 
 from collections.abc import Sequence
 
@@ -13,61 +13,60 @@ Scores = dict[str, Interval]
 NAN = float("nan")
 
 
-def metric_names(asked: PromptedExamples) -> list[str]:
-    """What is measured: the task's own metric first, then what its kind is measured by."""
-    return list(
-        dict.fromkeys([asked.metric, *(metric.name for metric in metrics_for_task(asked.task))])
-    )
+def metric_names(examples: PromptedExamples) -> list[str]:
+    """The metrics to compute: the task's own first, then those of its kind."""
+    names = [examples.metric, *(metric.name for metric in metrics_for_task(examples.task))]
+    return list(dict.fromkeys(names))
 
 
 def metric_values(
-    asked: PromptedExamples, probabilities: NDArray[np.float64], names: Sequence[str]
+    examples: PromptedExamples, probabilities: NDArray[np.float64], names: Sequence[str]
 ) -> dict[str, float]:
-    """The metrics of these answers, without intervals."""
-    scores = probabilities[:, 1] if asked.task == "binary" else probabilities
-    decided = predict_from_proba(asked, probabilities)
-    return evaluate(asked.labels, decided, scores, task=asked.task, names=names)
+    """The metrics of these predictions, without intervals."""
+    scores = probabilities[:, 1] if examples.task == "binary" else probabilities
+    predicted = predict_from_proba(examples, probabilities)
+    return evaluate(examples.labels, predicted, scores, task=examples.task, names=names)
 
 
 def scores_with_intervals(
-    asked: PromptedExamples, probabilities: NDArray[np.float64], names: Sequence[str] = ()
+    examples: PromptedExamples, probabilities: NDArray[np.float64], names: Sequence[str] = ()
 ) -> Scores:
-    """Metrics with 95 % intervals: Wilson's for accuracy, the bootstrap's for the others.
+    """Metrics with 95 % intervals: Wilson for accuracy, bootstrap for the others.
 
-    The calibration error has none: resampling is biased for it.
+    The calibration error has no interval, because resampling is biased for it.
     """
-    values = metric_values(asked, probabilities, names or metric_names(asked))
-    return {name: _interval(asked, probabilities, name, value) for name, value in values.items()}
+    values = metric_values(examples, probabilities, names or metric_names(examples))
+    return {name: _interval(examples, probabilities, name, value) for name, value in values.items()}
 
 
 def _interval(
-    asked: PromptedExamples, probabilities: NDArray[np.float64], name: str, value: float
+    examples: PromptedExamples, probabilities: NDArray[np.float64], name: str, value: float
 ) -> Interval:
-    n = len(asked)
+    n = len(examples)
     if name == "accuracy":
         return wilson(value * n, n)
     if name == "ece" or n < 2:
         return Interval(value, NAN, NAN, 0.95, n)
 
-    def again(rows: NDArray[np.int64]) -> float:
-        return metric_values(asked.take(rows), probabilities[rows], [name])[name]
+    def resampled(rows: NDArray[np.int64]) -> float:
+        return metric_values(examples.take(rows), probabilities[rows], [name])[name]
 
-    found = bootstrap(again, n, seed=0, resamples=200)
-    return Interval(value, found.low, found.high, 0.95, n)
+    interval = bootstrap(resampled, n, seed=0, resamples=200)
+    return Interval(value, interval.low, interval.high, 0.95, n)
 
 
-def majority_scores(asked: PromptedExamples) -> Scores:
-    """The scores of one answer for all: the commonest class, or the mean."""
-    n, many = len(asked), asked.targets.shape[1]
-    if asked.task == "regression":
-        low, high = asked.bounds
-        share = (float(np.mean(asked.labels)) - low) / max(high - low, 1e-12)
+def majority_scores(examples: PromptedExamples) -> Scores:
+    """The scores of a constant prediction: the most frequent class, or the mean."""
+    n, many = len(examples), examples.targets.shape[1]
+    if examples.task == "regression":
+        low, high = examples.bounds
+        share = (float(np.mean(examples.labels)) - low) / max(high - low, 1e-12)
         constant = np.tile([1 - share, share], (n, 1))
     else:
-        shares = np.bincount(asked.labels.astype(np.int64), minlength=many) / n
+        shares = np.bincount(examples.labels.astype(np.int64), minlength=many) / n
         constant = np.tile(shares, (n, 1))
-    names = [name for name in metric_names(asked) if METRICS[name].needs != "score"]
-    values = metric_values(asked, constant, names)
+    names = [name for name in metric_names(examples) if METRICS[name].needs != "score"]
+    values = metric_values(examples, constant, names)
     return {name: _interval_without_bootstrap(name, value, n) for name, value in values.items()}
 
 

@@ -1,4 +1,4 @@
-"""What is learned: a task, its rows, and which of them are for training, dev and test."""
+"""A task, its rows, and which of them are for training, dev and test."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,8 +21,8 @@ from cutaway.training.options import LabelledDataSpec, TrainingSpec
 
 CLASSIFICATION_KINDS = ("binary", "multiclass")
 TRAINABLE_KINDS = (*CLASSIFICATION_KINDS, "regression")
-# What a set without a task is measured by, where it is not accuracy.
 DEFAULT_METRICS = {"regression": "pearson"}
+"""The metric of data without a task, if it isn't accuracy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,17 +36,17 @@ class TaskSplit:
     test: NDArray[np.int64]
     shots: int | None = None
     data_seed: int | None = None
-    """How the rows were dealt; no seed where they weren't."""
+    """The seed that selected the rows, if they were selected."""
 
     @property
     def training_data(self) -> dict[str, Any]:
-        """What to write beside weights that are taught: the set, and how its rows were dealt."""
-        about = {"name": self.texts.name, "rows": len(self.texts), "digest": self.texts.digest}
-        return {**about, "shots": self.shots, "data_seed": self.data_seed}
+        """What to record with weights trained on it: the data, and how its rows were split."""
+        data = {"name": self.texts.name, "rows": len(self.texts), "digest": self.texts.digest}
+        return {**data, "shots": self.shots, "data_seed": self.data_seed}
 
     @property
     def digest(self) -> str:
-        """The identity of task and rows."""
+        """A digest of task and rows."""
         return digest_json({"task": spec_to_dict(self.task), "rows": self.texts.digest})
 
 
@@ -58,8 +58,8 @@ def load_task_split(
     columns: Mapping[str, str | None] | None = None,
     objects: Objects | None = None,
 ) -> TaskSplit:
-    """The task and its rows, dealt to train, dev and test as the spec says."""
-    found, texts = load_task_and_texts(
+    """The task and its rows, split into train, dev and test as the spec says."""
+    task_file, texts = load_task_and_texts(
         spec, task, (objects or {}).get(data or "", data), columns or {}
     )
     if texts.labels is None or texts.task not in TRAINABLE_KINDS:
@@ -68,32 +68,31 @@ def load_task_split(
             f"{', '.join(TRAINABLE_KINDS)}."
         )
     train, dev, test = split_task_rows(texts, spec)
-    return TaskSplit(found, texts, train, dev, test, spec.shots, spec.data_seed)
+    return TaskSplit(task_file, texts, train, dev, test, spec.shots, spec.data_seed)
 
 
 def load_task_and_texts(
     spec: LabelledDataSpec, task: str | None, data: Any, columns: Mapping[str, str | None]
 ) -> tuple[TaskFile, TextSet]:
-    """A task and its rows; rows alone get a task of their own. Mismatch for another's rows."""
+    """A task and its rows; data alone gets a task made from its labels."""
     named = task or (data if isinstance(data, str) and _is_task(data) else None)
     if named is None and data is None:
         raise BadSpec("task and data are both missing: give --task, or --data, or both.")
     if named is None:
-        how = {"seed": spec.seed, "offline": spec.offline, "drop_empty": spec.drop_empty}
-        options: dict[str, Any] = {**columns, **how}
-        texts = load_text_set(data, **options)
+        options: dict[str, Any] = {**columns, "drop_empty": spec.drop_empty}
+        texts = load_text_set(data, seed=spec.seed, offline=spec.offline, **options)
         return task_from_labels(texts), texts
     if given := [name for name, value in columns.items() if value is not None]:
-        raise BadSpec(f"{given[0]} is for data without a task; {named!r} says its own columns.")
-    found = find_task(named)
+        raise BadSpec(f"{given[0]} is for data without a task; {named!r} names its own columns.")
+    task_file = find_task(named)
     if isinstance(data, str) and data.startswith("gen:"):
-        return found, align_classes(found, load_text_set(data, seed=spec.seed))
-    # `--task sst2 --data sst2` means the task's own rows, unless they lie here under that name.
+        return task_file, align_classes(task_file, load_text_set(data, seed=spec.seed))
+    # `--task sst2 --data sst2` means the task's own rows, unless there is a folder of that name.
     rows = None if data == named and not Path(data).is_dir() else data
     texts = load_task(
-        found, data=rows, seed=spec.seed, offline=spec.offline, drop_empty=spec.drop_empty
+        task_file, data=rows, seed=spec.seed, offline=spec.offline, drop_empty=spec.drop_empty
     )
-    return found, align_classes(found, texts)
+    return task_file, align_classes(task_file, texts)
 
 
 def _is_task(name: str) -> bool:
@@ -101,33 +100,30 @@ def _is_task(name: str) -> bool:
 
 
 def align_classes(task: TaskFile, texts: TextSet) -> TextSet:
-    """The texts with the task's classes in its order; Mismatch if their labels are others.
+    """The texts with the task's classes in its order; Mismatch if they have other labels.
 
-    Names count, and other spellings that the task's file knows; numbers mean what it says.
+    Classes are matched by name, or by another spelling or number in the task's file.
     """
     if not task.classes or not {task.kind, texts.task} & set(CLASSIFICATION_KINDS):
         return texts
-    found = align_classes_by_name(texts, task.classes)
-    if found is None:
-        found = _renumbered(texts, class_indices(task, texts.classes), task.classes)
-    if found is None:
+    aligned = align_classes_by_name(texts, task.classes)
+    if aligned is None:
+        aligned = _renumbered(texts, class_indices(task, texts.classes), task.classes)
+    if aligned is None:
         raise Mismatch(
             f"{texts.name!r} has the classes {', '.join(texts.classes) or 'none'}, task "
-            f"{task.name!r} has {', '.join(task.classes)}: these are not its rows. Name the "
-            "classes alike, give rows of this task, or leave --task out."
+            f"{task.name!r} has {', '.join(task.classes)}: these are not its rows. Use the "
+            "same class names, give rows of this task, or leave out --task."
         )
-    return found
+    return aligned
 
 
 def align_classes_by_name(texts: TextSet, classes: Sequence[str]) -> TextSet | None:
-    """The texts with their classes in this order; None unless the names are the same.
-
-    The case of a name makes no difference.
-    """
+    """The texts with their classes in this order; None unless the names match, ignoring case."""
     if tuple(texts.classes) == tuple(classes):
         return texts
     place = {name.casefold(): number for number, name in enumerate(classes)}
-    # Names that differ in case alone can't be told apart.
+    # Names that differ only in case are ambiguous.
     if len(place) < len(classes):
         return None
     return _renumbered(texts, [place.get(name.casefold()) for name in texts.classes], classes)
@@ -136,7 +132,7 @@ def align_classes_by_name(texts: TextSet, classes: Sequence[str]) -> TextSet | N
 def _renumbered(
     texts: TextSet, numbers: Sequence[int | None], classes: Sequence[str]
 ) -> TextSet | None:
-    """The texts with new numbers for their classes; None unless each class is meant once."""
+    """The texts with new class numbers; None unless the numbers are a permutation."""
     labels = np.asarray(texts.labels)
     if set(numbers) != set(range(len(classes))) or len(numbers) > len(classes) or labels.ndim != 1:
         return None
@@ -144,7 +140,7 @@ def _renumbered(
 
 
 def task_from_labels(texts: TextSet) -> TaskFile:
-    """A task for rows that have none: their classes, and no way to ask for them yet."""
+    """A task for data that has none: its classes, without templates and label words."""
     pair = ("pair",) if texts.pairs else ()
     return TaskFile(
         name=texts.name,
@@ -162,9 +158,9 @@ SplitIndices = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 def split_task_rows(texts: TextSet, spec: TrainingSpec) -> SplitIndices:
     """Row numbers for train, dev and test.
 
-    With shots: K of each class, K more to tune on, and the test part (or the rest) to test on;
-    a regression counts as two classes, its lower and its upper half. Without: the parts that
-    come with the data, or 70/10/20.
+    With shots: K training rows of each class, K dev rows, and the test split (or the rest) for
+    testing; a regression counts as two classes, its lower and its upper half. Without: the splits
+    that come with the data, or 70/10/20.
     """
     parts = _fixed_parts(texts)
     labels, kind = np.asarray(texts.labels), texts.task
@@ -180,7 +176,8 @@ def split_task_rows(texts: TextSet, spec: TrainingSpec) -> SplitIndices:
 
 
 def _fixed_parts(texts: TextSet) -> NDArray[np.str_] | None:
-    """The fixed parts; a dev part without a test part is what is tested on, as the paper does."""
+    """The splits of the data; a dev split without a test split becomes the test split, as in the
+    paper."""
     if texts.parts is None:
         return None
     have = set(texts.parts.tolist())

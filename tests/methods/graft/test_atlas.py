@@ -68,7 +68,7 @@ def maps_of(lm) -> tuple[list[str], str]:
     into, out = [], []
     for name in lm.params():
         place = atlas.module_location(lm, name)
-        reader = atlas.head_layout(place.module, lm.family)
+        reader = atlas.head_layout(place.module, lm.anatomy)
         if place.layer == LAYER and reader is not None and name.endswith(".weight"):
             (out if reader is atlas._output_layout else into).append(name)
     assert len(out) == 1

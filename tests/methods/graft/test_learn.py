@@ -488,7 +488,8 @@ class _All:
         from cutaway.methods.graft.maths.select import Mask
 
         chosen = {n: p for n, p in lm.params().items()
-                  if head_layout(module_location(lm, n).module) and n.endswith(words)}  # fmt: skip
+                  if head_layout(module_location(lm, n).module, lm.anatomy)
+                  and n.endswith(words)}  # fmt: skip
         self.patch = Patch(Mask({n: torch.arange(p.numel()) for n, p in chosen.items()}), {}, {})
         self.shapes = {n: tuple(p.shape) for n, p in chosen.items()}
 

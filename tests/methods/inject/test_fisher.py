@@ -16,7 +16,6 @@ from cutaway.methods.inject.examples import Examples, example_losses, lm_example
 from cutaway.methods.inject.fisher_file import load_fisher
 from cutaway.methods.inject.fisher_sums import sum_squared_gradients
 from cutaway.models.load import open_model
-from cutaway.models.weight_location import weight_locator
 from tests.tiny import FAMILIES, tiny, toy_model
 
 QUIET = Console(quiet=True)
@@ -201,16 +200,6 @@ def test_the_objective_task_needs_a_task(toy, tmp_path) -> None:
 def test_a_file_of_another_kind_is_no_fisher_name(toy) -> None:
     with pytest.raises(BadSpec, match="safetensors"):
         cutaway.fisher(model=str(toy), text="docs", out="fisher.bin")
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_weight_has_a_place(family, tiny_lm) -> None:
-    lm = tiny_lm(family)
-    place = weight_locator(lm)
-    layers = {place(name)[0] for name in lm.params()}
-    assert layers <= set(range(lm.layers + 2))
-    blocks = [place(n) for n in lm.params() if n.startswith(lm.anatomy.blocks)]
-    assert {"attn", "mlp"} <= {module for _, module in blocks}
 
 
 def test_the_description_says_what_was_done(toy, tmp_path) -> None:

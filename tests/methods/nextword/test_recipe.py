@@ -124,7 +124,7 @@ def test_features_come_from_the_cache_and_a_killed_run_goes_on(folder, toy, monk
     monkeypatch.setattr(nextword_work, "score_rows", killed)
     with pytest.raises(KeyboardInterrupt):
         nextword(**options)
-    monkeypatch.setattr("cutaway.extract.sweep._forward_batch", None)
+    monkeypatch.setattr("cutaway.extract.forward_pass._forward_batch", None)
     assert nextword(**options).rows["value"].is_not_null().any()
     assert seen.count("f") == 1, "finished pieces are not done again"
 

@@ -20,17 +20,19 @@ from cutaway.methods.finetune.checkpoint import (
 from cutaway.methods.finetune.rows import curve_rows, finetune_frame, finetune_verdict
 from cutaway.methods.finetune.spec import FinetuneSpec
 from cutaway.models.lm import LM, model_facts
+from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import on_rank0
 from cutaway.recipe.objects import Objects, name_objects
 from cutaway.recipe.open_for_spec import open_spec_model
 from cutaway.recipe.provenance import CostMeter, measure_cost, provenance
 from cutaway.recipe.result import Result
 from cutaway.store.results import find_record, run_progress, save_record
-from cutaway.training.cost import TrainingCost, estimate_training
-from cutaway.training.finetune_loop import restored, run_finetuning, trainable_params
+from cutaway.training.cost import estimate_training
+from cutaway.training.finetune_loop import restored, run_finetuning
 from cutaway.training.task_model import TaskModel, finetune_mode, make_task_model
 from cutaway.training.task_scores import majority_scores, scores_with_intervals
 from cutaway.training.task_split import TaskSplit, load_task_split
+from cutaway.training.trainable_params import trainable_params
 
 
 def finetune(*, quiet: bool = False, **options: Any) -> Result:
@@ -167,6 +169,6 @@ def summarise_finetuning(work: FinetuneOutcome) -> dict[str, Any]:
     }
 
 
-def estimate(spec: FinetuneSpec, *, console: Console | None = None) -> list[TrainingCost]:
+def estimate(spec: FinetuneSpec, *, console: Console | None = None) -> list[Estimate]:
     """The cost, from a few steps that change nothing."""
     return [estimate_training(*open_task(open_spec_model(spec), spec), spec)]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from cutaway.methods.graft.rows import GraftCoordinates
 from cutaway.methods.graft.skill import Skill
+from cutaway.models.anatomy import Anatomy
 from cutaway.models.lm import LM
 from cutaway.recipe.table import Row
 
@@ -73,7 +74,7 @@ def weights_by_head(lm: LM, skill: Skill) -> dict[tuple[int, int], float]:
     share = shape.heads // shape.keys
     for name, places in skill.patch.mask.places.items():
         place = module_location(lm, name)
-        reader = head_layout(place.module, lm.family)
+        reader = head_layout(place.module, lm.anatomy)
         if place.layer is None or reader is None:
             continue
         rows, columns = _outputs_and_inputs(lm, name, skill.shapes[name], places.numpy())
@@ -87,11 +88,11 @@ def weights_by_head(lm: LM, skill: Skill) -> dict[tuple[int, int], float]:
     return total
 
 
-def head_layout(module: str, family: str = "") -> "HeadLayout | None":
-    """How a module's weights are dealt to heads; None where they belong to none."""
+def head_layout(module: str, anatomy: Anatomy) -> "HeadLayout | None":
+    """How a module's weights are assigned to heads; None if they belong to no head."""
     within, _, word = module.rpartition(".")
-    if (family, word) in FAMILY_HEAD_LAYOUTS:
-        return FAMILY_HEAD_LAYOUTS[family, word]
+    if word in FUSED_NAMES:
+        return FUSED_LAYOUTS[anatomy.fused_qkv]
     if word in SHARED_OUTPUT_NAMES:
         # The feed-forward part has a map of the same name.
         return _output_layout if "att" in within.lower() else None
@@ -189,14 +190,15 @@ HEAD_LAYOUTS: dict[str, HeadLayout] = {
         _key_layout,
     ),
     **dict.fromkeys(("o_proj", "out_proj", "out_lin", "o"), _output_layout),
-    **dict.fromkeys(("c_attn", "qkv_proj", "Wqkv"), _concatenated_layout),
-    "query_key_value": _interleaved_layout,
 }
 """By the last word of a module's name: which heads its weights belong to, queries' and keys'."""
-FAMILY_HEAD_LAYOUTS: dict[tuple[str, str], HeadLayout] = {
-    ("codegen", "qkv_proj"): _codegen_layout,
-    ("gpt_bigcode", "c_attn"): _interleaved_layout,
+FUSED_NAMES = frozenset({"c_attn", "qkv_proj", "Wqkv", "query_key_value"})
+"""Names of one map for queries, keys and values."""
+FUSED_LAYOUTS: dict[str, HeadLayout] = {
+    "concatenated": _concatenated_layout,
+    "interleaved": _interleaved_layout,
+    "codegen": _codegen_layout,
 }
-"""Families that lay out a map otherwise than others who call it the same."""
+"""By `Anatomy.fused_qkv`."""
 SHARED_OUTPUT_NAMES = frozenset({"dense", "c_proj", "Wo"})
 """Names of the map out of attention in some families, and of one that is not attention's."""

@@ -44,10 +44,11 @@ from cutaway.recipe.worker_pieces import (
 )
 from cutaway.store.progress import Progress
 from cutaway.store.results import find_record, run_progress, save_record
-from cutaway.training.finetune_loop import restored, run_finetuning, trainable_params
+from cutaway.training.finetune_loop import restored, run_finetuning
 from cutaway.training.task_model import TaskModel, finetune_mode, make_task_model
 from cutaway.training.task_scores import Scores, scores_with_intervals
 from cutaway.training.task_split import TaskSplit, load_task_split
+from cutaway.training.trainable_params import trainable_params
 
 EMPTY_MASK = Mask({})
 # Weights, gradients, the optimiser, those of the best step and of before, the mask's logits.

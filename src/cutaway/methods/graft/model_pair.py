@@ -101,7 +101,7 @@ def second_model_options(spec: Any) -> dict[str, Any]:
     """How a second model is opened: as the first one, without the check at the door again."""
     return {
         "dtype": spec.dtype, "device": spec.device, "offline": spec.offline, "check": False,
-        "watch": False,
+        "track_changes": False,
     }  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """The page of graft in the app."""
 
+from typing import Any
+
 from cutaway.report.method_page import MethodPage
 
 PAGE = MethodPage(
@@ -15,3 +17,8 @@ PAGE = MethodPage(
     ("base", "task", "kind"),
     side_by_side=True,
 )
+
+
+def supports(lm: Any) -> str:
+    """What the method can do with a model: `yes`, or what is missing."""
+    return "yes" if lm.has_head else "head mode only: the checkpoint has no language-model head"

@@ -28,7 +28,7 @@ from cutaway.recipe.objects import Objects
 from cutaway.recipe.table import Row
 from cutaway.recipe.unique_names import with_unique_names
 from cutaway.store import files
-from cutaway.training.finetune_loop import restored, run_finetuning, trainable_params
+from cutaway.training.finetune_loop import restored, run_finetuning
 from cutaway.training.options import TrainingSpec
 from cutaway.training.prompting import PromptedExamples
 from cutaway.training.task_model import (
@@ -39,6 +39,7 @@ from cutaway.training.task_model import (
 )
 from cutaway.training.task_scores import majority_scores, metric_values, scores_with_intervals
 from cutaway.training.task_split import TaskSplit, load_task_split
+from cutaway.training.trainable_params import trainable_params
 
 # Rows evaluated during a fine-tuning, and after it.
 DEV_ROWS, TEST_ROWS = 200, 1000

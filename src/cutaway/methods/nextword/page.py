@@ -1,5 +1,7 @@
 """The page of nextword in the app."""
 
+from typing import Any
+
 from cutaway.report.method_page import MethodPage
 
 PAGE = MethodPage(
@@ -14,3 +16,8 @@ PAGE = MethodPage(
     },
     ("model", "task", "features"),
 )
+
+
+def supports(lm: Any) -> str:
+    """What the method can do with a model: `yes`, or what is missing."""
+    return "yes" if lm.has_head else "no: the checkpoint has no language-model head"

@@ -153,7 +153,7 @@ class ProbeGrid:
         """The model's states; computed when the first cell needs them."""
         got = extract(
             self.lm, self.texts, self.ask, console=self.console, engine=self.spec.engine,
-            door=self._door,
+            handle=self._door,
         )  # fmt: skip
         if got.num_truncated:
             self.console.print(
@@ -168,7 +168,7 @@ class ProbeGrid:
         other = random_twin(self.lm, seed=seed)
         door = random_twin_handle(self._door, other, seed)
         return extract(
-            other, self.texts, self.ask, console=self.console, engine=engine, door=door
+            other, self.texts, self.ask, console=self.console, engine=engine, handle=door
         )  # fmt: skip
 
     @property
@@ -310,7 +310,7 @@ class ProbeGrid:
 
         def blocks() -> Iterator[Tensor]:
             for start in range(0, n, BLOCK_ROWS):
-                yield source.shelf.read(column, np.arange(start, min(start + BLOCK_ROWS, n)))
+                yield source.table.read(column, np.arange(start, min(start + BLOCK_ROWS, n)))
 
         return RowBlocks(blocks, n, self.lm.width)
 

@@ -1,5 +1,7 @@
 """The page of probe in the app."""
 
+from typing import Any
+
 from cutaway.report.method_page import MethodPage
 
 PAGE = MethodPage(
@@ -16,3 +18,8 @@ PAGE = MethodPage(
     filter_kind="probe",
     baselines_stay=("pool", "classifier"),
 )
+
+
+def supports(lm: Any) -> str:
+    """What the method can do with a model: `yes`, or what is missing."""
+    return "yes"

@@ -9,14 +9,15 @@ from cutaway.core.spec import address, build_spec
 from cutaway.core.textset import TextSet
 from cutaway.data.labels import check_learnable
 from cutaway.data.load import load_text_set
-from cutaway.extract.estimate import PassEstimate
-from cutaway.extract.estimate import estimate_pass as estimate_pass
+from cutaway.extract.estimate import estimate_pass
 from cutaway.methods.probe.grid import ProbeGrid, extraction_request_for, layer_mixes
 from cutaway.methods.probe.piece_store import split_details
 from cutaway.methods.probe.rows import probe_table
 from cutaway.methods.probe.spec import ProbeSpec
 from cutaway.methods.probe.summary import summarise
 from cutaway.models.lm import LM
+from cutaway.pool import needs_attention
+from cutaway.recipe.cost import Estimate
 from cutaway.recipe.objects import Objects, name_objects
 from cutaway.recipe.open_for_spec import open_for_spec
 from cutaway.recipe.provenance import data_facts, measure_cost, one_or_many, provenance
@@ -82,7 +83,7 @@ def _measure_pieces(
     return progress.rows(keys)
 
 
-def estimate(spec: ProbeSpec, *, console: Console | None = None) -> list[PassEstimate]:
+def estimate(spec: ProbeSpec, *, console: Console | None = None) -> list[Estimate]:
     """What the passes will cost, one estimate per model and set."""
     sets = _load_sets(spec, {})
     return [
@@ -96,7 +97,7 @@ def _open_models(spec: ProbeSpec, objects: Objects) -> Iterator[LM]:
     """The models one at a time: only one is held in memory."""
     kernel = spec.attention
     if kernel == "auto":
-        kernel = "eager" if any(p.startswith("attn") for p in spec.pool) else "sdpa"
+        kernel = "eager" if needs_attention(spec.pool) else "sdpa"
     options = {"revision": spec.revision, "attention": kernel}
     found = (open_for_spec(name, spec, objects, **options) for name in spec.model)
     yield from with_unique_names(found, lambda lm: lm.short_id, option="--model")

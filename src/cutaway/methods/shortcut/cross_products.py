@@ -77,7 +77,7 @@ class PartialMoments:
 def gather_moments(sample: StateSample, spec: FitSpec, console: Console) -> Moments:
     """The cross-products of the training part."""
     pairs = layer_pairs(sample.lm.layers, to_final=spec.layers == "to-final")
-    adder = PartialMoments(sample.features.shelf, pairs, sample.lm.layers, spec.precise)
+    adder = PartialMoments(sample.features.table, pairs, sample.lm.layers, spec.precise)
     if find_engine(spec.engine).in_process:
         return _moments_here(sample, adder, console)
     return _moments_on_workers(sample, adder, spec.engine, console)

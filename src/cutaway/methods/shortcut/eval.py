@@ -7,8 +7,7 @@ import torch
 
 from cutaway.console import Console
 from cutaway.core.errors import BadData, BadSpec
-from cutaway.extract.estimate import PassEstimate
-from cutaway.extract.estimate import estimate_pass as estimate_pass
+from cutaway.extract.estimate import estimate_pass
 from cutaway.methods.shortcut.block_parts import PART_GROUPS, final_states
 from cutaway.methods.shortcut.fit import logits_fn
 from cutaway.methods.shortcut.maps import ShortcutMaps, load_maps, text_fingerprints
@@ -38,6 +37,7 @@ from cutaway.methods.shortcut.sample import (
 from cutaway.methods.shortcut.save import find_finished, run_address, save_shortcut_run
 from cutaway.methods.shortcut.schedules import candidate_schedules, run_schedule
 from cutaway.methods.shortcut.spec import EvalSpec, ExitSpec
+from cutaway.recipe.cost import Estimate
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_spec_model
 from cutaway.recipe.provenance import measure_cost
@@ -201,7 +201,7 @@ def eval_summary(found: PredictionsByLayer, last: int, texts: int) -> dict[str, 
     return {"texts": texts, "precision@1": table, "best_kind": best, "verdict": [said]}
 
 
-def estimate(spec: EvalSpec | ExitSpec, *, console: Console | None = None) -> list[PassEstimate]:
+def estimate(spec: EvalSpec | ExitSpec, *, console: Console | None = None) -> list[Estimate]:
     """What the pass and the look at every layer will cost, before they start."""
     lm = open_spec_model(spec)
     maps = load_maps(spec.shortcut, lm)

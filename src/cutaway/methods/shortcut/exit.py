@@ -8,7 +8,6 @@ import numpy as np
 
 from cutaway.console import Console
 from cutaway.core.lookup import lookup
-from cutaway.extract.estimate import PassEstimate
 from cutaway.methods.shortcut.eval import estimate as estimate_eval
 from cutaway.methods.shortcut.eval import texts_not_fitted_on
 from cutaway.methods.shortcut.exit_timing import wall_clock
@@ -29,6 +28,7 @@ from cutaway.methods.shortcut.rows import ShortcutCoordinates
 from cutaway.methods.shortcut.sample import StateSample, TextRows, take_sample
 from cutaway.methods.shortcut.save import find_finished, run_address, save_shortcut_run
 from cutaway.methods.shortcut.spec import ExitSpec
+from cutaway.recipe.cost import Estimate
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_spec_model
 from cutaway.recipe.provenance import measure_cost
@@ -206,6 +206,6 @@ def exit_summary(
     }
 
 
-def estimate(spec: ExitSpec, *, console: Console | None = None) -> list[PassEstimate]:
+def estimate(spec: ExitSpec, *, console: Console | None = None) -> list[Estimate]:
     """What the pass will cost, before it starts."""
     return estimate_eval(spec, console=console)

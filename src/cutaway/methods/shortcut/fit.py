@@ -9,8 +9,7 @@ import torch
 
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec
-from cutaway.extract.estimate import PassEstimate
-from cutaway.extract.estimate import estimate_pass as estimate_pass
+from cutaway.extract.estimate import estimate_pass
 from cutaway.methods.shortcut.block_parts import fit_parts
 from cutaway.methods.shortcut.cross_products import gather_moments
 from cutaway.methods.shortcut.draft_maps import fit_draft_maps
@@ -31,6 +30,7 @@ from cutaway.methods.shortcut.sample import (
 from cutaway.methods.shortcut.save import find_finished, run_address, save_shortcut_run
 from cutaway.methods.shortcut.spec import FitSpec
 from cutaway.models.lm import LM, model_facts
+from cutaway.recipe.cost import Estimate
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_spec_model
 from cutaway.recipe.output import attach_artefact, restore_artefact
@@ -256,7 +256,7 @@ def report_memory(lm: LM, spec: FitSpec, console: Console) -> None:
     console.print(f"{len(pairs)} maps: about {size:,.0f} MB of memory besides the model.")
 
 
-def estimate(spec: FitSpec, *, console: Console | None = None) -> list[PassEstimate]:
+def estimate(spec: FitSpec, *, console: Console | None = None) -> list[Estimate]:
     """What the pass and the fit will cost, before they start."""
     lm = open_spec_model(spec)
     texts, _ = load_sample_texts(lm, spec)

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from cutaway.extract.estimate import PassEstimate
 from cutaway.methods.shortcut.maps import ShortcutMaps
 from cutaway.methods.shortcut.maths.moments import layer_pairs, moments_bytes
 from cutaway.methods.shortcut.sample import BATCH_TEXTS
 from cutaway.methods.shortcut.spec import FitSpec
 from cutaway.models.lm import LM
+from cutaway.recipe.cost import Estimate
 
 MAX_LOGITS = 8_000_000
 """Logits held at once: 32 MB."""
@@ -43,7 +43,7 @@ def eval_bytes(lm: LM, maps: ShortcutMaps, positions: int) -> int:
     return maps.size + LOGIT_COPIES * MAX_LOGITS * 4 + states_bytes(lm, positions) + OVERHEAD_BYTES
 
 
-def plus_memory(estimate: PassEstimate, memory: int, disk: int = 0) -> PassEstimate:
+def plus_memory(estimate: Estimate, memory: int, disk: int = 0) -> Estimate:
     """The estimate of a pass, with what comes after it: peaks don't add up, files do."""
     return replace(
         estimate,

@@ -1,5 +1,7 @@
 """The page of shortcut in the app."""
 
+from typing import Any
+
 from cutaway.report.method_page import MethodPage
 
 PAGE = MethodPage(
@@ -13,3 +15,12 @@ PAGE = MethodPage(
     },
     ("model", "text", "kind"),
 )
+
+
+def supports(lm: Any) -> str:
+    """What the method can do with a model: `yes`, or what is missing."""
+    if not lm.has_head:
+        return "layers only: the checkpoint has no language-model head"
+    if lm.anatomy.mlp is None:
+        return "yes, without sub-modules: the parts of its blocks aren't known"
+    return "yes"

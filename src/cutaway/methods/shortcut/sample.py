@@ -48,7 +48,7 @@ class StateSample:
         self, rows: TextRows, layers: Sequence[int], *, at_once: int = BATCH_TEXTS
     ) -> Iterator[tuple[TextRows, dict[int, Tensor]]]:
         """(texts, {layer: (examples, d)}) chunk by chunk; never all texts at once."""
-        return stored_states(self.features.shelf, rows, layers, at_once=at_once)
+        return stored_states(self.features.table, rows, layers, at_once=at_once)
 
     def places(self, rows: TextRows) -> TextRows:
         """The token position of every example of these texts, 0-based."""
@@ -130,7 +130,7 @@ def take_sample(
         ask,
         console=console,
         engine=spec.engine,
-        door=make_model_handle(lm, spec, objects),
+        handle=make_model_handle(lm, spec, objects),
     )
     seen = build_token_rows(lm, texts, ask)
     fed = replace(seen, rows=build_token_rows(lm, texts, replace(ask, input_mode="plain")).rows)

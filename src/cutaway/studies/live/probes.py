@@ -22,6 +22,7 @@ from cutaway.methods.probe.rows import MAIN_METRIC
 from cutaway.methods.probe.spec import ProbeSpec
 from cutaway.models.lm import LM
 from cutaway.models.read_texts import read_pooled_states
+from cutaway.pool import needs_attention
 from cutaway.store.activations import open_activations
 from cutaway.store.progress import Progress
 from cutaway.store.records import Record, read_record
@@ -157,8 +158,11 @@ def _model_as_recorded(lm: LM, record: Record, spec: ProbeSpec) -> LM:
             f"Run {record.address} probed {named} (other weights than those of {lm.name!r}): "
             "choose that model above, or a run of this one."
         )
-    weighs = any(pool.startswith("attn") for pool in spec.pool)
-    kernel = ("eager" if weighs else lm.attention) if spec.attention == "auto" else spec.attention
+    kernel = (
+        ("eager" if needs_attention(spec.pool) else lm.attention)
+        if spec.attention == "auto"
+        else spec.attention
+    )
     return replace(lm, name=mine[0]["name"], dtype=spec.dtype, attention=kernel)
 
 

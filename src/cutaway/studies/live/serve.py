@@ -95,7 +95,7 @@ class LiveSession:
 
 def open_session(model: str, *, download: bool) -> LiveSession:
     """The model, checked at the door; from this machine only unless a download is allowed."""
-    lm = open_model(model, offline=not download, watch=False)
+    lm = open_model(model, offline=not download, track_changes=False)
     return LiveSession(lm, ProbeCache(lm))
 
 

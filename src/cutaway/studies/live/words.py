@@ -90,7 +90,7 @@ def _answer_position(lm: LM, text: str, asked: LiveQuestion) -> tuple[list[int],
     """The row of tokens, the place where the answer is read, how many tokens were cut."""
     limit = min(MAX_PROMPT_TOKENS, lm.context)
     if lm.kind == "causal":
-        got = tokenize(lm, [text], prompt=asked.prompt, limit=limit, cut="left")
+        got = tokenize(lm, [text], prompt=asked.prompt, limit=limit, truncation="left")
         return got.rows[0], len(got.rows[0]) - 1, int(got.truncated[0])
     filled, tail = fill_task_template(
         TextSet("sentence", (text,)), asked.template, lm.tokenizer.mask_token, asked.edits

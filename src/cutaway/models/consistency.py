@@ -1,18 +1,18 @@
-"""The laws a model must hold before anything read off it is believed.
+"""Consistency checks: what Cutaway reads from a model against what plain transformers computes.
 
-Each compares what Cutaway reads with what plain transformers computes for the same weights, on
-the same short sentences.
+Each check runs the same weights on the same short sentences. There are two error measures, both
+per token, so that a token with a huge norm doesn't hide errors at the others:
 
-Two measures, both per token, so that a huge token hides nothing in the others. Where the same
-arithmetic must come out, the largest |ours - plain| / |plain|. Where batches differ, kernels sum
-in another order, and sound models blow such rounding up at single tokens (tenfold and more in
-SmolLM2, at the blank before a number); there the root mean square over all tokens counts, each
-relative to the largest norm its own stream has had so far. A wrong position, mask or norm moves
-tokens by a tenth and more, so one wrong token in a hundred still stands out a thousandfold.
+- where the arithmetic is the same, the largest |ours - plain| / |plain|;
+- where batches differ, kernels sum in another order, and sound models amplify this rounding at
+  single tokens (tenfold and more in SmolLM2, at the space before a number). There it is the root
+  mean square over all tokens, each relative to the largest norm of its residual stream so far. A
+  wrong position, mask or norm moves tokens by a tenth or more, so one wrong token in a hundred
+  still exceeds the limit a thousandfold.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -42,7 +42,7 @@ LIMITS = {"float64": 1e-10, "float32": 1e-5, "float16": 2e-2, "bfloat16": 1.5e-1
 
 @dataclass(frozen=True)
 class ConsistencyCheck:
-    """One law, measured on one model."""
+    """One check, measured on one model."""
 
     name: str
     passed: bool
@@ -53,27 +53,27 @@ class ConsistencyCheck:
 
 @dataclass(frozen=True)
 class CheckSample:
-    """Short real sentences, and what each looks like alone and unpadded."""
+    """Short sentences as tokens, and the states of each when read alone and unpadded."""
 
     rows: list[list[int]]
     alone: list[ForwardStates]
 
 
 def check_sample(lm: LM, sentences: Sequence[str] = SENTENCES) -> CheckSample:
-    """The sentences' tokens and every layer of each, read alone."""
+    """The sentences' tokens, and every layer of each when read alone."""
     rows = tokenize(lm, sentences, limit=min(lm.context, 32)).rows
     return CheckSample(rows, [_read(lm, [row]) for row in rows])
 
 
-def check_hidden_states(lm: LM, drawn: CheckSample) -> ConsistencyCheck:
-    """Layers read by hooks are the plain model's `output_hidden_states`."""
+def check_hidden_states(lm: LM, sample: CheckSample) -> ConsistencyCheck:
+    """Layers read by hooks equal the plain model's `output_hidden_states`."""
     worst = dict.fromkeys(range(lm.layers + 1), 0.0)
-    for row, ours in zip(drawn.rows, drawn.alone, strict=True):
+    for row, ours in zip(sample.rows, sample.alone, strict=True):
         plain = lm.body(**_plain_call(lm, row), output_hidden_states=True)
         for layer in range(lm.layers):
             error = max_relative_error(ours.layers[layer], plain.hidden_states[layer])
             worst[layer] = max(worst[layer], error)
-        # The last hidden state of plain transformers has gone through the final norm.
+        # The last hidden state of plain transformers is after the final norm.
         end = max_relative_error(lm.final_norm(ours.layers[lm.layers]), plain.last_hidden_state)
         worst[lm.layers] = max(worst[lm.layers], end)
     layer = max(worst, key=worst.__getitem__)
@@ -81,11 +81,11 @@ def check_hidden_states(lm: LM, drawn: CheckSample) -> ConsistencyCheck:
     return _check_result(lm, "hooks = plain hidden states", worst[layer], detail)
 
 
-def check_logits(lm: LM, drawn: CheckSample) -> ConsistencyCheck:
-    """unembed(final_norm(h[L])) and Phi f + bias are the plain model's logits."""
+def check_logits(lm: LM, sample: CheckSample) -> ConsistencyCheck:
+    """unembed(final_norm(h[L])) and Phi f + bias equal the plain model's logits."""
     worst = 0.0
     phi, bias = lm.output_embedding
-    for row, ours in zip(drawn.rows, drawn.alone, strict=True):
+    for row, ours in zip(sample.rows, sample.alone, strict=True):
         plain = lm.module(**_plain_call(lm, row)).logits
         last = ours.layers[lm.layers]
         worst = max(worst, max_relative_error(lm.unembed(lm.final_norm(last)), plain))
@@ -96,27 +96,29 @@ def check_logits(lm: LM, drawn: CheckSample) -> ConsistencyCheck:
 
 
 def check_text_pairs(lm: LM) -> ConsistencyCheck:
-    """Two texts, tokenised and typed by us, read as plain transformers reads them."""
+    """A pair of texts with our token types gives the same states as in plain transformers."""
     one, two = SENTENCES[0], SENTENCES[2]
     rows = tokenize(lm, [one], pairs=[two]).rows
     row = lm.tokenizer(one, two, return_tensors="pt").to(lm.device)
     plain = lm.body(**row).last_hidden_state
     return _check_result(
-        lm, "pairs = plain pairs", max_relative_error(_final_states(lm, rows), plain)
+        lm,
+        "pairs = plain pairs",
+        max_relative_error(lm.final_norm(_read(lm, rows).layers[lm.layers]), plain),
     )
 
 
-def check_padding(lm: LM, drawn: CheckSample, side: PaddingSide) -> ConsistencyCheck:
-    """A sentence in a padded batch reads as it does alone."""
-    ids, mask = _batch(lm, drawn.rows, side)
+def check_padding(lm: LM, sample: CheckSample, side: PaddingSide) -> ConsistencyCheck:
+    """A sentence in a padded batch has the same states as alone."""
+    ids, mask = _batch(lm, sample.rows, side)
     together = {layer: state[mask] for layer, state in collect_states(lm, ids, mask).layers.items()}
-    error = stream_error(together, _join(drawn.alone))
+    error = stream_error(together, _join(sample.alone))
     return _check_result(lm, f"padding on the {side} changes nothing", error)
 
 
-def check_batching(lm: LM, drawn: CheckSample) -> ConsistencyCheck:
-    """A sentence among others of its length, in any order, reads as it does alone."""
-    longer = sorted(drawn.rows, key=len)[1:]
+def check_batching(lm: LM, sample: CheckSample) -> ConsistencyCheck:
+    """A sentence in a batch of equal length, in any order, has the same states as alone."""
+    longer = sorted(sample.rows, key=len)[1:]
     rows = [row[: len(longer[0])] for row in longer]
     single = _join([_read(lm, [row]) for row in rows])
     together, turned = _read(lm, rows).layers, _read(lm, rows[::-1]).layers
@@ -126,72 +128,80 @@ def check_batching(lm: LM, drawn: CheckSample) -> ConsistencyCheck:
     return _check_result(lm, "batch and order change nothing", worst)
 
 
-def check_determinism(lm: LM, drawn: CheckSample) -> ConsistencyCheck:
-    """The same sentence twice gives the same numbers."""
-    again = _read(lm, [drawn.rows[0]]).layers
-    worst = max(max_relative_error(again[k], v) for k, v in drawn.alone[0].layers.items())
+def check_determinism(lm: LM, sample: CheckSample) -> ConsistencyCheck:
+    """The same sentence gives the same states twice."""
+    again = _read(lm, [sample.rows[0]]).layers
+    worst = max(max_relative_error(again[k], v) for k, v in sample.alone[0].layers.items())
     return _check_result(lm, "determinism", worst)
 
 
-def check_early_stop(lm: LM, drawn: CheckSample) -> ConsistencyCheck:
-    """A forward stopped at a layer shows what the whole forward shows there."""
-    ids, mask = _batch(lm, [drawn.rows[0]])
+def check_early_stop(lm: LM, sample: CheckSample) -> ConsistencyCheck:
+    """A forward pass stopped at a layer gives the same states as the full one."""
+    ids, mask = _batch(lm, [sample.rows[0]])
     worst = 0.0
     for layer in _some_layers(lm):
         seen: list[Tensor] = []
         visit_layers(lm, ids, mask, [layer], lambda _, state, __, seen=seen: seen.append(state))  # type: ignore[misc]
-        worst = max(worst, max_relative_error(seen[0], drawn.alone[0].layers[layer]))
+        worst = max(worst, max_relative_error(seen[0], sample.alone[0].layers[layer]))
     return _check_result(lm, "early stop shows the same states", worst)
 
 
-def check_run_from(lm: LM, drawn: CheckSample) -> ConsistencyCheck:
-    """The blocks behind a layer turn its state into layer L."""
-    rows = drawn.rows[:2]
+def check_run_from(lm: LM, sample: CheckSample) -> ConsistencyCheck:
+    """The blocks after a layer turn its states into layer L."""
+    rows = sample.rows[:2]
     ids, mask = _batch(lm, rows)
-    whole = collect_states(lm, ids, mask).layers
+    full = collect_states(lm, ids, mask).layers
     worst = 0.0
     for layer in _some_layers(lm):
-        ended = run_from(lm, whole[layer], layer, mask)
-        worst = max(worst, max_relative_error(ended[mask], whole[lm.layers][mask]))
+        ended = run_from(lm, full[layer], layer, mask)
+        worst = max(worst, max_relative_error(ended[mask], full[lm.layers][mask]))
     return _check_result(lm, "run_from(h[l]) = h[L]", worst)
 
 
-def check_block_parts(lm: LM, drawn: CheckSample) -> ConsistencyCheck:
-    """What attention and mlp add to the stream is what the block does, as the layout says."""
+def check_block_parts(lm: LM, sample: CheckSample) -> ConsistencyCheck:
+    """The parts of a block add up to its output as the layout says."""
     worst, where = 0.0, 1
-    ids, mask = _batch(lm, [drawn.rows[0]])
+    ids, mask = _batch(lm, [sample.rows[0]])
     for layer in sorted({1, lm.layers}):
         sites = [Site(layer, "block", "in"), Site(layer, "block", "out"),
                  *[Site(layer, part, side) for part in ("norm1", "attn", "norm2", "mlp")
                    if getattr(lm.anatomy, part) is not None for side in ("in", "out")]]  # fmt: skip
         got = collect_states(lm, ids, mask, [], sites).sites
-        seen = {f"{site.part}.{site.side}": state for site, state in got.items()}
-        for ours, plain in BLOCK_EQUATIONS[lm.anatomy.layout](seen):
-            error = max_relative_error(ours, plain)
+        states = {f"{site.part}.{site.side}": state for site, state in got.items()}
+        shared = {name.replace("norm1", "norm2"): value for name, value in states.items()}
+        states = shared | states
+        for equation in BLOCK_EQUATIONS[lm.anatomy.layout]:
+            left, _, right = equation.partition(" = ")
+            total = torch.stack([states[name] for name in right.split(" + ")]).sum(0)
+            error = max_relative_error(states[left], total)
             worst, where = (error, layer) if error > worst else (worst, where)
     return _check_result(
         lm, "parts add up to the block", worst, f"layout {lm.anatomy.layout}, block {where}"
     )
 
 
-def check_attention_sums(lm: LM, drawn: CheckSample) -> ConsistencyCheck:
-    """Each token spreads one unit of attention over the real tokens of its own sentence."""
-    ids, mask = _batch(lm, drawn.rows)
+def check_attention_sums(lm: LM, sample: CheckSample) -> ConsistencyCheck:
+    """The attention weights of each token sum to 1 over the real tokens of its sentence."""
+    ids, mask = _batch(lm, sample.rows)
     got = collect_states(lm, ids, mask, attention=True).attention
     worst = float("inf") if len(got) < lm.layers else 0.0
     for weights in got.values():
         on_real = (weights * mask[:, None, None, :]).sum(-1).transpose(1, 2)[mask]
         worst = max(worst, float((on_real - 1).abs().max()))
-    # transformers computes the softmax in single precision whatever the model's.
+    # transformers always computes the softmax in float32.
     worst = 0.0 if worst < 1e-6 else worst
     return _check_result(
-        lm, "attention sums to 1", worst, f"{len(got)} of {lm.layers} blocks show it"
+        lm, "attention sums to 1", worst, f"{len(got)} of {lm.layers} blocks return it"
     )
 
 
+THOROUGH_CHECKS = (check_batching, check_determinism, check_early_stop, check_run_from)
+"""Checks that apply to every model but are too slow to run each time one is opened."""
+
+
 def max_relative_error(ours: Tensor, plain: Tensor) -> float:
-    """The largest relative error of a vector along the last axis; infinite where either isn't
-    finite or the shapes differ."""
+    """The largest relative error of a vector along the last axis; infinite if the shapes differ or
+    a value isn't finite."""
     if ours.shape != plain.shape:
         return float("inf")
     one, two = ours.double(), plain.double()
@@ -212,54 +222,37 @@ def stream_error(ours: dict[int, Tensor], plain: dict[int, Tensor]) -> float:
     return worst
 
 
-def _pre(s: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
-    middle = s["block.in"] + s["attn.out"]
-    return [
-        (s["norm1.in"], s["block.in"]),
-        (s["attn.in"], s["norm1.out"]),
-        (s["norm2.in"], middle),
-        (s["mlp.in"], s["norm2.out"]),
-        (s["block.out"], middle + s["mlp.out"]),
-    ]
-
-
-def _parallel(s: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
-    return [
-        (s["norm1.in"], s["block.in"]),
-        (s["attn.in"], s["norm1.out"]),
-        (s.get("norm2.in", s["norm1.in"]), s["block.in"]),
-        (s["mlp.in"], s.get("norm2.out", s["norm1.out"])),
-        (s["block.out"], s["block.in"] + s["attn.out"] + s["mlp.out"]),
-    ]
-
-
-def _post(s: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
-    return [
-        (s["attn.in"], s["block.in"]),
-        (s["norm1.in"], s["block.in"] + s["attn.out"]),
-        (s["mlp.in"], s["norm1.out"]),
-        (s["norm2.in"], s["norm1.out"] + s["mlp.out"]),
-        (s["block.out"], s["norm2.out"]),
-    ]
-
-
-def _inner(s: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
-    middle = s["block.in"] + s["norm1.out"]
-    return [
-        (s["attn.in"], s["block.in"]),
-        (s["norm1.in"], s["attn.out"]),
-        (s["mlp.in"], middle),
-        (s["norm2.in"], s["mlp.out"]),
-        (s["block.out"], middle + s["norm2.out"]),
-    ]
-
-
-BLOCK_EQUATIONS: dict[str, Callable[[dict[str, Tensor]], list[tuple[Tensor, Tensor]]]] = {
-    "pre": _pre,
-    "parallel": _parallel,
-    "post": _post,
-    "inner": _inner,
+BLOCK_EQUATIONS: dict[str, tuple[str, ...]] = {
+    "pre": (
+        "norm1.in = block.in",
+        "attn.in = norm1.out",
+        "norm2.in = block.in + attn.out",
+        "mlp.in = norm2.out",
+        "block.out = block.in + attn.out + mlp.out",
+    ),
+    "parallel": (
+        "norm1.in = block.in",
+        "attn.in = norm1.out",
+        "norm2.in = block.in",
+        "mlp.in = norm2.out",
+        "block.out = block.in + attn.out + mlp.out",
+    ),
+    "post": (
+        "attn.in = block.in",
+        "norm1.in = block.in + attn.out",
+        "mlp.in = norm1.out",
+        "norm2.in = norm1.out + mlp.out",
+        "block.out = norm2.out",
+    ),
+    "inner": (
+        "attn.in = block.in",
+        "norm1.in = attn.out",
+        "mlp.in = block.in + norm1.out",
+        "norm2.in = mlp.out",
+        "block.out = block.in + norm1.out + norm2.out",
+    ),
 }
+"""What holds in a block of each layout; without a norm2 the mlp shares norm1."""
 
 
 def _check_result(lm: LM, name: str, measured: float, detail: str = "") -> ConsistencyCheck:
@@ -272,10 +265,6 @@ def _join(alone: list[ForwardStates]) -> dict[int, Tensor]:
     return {layer: torch.cat([one.layers[layer][0] for one in alone]) for layer in alone[0].layers}
 
 
-def _final_states(lm: LM, rows: list[list[int]]) -> Tensor:
-    return lm.final_norm(_read(lm, rows).layers[lm.layers])
-
-
 def _read(lm: LM, rows: list[list[int]]) -> ForwardStates:
     return collect_states(lm, *_batch(lm, rows))
 
@@ -286,7 +275,7 @@ def _batch(lm: LM, rows: list[list[int]], side: PaddingSide = "right") -> tuple[
 
 
 def _plain_call(lm: LM, row: list[int]) -> dict[str, Any]:
-    """The call a user of plain transformers would make for one sentence."""
+    """The arguments of a plain transformers call for one sentence."""
     ids, mask = _batch(lm, [row])
     given = {"input_ids": ids, "attention_mask": mask.long()}
     return given | {k: v for k, v in forward_kwargs(lm, ids, mask).items() if k == "use_cache"}

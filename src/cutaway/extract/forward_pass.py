@@ -1,4 +1,4 @@
-"""One pass of the model over all rows, with any number of visitors watching."""
+"""One pass of the model over all rows, shown to any number of visitors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,6 @@ from cutaway.extract.visitors import VisitedBatch, Visitor, visited_layers
 from cutaway.models.batches import (
     SMALL_SET_TOKENS,
     Stopwatch,
-    TokenBatch,
     TokenBudget,
     batches_by_length,
     default_budget,
@@ -26,12 +25,12 @@ from cutaway.models.read import visit_layers
 from cutaway.models.tokens import pad
 
 BUDGET_MEMO = "budgets"
-"""The table of the home in which settled budgets are kept."""
+"""The memo with the fastest budget of each model and machine."""
 
 
 @dataclass(frozen=True)
 class PassStats:
-    """What a pass did: rows, real tokens, tokens with padding, seconds, the budget it found."""
+    """Rows, real tokens, tokens with padding, seconds, and the token budget of a pass."""
 
     rows: int
     tokens: int
@@ -47,7 +46,7 @@ class PassStats:
 
 def run_pass(
     lm: LM,
-    fed: TokenRows,
+    token_rows: TokenRows,
     visitors: Sequence[Visitor],
     *,
     console: Console,
@@ -55,18 +54,17 @@ def run_pass(
     budget: TokenBudget | None = None,
     title: str = "reading",
 ) -> PassStats:
-    """Show every wanted layer of every row in `todo` to the visitors, once."""
-    rows = np.arange(len(fed.rows)) if todo is None else todo
-    lengths = [len(fed.rows[i]) for i in rows]
-    budget = budget or _budget_for(lm, fed.tokens)
-    layers, attention = visited_layers(visitors), any(v.attention for v in visitors)
+    """Show every requested layer of every row in `todo` to the visitors, once."""
+    rows = np.arange(len(token_rows.rows)) if todo is None else todo
+    lengths = [len(token_rows.rows[i]) for i in rows]
+    budget = budget or _budget_for(lm, token_rows.tokens)
     clock, padded, seconds = Stopwatch(), 0, 0.0
     with console.progress(title, sum(lengths)) as advance, torch.inference_mode():
         for batch, allowed in batches_by_length(lengths, budget):
-            _forward_batch(lm, fed, rows[batch.rows], batch, visitors, layers, attention)
+            _forward_batch(lm, token_rows, rows[batch.rows], visitors)
             lap = clock.lap()
             if budget.learn(allowed, batch.tokens, lap):
-                # At once: a run that is killed now goes on with the same batches.
+                # Written at once, so that a run killed now resumes with the same batches.
                 write_memo(BUDGET_MEMO, _speed_key(lm), budget.best())
             seconds, padded = seconds + lap, padded + batch.width * len(batch.rows)
             advance(batch.tokens, note=f"{batch.tokens / max(lap, 1e-9):,.0f} tokens/s")
@@ -74,7 +72,7 @@ def run_pass(
 
 
 def _budget_for(lm: LM, tokens: int) -> TokenBudget:
-    """The budget of a set of so many tokens: the same one in every run on this machine."""
+    """The budget of a set with this many tokens: the same one in every run on this machine."""
     if tokens < SMALL_SET_TOKENS:
         return TokenBudget(fixed=default_budget())
     known = read_memo(BUDGET_MEMO, _speed_key(lm))
@@ -82,53 +80,50 @@ def _budget_for(lm: LM, tokens: int) -> TokenBudget:
 
 
 def _speed_key(lm: LM) -> str:
-    """All that the speed of a batch hangs on."""
+    """Everything that the speed of a batch depends on."""
     place = (lm.digest, lm.device, lm.dtype, lm.attention, torch.get_num_threads())
     return digest_json([*place, torch.__version__])
 
 
 def _forward_batch(
-    lm: LM, fed: TokenRows, rows: NDArray[np.int64], batch: TokenBatch, visitors: Sequence[Visitor],
-    layers: tuple[int, ...], attention: bool,
-) -> None:  # fmt: skip
-    """One batch through the model, each layer shown as it appears."""
-    ids, real = pad([fed.rows[i] for i in rows], lm.pad_id)
+    lm: LM, token_rows: TokenRows, rows: NDArray[np.int64], visitors: Sequence[Visitor]
+) -> None:
+    """One batch through the model; visitors see each layer as it is computed."""
+    ids, real = pad([token_rows.rows[i] for i in rows], lm.pad_id)
     ids, real = ids.to(lm.device), real.to(lm.device)
-    seen = VisitedBatch(
-        rows,
-        _counted_tokens(real, fed.first_counted[rows]),
-        _mark_weights(lm, fed, rows, ids, real),
-    )
+    counted = _counted_tokens(real, token_rows.first_counted[rows])
+    batch = VisitedBatch(rows, counted, _mark_weights(lm, token_rows, rows, ids, real))
 
     def visit(layer: int, hidden: Tensor, weights: Tensor | None) -> None:
         for visitor in visitors:
             if layer in visitor.layers:
-                visitor.visit(layer, hidden, weights, seen)
+                visitor.visit(layer, hidden, weights, batch)
 
-    # Right padding is invisible to causal models: no token looks to its right. Without a mask
-    # the kernels are faster, and attention weights of padded places are never used.
-    shown = torch.ones_like(real) if lm.kind == "causal" else real
-    visit_layers(lm, ids, shown, layers, visit, attention=attention)
+    # In causal models no token sees the padding to its right. Without a mask the kernels are
+    # faster, and attention weights at padded positions are never used.
+    mask = torch.ones_like(real) if lm.kind == "causal" else real
+    attention = any(visitor.attention for visitor in visitors)
+    visit_layers(lm, ids, mask, visited_layers(visitors), visit, attention=attention)
     for visitor in visitors:
-        visitor.end(seen)
+        visitor.end(batch)
 
 
-def _counted_tokens(real: Tensor, start: NDArray[np.int64]) -> Tensor:
-    """The real tokens that count: those not yet counted in an earlier window."""
-    if not start.any():
+def _counted_tokens(real: Tensor, first: NDArray[np.int64]) -> Tensor:
+    """The real tokens that weren't counted in an earlier window."""
+    if not first.any():
         return real
-    place = torch.arange(real.shape[1], device=real.device)
-    return real & (place >= torch.as_tensor(start, device=real.device)[:, None])
+    position = torch.arange(real.shape[1], device=real.device)
+    return real & (position >= torch.as_tensor(first, device=real.device)[:, None])
 
 
 def _mark_weights(
-    lm: LM, fed: TokenRows, rows: NDArray[np.int64], ids: Tensor, real: Tensor
+    lm: LM, token_rows: TokenRows, rows: NDArray[np.int64], ids: Tensor, real: Tensor
 ) -> Tensor | None:
-    """1.0 at the marked positions; at the mask tokens where nothing was marked by the feed."""
-    if not any(len(fed.marks[i]) for i in rows):
+    """1.0 at the marked positions; at the mask tokens when no position was marked."""
+    if not any(len(token_rows.marks[i]) for i in rows):
         mask_id = lm.tokenizer.mask_token_id
         return None if mask_id is None else ((ids == mask_id) & real).float()
     marks = torch.zeros(real.shape, dtype=torch.float32)
     for place, row in enumerate(rows):
-        marks[place, torch.as_tensor(fed.marks[row])] = 1.0
+        marks[place, torch.as_tensor(token_rows.marks[row])] = 1.0
     return marks.to(real.device)

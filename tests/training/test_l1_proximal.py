@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cutaway.core.errors import Mismatch
-from cutaway.training.soft_threshold import l1_distance, l1_proximal_step
+from cutaway.training.l1_proximal import l1_distance, l1_proximal_step
 
 RNG = torch.Generator().manual_seed(0)
 START = {"a": torch.randn(3, 4, generator=RNG), "b": torch.randn(5, generator=RNG)}

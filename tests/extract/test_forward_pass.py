@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from cutaway.core.textset import TextSet
-from cutaway.extract import sweep
+from cutaway.extract import forward_pass
 from cutaway.extract.activations import extract
 from cutaway.extract.request import ExtractionRequest
 from cutaway.models import batches
@@ -21,7 +21,7 @@ ASK = ExtractionRequest(layers=(0, 1), pools=("mean",))
 @pytest.fixture
 def together(tiny_lm, tmp_path, monkeypatch):
     """Which rows a machine in such a mood reads together; states that a home has are dropped."""
-    plain = sweep._forward_batch
+    plain = forward_pass._forward_batch
 
     def once(mood: int, home: str) -> list[list[int]]:
         rng, seen = random.Random(mood), []
@@ -29,7 +29,7 @@ def together(tiny_lm, tmp_path, monkeypatch):
         monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path / home))
         monkeypatch.setattr(batches.Stopwatch, "lap", lambda _: rng.uniform(0.01, 9.0))
         monkeypatch.setattr(
-            sweep, "_forward_batch", lambda *a: (seen.append(a[2].tolist()), plain(*a))[1]
+            forward_pass, "_forward_batch", lambda *a: (seen.append(a[2].tolist()), plain(*a))[1]
         )
         extract(tiny_lm("gpt2"), TEXTS, ASK)
         assert sorted(itertools.chain(*seen)) == list(range(len(TEXTS)))
@@ -41,7 +41,7 @@ def together(tiny_lm, tmp_path, monkeypatch):
 @pytest.fixture
 def large(monkeypatch):
     """Every set is large, and budgets are so small that a tiny one can settle which is best."""
-    monkeypatch.setattr(sweep, "SMALL_SET_TOKENS", 0)
+    monkeypatch.setattr(forward_pass, "SMALL_SET_TOKENS", 0)
     monkeypatch.setattr(batches, "TOKEN_BUDGETS", (24, 48, 96))
     monkeypatch.setattr(batches, "FREE_PADDING_TOKENS", 8)
 
@@ -56,15 +56,15 @@ def test_a_large_set_is_read_by_the_clock_where_nothing_is_known(together, large
 
 def test_what_was_settled_once_holds_for_every_later_run(together, tiny_lm, large) -> None:
     together(0, "home")
-    where = sweep._speed_key(tiny_lm("gpt2"))
-    settled = read_memo(sweep.BUDGET_MEMO, where)
+    where = forward_pass._speed_key(tiny_lm("gpt2"))
+    settled = read_memo(forward_pass.BUDGET_MEMO, where)
     assert settled in batches.TOKEN_BUDGETS
     assert len({str(together(mood, "home")) for mood in range(1, 6)}) == 1
-    assert read_memo(sweep.BUDGET_MEMO, where) == settled
+    assert read_memo(forward_pass.BUDGET_MEMO, where) == settled
 
 
 @pytest.mark.parametrize("known", ["many", -3, 0, True, None, [512]])
 def test_a_remembered_budget_that_is_none_is_learnt_again(known, tiny_lm, large) -> None:
     lm = tiny_lm("gpt2")
-    write_memo(sweep.BUDGET_MEMO, sweep._speed_key(lm), known)
-    assert sweep._budget_for(lm, 10**6).fixed is None
+    write_memo(forward_pass.BUDGET_MEMO, forward_pass._speed_key(lm), known)
+    assert forward_pass._budget_for(lm, 10**6).fixed is None
