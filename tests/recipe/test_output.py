@@ -131,9 +131,7 @@ def test_quad_counts_only_its_own_checkpoint_as_done(model, tmp_path) -> None:
     assert checkpoint_owner(there, "quad") == first.record.address == found.record.address
     assert found.summary["checkpoint"] == str(there)
     cutaway.open(str(there), check=False)
-    with pytest.raises(
-        BadSpec, match=f"holds the checkpoint of another run, {first.path.name}"
-    ):
+    with pytest.raises(BadSpec, match=f"holds the checkpoint of another run, {first.path.name}"):
         train(TWO, there)
     other = train(TWO, tmp_path / "two")
     assert checkpoint_owner(tmp_path / "two", "quad") == other.record.address

@@ -36,9 +36,12 @@ def test_batches_change_nothing_in_any_family(family, tiny_lm, texts) -> None:
 
 def test_most_families_go_batched_and_the_others_say_why(tiny_lm, texts) -> None:
     for family in ("gpt2", "llama", "gemma2", "bert", "albert", "opt", "falcon", "bloom"):
-        assert sum_squared_gradients(
-            tiny_lm(family), lm_examples(tiny_lm(family), texts), console=QUIET
-        ).method.way == "batched"
+        assert (
+            sum_squared_gradients(
+                tiny_lm(family), lm_examples(tiny_lm(family), texts), console=QUIET
+            ).method.way
+            == "batched"
+        )
     found = sum_squared_gradients(
         tiny_lm("mixtral"), lm_examples(tiny_lm("mixtral"), texts), console=QUIET
     )

@@ -86,7 +86,7 @@ class NextwordFeatures:
         """The forward pass over the texts, or its cached result."""
         stored = extract(
             self.lm, self.prompted.texts, self.prompted.request, console=self.console,
-            engine=self.engine, door=self.handle,
+            engine=self.engine, handle=self.handle,
         )  # fmt: skip
         if stored.num_truncated:
             side = self.prompted.request.truncation
@@ -120,14 +120,14 @@ class NextwordFeatures:
         return word_features(self.head.at(self.f, ids), self.logz, kind)
 
     def _column(self, name: str) -> Tensor:
-        table, column = self.activations.shelf, f"{name}/{self.prompted.position}"
+        table, column = self.activations.table, f"{name}/{self.prompted.position}"
         if column not in table.columns():
             self._compute(name)
         return table.read(column)
 
     def _compute(self, name: str) -> None:
         """Compute a column from f, with the log-partitions, and store both."""
-        maps, table = self._maps(name), self.activations.shelf
+        maps, table = self._maps(name), self.activations.table
         with self.console.progress(f"{name} of {len(self.f):,} texts", len(self.f)) as advance:
             result = expectations(self.f, self.head, maps, done=lambda rows: advance(rows))
         values = {**result.values, "logz": result.logz[:, None]}

@@ -1,17 +1,15 @@
 """The output layer of a model, its tokens as text, and the position of the answer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-
-from torch import Tensor
 
 from cutaway.core.errors import BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.data.templates import check_template, fill_template
 from cutaway.methods.nextword.maths.readout import OutputHead
 from cutaway.methods.nextword.maths.words import Encode
-from cutaway.models.lm import LM, LOGIT_OPERATIONS
+from cutaway.models.lm import LM
 
 AnswerPosition = str
 """The token whose state is f: last, cls or mask."""
@@ -23,22 +21,8 @@ def make_output_head(lm: LM) -> OutputHead:
     return OutputHead(
         phi.detach().float().cpu(),
         None if bias is None else bias.detach().float().cpu(),
-        _logit_transform(lm) if lm.anatomy.logit_operations else None,
+        lm.transform_logits if lm.anatomy.logit_operations else None,
     )
-
-
-def _logit_transform(lm: LM) -> Callable[[Tensor], Tensor]:
-    steps = [
-        (LOGIT_OPERATIONS[name], getattr(lm.module.config, field, None))
-        for name, field in lm.anatomy.logit_operations
-    ]
-
-    def transform(logits: Tensor) -> Tensor:
-        for operation, value in steps:
-            logits = operation(logits, value)
-        return logits
-
-    return transform
 
 
 def make_encoder(lm: LM) -> Encode:
