@@ -1,7 +1,7 @@
 import pytest
 
 from cutaway.app.pages import PAGES
-from cutaway.report import details
+from cutaway.methods.probe import details
 from cutaway.report.figures import figures_of
 from tests.app.conftest import texts
 from tests.report.fake_runs import failed_rows, probe_details, probe_rows, save_run

@@ -2,10 +2,10 @@
 
 import pytest
 
+import cutaway
 from cutaway import nextword
 from cutaway.core.errors import BadSpec, Corrupt, CutawayError, Missing, NoRoom
 from cutaway.extract import activations as extract_room
-from cutaway.methods.probe.recipe import probe
 from cutaway.store import results as store
 from tests.tiny import tiny
 
@@ -16,7 +16,7 @@ def model(tmp_path_factory) -> str:
 
 
 VERBS = {
-    "probe": (probe, {"data": "gen:tense?n=40", "layers": "1", "classifier": "lda", "repeats": 2}),
+    "probe": (cutaway.probe, {"data": "gen:tense?n=40", "layers": "1", "classifier": "lda", "repeats": 2}),
     "nextword": (
         nextword, {"data": "gen:tense?n=40", "features": "f", "baselines": "majority"},
     ),

@@ -6,12 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+import cutaway
 from cutaway import nextword
 from cutaway.core.errors import BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.methods.inject.retain import read_retained_sets
 from cutaway.methods.inject.spec import InjectSpec
-from cutaway.methods.probe.recipe import probe
 from cutaway.models.load import open_model
 from cutaway.recipe.unique_names import with_unique_names
 from tests.tiny import SENTENCES, tiny
@@ -72,8 +72,8 @@ QUICK = {"quiet": True, "baselines": "majority", "repeats": 2}
 def test_probe_measures_sets_of_one_name_apart(folder, model):
     settings = {"model": model, "layers": "2", "classifier": "lda_shrink", **QUICK}
     clear, dim = reviews(folder, 1.0, 0.2)
-    both = probe(data=[clear, dim], runs=str(folder / "both"), **settings)
-    alone = probe(data=dim, runs=str(folder / "alone"), **settings)
+    both = cutaway.probe(data=[clear, dim], runs=str(folder / "both"), **settings)
+    alone = cutaway.probe(data=dim, runs=str(folder / "alone"), **settings)
     assert [f["data"] for f in both.summary["findings"]] == ["reviews", "reviews (2)"]
     second = both.summary["findings"][1]["best"]["value"]
     assert second == pytest.approx(alone.summary["best"]["value"])
@@ -81,18 +81,18 @@ def test_probe_measures_sets_of_one_name_apart(folder, model):
     rows = both.rows.filter((pl.col("metric") == "accuracy") & (pl.col("kind") == "probe"))
     assert rows.group_by("data").len()["len"].to_list() == [2, 2]
     with pytest.raises(BadSpec, match="--data has 'reviews' twice"):
-        probe(data=[clear, clear], runs=str(folder / "twice"), **settings)
+        cutaway.probe(data=[clear, clear], runs=str(folder / "twice"), **settings)
 
 
 def test_probe_measures_models_of_one_name_apart_and_refuses_one_twice(folder, model):
     one = open_model(model)
     other = replace(open_model(str(tiny("gpt2", folder / "other", seed=5))), name=one.name)
     settings = {"data": reviews(folder, 1.0), "layers": "2", "classifier": "lda_shrink", **QUICK}
-    found = probe(model=[one, other], runs=str(folder / "models"), **settings)
+    found = cutaway.probe(model=[one, other], runs=str(folder / "models"), **settings)
     names = [f["model"] for f in found.summary["findings"]]
     assert names == [one.name, f"{one.name} (2)"]
     with pytest.raises(BadSpec, match=r"--model has .* twice"):
-        probe(model=[model, model], runs=str(folder / "twice"), **settings)
+        cutaway.probe(model=[model, model], runs=str(folder / "twice"), **settings)
 
 
 def test_nextword_asks_about_sets_of_one_name_apart(folder, model):

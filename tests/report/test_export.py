@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from cutaway.core.errors import BadSpec, Missing
+from cutaway.methods.probe import details
 from cutaway.methods.probe.figures import FIGURES
-from cutaway.report import details, export
+from cutaway.report import export
 from cutaway.report.figures import figures
 from tests.report.fake_runs import FakeRecord, probe_details, probe_rows, save_run
 

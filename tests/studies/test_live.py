@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from cutaway.catalog import VERBS
 from cutaway.core.errors import BadSpec, CutawayError
 from cutaway.core.spec import build_spec
-from cutaway.methods.probe import recipe as probing
 from cutaway.methods.probe.spec import ProbeSpec
 from cutaway.methods.shortcut import fit as fitting
 from cutaway.methods.shortcut.fit import logits_fn
@@ -20,6 +20,7 @@ from cutaway.methods.shortcut.spec import FitSpec, LensSpec
 from cutaway.models.load import open_model
 from cutaway.models.read import collect_states
 from cutaway.models.tokens import tokenize
+from cutaway.recipe.life_cycle import run as run_verb
 from cutaway.studies.live.layers import LAMBDAS, MAX_GRID_TOKENS, read_sentence
 from cutaway.studies.live.probes import ProbeCache
 from cutaway.studies.live.request import LiveSpec
@@ -78,7 +79,7 @@ def run(place, toy) -> Path:
         model=str(place / "toy"), data=str(place / "data.jsonl"), runs=str(place / "runs"),
         pool=("last", "mean"), repeats=1, baselines="none",
     )  # fmt: skip
-    return probing.run(spec).path
+    return run_verb(VERBS["probe"], spec).path
 
 
 def ask(desk: LiveSession, **fields) -> dict[str, dict]:

@@ -10,10 +10,10 @@ import polars as pl
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadData, Missing
 from cutaway.data.import_logs import LoggedExperiment, read_experiments
+from cutaway.methods.probe import details as detail_file
+from cutaway.methods.probe.details import LossCurves
 from cutaway.methods.probe.rows import SCHEMA
 from cutaway.recipe.provenance import versions
-from cutaway.report import details as detail_file
-from cutaway.report.details import LossCurves
 from cutaway.store import results as store
 
 

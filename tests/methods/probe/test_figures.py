@@ -7,8 +7,9 @@ import polars as pl
 import pytest
 
 from cutaway.core.errors import Corrupt, Missing
+from cutaway.methods.probe import details
 from cutaway.methods.probe.figures import FIGURES
-from cutaway.report import details, theme
+from cutaway.report import theme
 from cutaway.report.figures import figure, figures, try_figures
 from cutaway.report.records import CombinedRuns
 from tests.report.fake_runs import SIZES, FakeRecord, failed_rows, probe_details, probe_rows

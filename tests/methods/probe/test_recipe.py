@@ -14,8 +14,8 @@ import cutaway
 from cutaway.cli.main import run as command
 from cutaway.core.errors import BadData, BadSpec, UnknownName
 from cutaway.core.textset import TextSet
-from cutaway.methods.probe import grid as probe_work
-from cutaway.methods.probe.recipe import probe
+from cutaway.methods.probe import inputs
+from cutaway.methods.probe.grid import ProbeGrid
 from cutaway.methods.probe.rows import SCHEMA
 from cutaway.store.results import results
 from tests.tiny import SENTENCES, tiny
@@ -42,7 +42,7 @@ def quick(model, tmp_path, **options):
         "classifier": ["logistic", "lda"], "repeats": 3, "runs": str(tmp_path / "runs"),
         "quiet": True,
     }  # fmt: skip
-    return probe(**{**settings, **options})
+    return cutaway.probe(**{**settings, **options})
 
 
 def test_the_grid_measures_every_cell_on_every_split(model, tmp_path):
@@ -66,7 +66,7 @@ def test_every_score_has_its_baselines_beside_it(model, tmp_path):
 
 def test_the_same_request_is_not_computed_twice(model, tmp_path, monkeypatch):
     first = quick(model, tmp_path)
-    monkeypatch.setattr(probe_work.ProbeGrid, "carry_out", None)
+    monkeypatch.setattr(ProbeGrid, "measure", None)
     assert quick(model, tmp_path).rows.equals(first.rows)
 
 
@@ -202,8 +202,8 @@ def test_features_too_large_for_memory_are_read_in_blocks_with_the_same_result(
     model, tmp_path, monkeypatch
 ):
     plain = quick(model, tmp_path / "a", classifier=["logistic", "ridge", "lda"])
-    monkeypatch.setattr(probe_work, "MAX_MATRIX_BYTES", 0)
-    monkeypatch.setattr(probe_work, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(inputs, "MAX_MATRIX_BYTES", 0)
+    monkeypatch.setattr(inputs, "BLOCK_ROWS", 7)
     blocks = quick(model, tmp_path / "b", classifier=["logistic", "ridge", "lda"])
     key = ["kind", "layers", "pool", "classifier", "repeat", "metric"]
     joined = plain.rows.join(blocks.rows, on=key, suffix="_blocks")

@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+import cutaway
 from cutaway.core.textset import TextSet
 from cutaway.measure.intervals import corrected_t, wilson
-from cutaway.methods.probe.recipe import probe
 from tests.tiny import SENTENCES, tiny
 
 
@@ -31,7 +31,7 @@ def words(n=90, *, classes=2, parts=None) -> TextSet:
 def grid(model, tmp_path, data, **options):
     settings = {"layers": "0,2", "classifier": "lda_shrink", "repeats": 4, "quiet": True,
                 "baselines": "majority,bow", "runs": str(tmp_path / "runs")}  # fmt: skip
-    return probe(model=model, data=data, **{**settings, **options})
+    return cutaway.probe(model=model, data=data, **{**settings, **options})
 
 
 def of(rows, metric, kind="probe"):

@@ -11,6 +11,7 @@ from cutaway.measure.shared_test_variance import ResamplingInfo
 from cutaway.methods.probe.verdict import (
     Evidence,
     ProbeScore,
+    _layer_list,
     best_score,
     explained_share,
     tied_scores,
@@ -32,56 +33,63 @@ BASES = {"majority": score(0.5, "-"), "bow": score(0.61, "-", wobble=0.3)}
 
 
 def test_the_best_layer_its_ties_and_the_words_share_are_said():
-    said = verdict_sentences(Evidence("accuracy", CELLS, BASES))
-    assert said[0].startswith("accuracy is highest at layer 7 (mean, logistic): 0.780 [")
-    assert said[1] == "Layer 8 can't be told from layer 7."
-    assert said[2] == (
-        "Bag-of-words explains 0.610 of the 0.780, 39% of the gain over the majority class (0.500)."
+    sentences = verdict_sentences(Evidence("accuracy", CELLS, BASES))
+    assert sentences[0].startswith(
+        "The best probe reads layer 7 (pooler mean, classifier logistic) and reaches accuracy 0.780 ["
     )
-    assert len(said) == 3
+    assert sentences[0].endswith("over 10 repeats; the majority baseline reaches 0.500.")
+    assert sentences[1] == "Layer 8 is statistically indistinguishable from layer 7."
+    assert sentences[2] == (
+        "A bag-of-words baseline reaches 0.610 (probe: 0.780), 39% of the gain over the majority "
+        "baseline."
+    )
+    assert len(sentences) == 3
 
 
 def test_a_clear_winner_is_called_one():
-    said = verdict_sentences(Evidence("accuracy", CELLS[:2]))
-    assert "Every other layer is worse." in said
+    sentences = verdict_sentences(Evidence("accuracy", CELLS[:2]))
+    assert "Every other layer is significantly worse." in sentences
 
 
 def test_many_equal_layers_are_not_listed():
     cells = tuple(score(0.7, str(k), wobble=1.0) for k in range(6))
-    assert "None of the other 5 layers can be told from it." in verdict_sentences(
+    assert "All 5 other layers are statistically indistinguishable from it." in verdict_sentences(
         Evidence("auc", cells)
     )
 
 
 def test_two_and_more_ties_read_as_a_list_in_the_order_of_layers():
     cells = (*CELLS, score(0.779, "10", wobble=1.0), score(0.779, "9", wobble=1.0))
-    said = verdict_sentences(Evidence("accuracy", cells))
-    assert "Layers 8, 9 and 10 can't be told from layer 7." in said
+    sentences = verdict_sentences(Evidence("accuracy", cells))
+    assert "Layers 8-10 are statistically indistinguishable from layer 7." in sentences
 
 
 def test_less_is_better_where_the_metric_says_so():
     evidence = Evidence("mse", CELLS)
     assert best_score(evidence).layers == "6"
-    assert verdict_sentences(evidence)[0].startswith("mse is lowest at layer 6")
+    assert verdict_sentences(evidence)[0].startswith("The best probe reads layer 6")
 
 
 def test_nothing_to_read_is_said_plainly():
     cells = (score(0.501, "3", wobble=1.0),)
-    said = " ".join(verdict_sentences(Evidence("accuracy", cells, {"majority": score(0.5, "-")})))
-    assert "can't be told from the majority class (0.500)" in said
+    sentences = " ".join(
+        verdict_sentences(Evidence("accuracy", cells, {"majority": score(0.5, "-")}))
+    )
+    assert "no evidence that these layers encode the property" in sentences
 
 
 def test_words_that_do_as_well_are_said_to():
-    said = verdict_sentences(Evidence("accuracy", CELLS, BASES | {"tfidf": score(0.8, "-")}))
-    assert "TF-IDF alone gives 0.800, no less than the 0.780." in said
+    sentences = verdict_sentences(Evidence("accuracy", CELLS, BASES | {"tfidf": score(0.8, "-")}))
+    assert "A TF-IDF baseline reaches 0.800, at least as good as the probe (0.780)." in sentences
     near = {"majority": BASES["majority"], "bow": score(0.779, "-", wobble=1.0)}
     assert any(
-        "can't be told apart" in s for s in verdict_sentences(Evidence("accuracy", CELLS, near))
+        "the two are statistically indistinguishable" in s
+        for s in verdict_sentences(Evidence("accuracy", CELLS, near))
     )
 
 
 def test_twin_control_and_code_are_said_where_they_were_measured():
-    said = verdict_sentences(
+    sentences = verdict_sentences(
         Evidence(
             "accuracy",
             CELLS,
@@ -90,12 +98,12 @@ def test_twin_control_and_code_are_said_where_they_were_measured():
             mdl=(812.4, 1400.0),
         )
     )
-    text = " ".join(said)
-    assert "random weights gives 0.640 there: pretraining adds 0.140 [" in text
-    assert "Selectivity 0.230 [" in text
-    assert "The labels cost 812 bits instead of 1,400 (online code), 1.72 times fewer." in text
+    text = " ".join(sentences)
+    assert "random weights reaches 0.640: pretraining adds 0.140 [" in text
+    assert "Selectivity: 0.230 [" in text
+    assert "Minimum description length: 812 bits (1,400 uncompressed), 1.72x compression." in text
     equal = verdict_sentences(Evidence("accuracy", CELLS, twins=(score(0.779, wobble=1.0),)))
-    assert any("pretraining is not what makes it readable" in s for s in equal)
+    assert any("does not need pretraining" in s for s in equal)
 
 
 def one_split(*values: float, rows: int = 200) -> tuple[ProbeScore, ...]:
@@ -112,9 +120,12 @@ def test_one_split_of_right_answers_is_judged_by_its_rows():
         one_split(0.6, 0.88, 0.9),
         {"majority": ProbeScore((0.5,), ResamplingInfo(700, 200))},
     )
-    said = verdict_sentences(evidence)
-    assert said[0].startswith("accuracy is highest at layer 2 (mean, lda): 0.900 [0.85")
-    assert said[1] == "Layer 1 can't be told from layer 2."
+    sentences = verdict_sentences(evidence)
+    assert (
+        "reads layer 2 (pooler mean, classifier lda) and reaches accuracy 0.900 [0.85"
+        in sentences[0]
+    )
+    assert sentences[1] == "Layer 1 is statistically indistinguishable from layer 2."
 
 
 def test_few_rows_tell_less_apart_than_many():
@@ -124,9 +135,9 @@ def test_few_rows_tell_less_apart_than_many():
 
 
 def test_one_split_of_another_metric_tells_nothing_apart():
-    said = verdict_sentences(Evidence("auc", one_split(0.6, 0.9)))
-    assert said[0] == "auc is highest at layer 1 (mean, lda): 0.900 over 1 repeat."
-    assert said[1].startswith("With one split")
+    sentences = verdict_sentences(Evidence("auc", one_split(0.6, 0.9)))
+    assert sentences[0].endswith("reaches ROC AUC 0.900 over 1 repeat.")
+    assert "can't be tested with a single split" in sentences[1]
 
 
 @pytest.mark.parametrize(("bow", "share"), [(0.5, 0.0), (0.64, 0.5), (0.78, 1.0), (0.4, 0.0)])
@@ -142,10 +153,29 @@ def test_ties_are_sought_among_layers_of_the_same_pooler_and_classifier():
 
 
 def test_no_value_is_no_verdict():
-    with pytest.raises(BadData, match="nothing to judge"):
+    with pytest.raises(BadData, match="nothing to compare"):
         verdict_sentences(Evidence("auc", (ProbeScore((float("nan"),), ResamplingInfo(10, 5)),)))
 
 
 def test_sentences_need_no_torch():
     code = "import cutaway.methods.probe.verdict, sys; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("names", "listed"),
+    [
+        (["4"], "Layer 4"),
+        (["4", "5"], "Layers 4 and 5"),
+        (["30", "13", *(str(k) for k in range(15, 30))], "Layers 13 and 15-30"),
+        (["0", "2", "3", "4", "mean:all"], "Layers 0, 2-4 and mean:all"),
+        (["mean:all"], "Mean:all"),
+    ],
+)
+def test_layers_are_listed_as_ranges(names, listed):
+    assert _layer_list(names) == listed
+
+
+def test_features_that_do_not_compress_the_labels_are_reported():
+    sentences = verdict_sentences(Evidence("accuracy", CELLS, mdl=(700.0, 600.0)))
+    assert "700 bits, no shorter than the 600 bits without a probe" in sentences[-1]

@@ -1,157 +1,272 @@
-"""What each kind of piece measures: a cell, its twin, its control task, its code length, or the
-text baselines, all on the same splits."""
+"""What each kind of piece of the probe grid measures, all on the same splits.
 
-from collections.abc import Callable, Mapping
+probe     one cell: a classifier on the features of one layer mix and pooler
+twin      the same cell on the model with random weights
+control   the same cell on the control task (random labels by word)
+mdl       the minimum description length of the labels given the features
+baseline  a classifier on the words of the texts
+details   what the figures of the best cell show, from one fit
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from sklearn.metrics import roc_curve
+from torch import Tensor
 
 from cutaway.measure.baselines import fit_baseline
 from cutaway.measure.control import control_labels
+from cutaway.measure.metrics import auc
 from cutaway.measure.repeats import RepeatMetrics
 from cutaway.measure.splits import Split
-from cutaway.methods.probe.maths.cell import ProbeOutcome as Outcome
-from cutaway.methods.probe.maths.cell import RaggedTokens, probe_splits
+from cutaway.methods.probe.details import (
+    AnyDetail,
+    ConfusionMatrix,
+    LossCurves,
+    Projection,
+    RocCurve,
+    ScoreHistogram,
+)
+from cutaway.methods.probe.inputs import ProbeInputs
+from cutaway.methods.probe.maths.cell import ProbeOutcome, RaggedTokens, probe_splits, take_rows
 from cutaway.methods.probe.maths.layer_mix import LayerMix
 from cutaway.methods.probe.maths.mdl import code_length
+from cutaway.methods.probe.maths.projection import ProbeProjection, project_2d
 from cutaway.methods.probe.maths.test_outputs import ProbeOutputs
-from cutaway.methods.probe.rows import MAIN_METRIC, ProbeCell
-from cutaway.report.details import AnyDetail, LossCurves
+from cutaway.methods.probe.rows import MAIN_METRIC, PieceResult, ProbeCell, cell_result
 
-if TYPE_CHECKING:
-    from cutaway.methods.probe.grid import ProbeGrid
-
-Measurement = tuple[list[RepeatMetrics], list[AnyDetail]]
+MAX_POINTS = 400
+"""Points of a projection."""
+ROC_POINTS = 200
+"""Points of a ROC curve."""
+MAX_ROC_CLASSES = 10
+TEXT_CHARS = 120
 
 
 @dataclass(frozen=True)
 class ProbePiece:
-    """One piece of work: what kind, for which cell, from which layers."""
+    """One piece of the grid: its kind, its cell and the layers it reads."""
 
-    what: str
+    kind: str
+    """A row of PIECE_KINDS."""
     cell: ProbeCell
     layers: LayerMix | None = None
 
 
-def measure_piece(job: ProbePiece, work: "ProbeGrid") -> Measurement:
-    """The metrics of every split, and what figures need besides."""
-    return PIECE_KINDS[job.what](job, work)
+def measure_piece(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
+    """The rows of a piece, and the details of its figures."""
+    return PIECE_KINDS[piece.kind](piece, inputs)
 
 
-def _measure_probe(job: ProbePiece, work: "ProbeGrid") -> Measurement:
-    return _fit_all_splits(job, work, np.asarray(work.texts.labels), of_twin=False)
+def _measure_probe(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
+    outcomes = _fit(piece, inputs, inputs.labels, inputs.splits)
+    return _result(piece, inputs, outcomes, _loss_curves(piece.cell, outcomes[0]))
 
 
-def _measure_twin(job: ProbePiece, work: "ProbeGrid") -> Measurement:
-    return _fit_all_splits(job, work, np.asarray(work.texts.labels), of_twin=True)[0], []
+def _measure_twin(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
+    return _result(piece, inputs, _fit(piece, inputs, inputs.labels, inputs.splits, of_twin=True))
 
 
-def _measure_control(job: ProbePiece, work: "ProbeGrid") -> Measurement:
-    labels = np.asarray(work.texts.labels)
-    random = control_labels(work.texts.texts, labels, seed=work.spec.seed)
-    return _fit_all_splits(job, work, random, of_twin=False)[0], []
+def _measure_control(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
+    labels = control_labels(inputs.texts.texts, inputs.labels, seed=inputs.spec.seed)
+    return _result(piece, inputs, _fit(piece, inputs, labels, inputs.splits))
 
 
-def _fit_all_splits(
-    job: ProbePiece, work: "ProbeGrid", labels: NDArray[Any], *, of_twin: bool
-) -> Measurement:
-    """One classifier on every split of one feature matrix."""
-    assert job.layers is not None
-    name = job.cell.classifier
-    outcomes = probe_splits(
-        work.states(job.layers, job.cell.pool, of_twin=of_twin), labels, work.splits,
-        work.objects.get(name, name), task=work.texts.task, classes=work.texts.classes,
-        seed=work.spec.seed, balanced=work.spec.class_weight == "balanced",
+def _fit(
+    piece: ProbePiece,
+    inputs: ProbeInputs,
+    labels: NDArray[Any],
+    splits: tuple[Split, ...],
+    *,
+    of_twin: bool = False,
+) -> list[ProbeOutcome]:
+    """The cell's classifier on these splits of its features."""
+    assert piece.layers is not None
+    states = inputs.states(piece.layers, piece.cell.pool, of_twin=of_twin)
+    name, texts, spec = piece.cell.classifier, inputs.texts, inputs.spec
+    return probe_splits(
+        states, labels, splits, inputs.objects.get(name, name), task=texts.task,
+        classes=texts.classes, seed=spec.seed, balanced=spec.class_weight == "balanced",
     )  # fmt: skip
-    pairs = zip(work.splits, outcomes, strict=True)
-    measured = [
+
+
+def _result(
+    piece: ProbePiece,
+    inputs: ProbeInputs,
+    outcomes: list[ProbeOutcome],
+    details: list[AnyDetail] | None = None,
+) -> PieceResult:
+    repeats = [
         RepeatMetrics.of(
-            split, _metrics_with_parameters(outcome), _pseudo_values(work, split, outcome.said)
+            split,
+            {**outcome.metrics, "parameters": float(outcome.parameters)},
+            _pseudo_values(inputs, split, outcome.outputs),
         )
-        for split, outcome in pairs
+        for split, outcome in zip(inputs.splits, outcomes, strict=True)
     ]
-    return measured, _loss_curves(job.cell, outcomes[0])
+    return cell_result(piece.cell, repeats, details or [], MAIN_METRIC[inputs.texts.task])
 
 
 def _pseudo_values(
-    work: "ProbeGrid", split: Split, said: ProbeOutputs
+    inputs: ProbeInputs, split: Split, outputs: ProbeOutputs
 ) -> dict[str, tuple[float, ...]]:
-    """Pseudo-values over blocks of shared test rows; none where repeats draw their own.
+    """Jackknife pseudo-values over blocks of shared test rows; none if repeats draw their own.
 
-    Of the main metric for each repeat; of the others, which no verdict compares, for the first.
+    For the main metric of each repeat. The other metrics are never compared, so theirs are only
+    computed for the first repeat.
     """
     if split.tested is None:
         return {}
-    mine, count = work.blocks[split.test], int(work.blocks.max()) + 1
-    if split is work.splits[0]:
-        return said.all_blocks(mine, count)
-    main = MAIN_METRIC[work.texts.task]
-    return {main: said.blocks(mine, count, main)}
+    blocks, count = inputs.blocks[split.test], int(inputs.blocks.max()) + 1
+    if split is inputs.splits[0]:
+        return outputs.all_pseudo_values(blocks, count)
+    main = MAIN_METRIC[inputs.texts.task]
+    return {main: outputs.pseudo_values(blocks, count, main)}
 
 
-def _metrics_with_parameters(outcome: Outcome) -> Mapping[str, float]:
-    return {**outcome.metrics, "parameters": float(outcome.parameters)}
-
-
-def _loss_curves(cell: ProbeCell, outcome: Outcome) -> list[AnyDetail]:
-    """The loss curve of the first split, where the classifier was trained by gradients."""
+def _loss_curves(cell: ProbeCell, outcome: ProbeOutcome) -> list[AnyDetail]:
+    """The loss curves of the first split, for classifiers trained by gradients."""
     notes = outcome.notes
     if "train_loss" not in notes:
         return []
-    return [
-        LossCurves(
-            **cell_coordinates(cell), train=tuple(notes["train_loss"]),
-            validation=tuple(notes["val_loss"]), kept=notes["best_epoch"],
-        )
-    ]  # fmt: skip
+    curves = LossCurves(
+        **_coordinates(cell), train=tuple(notes["train_loss"]),
+        validation=tuple(notes["val_loss"]), kept=notes["best_epoch"],
+    )  # fmt: skip
+    return [curves]
 
 
-def cell_coordinates(cell: ProbeCell) -> dict[str, Any]:
-    """The words by which details name a cell."""
+def _coordinates(cell: ProbeCell) -> dict[str, Any]:
+    """The columns by which details name a cell."""
     return {k: getattr(cell, k) for k in ("model", "data", "layers", "pool", "classifier")}
 
 
-def _measure_mdl(job: ProbePiece, work: "ProbeGrid") -> Measurement:
-    """The online code of all labels: one number for the cell, not one per split."""
-    assert job.layers is not None
-    states = work.states(job.layers, job.cell.pool)
+def _measure_mdl(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
+    """The online code length of all labels: one number for the cell, not one per split."""
+    assert piece.layers is not None
+    states, n = inputs.states(piece.layers, piece.cell.pool), len(inputs.texts)
     assert not isinstance(states, RaggedTokens)
     code = code_length(
-        states, np.asarray(work.texts.labels),
-        classes=len(work.texts.classes), seed=work.spec.seed,
-    )  # fmt: skip
+        states, inputs.labels, classes=len(inputs.texts.classes), seed=inputs.spec.seed
+    )
     metrics = {
         "mdl_bits": code.bits,
         "mdl_uniform_bits": code.uniform_bits,
         "mdl_compression": code.compression,
     }
-    n = len(work.texts)
-    return [RepeatMetrics(0, n, 0, n, metrics)], []
+    repeat = RepeatMetrics(0, n, 0, n, metrics)
+    return cell_result(piece.cell, [repeat], [], MAIN_METRIC[inputs.texts.task])
 
 
-def _measure_text_baseline(job: ProbePiece, work: "ProbeGrid") -> Measurement:
-    """A baseline on the words alone."""
-    labels, texts = np.asarray(work.texts.labels), work.texts
-    measured = []
-    for split in work.splits:
+def _measure_baseline(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
+    labels, texts, repeats = inputs.labels, inputs.texts, []
+    for split in inputs.splits:
         model = fit_baseline(
-            job.cell.classifier, work.words, labels, split, task=texts.task,
+            piece.cell.classifier, inputs.words, labels, split, task=texts.task,
             n_classes=len(texts.classes),
         )  # fmt: skip
-        found = model(split.test)
-        said = ProbeOutputs(
-            texts.task, labels[split.test], found.decisions, found.scores, chance=found.scores
+        given = model(split.test)
+        outputs = ProbeOutputs(
+            texts.task, labels[split.test], given.decisions, given.scores, given.scores
         )
-        measured.append(RepeatMetrics.of(split, said.metrics(), _pseudo_values(work, split, said)))
-    return measured, []
+        pseudo = _pseudo_values(inputs, split, outputs)
+        repeats.append(RepeatMetrics.of(split, outputs.metrics(), pseudo))
+    return cell_result(piece.cell, repeats, [], MAIN_METRIC[texts.task])
 
 
-PIECE_KINDS: dict[str, Callable[[ProbePiece, "ProbeGrid"], Measurement]] = {
+def _measure_details(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
+    """Confusion matrix, ROC curves, score histogram and projections, as far as the task has them.
+
+    From the last split, which has the full training size of a learning curve.
+    """
+    assert piece.layers is not None
+    split, texts = inputs.splits[-1], inputs.texts
+    outcome = _fit(piece, inputs, inputs.labels, (split,))[0]
+    where, truth = _coordinates(piece.cell), inputs.labels[split.test]
+    details: list[AnyDetail] = []
+    if texts.task in ("binary", "multiclass"):
+        details.append(_confusion_matrix(where, texts.classes, truth, outcome))
+        details += _roc_curves(where, texts.classes, truth, outcome)
+    if texts.task == "binary":
+        details.append(_score_histogram(where, texts.classes, truth, outcome))
+    rows = np.sort(split.test)[:MAX_POINTS]
+    states = take_rows(inputs.states(piece.layers, piece.cell.pool), rows)
+    if isinstance(states, Tensor) and texts.task != "multilabel":
+        methods: tuple[ProbeProjection, ...] = ("pca", "lda")
+        for method in methods[: 1 if texts.task == "regression" else 2]:
+            details.append(_projection(where, method, states.float(), rows, inputs))
+    return PieceResult([], details)
+
+
+def _confusion_matrix(
+    where: dict[str, Any], classes: tuple[str, ...], truth: NDArray[Any], outcome: ProbeOutcome
+) -> ConfusionMatrix:
+    counts = np.zeros((len(classes), len(classes)), dtype=int)
+    np.add.at(counts, (truth.astype(int), outcome.decisions.astype(int)), 1)
+    return ConfusionMatrix(**where, classes=classes, counts=tuple(map(tuple, counts.tolist())))
+
+
+def _roc_curves(
+    where: dict[str, Any], classes: tuple[str, ...], truth: NDArray[Any], outcome: ProbeOutcome
+) -> list[RocCurve]:
+    """One curve for two classes, one per class against the rest for several."""
+    ranks = outcome.outputs.ranks
+    columns = {1: ranks} if ranks.ndim == 1 else dict(enumerate(ranks.T))
+    curves = []
+    for number, scores in list(columns.items())[:MAX_ROC_CLASSES]:
+        positive = (truth == number).astype(int)
+        if 0 < positive.sum() < len(positive):
+            false_rate, true_rate, _ = roc_curve(positive, scores)
+            keep = np.unique(np.linspace(0, len(false_rate) - 1, ROC_POINTS).astype(int))
+            curve = RocCurve(
+                **where, label=classes[number], false_positive=tuple(false_rate[keep].tolist()),
+                true_positive=tuple(true_rate[keep].tolist()), auc=auc(positive, scores),
+            )  # fmt: skip
+            curves.append(curve)
+    return curves
+
+
+def _score_histogram(
+    where: dict[str, Any], classes: tuple[str, ...], truth: NDArray[Any], outcome: ProbeOutcome
+) -> ScoreHistogram:
+    edges = np.histogram_bin_edges(outcome.scores, bins=30)
+    counts = {
+        name: tuple(np.histogram(outcome.scores[truth == number], edges)[0].tolist())
+        for number, name in enumerate(classes)
+    }
+    threshold = outcome.thresholds[0]
+    return ScoreHistogram(**where, edges=tuple(edges.tolist()), counts=counts, threshold=threshold)
+
+
+def _projection(
+    where: dict[str, Any],
+    method: ProbeProjection,
+    states: Tensor,
+    rows: NDArray[Any],
+    inputs: ProbeInputs,
+) -> Projection:
+    labels, texts = inputs.labels[rows], inputs.texts
+    names: tuple[float, ...] | tuple[str, ...] = tuple(float(v) for v in labels)
+    classes = None
+    if texts.task != "regression":
+        classes = torch.from_numpy(labels.astype(int))
+        names = tuple(texts.classes[int(v)] for v in labels)
+    points = project_2d(states, classes, method)
+    return Projection(
+        **where, way=method, x=tuple(points[:, 0].tolist()), y=tuple(points[:, 1].tolist()),
+        labels=names, texts=tuple(texts.texts[i][:TEXT_CHARS] for i in rows),
+    )  # fmt: skip
+
+
+PIECE_KINDS: dict[str, Callable[[ProbePiece, ProbeInputs], PieceResult]] = {
     "probe": _measure_probe,
     "twin": _measure_twin,
     "control": _measure_control,
     "mdl": _measure_mdl,
-    "baseline": _measure_text_baseline,
+    "baseline": _measure_baseline,
+    "details": _measure_details,
 }

@@ -8,13 +8,14 @@ import plotly.graph_objects as go
 import polars as pl
 
 from cutaway.core.errors import Missing
+from cutaway.methods.probe import details
 from cutaway.methods.probe.cell_table import (
     aggregate_cells,
     largest_training_size,
     main_metric,
     scored_probe_cells,
 )
-from cutaway.report import details, formats, theme
+from cutaway.report import formats, theme
 from cutaway.report.metric_labels import lower_is_better
 from cutaway.report.records import RunOrRuns, model_suffix, single_runs
 

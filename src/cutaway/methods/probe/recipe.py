@@ -1,125 +1,99 @@
-"""probe: what can be read off the hidden layers. One pass per model and set, then the grid."""
+"""`cutaway probe`: what information do the hidden states encode?
 
-from collections.abc import Iterator
+One forward pass per model and data set, then a grid of layers, poolers and classifiers.
+"""
+
+from dataclasses import dataclass
 from typing import Any
 
-from cutaway.console import Console
-from cutaway.core.errors import Missing
-from cutaway.core.spec import address, build_spec
 from cutaway.core.textset import TextSet
 from cutaway.data.labels import check_learnable
 from cutaway.data.load import load_text_set
 from cutaway.extract.estimate import estimate_pass
-from cutaway.methods.probe.grid import ProbeGrid, extraction_request_for, layer_mixes
-from cutaway.methods.probe.piece_store import split_details
-from cutaway.methods.probe.rows import probe_table
+from cutaway.methods.probe.details import DETAILS_FILE, dump_details
+from cutaway.methods.probe.grid import ProbeGrid
+from cutaway.methods.probe.inputs import ProbeInputs
+from cutaway.methods.probe.rows import load_results, probe_table
 from cutaway.methods.probe.spec import ProbeSpec
 from cutaway.methods.probe.summary import summarise
-from cutaway.models.lm import LM
+from cutaway.models.lm import model_facts
 from cutaway.pool import needs_attention
 from cutaway.recipe.cost import Estimate
-from cutaway.recipe.objects import Objects, name_objects
-from cutaway.recipe.open_for_spec import open_for_spec
-from cutaway.recipe.provenance import data_facts, measure_cost, one_or_many, provenance
-from cutaway.recipe.result import Result
+from cutaway.recipe.life_cycle import Context, Outcome, Run
+from cutaway.recipe.objects import Objects
+from cutaway.recipe.open_for_spec import SpecModels
+from cutaway.recipe.provenance import data_facts, one_or_many
 from cutaway.recipe.unique_names import with_unique_names
-from cutaway.report import details as detail_file
-from cutaway.store import results as store
-from cutaway.store.progress import Progress
 
 
-def probe(*, quiet: bool = False, **options: Any) -> Result:
-    """The grid of a ProbeSpec, from Python: keyword arguments are the flags.
+@dataclass(frozen=True)
+class ProbeRequest:
+    """The models and data sets of a grid."""
 
-    Models, text sets, dictionaries and classifiers may be given as objects.
-    """
-    named, objects = name_objects(options, ("model", "data", "classifier"))
-    return run(build_spec(ProbeSpec, named), console=Console(quiet=quiet), objects=objects)
-
-
-def run(
-    spec: ProbeSpec, *, console: Console | None = None, objects: Objects | None = None
-) -> Result:
-    """Measure every cell of the grid that is not yet measured, and save the whole."""
-    console, objects = console or Console(quiet=True), objects or {}
-    with measure_cost() as meter:
-        sets = _load_sets(spec, objects)
-        seen = [(_model_facts(lm), lm.identity) for lm in _open_models(spec, objects)]
-        models, who = [facts for facts, _ in seen], [identity for _, identity in seen]
-        name = address(spec, models=who, data=[s.digest for s in sets])
-        if (done := store.find_record(spec.runs, "probe", name)) is not None:
-            console.print(f"This run is done already: {done.path}")
-            return Result(done)
-        progress = store.run_progress(spec.runs, "probe", name)
-        try:
-            rows, details, stand = split_details(
-                _measure_pieces(spec, sets, objects, progress, console)
-            )
-        except Missing:
-            if (done := store.find_finished_elsewhere(spec.runs, "probe", name)) is None:
-                raise
-            return Result(done)
-        table = probe_table(rows)
-        summary, baselines = summarise(table, sets, stand, curve=spec.protocol == "curve")
-    record = store.save_record(
-        spec.runs, method="probe", address=name, spec=spec, summary=summary, baselines=baselines,
-        model=one_or_many(models), data=one_or_many([data_facts(s) for s in sets]),
-        **provenance("probe", spec, meter), rows=table,
-        files={detail_file.DETAILS_FILE: detail_file.dump_details(details)},
-    )  # fmt: skip
-    return Result(record)
+    spec: ProbeSpec
+    models: SpecModels
+    sets: list[TextSet]
+    facts: list[dict[str, Any]]
+    """Facts about each model."""
+    identity: dict[str, Any]
 
 
-def _measure_pieces(
-    spec: ProbeSpec, sets: list[TextSet], objects: Objects, progress: Progress, console: Console
-) -> list[dict[str, Any]]:
-    """The rows of every piece, in order, those that were lacking measured."""
-    keys = [
-        key
-        for lm in _open_models(spec, objects)
-        for texts in sets
-        for key in ProbeGrid(spec, lm, texts, objects, progress, console).carry_out()
-    ]
-    return progress.rows(keys)
-
-
-def estimate(spec: ProbeSpec, *, console: Console | None = None) -> list[Estimate]:
-    """What the passes will cost, one estimate per model and set."""
-    sets = _load_sets(spec, {})
-    return [
-        estimate_pass(lm, texts, extraction_request_for(spec, layer_mixes(spec, lm)))
-        for lm in _open_models(spec, {})
-        for texts in sets
-    ]
-
-
-def _open_models(spec: ProbeSpec, objects: Objects) -> Iterator[LM]:
-    """The models one at a time: only one is held in memory."""
+def resolve(spec: ProbeSpec, context: Context) -> ProbeRequest:
+    """Load the data sets and open the models; refuse a grid that can't be measured."""
+    texts = (load_texts(spec, name, context.objects) for name in spec.data)
+    sets = list(with_unique_names(texts, lambda one: one.digest, option="--data"))
     kernel = spec.attention
     if kernel == "auto":
         kernel = "eager" if needs_attention(spec.pool) else "sdpa"
     options = {"revision": spec.revision, "attention": kernel}
-    found = (open_for_spec(name, spec, objects, **options) for name in spec.model)
-    yield from with_unique_names(found, lambda lm: lm.short_id, option="--model")
+    models = SpecModels(spec, context.objects, options)
+    facts, identities = [], []
+    for lm in models:
+        for one in sets:
+            ProbeInputs(spec, lm, one, context.objects, context.console).check()
+        facts.append(model_facts(lm))
+        identities.append(lm.identity)
+    identity = {"models": identities, "data": [one.digest for one in sets]}
+    return ProbeRequest(spec, models, sets, facts, identity)
 
 
-def _load_sets(spec: ProbeSpec, objects: Objects) -> list[TextSet]:
-    """Every set of the spec, no two of one name."""
-    found = (load_texts(spec, name, objects) for name in spec.data)
-    return list(with_unique_names(found, lambda texts: texts.digest, option="--data"))
+def measure(request: ProbeRequest, run: Run) -> Outcome:
+    """Every cell of the grid on every model and data set."""
+    spec, keys = request.spec, []
+    for lm in request.models:
+        for texts in request.sets:
+            inputs = ProbeInputs(spec, lm, texts, run.objects, run.console)
+            keys += ProbeGrid(inputs, run.progress).measure()
+    results = load_results(run.progress, keys)
+    table = probe_table(results.rows)
+    summary, baselines = summarise(
+        table, request.sets, results.resampling, curve=spec.protocol == "curve"
+    )
+    return Outcome(
+        table,
+        summary,
+        baselines,
+        model=one_or_many(request.facts),
+        data=one_or_many([data_facts(texts) for texts in request.sets]),
+        files={DETAILS_FILE: dump_details(results.details)},
+    )
+
+
+def estimate(request: ProbeRequest) -> list[Estimate]:
+    """The cost of the forward passes, one estimate per model and data set."""
+    context = Context()
+    return [
+        estimate_pass(lm, texts, ProbeInputs(request.spec, lm, texts, {}, context.console).request)
+        for lm in request.models
+        for texts in request.sets
+    ]
 
 
 def load_texts(spec: ProbeSpec, name: str, objects: Objects) -> TextSet:
-    """A set of the spec, with its labels."""
+    """A labelled data set of the spec."""
     columns = {k: getattr(spec, k) for k in ("text_column", "pair_column", "label_column")}
     texts = load_text_set(
-        objects.get(name, name), **columns, as_task=spec.as_,
-        drop_empty=spec.drop_empty, limit=spec.limit, seed=spec.seed,
-        offline=spec.offline,
+        objects.get(name, name), **columns, as_task=spec.as_, drop_empty=spec.drop_empty,
+        limit=spec.limit, seed=spec.seed, offline=spec.offline,
     )  # fmt: skip
     return check_learnable(texts)
-
-
-def _model_facts(lm: LM) -> dict[str, Any]:
-    names = ("name", "family", "layers", "width", "parameters", "digest")
-    return {name: getattr(lm, name) for name in names}

@@ -6,16 +6,19 @@ from pydantic import Field, field_validator
 
 from cutaway.recipe.options import LayerChoices, Names, RunOptions, Sizes, SomeNames
 
-PROBE_BASELINES = ("majority", "bow", "tfidf", "twin", "control", "mdl")
+TEXT_BASELINES = ("majority", "bow", "tfidf")
+PROBE_BASELINES = (*TEXT_BASELINES, "twin", "control", "mdl")
+LEARNED_POOLER = "learned"
+"""The pooler that is trained: one query attends to all token vectors."""
 
 
 class ProbeSpec(RunOptions):
-    """What can be read off the hidden layers: the whole grid from one pass per model and set."""
+    """Probe a grid of layers, poolers and classifiers after one forward pass per model and set."""
 
     model: SomeNames
-    """Models to open: bundled names, hub ids, folders, base+adapter. Several make a grid."""
+    """Models: bundled names, hub ids, folders, base+adapter. Several make a grid."""
     data: SomeNames
-    """Labelled sets: task names, files, folders, hf:ID, gen:NAME. Several make a grid."""
+    """Labelled data: task names, files, folders, hf:ID, gen:NAME. Several make a grid."""
     revision: str | None = None
     """Branch, tag or commit of a hub model."""
     layers: LayerChoices = ("all",)
@@ -27,7 +30,7 @@ class ProbeSpec(RunOptions):
     protocol: Literal["repeats", "kfold", "fixed", "kshot", "curve"] = "repeats"
     """How rows are split into train, validation and test."""
     repeats: int = Field(default=10, ge=1)
-    """How many seeded splits (or seeds of a fixed split)."""
+    """Number of seeded splits (or seeds of a fixed split)."""
     folds: int = Field(default=5, ge=2)
     """Folds of the kfold protocol."""
     shots: int = Field(default=16, ge=1)
@@ -35,29 +38,29 @@ class ProbeSpec(RunOptions):
     train_sizes: Sizes = (0.1, 0.2, 0.4, 0.7, 1.0)
     """Sizes of the curve protocol: row counts, or shares of the training part."""
     class_weight: Literal["none", "balanced"] = "none"
-    """Weigh classes by their rarity while fitting."""
+    """Class weights while fitting; balanced gives every class the same total weight."""
     baselines: Names = PROBE_BASELINES
-    """Measured beside each score: majority bow tfidf twin control mdl | none."""
+    """Baselines and controls: majority bow tfidf twin control mdl | none."""
     text_column: str | None = None
-    """Column with the text, when not one of the usual names."""
+    """Column with the text, if it has none of the usual names."""
     pair_column: str | None = None
     """Column with the second text of a pair."""
     label_column: str | None = None
     """Column with the label."""
     as_: Literal["classification", "regression", "binary", "multiclass", "multilabel"] | None = None
-    """Read the labels as this; classification rounds regression targets."""
+    """Task type of the labels; classification rounds regression targets."""
     drop_empty: bool = False
-    """Leave out rows without text or label, and count them, instead of refusing the set."""
+    """Drop rows without text or label instead of refusing the data."""
     limit: int | None = Field(default=None, ge=1)
-    """Use at most this many rows of each set, drawn with the seed."""
+    """Maximum number of rows per data set, sampled with the seed."""
     max_tokens: int | None = Field(default=None, ge=2)
-    """Cut texts to this many tokens; the model's context otherwise."""
+    """Truncate texts to this many tokens; default: the model's context length."""
     cut: Literal["right", "left"] = "right"
-    """Which side of a text that is too long is cut off."""
+    """Side on which long texts are truncated."""
     keep: Literal["float32", "float16", "bfloat16"] = "float32"
     """Precision of the stored activations."""
     attention: Literal["auto", "sdpa", "eager"] = "auto"
-    """Attention kernel; auto takes eager only where attention weights are needed."""
+    """Attention kernel; auto uses eager only if a pooler needs attention weights."""
 
     @field_validator("baselines")
     @classmethod

@@ -14,17 +14,16 @@ from cutaway.core.errors import BadSpec, Mismatch, Missing
 from cutaway.core.spec import build_spec
 from cutaway.core.textset import TextSet
 from cutaway.measure.splits import Split
-from cutaway.methods.probe.grid import LEARNED_POOLER, ProbeGrid
+from cutaway.methods.probe.inputs import ProbeInputs
 from cutaway.methods.probe.maths.cell import classifier, encode_labels, evaluate_fit, take_rows
 from cutaway.methods.probe.maths.fitted import FitSettings, FittedProbe
 from cutaway.methods.probe.recipe import load_texts
 from cutaway.methods.probe.rows import MAIN_METRIC
-from cutaway.methods.probe.spec import ProbeSpec
+from cutaway.methods.probe.spec import LEARNED_POOLER, ProbeSpec
 from cutaway.models.lm import LM
 from cutaway.models.read_texts import read_pooled_states
 from cutaway.pool import needs_attention
 from cutaway.store.activations import open_activations
-from cutaway.store.progress import Progress
 from cutaway.store.records import Record, read_record
 from cutaway.studies.live.request import LiveSpec
 
@@ -106,7 +105,7 @@ def fit_probes(
     texts = _load_recorded_texts(record, spec, data)
     kind = next((name for name in spec.classifier if name in QUICK_CLASSIFIERS), "")
     kind = kind or ("ridge" if texts.task == "regression" else "logistic")
-    work = ProbeGrid(spec, as_read, texts, {}, Progress(record.path), Console(quiet=True))
+    work = ProbeInputs(spec, as_read, texts, {}, Console(quiet=True))
     _need_activations(work, record)
     labels, names = encode_labels(np.asarray(texts.labels), texts.task, texts.classes)
     aim = FitSettings(texts.task, len(names), spec.seed, spec.class_weight == "balanced")
@@ -158,11 +157,8 @@ def _model_as_recorded(lm: LM, record: Record, spec: ProbeSpec) -> LM:
             f"Run {record.address} probed {named} (other weights than those of {lm.name!r}): "
             "choose that model above, or a run of this one."
         )
-    kernel = (
-        ("eager" if needs_attention(spec.pool) else lm.attention)
-        if spec.attention == "auto"
-        else spec.attention
-    )
+    weighs = needs_attention(spec.pool)
+    kernel = ("eager" if weighs else lm.attention) if spec.attention == "auto" else spec.attention
     return replace(lm, name=mine[0]["name"], dtype=spec.dtype, attention=kernel)
 
 
@@ -182,11 +178,11 @@ def _load_recorded_texts(record: Record, spec: ProbeSpec, data: str) -> TextSet:
     return texts
 
 
-def _need_activations(work: ProbeGrid, record: Record) -> None:
+def _need_activations(work: ProbeInputs, record: Record) -> None:
     """Missing when the activations were dropped from the cache."""
-    shelf = open_activations(work.ask.key(work.lm, work.texts), len(work.texts))
+    shelf = open_activations(work.request.key(work.lm, work.texts), len(work.texts))
     there = shelf.columns()
-    lacking = [name for name in work.ask.columns() if name not in there]
+    lacking = [name for name in work.request.columns() if name not in there]
     if lacking:
         raise Missing(
             f"The activations of run {record.address} are no longer in the cache. To get them "

@@ -54,14 +54,14 @@ class ProbeOutcome:
     """The cuts of the decision rule: one for binary, one per label for multilabel."""
     scores: NDArray[np.float64]
     """Of the test rows, as the classifier gives them."""
-    said: ProbeOutputs
-    """All that was said of the test rows, from which the metrics follow."""
+    outputs: ProbeOutputs
+    """Truth and outputs on the test rows, from which the metrics follow."""
     notes: dict[str, Any]
 
     @property
     def decisions(self) -> NDArray[Any]:
         """Of the test rows; values for regression."""
-        return self.said.decisions
+        return self.outputs.decisions
 
 
 def probe_split(

@@ -38,13 +38,13 @@ class ProbeOutputs:
             found[f"{name}_ref"] = METRICS[name](truth, decisions[rows])
         return found
 
-    def blocks(self, blocks: NDArray[Any], count: int, main: str) -> tuple[float, ...]:
+    def pseudo_values(self, blocks: NDArray[Any], count: int, main: str) -> tuple[float, ...]:
         """The main metric's pseudo-values over blocks of the test rows."""
         metric = METRICS[main]
         said = {"score": self.ranks}.get(metric.needs, self.decisions)
         return pseudo_values(lambda rows: metric(self.truth[rows], said[rows]), blocks, count)
 
-    def all_blocks(self, blocks: NDArray[Any], count: int) -> dict[str, tuple[float, ...]]:
+    def all_pseudo_values(self, blocks: NDArray[Any], count: int) -> dict[str, tuple[float, ...]]:
         """The pseudo-values of every metric."""
         some: dict[bytes, dict[str, float]] = {}
 

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from cutaway.core.errors import Corrupt
-from cutaway.report import details
+from cutaway.methods.probe import details
 from tests.report.fake_runs import probe_details
 
 CELL = {"model": "m", "data": "d", "layers": "1", "pool": "last", "classifier": "lda"}

@@ -17,7 +17,7 @@ run. A run without it is complete; it only has fewer figures.
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -134,6 +134,11 @@ class LossCurves(CellDetail):
 
 AnyDetail = ConfusionMatrix | RocCurve | ScoreHistogram | Projection | LossCurves
 _DETAIL_LIST = TypeAdapter(list[Annotated[AnyDetail, Field(discriminator="figure")]])
+
+
+def validate_details(entries: list[dict[str, Any]]) -> list[AnyDetail]:
+    """The entries as typed values."""
+    return _DETAIL_LIST.validate_python(entries)
 
 
 def dump_details(details: Iterable[AnyDetail]) -> bytes:
