@@ -14,7 +14,7 @@ from tests.app.conftest import texts
 from tests.methods.finetune import test_figures as finetune
 from tests.methods.graft import test_figures as graft
 from tests.methods.inject import test_figures as inject
-from tests.methods.nextword import test_figures as nextword
+from tests.methods.nextword import run_rows as nextword
 from tests.methods.shortcut import test_figures as shortcut
 
 ROWS: dict[str, pl.DataFrame] = {

@@ -31,7 +31,6 @@ from cutaway.methods.inject.fisher_sums import (
     sum_squared_gradients_on,
 )
 from cutaway.methods.inject.spec import FisherSpec
-from cutaway.methods.nextword.grid import NextwordPiece, dependency_rounds
 from cutaway.models.load import open_model
 from cutaway.recipe.life_cycle import warn_if_not_parallel
 from cutaway.recipe.worker_pieces import WorkerTask, check_same_run, run_on_workers, runs_on_workers
@@ -242,16 +241,6 @@ def test_nextword_measures_on_the_engine_what_it_measures_here(tmp_path, elsewhe
     here = cutaway.nextword(**options, runs=str(tmp_path / "here"))
     same(here.rows, there.rows)
     assert set(there.rows["status"]) == {"done"}
-
-
-def test_one_piece_per_prompt_makes_the_columns_that_others_need():
-    todo = [NextwordPiece(w, p) for p in ("", "?") for w in ("f", "subset", "phi_p", "diagnose")]
-    first, then = dependency_rounds([NextwordPiece("bow", ""), *todo])
-    assert {p.key for p in first} == {"bow|", "f|", "f|?", "phi_p|", "phi_p|?"}
-    assert {p.key for p in then} == {"subset|", "diagnose|", "subset|?", "diagnose|?"}
-    assert dependency_rounds([NextwordPiece("subset", ""), NextwordPiece("posneg", "")])[0] == [
-        NextwordPiece("subset", "")
-    ]
 
 
 def test_a_piece_that_fails_three_times_is_named_and_the_others_are_kept(elsewhere, tmp_path):

@@ -135,7 +135,7 @@ def test_quad_counts_only_its_own_checkpoint_as_done(model, tmp_path) -> None:
         train(TWO, there)
     other = train(TWO, tmp_path / "two")
     assert checkpoint_owner(tmp_path / "two", "quad") == other.record.address
-    with pytest.raises(BadSpec, match="exists already"):
+    with pytest.raises(BadSpec, match="holds the checkpoint of another run"):
         train(ONE, tmp_path / "two")
 
 

@@ -91,7 +91,7 @@ def test_streaming_equals_in_memory(monkeypatch):
         whole = discriminant(x, y, classes=3, folds=folds(150), shrinkage=shrinkage)
         with monkeypatch.context() as patch:
             patch.setattr("cutaway.solvers.rows.MAX_CAST_BYTES", 0)
-            patch.setattr("cutaway.solvers.scatter.MAX_MATRIX_ELEMENTS", 1)
+            patch.setattr("cutaway.solvers.rows.MAX_MATRIX_ELEMENTS", 1)
             rows = RowBlocks(lambda: x.split(31), 150, 9)
             parts = discriminant(rows, y, classes=3, folds=folds(150), shrinkage=shrinkage)
         torch.testing.assert_close(parts.weights, whole.weights)

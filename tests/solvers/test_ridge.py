@@ -66,7 +66,7 @@ def test_streaming_equals_in_memory(monkeypatch):
     x, y = made(90, 7)
     whole = ridge_path(x, y, alphas=ALPHAS, folds=halves(90))
     monkeypatch.setattr("cutaway.solvers.rows.MAX_CAST_BYTES", 0)
-    monkeypatch.setattr("cutaway.solvers.scatter.MAX_MATRIX_ELEMENTS", 1)
+    monkeypatch.setattr("cutaway.solvers.rows.MAX_MATRIX_ELEMENTS", 1)
     parts = ridge_path(RowBlocks(lambda: x.split(13), 90, 7), y, alphas=ALPHAS, folds=halves(90))
     torch.testing.assert_close(parts.weights, whole.weights)
     torch.testing.assert_close(parts.loo, whole.loo)

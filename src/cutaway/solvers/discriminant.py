@@ -16,8 +16,14 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec
-from cutaway.solvers.rows import GroupMoments, RowBlocks, as_row_blocks, group_moments
-from cutaway.solvers.scatter import fold_scatters, folds_by_shape
+from cutaway.solvers.rows import (
+    GroupMoments,
+    RowBlocks,
+    as_row_blocks,
+    fold_scatters,
+    folds_by_shape,
+    group_moments,
+)
 
 Shrinkage = float | Literal["auto"] | None
 # scikit-learn's tolerance for singular values, squared because these are eigenvalues.

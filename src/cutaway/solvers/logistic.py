@@ -18,18 +18,31 @@ wide. `start` is the solution of another path to start from.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from cutaway.core.errors import BadSpec, Mismatch
 from cutaway.solvers.lbfgs import Minimum, ObjectiveValue, minimise
-from cutaway.solvers.rows import GroupMoments, RowBlocks, as_row_blocks, group_moments
-from cutaway.solvers.spectrum import Spectrum, needs_scatter, spectrum
+from cutaway.solvers.rows import (
+    GroupMoments,
+    RowBlocks,
+    Spectrum,
+    as_row_blocks,
+    group_moments,
+    needs_scatter,
+    spectrum,
+)
 from cutaway.solvers.targets import Targets, binary_loss, fold_weights, softmax_loss, targets
 
 # Unknowns solved at once: 1 GB of float64 with the history of L-BFGS.
 MAX_SEARCH_ELEMENTS = 4_000_000
+# Features have unit variance, so these range from "the class means only" to "the margin only".
+C_GRID = tuple(np.logspace(-5, 1, 10).tolist())
+MAX_OBJECTIVE_GAP = 1e-3
+"""Share of the objective that a search may leave. For separable classes gradients become small long
+before the minimum, and C would be chosen from fits that have not converged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +134,31 @@ def path_losses(
         wanted = some if len(some) == 1 else some[label]
         total += link(logits.view(len(total), made.outputs, -1), wanted, weight)[0]
     return total.view(shape[0], shape[1], made.labels).mean(-1)
+
+
+def logistic_with_best_c(
+    x: Shaped[Tensor, "n d"] | RowBlocks,
+    y: Shaped[Tensor, " n"] | Shaped[Tensor, "n cls"],
+    *,
+    train: Bool[Tensor, "fold n"],
+    val: Bool[Tensor, "fold n"],
+    classes: int = 2,
+    strengths: Sequence[float] = C_GRID,
+    balanced: bool = False,
+    standardise: bool = True,
+    tol: float = 1e-4,
+) -> tuple[LogisticPath, Int[Tensor, " fold"]]:
+    """All fits of the path, and for each fold the index of the C with the lowest validation loss.
+
+    `train` and `val` mark the rows of each fold. With a single C, `val` is not used.
+    """
+    path = logistic_path(
+        x, y, strengths=strengths, folds=train, classes=classes, balanced=balanced,
+        standardise=standardise, tol=tol, gap=MAX_OBJECTIVE_GAP,
+    )  # fmt: skip
+    if len(strengths) == 1:
+        return path, torch.zeros(len(train), dtype=torch.long)
+    return path, path_losses(path, x, y, folds=val, balanced=balanced).argmin(1).cpu()
 
 
 @dataclass(frozen=True, eq=False)

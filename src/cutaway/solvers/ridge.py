@@ -15,8 +15,13 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
-from cutaway.solvers.rows import RowBlocks, as_row_blocks, group_moments
-from cutaway.solvers.scatter import fold_scatters, folds_by_shape
+from cutaway.solvers.rows import (
+    RowBlocks,
+    as_row_blocks,
+    fold_scatters,
+    folds_by_shape,
+    group_moments,
+)
 
 
 @dataclass(frozen=True, eq=False)

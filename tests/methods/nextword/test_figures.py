@@ -1,69 +1,13 @@
-"""Figures and tables of nextword: every one draws what its rows say, or says how to get rows."""
+"""Figures of nextword: each draws what its rows hold, or names the command that measures it."""
 
 import json
 
-import polars as pl
 import pytest
 
-from cutaway.core.errors import Corrupt, Missing
-from cutaway.methods.nextword.details import DETAILS_FILE, read_details
+from cutaway.core.errors import Missing
 from cutaway.methods.nextword.figures import FIGURES
-from cutaway.methods.nextword.table import feature_table, paper_table
-from cutaway.report.method_table import table_of
-from cutaway.report.records import CombinedRuns
-from cutaway.report.tables import TABLE_FORMATS
-from cutaway.report.write import write_report
+from tests.methods.nextword.run_rows import ALL, CURVES, DETAILS, frame
 from tests.report.fake_runs import FakeRecord
-
-PROMPT = " This movie is "
-SCORES = {"f": (0.85, 0.86), "phi_p": (0.8, 0.84), "p": (0.79, 0.83), "subset": (0.7, 0.78)}
-SCORES |= {"zeroshot": (0.5, 0.7), "zeroshot_calibrated": (0.55, 0.72)}
-
-
-def a_row(features: str, value: float | None, prompt: str = "", **place) -> dict:
-    ends = {"low": value - 0.02, "high": value + 0.02} if value is not None else {}
-    return {
-        "model": "m", "task": "sst2", "prompt": prompt, "features": features, "repeat": 0,
-        "n_train": 100, "n_test": 50, "step": None, "metric": "accuracy", "value": value,
-        "low": None, "high": None, "status": "done", "reason": "", **ends, **place,
-    }  # fmt: skip
-
-
-def frame(rows: list[dict]) -> pl.DataFrame:
-    kinds = dict.fromkeys(("value", "low", "high"), pl.Float64) | {"step": pl.Int64}
-    return pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None)
-
-
-MEASURED = [
-    a_row(kind, value, prompt)
-    for kind, values in SCORES.items()
-    for value, prompt in zip(values, ("", PROMPT), strict=True)
-] + [a_row("majority", 0.5), a_row("tfidf", 0.79)]
-CURVES = [
-    a_row("quad", 3.0 - step / 100, step=step, metric=metric)
-    for step in (0, 50, 100)
-    for metric in ("held_quad", "held_ce")
-]
-ALL = frame(MEASURED + CURVES)
-CELL = {"model": "m", "task": "sst2", "prompt": PROMPT, "features": "p"}
-DETAILS = [
-    {**CELL, "figure": "tokens", "label": label, "token": token, "id": i, "weight": 2.0,
-     "effect": effect, "examples": ["a <b>good</b> film"]}
-    for i, (label, token, effect) in enumerate(
-        [("negative", " bad", 3.0), ("positive", " good", 2.0), ("positive", " the", 1e-9)]
-    )
-] + [
-    {**CELL, "figure": "confusion", "classes": ["negative", "positive"],
-     "counts": [[9, 1], [2, 8]]},
-    {**CELL, "features": "zeroshot", "figure": "calibration", "confidence": [0.6, 0.9],
-     "accuracy": [0.5, 0.8], "count": [10, 40], "ece": 0.1},
-]  # fmt: skip
-
-
-@pytest.fixture
-def record(tmp_path) -> FakeRecord:
-    (tmp_path / DETAILS_FILE).write_text(json.dumps(DETAILS))
-    return FakeRecord(ALL, method="nextword", path=tmp_path)
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -103,61 +47,41 @@ def test_the_squares_of_the_confusion_say_how_many_texts(record) -> None:
     ]
 
 
-def test_the_papers_table_has_a_line_per_task_and_prompt(record) -> None:
-    table = paper_table(ALL)
-    assert table["task"].to_list() == ["sst2", "sst2*"]
-    assert table.columns[2:] == [
-        "f", "Phi p", "subset", "p", "zero-shot", "calibrated", "majority", "TF-IDF",
-    ]  # fmt: skip
-    assert table["Phi p"].to_list() == ["0.800 [0.780, 0.820]", "0.840 [0.820, 0.860]"]
-    numbers = paper_table(ALL, numbers=True)
-    assert numbers["p low"].to_list() == pytest.approx([0.77, 0.81])
-    for kind in TABLE_FORMATS:
-        assert "sst2" in TABLE_FORMATS[kind](numbers if kind == "csv" else table)
+def test_the_top_tokens_are_those_of_the_first_measured_kind(record) -> None:
+    title = FIGURES["tokens"](ALL, record).layout.title.text
+    assert "(p, prompt" in title
 
 
-def test_a_fine_tuned_column_comes_from_runs_of_finetune(record) -> None:
-    tuned = pl.DataFrame(
-        [{"base": "m", "task": "sst2", "kind": kind, "part": "test", "metric": "accuracy",
-          "value": value, "low": None, "high": None}
-         for kind, value in (("tuned", 0.91), ("base", 0.4))],
-        schema_overrides={"low": pl.Float64, "high": pl.Float64},
-    )  # fmt: skip
-    beside = FakeRecord(tuned, method="finetune", address="f" * 16)
-    assert paper_table(ALL, beside=[beside])["fine-tuned"].to_list() == ["0.910", "0.910"]
-    apart = ALL.with_columns(pl.col("model") + " [ab12]")
-    assert paper_table(apart, beside=[beside])["fine-tuned"].to_list() == ["0.910", "0.910"]
+def test_each_prompt_pair_is_a_line_from_without_to_with(record) -> None:
+    lines = {t.name: list(t.y) for t in FIGURES["prompts"](ALL, record).data}
+    assert lines["Phi p"] == [0.8, 0.84] and lines["f"] == [0.85, 0.86]
 
 
-def test_a_template_is_not_mistaken_for_a_prompt_in_the_papers_table() -> None:
-    asked = ALL.with_columns(
-        pl.when(pl.col("prompt") == "").then(pl.lit("")).otherwise(pl.lit("{text} It was {mask}."))
-        .alias("prompt")
-    )  # fmt: skip
-    assert paper_table(asked)["task"].to_list() == ["sst2", "sst2 [MASK]"]
+def test_the_reliability_diagram_has_the_expected_calibration_error(record) -> None:
+    diagonal, curve = FIGURES["calibration"](ALL, record).data
+    assert list(diagonal.x) == list(diagonal.y) == [0, 1]
+    assert list(curve.x) == [0.6, 0.9] and "ECE 0.1" in curve.name
 
 
-def test_reports_lay_all_nextword_runs_out_in_one_table(record) -> None:
-    lines = write_report([record], table="markdown")
-    assert len(lines) == 1 and "layout of the paper" in lines[0]
-    assert write_report([record], table="csv")[0].startswith("model,task,f,f low")
-    only_curves = FakeRecord(frame(CURVES), method="nextword")
-    assert "held_quad" in write_report([only_curves], table="csv")[0]
+def test_the_confusion_matrix_shares_sum_to_1_in_each_row(record) -> None:
+    (squares,) = FIGURES["confusion"](ALL, record).data
+    assert [sum(line) for line in squares.z] == pytest.approx([1.0, 1.0])
+    assert list(squares.z[0]) == pytest.approx([0.9, 0.1])
 
 
-def test_for_reading_there_is_a_line_per_kind(record) -> None:
-    table = table_of("nextword").read_first(ALL, record)
-    assert table.columns == ["features", "no prompt", "with prompt", "baseline"]
-    assert feature_table(ALL).row(0)[:1] == ("f",)
+def test_the_loss_curves_have_a_line_per_metric(record) -> None:
+    curves = FIGURES["losses"](frame(CURVES), record).data
+    assert [c.name for c in curves] == ["Quad loss, held out", "cross-entropy, held out"]
+    assert list(curves[0].x) == [0, 50, 100] and list(curves[0].y) == [3.0, 2.5, 2.0]
 
 
-def test_details_of_several_runs_keep_their_models_apart(record, tmp_path) -> None:
-    other = FakeRecord(ALL, method="nextword", path=tmp_path, address="f" * 16)
-    models = {d["model"] for d in read_details(CombinedRuns((record, other)), "tokens")}
-    assert models == {"m [0123]", "m [ffff]"}
-
-
-def test_damaged_details_are_told(record, tmp_path) -> None:
-    (tmp_path / DETAILS_FILE).write_text('[{"figure": "tokens"}]')
-    with pytest.raises(Corrupt, match="can't be read"):
-        read_details(record, "tokens")
+def test_no_figure_needs_details_of_another(tmp_path) -> None:
+    """Each kind of detail can be missing without breaking the other figures."""
+    for missing in ("tokens", "confusion", "calibration"):
+        left = [d for d in DETAILS if d["figure"] != missing]
+        (tmp_path / "nextword.json").write_text(json.dumps(left))
+        run = FakeRecord(ALL, method="nextword", path=tmp_path)
+        with pytest.raises(Missing):
+            FIGURES[missing](ALL, run)
+        for name in {"tokens", "confusion", "calibration"} - {missing}:
+            assert FIGURES[name](ALL, run).data

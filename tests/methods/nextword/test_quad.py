@@ -8,7 +8,7 @@ from cutaway import quad
 from cutaway.core.errors import BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.models.load import open_model
-from tests.methods.nextword.test_recipe import toy_set
+from tests.methods.nextword.toys import toy_set
 from tests.tiny import tiny, toy_language, toy_model
 
 TEXTS = TextSet("toy", tuple(toy_language(160)))

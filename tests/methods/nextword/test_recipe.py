@@ -1,50 +1,21 @@
-"""The recipe of nextword on toy models: numbers, files, refusals, from Python as a user would."""
+"""nextword from Python on toy models: rows, files, resuming, refusals."""
 
 import json
 
 import numpy as np
 import polars as pl
 import pytest
-import torch
 
 from cutaway import nextword
-from cutaway.console import Console
 from cutaway.core.errors import BadData, BadSpec, Mismatch, UnknownName
 from cutaway.core.textset import TextSet
-from cutaway.extract.token_rows import build_token_rows
-from cutaway.methods.nextword.features import features_for
-from cutaway.methods.nextword.output_head import fill_task_template, make_output_head, token_text
 from cutaway.methods.nextword.rows import NEXTWORD_SCHEMA
-from cutaway.methods.nextword.spec import NextwordSpec
-from cutaway.methods.nextword.task import nextword_tasks
-from cutaway.models.load import open_model
-from cutaway.models.read import collect_states
-from cutaway.models.tokens import pad, tokenize
-from tests.tiny import FAMILIES, toy_model, toy_sentiment
-
-PROMPT = " , so i"
-WORDS = {"class_words": ["hate", "love"], "subset_words": ["hate", "love", "film", "zzzz"]}
-QUIET = Console(quiet=True)
-
-
-def toy_set(n: int = 120, seed: int = 0) -> TextSet:
-    """Sentences cut before the verb of feeling, and whether they are happy."""
-    whole, labels = toy_sentiment(n, seed=seed)
-    texts = tuple(text.split(" , so")[0] for text in whole)
-    return TextSet("toy", texts, np.asarray(labels), "binary", ("sad", "happy"))
-
-
-TEXTS = toy_set()
+from tests.methods.nextword.toys import PROMPT, TEXTS, WORDS
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("nextword")
-
-
-@pytest.fixture(scope="module")
-def toy(folder):
-    return open_model(str(toy_model(folder / "toy")))
 
 
 @pytest.fixture(scope="module")
@@ -74,14 +45,14 @@ def test_the_rows_have_the_promised_columns_and_every_kind(result) -> None:
     assert result.rows.filter(pl.col("status") == "failed").is_empty()
 
 
-def test_asked_with_the_prompt_the_model_says_the_answer(result) -> None:
+def test_with_the_prompt_the_model_predicts_the_answer(result) -> None:
     assert score(result.rows, "zeroshot", PROMPT) > 0.9 > 0.7 > score(result.rows, "zeroshot", "")
     for kind in ("f", "phi_p", "p", "classwords"):
         assert score(result.rows, kind, PROMPT) > 0.9
     assert score(result.rows, "majority", "") < 0.65
 
 
-def test_the_words_that_carry_it_are_the_feelings_and_lost_words_are_told(result) -> None:
+def test_top_tokens_are_the_feelings_and_missing_words_are_reported(result) -> None:
     details = json.loads((result.path / "nextword.json").read_text())
     told = [d for d in details if d["figure"] == "tokens" and d["prompt"] == PROMPT]
     classwords = {d["label"]: d["token"].strip() for d in told if d["features"] == "classwords"}
@@ -92,12 +63,12 @@ def test_the_words_that_carry_it_are_the_feelings_and_lost_words_are_told(result
     assert any("'zzzz'" in line for line in result.summary["verdict"])
 
 
-def test_diagnoses_are_shares_of_variance(result) -> None:
+def test_diagnoses_are_r2(result) -> None:
     assert 0.5 < score(result.rows, "phi_p", PROMPT, "r2_from_f") <= 1
     assert score(result.rows, "logz", PROMPT, "r2_quadratic") <= 1
 
 
-def test_a_second_run_is_found_and_one_more_character_in_the_prompt_is_another(
+def test_a_second_run_is_found_and_another_prompt_is_another_run(
     folder, toy, result, monkeypatch
 ) -> None:
     same = {"model": toy, "data": TEXTS, "features": "all", "repeats": 2, "quiet": True}
@@ -108,7 +79,7 @@ def test_a_second_run_is_found_and_one_more_character_in_the_prompt_is_another(
         nextword(prompt_text=PROMPT + " ", **same)
 
 
-def test_features_come_from_the_cache_and_a_killed_run_goes_on(folder, toy, monkeypatch) -> None:
+def test_an_interrupted_run_resumes_without_reading_texts_again(folder, toy, monkeypatch) -> None:
     options = {"model": toy, "data": TEXTS, "prompt_text": PROMPT, "features": "f,phi_p"}
     options |= {"quiet": True, "repeats": 3, "prompt": True, "runs": str(folder / "killed")}
     from cutaway.methods.nextword import grid as nextword_work
@@ -129,49 +100,6 @@ def test_features_come_from_the_cache_and_a_killed_run_goes_on(folder, toy, monk
     assert seen.count("f") == 1, "finished pieces are not done again"
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_f_meets_the_output_embedding_as_in_the_model_itself(family: str, tiny_lm) -> None:
-    """Output(f) are the model's own logits, for every family: tied or not, bias or not, capped."""
-    lm = tiny_lm(family)
-    texts = TextSet(
-        "t", ("A small town.", "It rained all day"), np.array([0, 1]), "binary", ("a", "b")
-    )
-    spec = NextwordSpec(model=["m"], data=["d"])
-    question = nextword_tasks(spec.model_copy(update={"prompt": False}), {"d": _many(texts)})[0]
-    page = features_for(spec, lm, question, "", QUIET)
-    ids, mask = pad(tokenize(lm, page.prompted.texts.texts).rows, lm.pad_id)
-    with torch.inference_mode():
-        last = collect_states(lm, ids, mask, {lm.layers}).layers[lm.layers]
-        own = lm.unembed(lm.final_norm(last)).float()
-    at = mask.sum(1) - 1 if lm.kind == "causal" else torch.zeros(len(ids), dtype=torch.long)
-    expected = own[torch.arange(len(ids)), at]
-    torch.testing.assert_close(page.head(page.f), expected, rtol=1e-3, atol=1e-3)
-
-
-def _many(texts: TextSet) -> TextSet:
-    return texts.take([0, 1] * 10)
-
-
-def test_the_prompt_is_the_last_thing_a_long_text_shows(toy) -> None:
-    long = TEXTS.take([0] * 20)
-    rows = TextSet(
-        "long", tuple("the film is good " * 400 for _ in long.texts), np.arange(20) % 2,
-        "binary", ("a", "b"),
-    )  # fmt: skip
-    spec = NextwordSpec(model=["m"], data=["d"], prompt_text=" , so i")
-    question = nextword_tasks(spec, {"d": rows})[0]
-    read = features_for(spec, toy, question, PROMPT, QUIET).prompted
-    fed = build_token_rows(toy, read.texts, read.request)
-    tail = toy.tokenizer(PROMPT, add_special_tokens=False)["input_ids"]
-    assert all(row[-len(tail) :] == tail and len(row) <= toy.context for row in fed.rows)
-    assert (fed.truncated > 0).all()
-
-
-@pytest.fixture(scope="module")
-def toy_bert(folder):
-    return open_model(str(toy_model(folder / "bert", "bert")))
-
-
 def test_a_masked_model_answers_at_the_mask_of_its_template(folder, toy_bert) -> None:
     result = nextword(
         model=toy_bert, data=TEXTS, position="mask", template="{text} , so i {mask} it .",
@@ -188,40 +116,6 @@ def test_a_masked_model_is_read_at_cls_by_default(folder, toy_bert) -> None:
         runs=str(folder / "runs"),
     )  # fmt: skip
     assert score(result.rows, "f", "") > 0.5
-
-
-def test_a_template_keeps_its_mask_behind_a_text_of_any_length() -> None:
-    texts, tail = fill_task_template(TEXTS.take([0]), "{text} It was {mask}.", "[MASK]", {})
-    assert tail == " It was [MASK]." and texts.texts[0] == TEXTS.texts[0]
-    front, nothing = fill_task_template(TEXTS.take([0]), "{mask}: {text}", "[MASK]", {})
-    assert nothing == "" and front.texts[0].startswith("[MASK]: ")
-
-
-def test_the_whole_p_can_be_written_as_shards(folder, toy) -> None:
-    from safetensors.torch import load_file
-
-    result = nextword(
-        model=toy, data=TEXTS, features="f", prompt=False, quiet=True, save_p=True,
-        runs=str(folder / "runs"),
-    )  # fmt: skip
-    shards = sorted((result.path / "p").glob("*.safetensors"))
-    p = torch.cat([load_file(shard)["p"] for shard in shards])
-    assert p.dtype == torch.float16 and p.shape == (len(TEXTS), make_output_head(toy).vocab)
-    torch.testing.assert_close(p.float().sum(1), torch.ones(len(TEXTS)), atol=2e-3, rtol=0)
-
-
-def test_the_size_of_p_is_told_before_anything_is_computed(toy, tmp_path, monkeypatch) -> None:
-    said: list[str] = []
-
-    def stop(console: Console, text: str) -> None:
-        said.append(text)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Console, "print", stop)
-    with pytest.raises(KeyboardInterrupt):
-        nextword(model=toy, data=TEXTS, prompt_text=PROMPT, save_p=True, runs=str(tmp_path / "r"))
-    assert said == ["--save-p writes p of 120 texts, 2 times: 0.00 GB in half precision."]
-    assert not (tmp_path / "r").exists()
 
 
 REFUSED = {
@@ -299,12 +193,7 @@ def test_a_task_of_ones_own_is_a_file(toy, tmp_path, folder) -> None:
     assert score(result.rows, "zeroshot", PROMPT) > 0.9
 
 
-def test_tokens_are_shown_with_their_space(toy) -> None:
-    ids = toy.tokenizer(" love", add_special_tokens=False)["input_ids"]
-    assert token_text(toy, ids[-1]).endswith("love")
-
-
-def test_zero_shot_takes_the_first_words_that_the_model_knows(toy, tmp_path) -> None:
+def test_zero_shot_uses_the_first_word_list_of_single_tokens(toy, tmp_path) -> None:
     (tmp_path / "mine.toml").write_text(
         'name = "mine"\ndescription = "Happy?"\nkind = "binary"\nclasses = ["sad", "happy"]\n'
         'class_words = ["zzzz", "qqqq"]\nlabel_words = ["hate", "love"]\n'

@@ -10,7 +10,7 @@ from cutaway.measure.intervals import Interval, wilson
 from cutaway.measure.splits import Split
 from cutaway.measure.thresholds import best_threshold
 from cutaway.solvers import as_row_blocks, check_finite
-from cutaway.solvers.best_c import logistic_with_best_c
+from cutaway.solvers.logistic import logistic_with_best_c
 
 
 def probe_accuracy(

@@ -29,9 +29,9 @@ from cutaway.solvers import (
     discriminant,
     ridge_path,
 )
-from cutaway.solvers.best_c import C_GRID, logistic_with_best_c
 from cutaway.solvers.discriminant import Shrinkage
-from cutaway.solvers.scatter import memory_slices
+from cutaway.solvers.logistic import C_GRID, logistic_with_best_c
+from cutaway.solvers.rows import memory_slices
 
 ALPHA_GRID = tuple(np.logspace(-1, 6, 15).tolist())
 
