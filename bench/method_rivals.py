@@ -32,8 +32,8 @@ from cutaway.methods.graft.maths.select import Mask
 from cutaway.methods.graft.skill import Skill, checksum
 from cutaway.methods.inject.examples import lm_examples
 from cutaway.methods.inject.fisher_sums import choose_method, zero_sums
-from cutaway.methods.shortcut.fit import logits_fn
 from cutaway.methods.shortcut.maps import load_maps
+from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.models.load import open_model
 
 SCRIPTS = Path(__file__).parent / "rivals"

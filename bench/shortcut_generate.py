@@ -19,12 +19,17 @@ from bench.extract_setup import BUNDLED, sentences
 from bench.report import row, spread, told
 from cutaway.core.textset import TextSet
 from cutaway.methods.shortcut import api as shortcut
-from cutaway.methods.shortcut.decode import DecodeResult, plain_decode, speculative_decode
+from cutaway.methods.shortcut.decode import (
+    DecodeResult,
+    plain_decode,
+    plain_generate,
+    speculative_decode,
+    stop_token_ids,
+)
 from cutaway.methods.shortcut.draft_choice import DraftSetting, make_drafter
-from cutaway.methods.shortcut.fit import logits_fn
 from cutaway.methods.shortcut.generate import MAX_VERIFIED_TOKENS
 from cutaway.methods.shortcut.maps import ShortcutMaps, load_maps
-from cutaway.methods.shortcut.plain_generate import plain_generate, stop_token_ids
+from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.methods.shortcut.segments import segmented
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
@@ -85,7 +90,7 @@ def in_turn(
     for number, text in enumerate(prompts):
         ids = torch.tensor([lm.tokenizer(text)["input_ids"]], device=lm.device)
         options: dict[str, Any] = {"limit": new, "stops": stops}
-        expected, seconds = plain_generate(lm, ids, new, stops)
+        [expected], seconds = plain_generate(lm, ids, new, stops)
         took["generate"].append(seconds)
         with tuned_small_matmuls(lm, ways):
             if number % LOOP == 0:

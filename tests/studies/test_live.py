@@ -12,10 +12,10 @@ from cutaway.core.errors import BadSpec, CutawayError
 from cutaway.core.spec import build_spec
 from cutaway.methods.probe.spec import ProbeSpec
 from cutaway.methods.shortcut import fit as fitting
-from cutaway.methods.shortcut.fit import logits_fn
 from cutaway.methods.shortcut.lens import compute_lens as plain_look
 from cutaway.methods.shortcut.maps import load_maps
 from cutaway.methods.shortcut.maths.exit import exit_threshold
+from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.methods.shortcut.spec import FitSpec, LensSpec
 from cutaway.models.load import open_model
 from cutaway.models.read import collect_states

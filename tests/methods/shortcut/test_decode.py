@@ -12,11 +12,11 @@ from cutaway.methods.shortcut.decode import (
     TokenPicker,
     early_exit_decode,
     plain_decode,
+    plain_generate,
     speculative_decode,
 )
-from cutaway.methods.shortcut.fit import logits_fn
 from cutaway.methods.shortcut.maths.fit import IDENTITY, Shortcut
-from cutaway.methods.shortcut.plain_generate import plain_generate
+from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.methods.shortcut.segments import segmented
 from cutaway.models.load import open_model
 from cutaway.models.read import collect_states
@@ -72,7 +72,7 @@ def test_verified_drafts_write_what_generate_writes(family, tiny_lm) -> None:
     lm = tiny_lm(family)
     for seed in range(3):
         prompt = ids_of(lm, 5, seed=seed)
-        expected, _ = plain_generate(lm, prompt, 12, NEVER)
+        [expected], _ = plain_generate(lm, prompt, 12, NEVER)
         with segmented(lm, [lm.layers - 1]) as cut:
             found = speculative_decode(
                 cut, prompt, drafter(lm), logits_fn(lm), limit=12, stops=NEVER
@@ -84,7 +84,7 @@ def test_verified_drafts_write_what_generate_writes(family, tiny_lm) -> None:
 def test_a_hundred_prompts_come_out_as_generate_writes_them(toy) -> None:
     stops = frozenset({int(toy.tokenizer.eos_token_id)})
     prompts = [ids_of(toy, 1 + seed % 7, seed=seed) for seed in range(100)]
-    plain = [plain_generate(toy, prompt, 16, stops)[0] for prompt in prompts]
+    plain = [plain_generate(toy, prompt, 16, stops)[0][0] for prompt in prompts]
     kept = 0
     with segmented(toy, [2]) as cut:
         for prompt, expected in zip(prompts, plain, strict=True):
@@ -99,7 +99,7 @@ def test_a_hundred_prompts_come_out_as_generate_writes_them(toy) -> None:
 @torch.inference_mode()
 def test_an_exit_that_is_never_sure_writes_what_generate_writes(toy) -> None:
     prompt = ids_of(toy, 4)
-    expected, _ = plain_generate(toy, prompt, 14, NEVER)
+    [expected], _ = plain_generate(toy, prompt, 14, NEVER)
     jumps = dict.fromkeys((1, 2, 3), IDENTITY)
     with segmented(toy, [1, 2]) as cut:
         found = early_exit_decode(
@@ -143,7 +143,7 @@ def test_drafts_that_look_back_write_what_generate_writes(family, layer: int, ti
     rng = torch.Generator().manual_seed(layer)
     jump = Shortcut((torch.randn(2 * lm.width, lm.width, generator=rng) / lm.width**0.5,))
     prompt = ids_of(lm, 5)
-    expected, _ = plain_generate(lm, prompt, 14, NEVER)
+    [expected], _ = plain_generate(lm, prompt, 14, NEVER)
     with segmented(lm, [layer]) as cut:
         found = speculative_decode(
             cut, prompt, replace(drafter(lm, jump=jump), back=True), logits_fn(lm), limit=14,
@@ -157,7 +157,7 @@ def test_drafts_that_look_back_write_what_generate_writes(family, layer: int, ti
 @torch.inference_mode()
 def test_the_plain_loop_writes_what_generate_writes(toy) -> None:
     prompt = ids_of(toy, 4)
-    expected, _ = plain_generate(toy, prompt, 14, NEVER)
+    [expected], _ = plain_generate(toy, prompt, 14, NEVER)
     with segmented(toy, []) as cut:
         assert plain_decode(cut, prompt, logits_fn(toy), limit=14, stops=NEVER).tokens == expected
 

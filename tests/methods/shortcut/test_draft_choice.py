@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cutaway.methods.shortcut.decode import Drafter, speculative_decode
+from cutaway.methods.shortcut.decode import Drafter, plain_generate, speculative_decode
 from cutaway.methods.shortcut.draft_choice import (
     Continuation,
     DraftReplay,
@@ -11,9 +11,8 @@ from cutaway.methods.shortcut.draft_choice import (
     replay_drafts,
     simulated_seconds,
 )
-from cutaway.methods.shortcut.fit import logits_fn
 from cutaway.methods.shortcut.maths.fit import Shortcut
-from cutaway.methods.shortcut.plain_generate import plain_generate
+from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.methods.shortcut.segments import segmented
 from cutaway.methods.shortcut.step_timing import StepTimes
 from cutaway.models.load import open_model
@@ -72,7 +71,7 @@ def test_hindsight_tells_how_many_drafts_are_kept(toy, back: bool) -> None:
     hoped = 0.0
     for seed in range(6):
         prompt = torch.randint(5, toy.vocab, (1, 6), generator=torch.Generator().manual_seed(seed))
-        tokens, _ = plain_generate(toy, prompt, 24, NEVER)
+        [tokens], _ = plain_generate(toy, prompt, 24, NEVER)
         with segmented(toy, [2]) as cut:
             found = speculative_decode(cut, prompt, drafter, logits_fn(toy), limit=24, stops=NEVER)
         kept, rounds = kept + found.accepted, rounds + found.rounds

@@ -1,27 +1,34 @@
-"""Maps of the parts inside each block, and models that run with some of them in place."""
+"""Maps of the parts inside each block, and models that run with maps in place of parts."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cutaway.console import Console
-from cutaway.extract.forward_pass import run_pass
+from cutaway.extract.sweep import run_pass
 from cutaway.extract.token_rows import TokenRows
 from cutaway.extract.visitors import VisitedBatch
 from cutaway.methods.shortcut.maps import ShortcutMaps
-from cutaway.methods.shortcut.maths.fit import Shortcut
-from cutaway.methods.shortcut.maths.fit import fit_shortcuts as solve
+from cutaway.methods.shortcut.maths.fit import Shortcut, fit_shortcuts
 from cutaway.methods.shortcut.maths.moments import MomentAccumulator
 from cutaway.models.anatomy import BLOCK_PARTS, BlockPart
 from cutaway.models.batches import TokenBudget, batches_by_length
 from cutaway.models.lm import LM
 from cutaway.models.read import collect_states
-from cutaway.models.sites import Site
-from cutaway.models.swap import swapped_parts
+from cutaway.models.sites import (
+    BlockCounter,
+    Site,
+    add_forward_hook,
+    add_pre_hook,
+    count_blocks,
+    input_state,
+    part_modules,
+    replace_output_state,
+)
 from cutaway.models.tokens import pad
 
 PART_GROUPS: dict[str, tuple[BlockPart, ...]] = {
@@ -29,7 +36,8 @@ PART_GROUPS: dict[str, tuple[BlockPart, ...]] = {
     "attn": ("attn",),
     "mlp": ("mlp",),
 }
-"""What is replaced together, as in the paper."""
+"""Parts that are replaced together, as in the paper."""
+PART_BUDGET = TokenBudget(fixed=1024)
 
 PartMaps = Mapping[tuple[int, BlockPart], Shortcut]
 
@@ -41,80 +49,105 @@ def available_parts(lm: LM) -> list[BlockPart]:
     ]
 
 
-def fit_parts(lm: LM, fed: TokenRows, rows: Sequence[int], console: Console) -> dict[str, Shortcut]:
+def fit_parts(
+    lm: LM, inputs: TokenRows, rows: Sequence[int], console: Console
+) -> dict[str, Shortcut]:
     """One map per part of each block, `5.attn` and so on, at the marked tokens of these rows."""
     names = [(block, part) for block in range(1, lm.layers + 1) for part in available_parts(lm)]
     pairs = [(f"{block}.{part}.in", f"{block}.{part}.out") for block, part in names]
-    sites = [Site(b, part, side) for b, part in names for side in ("in", "out")]
-    gatherer = MomentAccumulator(list(pairs))
+    sites = [Site(block, part, side) for block, part in names for side in ("in", "out")]
+    accumulator, lengths = MomentAccumulator(list(pairs)), [len(inputs.rows[i]) for i in rows]
     with console.progress("parts", len(rows)) as advance, torch.no_grad():
-        for batch, _ in batches_by_length(
-            [len(fed.rows[i]) for i in rows], TokenBudget(fixed=1024)
-        ):
+        for batch, _ in batches_by_length(lengths, PART_BUDGET):
             chosen = [rows[i] for i in batch.rows]
-            gatherer.add(_part_states_at_marks(lm, fed, chosen, sites))
+            accumulator.add(_part_states_at_marks(lm, inputs, chosen, sites))
             advance(len(chosen))
-    moments = gatherer.moments()
+    moments = accumulator.moments()
     return {
-        f"{block}.{part}": solve(moments, source, [target], prior="zero")[target]
+        f"{block}.{part}": fit_shortcuts(moments, source, [target], prior="zero")[target]
         for (block, part), (source, target) in zip(names, pairs, strict=True)
     }
 
 
 def _part_states_at_marks(
-    lm: LM, fed: TokenRows, rows: Sequence[int], sites: Sequence[Site]
+    lm: LM, inputs: TokenRows, rows: Sequence[int], sites: Sequence[Site]
 ) -> dict[Any, Tensor]:
     """{`5.attn.in`: (examples, d)} of one batch."""
-    ids, mask = (x.to(lm.device) for x in pad([fed.rows[i] for i in rows], lm.pad_id))
-    shown = collect_states(lm, ids, mask, layers=(), sites=sites).sites
-    who = torch.cat([torch.full((len(fed.marks[i]),), n) for n, i in enumerate(rows)])
-    where = torch.cat([torch.as_tensor(fed.marks[i]) for i in rows])
+    ids, mask = (x.to(lm.device) for x in pad([inputs.rows[i] for i in rows], lm.pad_id))
+    states = collect_states(lm, ids, mask, layers=(), sites=sites).sites
+    row = torch.cat([torch.full((len(inputs.marks[i]),), n) for n, i in enumerate(rows)])
+    position = torch.cat([torch.as_tensor(inputs.marks[i]) for i in rows])
     return {
-        f"{site.layer}.{site.part}.{site.side}": state[who, where].float().cpu()
-        for site, state in shown.items()
+        f"{site.layer}.{site.part}.{site.side}": state[row, position].float().cpu()
+        for site, state in states.items()
     }
 
 
 @contextmanager
-def parts_replaced(lm: LM, jumps: PartMaps, *, start: int) -> Iterator[None]:
-    """Blocks after layer `start` run with their maps in place of the real parts."""
-    functions = {Site(block, part): jump for (block, part), jump in jumps.items() if block > start}
-    with swapped_parts(lm, functions):
+def parts_replaced(lm: LM, maps: PartMaps, *, start: int) -> Iterator[None]:
+    """Run blocks after layer `start` with maps in place of their parts."""
+    with ExitStack() as stack:
+        counter = count_blocks(stack, lm)
+        for part in dict.fromkeys(part for _, part in maps):
+            for block in lm.blocks:
+                _replace_part(stack, *part_modules(lm, block, part), part, maps, start, counter)
         yield
 
 
+def _replace_part(
+    stack: ExitStack,
+    first: nn.Module,
+    last: nn.Module,
+    part: BlockPart,
+    maps: PartMaps,
+    start: int,
+    counter: BlockCounter,
+) -> None:
+    inputs: list[Tensor] = []
+
+    def keep_input(_: nn.Module, args: Any, kwargs: Any) -> None:
+        inputs[:] = [input_state(args, kwargs)]
+
+    def replace_output(_: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+        jump = maps.get((counter.block, part)) if counter.block > start else None
+        return output if jump is None else replace_output_state(output, jump(inputs.pop()))
+
+    add_pre_hook(stack, first, keep_input)
+    add_forward_hook(stack, last, replace_output)
+
+
 def final_states(
-    lm: LM, fed: TokenRows, rows: Sequence[int], maps: ShortcutMaps, group: str, start: int
+    lm: LM, inputs: TokenRows, rows: Sequence[int], maps: ShortcutMaps, group: str, start: int
 ) -> Tensor:
     """Layer L at the marks of these rows when a group of parts is replaced after `start`."""
-    jumps: dict[tuple[int, BlockPart], Shortcut] = {}
+    replacements: dict[tuple[int, BlockPart], Shortcut] = {}
     for block in range(start + 1, lm.layers + 1):
         for part in PART_GROUPS[group]:
             jump = maps.part(block, part)
             if jump is not None:
-                jumps[block, part] = jump
-    kept = MarkedStates((lm.layers,))
-    todo = torch.as_tensor(rows).numpy()
-    with parts_replaced(lm, jumps, start=start):
-        run_pass(
-            lm, fed, [kept], console=Console(quiet=True), todo=todo, budget=TokenBudget(fixed=1024)
-        )
-    return torch.cat([kept.found[int(row)] for row in rows])
+                replacements[block, part] = jump
+    visitor, todo = MarkedStates((lm.layers,)), torch.as_tensor(rows).numpy()
+    with parts_replaced(lm, replacements, start=start):
+        quiet = Console(quiet=True)
+        run_pass(lm, inputs, [visitor], console=quiet, todo=todo, budget=PART_BUDGET)
+    return torch.cat([visitor.states[int(row)] for row in rows])
 
 
 @dataclass
 class MarkedStates:
-    """A visitor that keeps the states of its layer at the marks, by row."""
+    """A visitor that collects the states of its layer at the marks, by row."""
 
     layers: tuple[int, ...]
     attention: bool = False
-    found: dict[int, Tensor] = field(default_factory=dict)
+    states: dict[int, Tensor] = field(default_factory=dict)
 
-    def visit(self, layer: int, hidden: Tensor, weights: Tensor | None, seen: VisitedBatch) -> None:
+    def visit(
+        self, layer: int, hidden: Tensor, weights: Tensor | None, batch: VisitedBatch
+    ) -> None:
         """Take the marked tokens."""
-        assert seen.marks is not None, "shortcut texts always have marks"
-        for place, row in enumerate(seen.rows.tolist()):
-            self.found[row] = hidden[place, seen.marks[place].bool()].float().cpu()
+        assert batch.marks is not None, "shortcut texts always have marks"
+        for n, row in enumerate(batch.rows.tolist()):
+            self.states[row] = hidden[n, batch.marks[n].bool()].float().cpu()
 
-    def end(self, seen: VisitedBatch) -> None:
-        """Nothing waits for the end of a batch."""
+    def end(self, batch: VisitedBatch) -> None:
+        """Nothing to do at the end of a batch."""

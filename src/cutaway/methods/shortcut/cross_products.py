@@ -1,7 +1,7 @@
-"""The cross-products of a fit: in one pass here, or as partial sums that add up to it.
+"""The cross-products of a fit: from one pass in this process, or as partial sums of workers.
 
-Examples are cut at whole chunks of the single pass, so that every partial sum is made of the very
-products that the single pass adds: what remains is the order of a few float64 additions.
+Ranges end where chunks of the single pass end, so every partial sum consists of the same products
+that the single pass adds. The results differ only in the order of a few float64 additions.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ from cutaway.store.activations import ActivationTable
 
 @dataclass(frozen=True)
 class ExampleRange:
-    """Some examples: the texts they lie in, how many to leave out in front, how many to take."""
+    """A range of examples: their texts, how many to skip at the start, how many to take."""
 
     texts: NDArray[np.int64]
     skip: int
@@ -38,81 +38,78 @@ class ExampleRange:
 
     @property
     def key(self) -> str:
-        """One line of text."""
+        """A name for messages."""
         return f"cross-products of texts {self.texts[0]}..{self.texts[-1]}"
 
 
 @dataclass(frozen=True)
 class PartialMoments:
-    """What a worker needs to add up a stretch: where the states are, and which products."""
+    """A worker's function: the moments of a range of examples, from their stored states."""
 
-    shelf: ActivationTable
+    table: ActivationTable
     pairs: list[StatePair]
     layers: int
     precise: bool
     chunk: int = CHUNK_ROWS
 
-    def __call__(self, stretch: ExampleRange) -> dict[str, NDArray[np.float64]]:
-        """The stretch's moments, as plain named arrays."""
-        gatherer = self.gatherer()
-        for states in self._examples(stretch):
-            gatherer.add(states)
-        return {name: value.numpy() for name, value in gatherer.moments().state().items()}
+    def __call__(self, examples: ExampleRange) -> dict[str, NDArray[np.float64]]:
+        """The moments as named arrays."""
+        accumulator = self.accumulator()
+        for states in self._batches(examples):
+            accumulator.add(states)
+        return {name: v.numpy() for name, v in accumulator.moments().state_dict().items()}
 
-    def gatherer(self) -> MomentAccumulator:
+    def accumulator(self) -> MomentAccumulator:
         """An empty sum."""
         cross = torch.float64 if self.precise else torch.float32
         return MomentAccumulator(list(self.pairs), cross=cross, chunk=self.chunk)
 
-    def _examples(self, stretch: ExampleRange) -> Iterator[dict[int, Tensor]]:
-        """The stretch's examples and no others, batch by batch."""
-        skip, left = stretch.skip, stretch.count
-        for _, states in stored_states(self.shelf, stretch.texts, range(self.layers + 1)):
-            here = {layer: rows[skip : skip + left] for layer, rows in states.items()}
-            size = len(states[0])
-            skip, left = max(skip - size, 0), left - len(here[0])
-            yield here
+    def _batches(self, examples: ExampleRange) -> Iterator[dict[int, Tensor]]:
+        """The states of exactly these examples, batch by batch."""
+        skip, left = examples.skip, examples.count
+        for _, states in stored_states(self.table, examples.texts, range(self.layers + 1)):
+            batch = {layer: rows[skip : skip + left] for layer, rows in states.items()}
+            skip, left = max(skip - len(states[0]), 0), left - len(batch[0])
+            yield batch
 
 
 def gather_moments(sample: StateSample, spec: FitSpec, console: Console) -> Moments:
-    """The cross-products of the training part."""
+    """The cross-products of the training texts."""
     pairs = layer_pairs(sample.lm.layers, to_final=spec.layers == "to-final")
-    adder = PartialMoments(sample.features.table, pairs, sample.lm.layers, spec.precise)
-    if find_engine(spec.engine).in_process:
-        return _moments_here(sample, adder, console)
-    return _moments_on_workers(sample, adder, spec.engine, console)
+    partial = PartialMoments(sample.table, pairs, sample.lm.layers, spec.precise)
+    if find_engine(spec.engine).here:
+        return _moments_here(sample, partial, console)
+    return _moments_on_workers(sample, partial, spec.engine, console)
 
 
-def _moments_here(sample: StateSample, adder: PartialMoments, console: Console) -> Moments:
-    gatherer = adder.gatherer()
-    with console.progress("adding up", len(sample.train)) as advance:
-        for part, states in sample.states(sample.train, range(adder.layers + 1)):
-            gatherer.add(states)
+def _moments_here(sample: StateSample, partial: PartialMoments, console: Console) -> Moments:
+    accumulator = partial.accumulator()
+    with console.progress("cross-products", len(sample.train)) as advance:
+        for part, states in sample.states(sample.train, range(partial.layers + 1)):
+            accumulator.add(states)
             advance(len(part))
-    return gatherer.moments()
+    return accumulator.moments()
 
 
 def _moments_on_workers(
-    sample: StateSample, adder: PartialMoments, engine: str, console: Console
+    sample: StateSample, partial: PartialMoments, engine: str, console: Console
 ) -> Moments:
     """Partial sums of the engine's workers, each added once, in the order of the examples."""
-    memory = moments_bytes(adder.pairs, sample.lm.width)
-    marks = np.array([len(sample.fed.marks[i]) for i in sample.train])
-    stretches = list(
-        example_ranges(sample.train, marks, find_engine(engine).workers(), adder.chunk)
-    )
+    memory = moments_bytes(partial.pairs, sample.lm.width)
+    marks = np.array([len(sample.full.marks[i]) for i in sample.train])
+    workers = find_engine(engine).workers()
+    ranges = list(example_ranges(sample.train, marks, workers, partial.chunk))
     total: Moments | None = None
-    with console.progress("adding up", len(stretches)) as advance:
-        for stretch, got in run_pieces(
-            engine, adder, stretches, key=lambda s: s.key, needs=Resources(memory=memory),
-            notify=console.print,
+    with console.progress("cross-products", len(ranges)) as advance:
+        for examples, sums in run_pieces(
+            engine, partial, ranges, key=lambda one: one.key, needs=Resources(memory=memory),
+            say=console.print,
         ):  # fmt: skip
-            if isinstance(got, PieceFailed):
-                got.add_note(f"{stretch.key}, tried {got.tries} times")
-                raise got
-            part = moments_from_state_dict(
-                {name: torch.from_numpy(np.array(v)) for name, v in got.items()}
-            )
+            if isinstance(sums, PieceFailed):
+                sums.add_note(f"{examples.key}, tried {sums.tries} times")
+                raise sums
+            tensors = {name: torch.from_numpy(np.array(value)) for name, value in sums.items()}
+            part = moments_from_state_dict(tensors)
             total = part if total is None else total + part
             advance()
     assert total is not None, "there are always two texts or more"
@@ -122,9 +119,9 @@ def _moments_on_workers(
 def example_ranges(
     texts: NDArray[np.int64], marks: NDArray[np.int64], workers: int, chunk: int
 ) -> Iterator[ExampleRange]:
-    """One stretch per worker, each a whole number of chunks long but the last.
+    """One range per worker, each an exact number of chunks long except the last.
 
-    A partial sum is as large as the whole one, so more of them than workers would be a waste.
+    A partial sum is as large as the total, so more of them than workers would be a waste.
     """
     ends = np.cumsum(marks)
     chunks = -(-int(ends[-1]) // chunk)

@@ -1,5 +1,6 @@
-"""Writing text token by token: early exit, and drafts that the full model verifies."""
+"""Token-by-token decoding: plain, with early exit, and with drafts that the full model verifies."""
 
+import time
 from dataclasses import dataclass, field
 
 import torch
@@ -20,39 +21,45 @@ from cutaway.models.lm import LM
 
 @dataclass
 class DecodeResult:
-    """The tokens written, and what it took."""
+    """The generated tokens, and the work they took."""
 
     tokens: list[int] = field(default_factory=list)
     layers: list[int] = field(default_factory=list)
-    """Layers behind each token: where it left the model."""
+    """The layer after which each token exited."""
     drafted: int = 0
     accepted: int = 0
     rounds: int = 0
 
+    def append(self, token: int, layer: int, limit: int, stops: frozenset[int]) -> bool:
+        """Add a token; False when the text ends with it."""
+        self.tokens.append(token)
+        self.layers.append(layer)
+        return len(self.tokens) < limit and token not in stops
+
 
 @dataclass(frozen=True)
 class Drafter:
-    """How a draft is made: a jump to the end, a head over few words, when to stop."""
+    """How tokens are drafted: a map to the last layer, a head over few tokens, when to stop."""
 
     jump: Shortcut
-    words: Tensor
-    """Token ids the draft chooses from."""
+    vocabulary: Tensor
+    """Ids of the tokens a draft chooses from."""
     weight: Tensor
-    """(e, words): their columns of the head, lying as a single row is multiplied quickest."""
+    """(e, tokens): their columns of the output embedding, in the layout that is fastest here."""
     bias: Tensor | None
     length: int
-    """At most so many tokens are drafted at once."""
+    """Maximum number of tokens per draft."""
     floor: float
-    """Drafting stops below this confidence: such a token would rarely be kept."""
-    back: bool = False
-    """The jump starts from two states: the token before at the last layer, this one here."""
+    """Drafting stops below this confidence: such a token would rarely be accepted."""
+    uses_previous: bool = False
+    """Whether the map takes two states: the previous token's at the last layer, and this one's."""
 
-    def foresee(self, before: Tensor, here: Tensor) -> Tensor:
-        """The last layer's state as the draft expects it: in place of the blocks left out."""
-        return self.jump(torch.cat([before, here], dim=-1) if self.back else here)
+    def final_state(self, previous: Tensor, hidden: Tensor) -> Tensor:
+        """The predicted state of the last layer."""
+        return self.jump(torch.cat([previous, hidden], dim=-1) if self.uses_previous else hidden)
 
     def probs(self, lm: LM, final: Tensor, temperature: float) -> Tensor:
-        """Probabilities over `words` after foreseen states (..., d) of the last layer."""
+        """Probabilities over `vocabulary` after predicted states (..., d) of the last layer."""
         logits = lm.head_features(final) @ self.weight
         logits = logits if self.bias is None else logits + self.bias
         return torch.softmax(logits.float() / temperature, dim=-1)
@@ -60,7 +67,7 @@ class Drafter:
 
 @dataclass(frozen=True)
 class TokenPicker:
-    """How a token is picked from a distribution: the likeliest, or drawn with a generator."""
+    """How the next token is chosen: the most likely one, or sampled with a generator."""
 
     rng: torch.Generator | None = None
     temperature: float = 1.0
@@ -77,116 +84,106 @@ GREEDY = TokenPicker()
 
 @dataclass
 class _Draft:
-    """Drafted tokens, the distributions they come from, and the states of all of them."""
+    """Drafted tokens, their distributions, and the states of the first segment."""
 
     states: list[Tensor]
     tokens: list[int] = field(default_factory=list)
-    spread: list[Tensor] = field(default_factory=list)
+    probs: list[Tensor] = field(default_factory=list)
 
 
 def speculative_decode(
-    cut: SegmentedModel,
+    model: SegmentedModel,
     prompt: Tensor,
     drafter: Drafter,
     head: LogitsFn,
     *,
     limit: int,
     stops: frozenset[int],
-    chance: TokenPicker = GREEDY,
+    picker: TokenPicker = GREEDY,
 ) -> DecodeResult:
-    """Up to `limit` tokens, drafted by the first stretch and verified by the second.
+    """Up to `limit` tokens, drafted by the first segment and verified by the second.
 
-    With a generator tokens are drawn from the model's distribution, without one the likeliest
-    are taken. Either way the full model alone decides what is written.
+    The result follows the full model's distribution exactly, whatever the drafts are.
     """
-    lm, written = cut.lm, DecodeResult()
-    final = cut.run(1, prompt, cut.run(0, prompt))
-    token, before = chance.pick(head(final[0, -1:])[0]), final[0, -1]
-    while _append_token(written, token, lm.layers, limit, stops):
-        room = min(drafter.length, limit - len(written.tokens) - 1)
-        draft = _draft(cut, token, before, drafter, room, chance)
-        ids = torch.tensor([[token, *draft.tokens]], device=lm.device)
-        final = cut.run(1, ids, torch.cat(draft.states, dim=1))
-        verdict = _verify(draft, head(final[0]), drafter, chance)
-        written.rounds += 1
-        written.drafted += len(draft.tokens)
-        written.accepted += verdict.kept
-        for kept in draft.tokens[: verdict.kept]:
-            if not _append_token(written, kept, lm.layers, limit, stops):
-                return written
-        for stretch in (0, 1):
-            cut.forget(stretch, len(draft.tokens) - verdict.kept)
-        token, before = verdict.following, final[0, verdict.kept]
-    return written
+    last, result = model.lm.layers, DecodeResult()
+    final = model.run(1, prompt, model.run(0, prompt))
+    token, previous = picker.pick(head(final[0, -1:])[0]), final[0, -1]
+    while result.append(token, last, limit, stops):
+        room = min(drafter.length, limit - len(result.tokens) - 1)
+        draft = _draft(model, token, previous, drafter, room, picker)
+        ids = torch.tensor([[token, *draft.tokens]], device=model.lm.device)
+        final = model.run(1, ids, torch.cat(draft.states, dim=1))
+        accepted = _verify(draft, head(final[0]), drafter, picker)
+        result.rounds += 1
+        result.drafted += len(draft.tokens)
+        result.accepted += accepted.count
+        for drafted in draft.tokens[: accepted.count]:
+            if not result.append(drafted, last, limit, stops):
+                return result
+        for segment in (0, 1):
+            model.drop_last(segment, len(draft.tokens) - accepted.count)
+        token, previous = accepted.next_token, final[0, accepted.count]
+    return result
 
 
 def _draft(
-    cut: SegmentedModel,
+    model: SegmentedModel,
     token: int,
-    before: Tensor,
+    previous: Tensor,
     drafter: Drafter,
     length: int,
-    chance: TokenPicker,
+    picker: TokenPicker,
 ) -> _Draft:
-    """Tokens for as long as the draft is sure; `before` is the last layer before `token`.
+    """Tokens for as long as the draft is confident; `previous` is the last layer before `token`.
 
-    Whether to go on is decided before a token is drawn, from the draft's own distribution: so a
-    token that is drawn has that distribution, and verifying keeps the full model's.
+    Whether to continue is decided from the distribution before a token is sampled from it. A
+    drafted token therefore has exactly that distribution, which verification relies on.
     """
-    draft = _Draft([cut.run(0, token_batch(token, cut.lm))])
+    draft = _Draft([model.run(0, token_batch(token, model.lm))])
     while len(draft.tokens) < length:
-        before = drafter.foresee(before, draft.states[-1][0, -1])
-        probs = drafter.probs(cut.lm, before, chance.temperature)
+        previous = drafter.final_state(previous, draft.states[-1][0, -1])
+        probs = drafter.probs(model.lm, previous, picker.temperature)
         if float(probs.max()) < drafter.floor:
             break
-        place = int(probs.argmax()) if chance.rng is None else sample_token(probs, rng=chance.rng)
-        draft.tokens.append(int(drafter.words[place]))
-        draft.spread.append(probs)
-        draft.states.append(cut.run(0, token_batch(draft.tokens[-1], cut.lm)))
+        index = int(probs.argmax()) if picker.rng is None else sample_token(probs, rng=picker.rng)
+        draft.tokens.append(int(drafter.vocabulary[index]))
+        draft.probs.append(probs)
+        draft.states.append(model.run(0, token_batch(draft.tokens[-1], model.lm)))
     return draft
 
 
 def _verify(
-    draft: _Draft, logits: Tensor, drafter: Drafter, chance: TokenPicker
+    draft: _Draft, logits: Tensor, drafter: Drafter, picker: TokenPicker
 ) -> DraftAcceptance:
     tokens = torch.tensor(draft.tokens, dtype=torch.long)
-    if chance.rng is None:
+    if picker.rng is None:
         return accept_greedy(tokens, logits)
-    full = torch.softmax(logits / chance.temperature, dim=-1)
+    full = torch.softmax(logits / picker.temperature, dim=-1)
     drafted = torch.zeros(len(tokens), logits.shape[1])
     if draft.tokens:
-        drafted[:, drafter.words] = torch.stack(draft.spread)
-    return accept_sampled(tokens, drafted, full, rng=chance.rng)
+        drafted[:, drafter.vocabulary] = torch.stack(draft.probs)
+    return accept_sampled(tokens, drafted, full, rng=picker.rng)
 
 
 def plain_decode(
-    cut: SegmentedModel,
+    model: SegmentedModel,
     prompt: Tensor,
     head: LogitsFn,
     *,
     limit: int,
     stops: frozenset[int],
-    chance: TokenPicker = GREEDY,
+    picker: TokenPicker = GREEDY,
 ) -> DecodeResult:
-    """Up to `limit` tokens, one at a time through the whole model: what drafts must beat."""
-    lm, written = cut.lm, DecodeResult()
-    token = chance.pick(head(cut.run(0, prompt)[0, -1:])[0])
-    while _append_token(written, token, lm.layers, limit, stops):
-        token = chance.pick(head(cut.run(0, token_batch(token, lm))[0])[0])
-    return written
-
-
-def _append_token(
-    written: DecodeResult, token: int, layer: int, limit: int, stops: frozenset[int]
-) -> bool:
-    """Write a token; False when the text ends with it."""
-    written.tokens.append(token)
-    written.layers.append(layer)
-    return len(written.tokens) < limit and token not in stops
+    """Up to `limit` tokens, each through all layers: the baseline of this loop."""
+    lm, result = model.lm, DecodeResult()
+    token = picker.pick(head(model.run(0, prompt)[0, -1:])[0])
+    while result.append(token, lm.layers, limit, stops):
+        token = picker.pick(head(model.run(0, token_batch(token, lm))[0])[0])
+    return result
 
 
 def early_exit_decode(
-    cut: SegmentedModel,
+    model: SegmentedModel,
     prompt: Tensor,
     jumps: dict[int, Shortcut],
     head: LogitsFn,
@@ -194,38 +191,64 @@ def early_exit_decode(
     lambda_: float,
     limit: int,
     stops: frozenset[int],
-    chance: TokenPicker = GREEDY,
+    picker: TokenPicker = GREEDY,
 ) -> DecodeResult:
-    """Up to `limit` tokens, each from the first exit layer that is sure enough.
+    """Up to `limit` tokens, each from the first exit layer that is confident enough.
 
-    The paper's rule: the gap of the two highest probabilities exceeds
-    0.9 lambda + 0.1 exp(-4 t / N), with N the length the text is going to have.
+    The paper's rule: the gap between the two highest probabilities exceeds
+    0.9 lambda + 0.1 exp(-4 t / N), with N the length of the finished text.
     """
-    lm, written = cut.lm, DecodeResult()
+    lm, result = model.lm, DecodeResult()
     length = float(prompt.shape[1] + limit)
-    waiting = [prompt.new_zeros(1, 0, lm.width, dtype=getattr(torch, lm.dtype))] * len(cut.borders)
-    hidden = cut.run(0, prompt)
-    for stretch in range(1, len(cut.borders)):
-        hidden = cut.run(stretch, prompt, hidden)
-    token = chance.pick(head(hidden[0, -1:])[0])
-    layer = lm.layers
-    while _append_token(written, token, layer, limit, stops):
-        need = float(exit_threshold(lambda_, prompt.shape[1] + len(written.tokens) - 1, length))
-        hidden = cut.run(0, token_batch(token, lm))
-        for stretch, layer in enumerate(cut.borders):
+    waiting = [prompt.new_zeros(1, 0, lm.width, dtype=getattr(torch, lm.dtype))] * len(model.ends)
+    hidden = model.run(0, prompt)
+    for segment in range(1, len(model.ends)):
+        hidden = model.run(segment, prompt, hidden)
+    token, layer = picker.pick(head(hidden[0, -1:])[0]), lm.layers
+    while result.append(token, layer, limit, stops):
+        position = prompt.shape[1] + len(result.tokens) - 1
+        needed = float(exit_threshold(lambda_, position, length))
+        hidden = model.run(0, token_batch(token, lm))
+        for segment, layer in enumerate(model.ends):
             logits = head(jumps[layer](hidden[0, -1:]))[0]
-            if layer == lm.layers or _top_two_gap(logits) > need:
+            if layer == lm.layers or _top_two_gap(logits) > needed:
                 break
-            # Tokens that left here earlier catch up together with this one.
-            queue = torch.cat([waiting[stretch], hidden], dim=1)
-            waiting[stretch] = queue[:, :0]
-            hidden = cut.run(stretch + 1, queue.new_zeros(queue.shape[:2], dtype=torch.long), queue)
+            # Tokens that exited here earlier go through the next segment with this one.
+            queue = torch.cat([waiting[segment], hidden], dim=1)
+            waiting[segment] = queue[:, :0]
+            ids = queue.new_zeros(queue.shape[:2], dtype=torch.long)
+            hidden = model.run(segment + 1, ids, queue)
         if layer < lm.layers:
-            waiting[stretch] = torch.cat([waiting[stretch], hidden], dim=1)
-        token = chance.pick(logits)
-    return written
+            waiting[segment] = torch.cat([waiting[segment], hidden], dim=1)
+        token = picker.pick(logits)
+    return result
 
 
 def _top_two_gap(logits: Tensor) -> float:
     top = torch.softmax(logits, dim=-1).topk(2).values
     return float(top[0] - top[1])
+
+
+@torch.inference_mode()
+def plain_generate(
+    lm: LM, prompts: Tensor, limit: int, stops: frozenset[int], **sampling: object
+) -> tuple[list[list[int]], float]:
+    """The new tokens of each prompt from transformers' own `generate`, and the seconds it takes."""
+    start = time.perf_counter()
+    out = lm.module.generate(
+        prompts,
+        attention_mask=torch.ones_like(prompts),
+        max_new_tokens=limit,
+        pad_token_id=lm.pad_id,
+        eos_token_id=sorted(stops) or None,
+        **({"do_sample": False} | sampling),
+    )
+    return out[:, prompts.shape[1] :].tolist(), time.perf_counter() - start
+
+
+def stop_token_ids(lm: LM) -> frozenset[int]:
+    """The tokens that end a text."""
+    ids = lm.module.generation_config.eos_token_id
+    if ids is None:
+        ids = lm.tokenizer.eos_token_id
+    return frozenset(int(i) for i in (ids if isinstance(ids, list) else [ids]) if i is not None)

@@ -1,14 +1,13 @@
-"""Which draft pays, told by a short measurement before the real work.
+"""The choice of a draft setting by a short measurement before generation.
 
-Acceptance comes from texts the model wrote itself: one pass over each says, for every kind of
-draft and every layer, which tokens would have been drafted right. Time comes from running the
-model on one and on several tokens. Both together give the expected time per token.
+Acceptance is measured on texts that the model generated: one pass over each shows, for every kind
+of draft and every layer, which tokens would have been drafted correctly. Time is measured by
+running the model on one and on several tokens. Together they give the expected time per token.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -22,17 +21,15 @@ from cutaway.models.read import collect_states
 
 DRAFT_LENGTHS = (1, 2, 3, 4, 6, 8)
 CONFIDENCE_FLOORS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-# A gain below this is within the noise of the measurement.
+# A smaller gain is within the noise of the measurement.
 MIN_SPEEDUP = 1.02
-# Tokens to judge by: with fewer, the luckiest of many settings would win.
+# Tokens to measure on: with fewer, a lucky setting among many would be chosen.
 MIN_TOKENS = 512
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class DraftSetting:
-    """A kind of draft, its layer, length and stop, and how much faster than plain it should be."""
+    """A kind of draft, its layer, length and minimum confidence, and the expected speed-up."""
 
     kind: str
     layer: int
@@ -43,23 +40,36 @@ class DraftSetting:
 
 @dataclass(frozen=True)
 class Continuation:
-    """A text that the model wrote: the prompt with its continuation."""
+    """A prompt with the model's continuation."""
 
     row: list[int]
-    written: int
+    generated: int
     """How many of the last tokens are the model's."""
 
 
 @dataclass(frozen=True)
+class ContinuationStates:
+    """States of a continuation at some layers, its tokens, and where the generated ones begin."""
+
+    layers: dict[int, Tensor]
+    ids: Tensor
+    start: int
+
+
+@dataclass(frozen=True)
 class DraftReplay:
-    """For each token of a text: would a draft be right, and how sure is it; by depth of draft."""
+    """Whether each generated token would be drafted correctly, and how confidently, by depth.
 
-    right: list[list[bool]]
-    sure: list[list[float]]
+    A draft that does not use the previous token's state is the same at every depth.
+    """
 
-    def at(self, table: list[list[T]], depth: int, token: int) -> T:
-        """What stands there; a draft that does not look back is the same at every depth."""
-        return table[min(depth, len(table) - 1)][token]
+    correct: list[list[bool]]
+    confidence: list[list[float]]
+
+    def at(self, depth: int, token: int) -> tuple[bool, float]:
+        """Correctness and confidence of a token drafted at this depth."""
+        row = min(depth, len(self.correct) - 1)
+        return self.correct[row][token], self.confidence[row][token]
 
 
 def make_drafter(
@@ -71,19 +81,18 @@ def make_drafter(
     floor: float = 0.0,
     prompt: Sequence[int] = (),
 ) -> Drafter:
-    """A drafter from a layer, over the words that are frequent or in the prompt."""
+    """A drafter from a layer, over the tokens that are frequent or in the prompt."""
     weight, bias = lm.output_embedding
     known = torch.tensor(sorted(set(prompt)), dtype=torch.long)
-    words = torch.unique(torch.cat([maps.words(lm.vocab), known])).to(weight.device)
-    back = kind == AHEAD
+    tokens = torch.unique(torch.cat([maps.draft_tokens(lm.vocab), known])).to(weight.device)
     return Drafter(
-        jump=load_draft_map(maps, layer) if back else maps.jump(layer, lm.layers, kind),
-        words=words,
-        weight=weight.detach()[words].T.contiguous(),
-        bias=None if bias is None else bias.detach()[words],
+        jump=load_draft_map(maps, layer) if kind == AHEAD else maps.jump(layer, lm.layers, kind),
+        vocabulary=tokens,
+        weight=weight.detach()[tokens].T.contiguous(),
+        bias=None if bias is None else bias.detach()[tokens],
         length=length,
         floor=floor,
-        back=back,
+        uses_previous=kind == AHEAD,
     )
 
 
@@ -94,92 +103,83 @@ def choose_draft(
     drafts: Sequence[tuple[str, int]],
     lengths: Sequence[int] = DRAFT_LENGTHS,
 ) -> DraftSetting:
-    """The setting with the least expected time per token, from texts the model wrote.
+    """The setting with the least expected time per token on the model's own texts.
 
     `drafts` are the kinds and layers to choose from.
     """
-    costs, seen = (
-        measure_step_times(lm),
-        continuation_states(lm, texts, {layer for _, layer in drafts}),
-    )
-    found = []
+    times = measure_step_times(lm)
+    states = continuation_states(lm, texts, {layer for _, layer in drafts})
+    settings = []
     for kind, layer in drafts:
         drafter = make_drafter(lm, maps, kind, layer)
-        small, share = draft_seconds(lm, drafter), layer / lm.layers
-        views = [replay_drafts(lm, drafter, layer, max(lengths), *text) for text in seen]
+        seconds, share = draft_seconds(lm, drafter), layer / lm.layers
+        replays = [replay_drafts(lm, drafter, layer, max(lengths), text) for text in states]
+        plain = times.plain * sum(len(replay.correct[0]) for replay in replays)
         for length, floor in product(lengths, CONFIDENCE_FLOORS):
             took = sum(
-                simulated_seconds(costs, small, share, view, length, floor) for view in views
+                simulated_seconds(times, seconds, share, replay, length, floor)
+                for replay in replays
             )
-            tokens = sum(len(view.right[0]) for view in views)
-            found.append(DraftSetting(kind, layer, length, floor, costs.plain * tokens / took))
-    return max(found, key=lambda setting: setting.expected)
+            settings.append(DraftSetting(kind, layer, length, floor, plain / took))
+    return max(settings, key=lambda setting: setting.expected)
 
 
 @torch.inference_mode()
 def continuation_states(
     lm: LM, texts: Iterable[Continuation], layers: Iterable[int]
-) -> list[tuple[dict[int, Tensor], Tensor, int]]:
-    """The states of the texts at these layers and the last, their tokens, where the model begins.
-
-    Only as many texts as it takes to see enough tokens.
-    """
-    seen, tokens = [], 0
+) -> list[ContinuationStates]:
+    """The states of the texts at these layers and the last, for as many texts as are needed."""
+    collected, tokens = [], 0
     for text in texts:
         ids = torch.tensor([text.row], device=lm.device)
-        found = collect_states(
-            lm, ids, torch.ones_like(ids, dtype=torch.bool), {*layers, lm.layers}
-        )
-        kept = {layer: value[0] for layer, value in found.layers.items()}
-        seen.append((kept, ids[0], len(text.row) - text.written))
-        tokens += text.written
+        mask = torch.ones_like(ids, dtype=torch.bool)
+        states = collect_states(lm, ids, mask, {*layers, lm.layers}).layers
+        by_layer = {layer: value[0] for layer, value in states.items()}
+        collected.append(ContinuationStates(by_layer, ids[0], len(text.row) - text.generated))
+        tokens += text.generated
         if tokens >= MIN_TOKENS:
             break
-    return seen
+    return collected
 
 
 @torch.inference_mode()
 def replay_drafts(
-    lm: LM,
-    drafter: Drafter,
-    layer: int,
-    depth: int,
-    seen: dict[int, Tensor],
-    ids: Tensor,
-    start: int,
+    lm: LM, drafter: Drafter, layer: int, depth: int, text: ContinuationStates
 ) -> DraftReplay:
-    """What a drafter would have said about each token the model wrote.
+    """What a drafter would have predicted for each generated token.
 
-    A draft of depth 2 stands on a draft of depth 1: where that one was right, it sees the same
-    tokens but has only foreseen the last layer's state.
+    A draft of depth 2 follows a draft of depth 1: where that one was correct, it sees the same
+    tokens but only a predicted state of the last layer.
     """
-    before = torch.cat([torch.zeros_like(seen[lm.layers][:1]), seen[lm.layers][:-1]])
-    view = DraftReplay([], [])
-    for _ in range(depth if drafter.back else 1):
-        ahead = drafter.foresee(before, seen[layer])
-        best = drafter.probs(lm, ahead[start - 1 : -1], 1.0).max(dim=-1)
-        view.right.append((drafter.words[best.indices] == ids[start:]).tolist())
-        view.sure.append(best.values.tolist())
-        before = torch.cat([before[:1], ahead[:-1]])
-    return view
+    final = text.layers[lm.layers]
+    previous = torch.cat([torch.zeros_like(final[:1]), final[:-1]])
+    replay = DraftReplay([], [])
+    for _ in range(depth if drafter.uses_previous else 1):
+        predicted = drafter.final_state(previous, text.layers[layer])
+        best = drafter.probs(lm, predicted[text.start - 1 : -1], 1.0).max(dim=-1)
+        replay.correct.append((drafter.vocabulary[best.indices] == text.ids[text.start :]).tolist())
+        replay.confidence.append(best.values.tolist())
+        previous = torch.cat([previous[:1], predicted[:-1]])
+    return replay
 
 
 def simulated_seconds(
-    costs: StepTimes, small: float, share: float, view: DraftReplay, length: int, floor: float
+    times: StepTimes, draft: float, share: float, replay: DraftReplay, length: int, floor: float
 ) -> float:
-    """Seconds to write a recorded text with this setting; `small` is a draft without blocks."""
-    at, seconds, end = 0, 0.0, len(view.right[0])
-    while at < end:
-        drafted = kept = 0
-        for depth in range(min(length, end - at)):
-            seconds += small
-            if view.at(view.sure, depth, at + depth) < floor:
+    """Seconds to generate a recorded text with this setting; `draft` is a draft without blocks."""
+    position, seconds, end = 0, 0.0, len(replay.correct[0])
+    while position < end:
+        drafted = accepted = 0
+        for depth in range(min(length, end - position)):
+            seconds += draft
+            correct, confidence = replay.at(depth, position + depth)
+            if confidence < floor:
                 break
             drafted += 1
-            # What follows a wrong draft is unknown: it is taken to be as sure as what was written.
-            if kept == depth and view.at(view.right, depth, at + depth):
-                kept += 1
-        seconds += (drafted + 1) * costs.stretch(share, 1)
-        seconds += costs.stretch(1 - share, drafted + 1) + costs.at(costs.head, drafted + 1)
-        at += kept + 1
+            # After a wrong draft the tokens are unknown: the recorded confidence is assumed.
+            if accepted == depth and correct:
+                accepted += 1
+        seconds += (drafted + 1) * times.segment(share, 1)
+        seconds += times.segment(1 - share, drafted + 1) + times.at(times.head, drafted + 1)
+        position += accepted + 1
     return seconds

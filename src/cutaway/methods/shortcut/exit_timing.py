@@ -1,8 +1,8 @@
-"""Seconds of an early exit: what its parts cost, and what a real text takes with and without it.
+"""The time an early exit takes: estimated from its parts, and measured on generated text.
 
-Asking a layer costs a product with the whole vocabulary. Asking every layer, as the simulation
-does, is therefore reckoned from the measured parts; a real exit asks at a few layers only, and is
-run: with a cache, against the same loop without exits.
+Predicting from a layer takes a product with the whole vocabulary. Testing every layer, as the
+simulation does, is therefore estimated from measured parts. A practical exit tests a few layers
+only; it is run with a key-value cache, against the same loop without exits.
 """
 
 import time
@@ -12,112 +12,115 @@ from functools import partial
 
 import torch
 
-from cutaway.methods.shortcut.decode import DecodeResult, early_exit_decode, plain_decode
-from cutaway.methods.shortcut.fit import logits_fn
+from cutaway.methods.shortcut.decode import (
+    DecodeResult,
+    early_exit_decode,
+    plain_decode,
+    stop_token_ids,
+)
 from cutaway.methods.shortcut.maps import ShortcutMaps
 from cutaway.methods.shortcut.maths.exit import ExitPoint
 from cutaway.methods.shortcut.maths.fit import IDENTITY
-from cutaway.methods.shortcut.plain_generate import stop_token_ids
+from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.methods.shortcut.segments import segmented
 from cutaway.methods.shortcut.step_timing import measure_step_times
 from cutaway.models.lm import LM
 
 TIMED_TEXTS, TIMED_NEW_TOKENS, TIMED_PROMPT_TOKENS = 4, 24, 16
-"""Texts that are written, tokens that each gets, tokens of a text that are its beginning."""
 
 ExitCurves = Mapping[tuple[str, str], Sequence[ExitPoint]]
+"""By kind of map and confidence measure."""
 
 
 @dataclass(frozen=True)
 class ExitRule:
-    """When a token may leave: through which maps a layer is read, and how sure it must be."""
+    """When a token may exit: the kind of map to predict with, and the threshold."""
 
     kind: str
     lambda_: float
 
 
 def default_exit_layers(lm: LM) -> list[int]:
-    """Where a real exit asks unless told otherwise: half and three quarters of the way."""
+    """Half and three quarters of the way through the model."""
     return sorted({n for n in (lm.layers // 2, 3 * lm.layers // 4) if 1 <= n < lm.layers})
 
 
-def best_exit_rule(curves: ExitCurves, wished: float) -> ExitRule | None:
-    """The paper's rule (gap) that saves most layers at the wished agreement; None without gap."""
+def best_exit_rule(curves: ExitCurves, agreement: float) -> ExitRule | None:
+    """The paper's rule (gap) that saves most layers at this agreement; None without gap."""
     safe = [
         (point.layers.mean, kind, point.setting)
         for (kind, name), points in curves.items()
         for point in points
-        if name == "gap" and point.agreement.mean >= wished
+        if name == "gap" and point.agreement.mean >= agreement
     ]
     return ExitRule(*min(safe)[1:]) if safe else None
 
 
-def wall_clock(
+def exit_timing(
     lm: LM,
     maps: ShortcutMaps,
     rows: Sequence[Sequence[int]],
     curves: ExitCurves,
     saved: float,
-    wished: float,
+    agreement: float,
 ) -> dict[str, float]:
-    """Milliseconds per token: a block, a look, plain and early exit as reckoned and as run.
+    """Milliseconds per token: a block, a prediction, full model and early exit.
 
-    `saved` is the share of layers that an exit skips at best when every layer is asked.
+    `saved` is the share of layers that an exit skips at best when every layer is tested.
     """
-    costs = measure_step_times(lm, counts=(1,))
-    block, look = 1000 * costs.blocks[1] / lm.layers, 1000 * costs.head[1]
-    plain, early = lm.layers * block + look, (1 - saved) * lm.layers * (block + look)
-    found = {"block_ms": block, "look_ms": look, "plain_ms": plain, "exit_ms": early}
-    rule = best_exit_rule(curves, wished)
+    times = measure_step_times(lm, counts=(1,))
+    block, predict = 1000 * times.blocks[1] / lm.layers, 1000 * times.head[1]
+    plain, early = lm.layers * block + predict, (1 - saved) * lm.layers * (block + predict)
+    timing = {"block_ms": block, "look_ms": predict, "plain_ms": plain, "exit_ms": early}
+    rule = best_exit_rule(curves, agreement)
     if rule is None or len(lm.blocks) != lm.layers or not default_exit_layers(lm):
-        return found
-    return found | time_early_exit(lm, maps, rows, rule)
+        return timing
+    return timing | time_early_exit(lm, maps, rows, rule)
 
 
 @torch.inference_mode()
 def time_early_exit(
     lm: LM, maps: ShortcutMaps, rows: Sequence[Sequence[int]], rule: ExitRule
 ) -> dict[str, float]:
-    """A few texts written token by token, with exits and without, in turn."""
+    """A few texts generated with and without exits, in turn."""
     exits, head, stops = default_exit_layers(lm), logits_fn(lm), stop_token_ids(lm)
     jumps = {n: maps.jump(n, lm.layers, rule.kind) for n in exits} | {lm.layers: IDENTITY}
-    took, total = {"plain": 0.0, "exit": 0.0}, {"plain": 0, "exit": 0}
-    layers = 0
+    plain, early = _Timed(), _Timed()
     for row in rows[:TIMED_TEXTS]:
         ids = torch.tensor([list(row[:TIMED_PROMPT_TOKENS])], device=lm.device)
-        room = min(TIMED_NEW_TOKENS, lm.context - ids.shape[1])
-        if room < 2:
+        limit = min(TIMED_NEW_TOKENS, lm.context - ids.shape[1])
+        if limit < 2:
             continue
-        with segmented(lm, []) as cut:
-            way = partial(plain_decode, cut, ids, head, limit=room, stops=stops)
-            found = _timed(took, "plain", way)
-            total["plain"] += len(found.tokens)
-        with segmented(lm, exits) as cut:
-            way = partial(
-                early_exit_decode,
-                cut,
-                ids,
-                jumps,
-                head,
-                lambda_=rule.lambda_,
-                limit=room,
-                stops=stops,
-            )
-            found = _timed(took, "exit", way)
-            total["exit"] += len(found.tokens)
-            layers += sum(found.layers)
-    if not total["exit"]:
+        with segmented(lm, []) as model:
+            plain.time(partial(plain_decode, model, ids, head, limit=limit, stops=stops))
+        with segmented(lm, exits) as model:
+            early.time(
+                partial(
+                    early_exit_decode, model, ids, jumps, head, lambda_=rule.lambda_, limit=limit,
+                    stops=stops,
+                )
+            )  # fmt: skip
+    if not early.tokens:
         return {}
     return {
-        "run_plain_ms": 1000 * took["plain"] / total["plain"],
-        "run_exit_ms": 1000 * took["exit"] / total["exit"],
-        "run_layers": layers / total["exit"],
+        "run_plain_ms": 1000 * plain.seconds / plain.tokens,
+        "run_exit_ms": 1000 * early.seconds / early.tokens,
+        "run_layers": early.layers / early.tokens,
         "run_lambda": rule.lambda_,
     }
 
 
-def _timed(took: dict[str, float], name: str, work: Callable[[], DecodeResult]) -> DecodeResult:
-    start = time.perf_counter()
-    found = work()
-    took[name] += time.perf_counter() - start
-    return found
+@dataclass
+class _Timed:
+    """Seconds, tokens and layers of several decoded texts."""
+
+    seconds: float = 0.0
+    tokens: int = 0
+    layers: int = 0
+
+    def time(self, decode: Callable[[], DecodeResult]) -> None:
+        start = time.perf_counter()
+        result = decode()
+        self.seconds += time.perf_counter() - start
+        self.tokens += len(result.tokens)
+        self.layers += sum(result.layers)

@@ -1,7 +1,7 @@
-"""The figures of `shortcut`, by name: the paper's, and what they need to be read.
+"""The figures of `shortcut`, by name.
 
-A figure takes the rows and the run they come from; it raises Missing, with the way to mend it,
-when the run holds nothing to draw.
+A figure takes the rows and the run they come from; it raises Missing, with the command that
+measures the data, when the run has nothing to draw.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,41 +28,43 @@ COLOURS = {
 }
 MAP_KINDS = ("id", "mat", "affine", "ridge", "lowrank", "tuned")
 TITLES = {
-    "precision@1": "agreement with the full model's top token",
-    "precision@5": "guess is among the full model's top 5",
-    "precision@10": "guess is among the full model's top 10",
-    "surprisal": "surprisal of the guess (nats)",
+    "precision@1": "agreement with the full model's prediction",
+    "precision@5": "prediction is in the full model's top 5",
+    "precision@10": "prediction is in the full model's top 10",
+    "surprisal": "surprisal of the prediction (nats)",
     "kl": "KL from the full distribution (nats)",
     "entropy": "entropy (nats)",
-    "perplexity": "perplexity of the real next token",
+    "perplexity": "perplexity of the true next token",
 }
-BAND_CAPTION = "bands give the 95 % interval of the mean over tokens"
-# Maps that fit beside each other.
+BAND_CAPTION = "bands: 95 % interval of the mean over tokens"
+# Heat maps that fit side by side.
 MAX_HEATMAPS = 4
 
 
 def _by_model_and_text(table: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
-    """The rows of each model and text: what is added to names, how its lines are dashed."""
-    apart = [c for c in ("model", "text") if table[c].n_unique() > 1]
-    if not apart:
+    """For each model and text: a suffix for names, a line dash, and the rows."""
+    columns = [c for c in ("model", "text") if table[c].n_unique() > 1]
+    if not columns:
         yield "", theme.DASHES[0], table
         return
-    for i, (who, mine) in enumerate(table.group_by(apart, maintain_order=True)):
-        yield f" · {' on '.join(map(str, who))}", theme.DASHES[i % len(theme.DASHES)], mine
+    for i, (names, rows) in enumerate(table.group_by(columns, maintain_order=True)):
+        yield f" · {' on '.join(map(str, names))}", theme.DASHES[i % len(theme.DASHES)], rows
 
 
 def r2_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """Heat maps of r2 from every layer to every later one: the matrix beside the identity."""
+    """Heat maps of r2 from every layer to every later one: fitted map and identity."""
     table = rows.filter(pl.col("metric") == "r2")
     if table.filter(pl.col("kind") == "mat").height < 3:
-        raise Missing("The r2 map needs several pairs of layers: cutaway shortcut fit --layers all")
-    found = {
-        f"{kind}{who}": cells
-        for who, _, mine in _by_model_and_text(table)
+        raise Missing(
+            "The r2 heat map needs several pairs of layers: cutaway shortcut fit --layers all"
+        )
+    heatmaps = {
+        f"{kind}{suffix}": cells
+        for suffix, _, group in _by_model_and_text(table)
         for kind in ("mat", "id")
-        if not (cells := mine.filter(pl.col("kind") == kind)).is_empty()
+        if not (cells := group.filter(pl.col("kind") == kind)).is_empty()
     }
-    drawn = dict(list(found.items())[:MAX_HEATMAPS])
+    drawn = dict(list(heatmaps.items())[:MAX_HEATMAPS])
     titles = [formats.figure_label(name) for name in drawn]
     figure = make_subplots(rows=1, cols=len(drawn), subplot_titles=titles, shared_yaxes=True)
     for column, cells in enumerate(drawn.values(), start=1):
@@ -72,20 +74,20 @@ def r2_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     figure.update_yaxes(title="to layer", col=1)
     return theme.finish_figure(
         figure,
-        title="How linear is the way between two layers",
+        title="How linear the change between two layers is",
         caption="Share of the target layer's variance that the map from the source layer explains "
-        "on held-out tokens, mean over coordinates. Values below 0 (worse than always guessing "
-        "the mean) are drawn as 0; hover for them."
-        + panels.omitted_note(max(0, len(found) - MAX_HEATMAPS), 0),
+        "on held-out tokens, averaged over coordinates. Values below 0 (worse than predicting the "
+        "mean) are drawn as 0; hover to see them."
+        + panels.omitted_note(max(0, len(heatmaps) - MAX_HEATMAPS), 0),
         height=430,
     )
 
 
 def _r2_heatmap(cells: pl.DataFrame) -> go.Heatmap:
-    found = {(c["target"], c["source"]): c["value"] for c in cells.iter_rows(named=True)}
-    targets = sorted({target for target, _ in found})
-    sources = sorted({source for _, source in found})
-    exact = [[found.get((t, s)) for s in sources] for t in targets]
+    r2 = {(c["target"], c["source"]): c["value"] for c in cells.iter_rows(named=True)}
+    targets = sorted({target for target, _ in r2})
+    sources = sorted({source for _, source in r2})
+    exact = [[r2.get((t, s)) for s in sources] for t in targets]
     return go.Heatmap(
         x=sources,
         y=targets,
@@ -99,7 +101,7 @@ def _r2_heatmap(cells: pl.DataFrame) -> go.Heatmap:
 
 
 def layer_figure(metric: str, title: str) -> Callable[[pl.DataFrame, RunOrRuns], go.Figure]:
-    """A figure function: one metric by layer, a line per kind of map."""
+    """A figure of one metric by layer, a line per kind of map."""
 
     def draw(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         table = rows.filter((pl.col("metric") == metric) & pl.col("lambda").is_null())
@@ -107,9 +109,9 @@ def layer_figure(metric: str, title: str) -> Callable[[pl.DataFrame, RunOrRuns],
         if table.is_empty():
             raise Missing(f"This run has no {metric} by layer: cutaway shortcut eval measures it.")
         figure = go.Figure()
-        for who, dash, mine in _by_model_and_text(table):
-            for (kind,), cells in mine.group_by(["kind"], maintain_order=True):
-                _add_line(figure, cells.sort("layer"), "layer", str(kind), who, dash)
+        for suffix, dash, group in _by_model_and_text(table):
+            for (kind,), cells in group.group_by(["kind"], maintain_order=True):
+                _add_line(figure, cells.sort("layer"), "layer", str(kind), suffix, dash)
         figure.update_xaxes(title="layer (0 = embeddings)")
         figure.update_yaxes(title=TITLES[metric])
         return theme.finish_figure(figure, title=title, caption=_caption(metric)).update_layout(
@@ -121,63 +123,63 @@ def layer_figure(metric: str, title: str) -> Callable[[pl.DataFrame, RunOrRuns],
 
 def _caption(metric: str) -> str:
     return (
-        f"Each point reads one layer as if it were the last: {TITLES[metric]}. id takes the state "
-        f"as it is (the logit lens), the others go through a fitted map first; {BAND_CAPTION}."
+        f"Each point predicts from one layer as if it were the last: {TITLES[metric]}. id applies "
+        f"no map (the logit lens), the others a fitted map; {BAND_CAPTION}."
     )
 
 
 def parts_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """Agreement when norms, attention or mlp of all blocks after a layer are replaced by maps."""
+    """Agreement when norms, attention or MLP of all blocks after a layer are replaced by maps."""
     table = rows.filter(pl.col("metric") == "precision@1")
     replaced = table.filter(pl.col("kind").str.starts_with("part"))
     if replaced.is_empty():
         raise Missing(
-            "This run has no replaced parts: fit with --parts, then cutaway shortcut eval."
+            "This run has no replaced parts: use shortcut fit --parts, then shortcut eval."
         )
     figure = go.Figure()
     jump = (pl.col("kind") == "mat") & pl.col("lambda").is_null() & pl.col("confidence").is_null()
     drawn = table.filter(jump | pl.col("kind").str.starts_with("part"))
-    for who, dash, mine in _by_model_and_text(drawn):
-        for (kind,), cells in mine.sort(pl.col("kind") != "mat", maintain_order=True).group_by(
+    for suffix, dash, group in _by_model_and_text(drawn):
+        for (kind,), cells in group.sort(pl.col("kind") != "mat", maintain_order=True).group_by(
             ["kind"], maintain_order=True
         ):
-            _add_line(figure, cells.sort("layer"), "layer", str(kind), who, dash)
+            _add_line(figure, cells.sort("layer"), "layer", str(kind), suffix, dash)
     figure.update_xaxes(title="layer after which parts are replaced")
     figure.update_yaxes(title=TITLES["precision@1"])
     return theme.finish_figure(
         figure,
-        title="Which part of a block needs to be what it is",
-        caption="Real blocks up to the layer, then blocks whose norms, attention or mlp are one "
-        f"matrix each; mat jumps over them all at once; {BAND_CAPTION}.",
+        title="Which parts of a block can be replaced by a linear map",
+        caption="Original blocks up to the layer, then blocks whose norms, attention or MLP are one "
+        f"matrix each; mat skips all of these blocks at once; {BAND_CAPTION}.",
     )
 
 
 def exits_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """Layers processed against agreement: one point per lambda, fixed exits beside it."""
+    """Mean layers against agreement: one point per lambda, with fixed exit layers for comparison."""
     curves = rows.filter(pl.col("lambda").is_not_null())
     if curves.is_empty():
         raise Missing("This run has no early exits: cutaway shortcut exit measures them.")
     figure = go.Figure()
-    where = ["kind", "confidence"]
-    for who, _, mine in _by_model_and_text(rows.filter(pl.col("confidence").is_not_null())):
-        shown = mine.filter(pl.col("lambda").is_not_null())
-        wide = shown.pivot(on="metric", index=[*where, "lambda"], values="value")
+    keys = ["kind", "confidence"]
+    for suffix, _, group in _by_model_and_text(rows.filter(pl.col("confidence").is_not_null())):
+        shown = group.filter(pl.col("lambda").is_not_null())
+        wide = shown.pivot(on="metric", index=[*keys, "lambda"], values="value")
         names = wide["confidence"].unique(maintain_order=True).to_list()
-        for (kind, name), cells in wide.group_by(where, maintain_order=True):
+        for (kind, name), cells in wide.group_by(keys, maintain_order=True):
             dash = theme.DASHES[names.index(name) % len(theme.DASHES)]
-            _add_exit_line(figure, cells.sort("lambda"), kind, f"{kind}, {name}{who}", dash)
-        for (kind,), cells in mine.filter(pl.col("confidence") == "fixed").group_by(
+            _add_exit_line(figure, cells.sort("lambda"), kind, f"{kind}, {name}{suffix}", dash)
+        for (kind,), cells in group.filter(pl.col("confidence") == "fixed").group_by(
             ["kind"], maintain_order=True
         ):
-            _add_fixed_line(figure, cells.sort("layer"), kind, who)
-    figure.update_xaxes(title="layers processed on average")
+            _add_fixed_line(figure, cells.sort("layer"), kind, suffix)
+    figure.update_xaxes(title="mean layers processed")
     figure.update_yaxes(title=TITLES["precision@1"])
     return theme.finish_figure(
         figure,
-        title="What an early exit saves, and what it costs",
-        caption="Each point is one lambda: tokens leave the model at the first layer that is sure "
-        "enough. Further left is cheaper, further up agrees more often with the full model. The "
-        "thin dotted lines let every token leave at the same layer.",
+        title="Early exit: layers processed against agreement",
+        caption="Each point is one lambda: tokens exit at the first layer whose confidence exceeds the "
+        "threshold. Further left is cheaper, further up agrees more often with the full model. "
+        "Thin dotted lines: every token exits at the same layer.",
     )
 
 
@@ -196,23 +198,23 @@ def _add_exit_line(figure: go.Figure, cells: pl.DataFrame, kind: Any, name: str,
     )
 
 
-def _add_fixed_line(figure: go.Figure, cells: pl.DataFrame, kind: Any, who: str) -> None:
+def _add_fixed_line(figure: go.Figure, cells: pl.DataFrame, kind: Any, suffix: str) -> None:
     figure.add_trace(
         go.Scatter(
             x=cells["layer"],
             y=cells["value"],
             mode="lines",
-            name=formats.figure_label(f"{kind}, fixed layer{who}"),
+            name=formats.figure_label(f"{kind}, fixed layer{suffix}"),
             line={"color": COLOURS.get(kind), "dash": "dot", "width": 1},
         )
     )
 
 
 def _add_line(
-    figure: go.Figure, cells: pl.DataFrame, x: str, kind: str, who: str = "", dash: str = "solid"
+    figure: go.Figure, cells: pl.DataFrame, x: str, kind: str, suffix: str = "", dash: str = "solid"
 ) -> None:
-    """One kind's line with its interval band."""
-    colour, group = COLOURS.get(kind, theme.PALETTE[7]), f"{kind}{who}"
+    """The line of one kind with its interval band."""
+    colour, group = COLOURS.get(kind, theme.PALETTE[7]), f"{kind}{suffix}"
     ends = cells.drop_nulls(["low", "high"])
     if not ends.is_empty():
         figure.add_trace(
@@ -232,12 +234,14 @@ def _add_line(
 
 
 FIGURES: dict[str, Callable[[pl.DataFrame, RunOrRuns], go.Figure]] = {
-    "precision": layer_figure("precision@1", "What the model would say if it stopped here"),
-    "precision@5": layer_figure("precision@5", "Is the guess among the model's top 5"),
-    "precision@10": layer_figure("precision@10", "Is the guess among the model's top 10"),
-    "surprisal": layer_figure("surprisal", "How surprised the full model is by a layer's guess"),
-    "kl": layer_figure("kl", "How far a layer's distribution is from the final one"),
-    "perplexity": layer_figure("perplexity", "How well a layer predicts the real next token"),
+    "precision": layer_figure("precision@1", "Agreement of each layer with the full model"),
+    "precision@5": layer_figure("precision@5", "Is the prediction in the full model's top 5?"),
+    "precision@10": layer_figure("precision@10", "Is the prediction in the full model's top 10?"),
+    "surprisal": layer_figure(
+        "surprisal", "Surprisal of each layer's prediction under the full model"
+    ),
+    "kl": layer_figure("kl", "KL divergence of each layer from the full model"),
+    "perplexity": layer_figure("perplexity", "Perplexity of the true next token by layer"),
     "r2": r2_figure,
     "parts": parts_figure,
     "exits": exits_figure,

@@ -1,9 +1,9 @@
-"""Matrices that the reference saved: one tensor file per pair of layers, called `i_j`.
+"""Import of matrices saved by the reference code: one tensor file per pair of layers, `i_j`.
 
-No file is ever unpickled. One that `torch.save` wrote is read by torch's restricted loader. A plain
-pickle, which is what the reference writes, is only taken apart: the numbers of its storage and its
-shape are picked out of the stream, and nothing that it would call is called. The reference
-multiplies from the left, so its matrices are turned.
+No file is ever unpickled. A file of `torch.save` is read by torch's restricted loader. A plain
+pickle, which the reference writes, is only parsed: its storage and shape are read from the opcode
+stream, and nothing that the stream would call is called. The reference multiplies from the left,
+so its matrices are transposed.
 """
 
 import io
@@ -11,7 +11,7 @@ import math
 import pickletools
 import re
 from pathlib import Path
-from pickle import UnpicklingError  # safe: the error alone
+from pickle import UnpicklingError  # safe: only the exception class
 from typing import Any
 
 import torch
@@ -26,15 +26,15 @@ SUFFIX_PATTERN = r"(\.(pt|pth|bin|pickle|pkl))?"
 MAP_FILE_PATTERN = re.compile(rf"(\d+)_(\d+){SUFFIX_PATTERN}")
 PART_FILE_PATTERN = re.compile(rf"p(\d+)_(\d)_(\d){SUFFIX_PATTERN}")
 REFERENCE_PARTS = {1: "norm1", 2: "attn", 4: "norm2", 5: "mlp"}
-"""The reference numbers the points of a block; 3 and 6 are additions, which need no map."""
+"""The reference's numbers of the parts of a block; 3 and 6 are additions, which need no map."""
 
 VALUE_OPCODES = {"BINBYTES", "BINBYTES8", "SHORT_BINBYTES", "BININT", "BININT1", "BININT2", "LONG1"}
-"""Opcodes of a stream that carry bytes and numbers, not places of its memory."""
+"""Pickle opcodes that carry bytes and numbers, not memo indices."""
 TENSOR_GLOBALS = {
     *("torch._utils", "_rebuild_tensor_v2", "torch.storage", "_load_from_bytes"),
     *("collections", "OrderedDict"),
 }
-"""What the stream of a tensor names, and nothing else."""
+"""The only names in the pickle of a tensor."""
 
 
 def import_reference_maps(folder: Path, lm: LM, out: Path) -> ShortcutMaps:
@@ -45,14 +45,15 @@ def import_reference_maps(folder: Path, lm: LM, out: Path) -> ShortcutMaps:
     }
     if not files:
         raise Missing(
-            f"No matrices in {str(folder)!r}: the reference calls them i_j, such as 3_12.pickle."
+            f"No matrices in {str(folder)!r}: files of the reference are called i_j, such as "
+            "3_12.pickle."
         )
     fitted = {}
     for path, match in files.items():
         source, target = int(match[1]), int(match[2])
         if not 0 <= source < target <= lm.layers:
             raise Mismatch(
-                f"{path.name!r} goes from layer {source} to {target}; {lm.name!r} has layers "
+                f"{path.name!r} is a map from layer {source} to {target}; {lm.name!r} has layers "
                 f"0..{lm.layers}."
             )
         fitted["mat", source, target] = _read_map(path, lm.width)
@@ -81,7 +82,7 @@ def _part_name(path: Path, match: re.Match[str], lm: LM) -> str:
     block = int(match[1]) + 1
     if block > lm.layers:
         raise Mismatch(
-            f"{path.name!r} is of block {block}; {lm.name!r} has the blocks 1..{lm.layers}."
+            f"{path.name!r} belongs to block {block}; {lm.name!r} has blocks 1..{lm.layers}."
         )
     return f"{block}.{REFERENCE_PARTS[int(match[3])]}"
 
@@ -90,21 +91,22 @@ def _read_map(path: Path, width: int) -> Shortcut:
     try:
         matrix = read_tensor(path)
     except (UnpicklingError, RuntimeError, EOFError, ValueError, IndexError) as error:
-        # torch's own words advise to unpickle all the same, which is never done here.
-        told = "it holds more than a tensor, and a pickle is never run"
-        why = told if isinstance(error, UnpicklingError) else str(error).splitlines()[0].rstrip(".")
+        # torch's own message suggests to unpickle anyway, which is never done here.
+        unsafe = "it contains more than a tensor, and pickled code is never run"
+        own = str(error).splitlines()[0].rstrip(".")
+        why = unsafe if isinstance(error, UnpicklingError) else own
         raise BadData(
-            f"{str(path)!r} is no plain tensor file: {why}. Save the matrix again with "
+            f"{str(path)!r} is not a plain tensor file: {why}. Save the matrix again with "
             "torch.save(tensor, path)."
         ) from None
     if not isinstance(matrix, Tensor) or tuple(matrix.shape) != (width, width):
         shape = tuple(matrix.shape) if isinstance(matrix, Tensor) else type(matrix).__name__
-        raise Mismatch(f"{str(path)!r} holds {shape}, expected a ({width}, {width}) matrix.")
+        raise Mismatch(f"{str(path)!r} contains {shape}, expected a ({width}, {width}) matrix.")
     return Shortcut((matrix.float().T.contiguous(),))
 
 
 def read_tensor(path: Path) -> Any:
-    """What a file holds: the tensor that `torch.save` or `pickle.dump` put there."""
+    """The tensor in a file of `torch.save` or `pickle.dump`."""
     content = path.read_bytes()
     if b"_load_from_bytes" in content[:400]:
         return _tensor_in_pickle(content)
@@ -112,12 +114,12 @@ def read_tensor(path: Path) -> Any:
 
 
 def _tensor_in_pickle(content: bytes) -> Tensor:
-    """The tensor in a stream: its storage as bytes, then offset, two sizes, two strides."""
+    """The tensor in a pickle: its storage as bytes, then offset, two sizes, two strides."""
     steps = [(op.name, arg) for op, arg, _ in pickletools.genops(content)]
     words = {word for _, arg in steps if isinstance(arg, str) for word in arg.split()}
     found: list[Any] = [arg for name, arg in steps if name in VALUE_OPCODES]
     if words != TENSOR_GLOBALS or [type(arg) for arg in found] != [bytes, *[int] * 5]:
-        raise ValueError("the stream holds something else than one matrix.")
+        raise ValueError("it contains something other than one matrix.")
     raw, offset, *shape = found
     saved = torch.load(io.BytesIO(raw), map_location="cpu", weights_only=True)
     size, stride = shape[:2], shape[2:]

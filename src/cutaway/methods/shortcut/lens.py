@@ -1,4 +1,4 @@
-"""`cutaway shortcut lens`: what every layer would say at every token of a text."""
+"""`cutaway shortcut lens`: the prediction of every layer at every token of a text."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,33 +7,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cutaway.console import Console
 from cutaway.core.errors import BadData, BadSpec
-from cutaway.methods.shortcut.fit import logits_fn
+from cutaway.methods.shortcut.lens_page import lens_page
 from cutaway.methods.shortcut.maps import ShortcutMaps, load_maps
+from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.methods.shortcut.spec import LensSpec
 from cutaway.models.lm import LM
 from cutaway.models.read import collect_states
 from cutaway.models.read_texts import parse_layers
 from cutaway.models.tokens import tokenize
-from cutaway.recipe.objects import Objects
+from cutaway.recipe.life_cycle import Context
 from cutaway.recipe.open_for_spec import open_spec_model
 from cutaway.store.files import write_atomic
 
 
 @dataclass(frozen=True)
 class LensGrid:
-    """The grid: for each kind, layer and token the likeliest words with their probabilities."""
+    """For each kind, layer and token the most likely next tokens with their probabilities."""
 
     model: str
     tokens: tuple[str, ...]
     layers: tuple[int, ...]
     kinds: tuple[str, ...]
     words: dict[str, list[list[list[str]]]]
-    """kind -> layer -> token -> the likeliest words."""
+    """kind -> layer -> token -> the most likely next tokens."""
     probs: dict[str, list[list[list[float]]]]
     agree: dict[str, list[list[bool]]]
-    """kind -> layer -> token: the first word is the full model's."""
+    """kind -> layer -> token: whether the first one is the full model's."""
 
     def plain(self) -> dict[str, Any]:
         """JSON-ready values."""
@@ -46,64 +46,76 @@ class LensGrid:
         print_lens(self.plain())
 
 
-def run(
-    spec: LensSpec, *, console: Console | None = None, objects: Objects | None = None
-) -> LensGrid:
-    """The grid of a text; written as a web page too when `html` names a file."""
-    lm = open_spec_model(spec, objects)
-    maps = load_maps(spec.shortcut, lm) if spec.shortcut else None
-    lens = compute_lens(lm, maps, spec)
-    if spec.html:
-        from cutaway.methods.shortcut.lens_page import lens_page
+@dataclass(frozen=True)
+class LensRequest:
+    """The model, its maps if a file was given, and the text as token ids."""
 
-        write_atomic(Path(spec.html), lens_page(lens.plain()).encode())
-        (console or Console(quiet=True)).print(f"Written: {spec.html}")
+    spec: LensSpec
+    lm: LM
+    maps: ShortcutMaps | None
+    kinds: tuple[str, ...]
+    layers: list[int]
+    row: list[int]
+
+
+def resolve(spec: LensSpec, context: Context) -> LensRequest:
+    """The model, its maps and the text."""
+    lm = open_spec_model(spec, context.objects)
+    return lens_request(lm, load_maps(spec.shortcut, lm) if spec.shortcut else None, spec)
+
+
+def lens_request(lm: LM, maps: ShortcutMaps | None, spec: LensSpec) -> LensRequest:
+    """The request of a model and maps that are already open."""
+    row = tokenize(lm, [spec.text]).rows[0]
+    if len(row) < 2:
+        raise BadData(f"The text {spec.text!r} has fewer than two tokens: give a longer one.")
+    layers = list(parse_layers(lm, spec.layers))
+    return LensRequest(spec, lm, maps, _lens_kinds(maps, spec), layers, row)
+
+
+def perform(request: LensRequest, context: Context) -> LensGrid:
+    """The grid of a text; also written as a web page when `html` names a file."""
+    lens, html = compute_lens(request), request.spec.html
+    if html:
+        write_atomic(Path(html), lens_page(lens.plain()).encode())
+        context.console.print(f"Written: {html}")
     return lens
 
 
 @torch.inference_mode()
-def compute_lens(lm: LM, maps: ShortcutMaps | None, spec: LensSpec) -> LensGrid:
-    """The grid, with a model and maps that are open already."""
-    kinds, layers = _lens_kinds(maps, spec), parse_layers(lm, spec.layers)
-    row = tokenize(lm, [spec.text]).rows[0]
-    if len(row) < 2:
-        raise BadData(f"The text {spec.text!r} has less than two tokens: give a longer one.")
-    ids = torch.tensor([row], device=lm.device)
-    seen = collect_states(
-        lm, ids, torch.ones_like(ids, dtype=torch.bool), {*layers, lm.layers}
-    ).layers
-    head = logits_fn(lm)
-    answer = head(seen[lm.layers][0]).argmax(dim=-1)
+def compute_lens(request: LensRequest) -> LensGrid:
+    """The grid of the request's text."""
+    lm, maps, layers = request.lm, request.maps, request.layers
+    ids, head = torch.tensor([request.row], device=lm.device), logits_fn(lm)
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    states = collect_states(lm, ids, mask, {*layers, lm.layers}).layers
+    final = head(states[lm.layers][0]).argmax(dim=-1)
     words: dict[str, Any] = {}
     probs: dict[str, Any] = {}
     agree: dict[str, Any] = {}
-    for kind in kinds:
-        tops = [_top_tokens(lm, maps, kind, layer, seen[layer][0], spec.top) for layer in layers]
-        words[kind] = [_decode_tokens(lm, ids_) for _, ids_ in tops]
-        probs[kind] = [values.tolist() for values, _ in tops]
-        agree[kind] = [(ids_[:, 0] == answer).tolist() for _, ids_ in tops]
-    shown = tuple(word for [word] in _decode_tokens(lm, ids[0][:, None]))
-    return LensGrid(lm.name, shown, tuple(layers), kinds, words, probs, agree)
+    for kind in request.kinds:
+        tops = []
+        for layer in layers:
+            hidden = states[layer][0]
+            hidden = hidden if maps is None else maps.jump(layer, lm.layers, kind)(hidden)
+            count = min(request.spec.top, lm.vocab)
+            tops.append(torch.softmax(head(hidden), dim=-1).topk(count, dim=-1))
+        words[kind] = [_decode_tokens(lm, top.indices) for top in tops]
+        probs[kind] = [top.values.tolist() for top in tops]
+        agree[kind] = [(top.indices[:, 0] == final).tolist() for top in tops]
+    tokens = tuple(token for [token] in _decode_tokens(lm, ids[0][:, None]))
+    return LensGrid(lm.name, tokens, tuple(layers), request.kinds, words, probs, agree)
 
 
 def _lens_kinds(maps: ShortcutMaps | None, spec: LensSpec) -> tuple[str, ...]:
     if maps is not None:
-        return maps.chosen(spec.kinds)
+        return maps.select_kinds(spec.kinds)
     wanted = [kind for kind in spec.kinds if kind != "id"]
     if wanted and spec.kinds != ("id", "mat"):
         raise BadSpec(f"Kind {wanted[0]!r} needs --shortcut FILE; without one there is only id.")
     return ("id",)
 
 
-def _top_tokens(
-    lm: LM, maps: ShortcutMaps | None, kind: str, layer: int, hidden: Tensor, count: int
-) -> tuple[Tensor, Tensor]:
-    """Probabilities and ids of the likeliest tokens after each state."""
-    moved = hidden if maps is None else maps.jump(layer, lm.layers, kind)(hidden)
-    found = torch.softmax(logits_fn(lm)(moved), dim=-1).topk(min(count, lm.vocab), dim=-1)
-    return found.values, found.indices
-
-
 def _decode_tokens(lm: LM, ids: Tensor) -> list[list[str]]:
-    """Tokens as people read them, spaces kept visible."""
+    """Each token as text, with its spaces."""
     return [[lm.tokenizer.decode([token]) for token in row] for row in ids.tolist()]

@@ -1,4 +1,4 @@
-"""The layer x token grid of a text as one web page that needs nothing else."""
+"""The layer x token grid of a text as one self-contained web page."""
 
 import json
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ td.same {{ outline: 2px solid #1a7f37; outline-offset: -2px; }}
 #hover {{ position: fixed; display: none; background: #1b1f24; color: #fff; padding: 8px 12px;
           border-radius: 6px; font-family: ui-monospace, monospace; white-space: pre; }}
 </style></head><body>
-<h1>What each layer would say next</h1>
-<p>Model <b id="model"></b>. Rows are layers, the last on top; columns are tokens. The darker, the
-likelier; a green frame: the word of the full model. Hover for more words.</p>
+<h1>Prediction of each layer</h1>
+<p>Model <b id="model"></b>. Rows are layers, the last on top; columns are tokens. Darker means
+more likely; a green frame marks the full model's token. Hover for more tokens.</p>
 <p id="kinds"></p><div class="scroll"><table id="grid"></table></div><div id="hover"></div>
 <script id="data" type="application/json">{data}</script>
 <script>
@@ -65,9 +65,9 @@ draw(lens.kinds[lens.kinds.length - 1]);
 
 
 def lens_page(lens: Mapping[str, Any]) -> str:
-    """The page; words from the model are data in it, never markup."""
+    """The page; tokens from the model are data in it, never markup."""
     data = json.dumps(lens, ensure_ascii=False)
-    # Inside a script element only these characters could end it.
+    # Only these characters could end a script element.
     safe = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return PAGE.format(data=safe)
 
@@ -75,18 +75,17 @@ def lens_page(lens: Mapping[str, Any]) -> str:
 def lens_table(lens: Mapping[str, Any], kind: str) -> list[list[str]]:
     """Rows of a terminal table: a header, then layers from the last to the first.
 
-    Each cell is the likeliest word and its probability in percent; a star marks the full
-    model's word.
+    Each cell is the most likely token and its probability in percent; a star marks the full
+    model's token.
     """
     rows = [["layer", *(visible_token(word) for word in lens["tokens"])]]
-    for place in reversed(range(len(lens["layers"]))):
-        words, probs = lens["words"][kind][place], lens["probs"][kind][place]
-        agree = lens["agree"][kind][place]
+    for i in reversed(range(len(lens["layers"]))):
+        words, probs, agree = (lens[name][kind][i] for name in ("words", "probs", "agree"))
         cells = [
             f"{visible_token(word[0])} {100 * prob[0]:.0f}{'*' if same else ''}"
             for word, prob, same in zip(words, probs, agree, strict=True)
         ]
-        rows.append([str(lens["layers"][place]), *cells])
+        rows.append([str(lens["layers"][i]), *cells])
     return rows
 
 

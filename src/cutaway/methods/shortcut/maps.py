@@ -1,10 +1,11 @@
-"""The file of a fitted shortcut: matrices by name, and for which model they hold.
+"""The file of fitted maps: matrices by name, and the model they were fitted on.
 
 mat/3/12            matrix from layer 3 to layer 12 (rows are examples: hidden @ matrix)
 lowrank/3/12/right  second factor of a low-rank map
-affine/3/12/bias    what is added
+affine/3/12/bias    bias
+ahead/3/12          map that drafts the next token (draft_maps.py)
 part/5.attn         map of one part of block 5
-words               the tokens a draft chooses from
+words               ids of the tokens a draft chooses from
 fitted              fingerprints of the texts that the maps were fitted on
 """
 
@@ -33,9 +34,9 @@ FittedMaps = Mapping[tuple[str, int, int], Shortcut]
 
 @dataclass(frozen=True)
 class ShortcutMaps(SavedArtefact):
-    """The shortcuts in a file, read one at a time; `id` is always there.
+    """The maps in a file, read one at a time; `id` (the identity) is always available.
 
-    `meta` has model, text, sampling, kinds and r2, as written by the fit.
+    `meta` has the model, the texts, the sampling, the kinds and their r2.
     """
 
     @property
@@ -45,18 +46,18 @@ class ShortcutMaps(SavedArtefact):
 
     @property
     def fitted_on(self) -> str:
-        """The text that the maps were fitted on."""
+        """The name of the texts that the maps were fitted on."""
         return str(self.meta["text"]["name"])
 
     @cached_property
     def fitted_texts(self) -> frozenset[int]:
-        """Fingerprints of the texts that the maps were fitted on; none where they are unknown."""
-        found = self._optional("fitted")
-        return frozenset() if found is None else frozenset(found.tolist())
+        """Fingerprints of the texts that the maps were fitted on; empty when unknown."""
+        fingerprints = self._optional("fitted")
+        return frozenset() if fingerprints is None else frozenset(fingerprints.tolist())
 
     @property
     def size(self) -> int:
-        """Bytes of all matrices together."""
+        """The file's size in bytes."""
         return self.artefact.path.stat().st_size
 
     @cached_property
@@ -64,59 +65,63 @@ class ShortcutMaps(SavedArtefact):
         """The kinds of maps in the file, `id` first."""
         return tuple(kind for kind in MAP_KINDS if kind == "id" or kind in self.meta["kinds"])
 
+    def pairs(self, kind: str) -> list[tuple[int, int]]:
+        """The (source, target) layers of all maps of a kind."""
+        names = (name.split("/") for name in self.artefact.names)
+        return [(int(n[1]), int(n[2])) for n in names if n[0] == kind and len(n) == 3]
+
     def jump(self, source: int, target: int, kind: str = "mat") -> Shortcut:
-        """The shortcut from one layer to another."""
-        self._check(source, target)
+        """The map from one layer to another."""
+        if not 0 <= source <= target <= self.layers:
+            raise BadSpec(
+                f"A shortcut goes forward within layers 0..{self.layers}, got {source} to {target}."
+            )
         lookup(dict.fromkeys(self.kinds), kind, kind="map kind in this file")
         if kind == "id" or source == target:
             return IDENTITY
-        name = f"{kind}/{source}/{target}"
-        if name not in self.artefact.names:
+        if f"{kind}/{source}/{target}" not in self.artefact.names:
             raise BadSpec(
                 f"{self.artefact.path.name!r} has no {kind} map from layer {source} to {target}: "
                 "it was fitted with --layers to-final, or this kind only ends in the last layer."
             )
+        return self.stored_map(f"{kind}/{source}/{target}")
+
+    def stored_map(self, name: str) -> Shortcut:
+        """The map with this name in the file, with its second factor and bias if it has them."""
         right, bias = self._optional(f"{name}/right"), self._optional(f"{name}/bias")
         factors = (self.artefact.tensor(name), *([] if right is None else [right]))
         return Shortcut(factors, bias)
 
     def part(self, block: int, part: str) -> Shortcut | None:
         """The map of one part of a block; None when parts were not fitted."""
-        found = self._optional(f"part/{block}.{part}")
-        return None if found is None else Shortcut((found,))
+        name = f"part/{block}.{part}"
+        return self.stored_map(name) if name in self.artefact.names else None
 
-    def words(self, vocab: int) -> "Tensor":
-        """The tokens a draft chooses from: the frequent ones of the fit's text, else all."""
+    def draft_tokens(self, vocab: int) -> "Tensor":
+        """Ids of the tokens a draft chooses from: the frequent ones of the fit's texts, or all."""
         import torch
 
-        found = self._optional("words")
-        return torch.arange(vocab) if found is None else found
+        frequent = self._optional("words")
+        return torch.arange(vocab) if frequent is None else frequent
 
-    def chosen(self, kinds: Iterable[str]) -> tuple[str, ...]:
-        """The wanted kinds; all of the file for `all`, UnknownName for one it lacks."""
-        wanted = tuple(kinds)
+    def select_kinds(self, kinds: Iterable[str]) -> tuple[str, ...]:
+        """The given kinds; those of the file for `all`; UnknownName for one that it lacks."""
+        wanted, known = tuple(kinds), dict.fromkeys(self.kinds)
         if wanted == ("all",):
             return self.kinds
-        known = dict.fromkeys(self.kinds)
         for kind in wanted:
             lookup(known, kind, kind="map kind in this file")
         return wanted
 
     def need_model(self, lm: LM) -> None:
-        """Mismatch unless the maps were fitted on these very weights."""
-        mine = self.meta["model"]
-        if mine["digest"] != lm.digest:
+        """Mismatch unless the maps were fitted on exactly these weights."""
+        fitted = self.meta["model"]
+        if fitted["digest"] != lm.digest:
             raise Mismatch(
-                f"{str(self.artefact.path)!r} was fitted on {mine['name']!r} (weights "
-                f"{mine['digest'][:12]}), not on {lm.name!r} (weights {lm.digest[:12]}): "
-                "another model, revision or adapter. Fit it for this one: "
+                f"{str(self.artefact.path)!r} was fitted on {fitted['name']!r} (weights "
+                f"{fitted['digest'][:12]}), not on {lm.name!r} (weights {lm.digest[:12]}): "
+                "a different model, revision or adapter. Fit maps for this one: "
                 f"cutaway shortcut fit --model {lm.name}"
-            )
-
-    def _check(self, source: int, target: int) -> None:
-        if not 0 <= source <= target <= self.layers:
-            raise BadSpec(
-                f"A shortcut goes forward within layers 0..{self.layers}, got {source} to {target}."
             )
 
     def _optional(self, name: str) -> "Tensor | None":
@@ -124,7 +129,7 @@ class ShortcutMaps(SavedArtefact):
 
 
 def load_maps(path: Path | str, lm: LM | None = None) -> ShortcutMaps:
-    """The maps in a file; with a model, only if they are its own."""
+    """The maps in a file; with a model, Mismatch unless they were fitted on it."""
     if not Path(path).is_file():
         raise Missing(
             f"No shortcut {str(path)!r}. Fit one with: cutaway shortcut fit --model "
@@ -133,7 +138,7 @@ def load_maps(path: Path | str, lm: LM | None = None) -> ShortcutMaps:
     artefact = load_artefact(Path(path))
     if artefact.meta.get("method") != "shortcut":
         raise BadData(
-            f"{str(path)!r} is no shortcut: its method is {artefact.meta.get('method')!r}."
+            f"{str(path)!r} is not a shortcut file: its method is {artefact.meta.get('method')!r}."
         )
     maps = ShortcutMaps(artefact)
     if lm is not None:
@@ -146,10 +151,10 @@ def save_maps(
     fitted: FittedMaps,
     parts: Mapping[str, Shortcut],
     meta: Mapping[str, Any],
-    beside: "Mapping[str, Tensor] | None" = None,
+    extra: "Mapping[str, Tensor] | None" = None,
 ) -> Path:
-    """Write the maps and what else is kept beside them; the JSON is written last."""
-    tensors: dict[str, Tensor] = dict(beside or {})
+    """Write the maps and extra tensors; the JSON is written last."""
+    tensors: dict[str, Tensor] = dict(extra or {})
     for (kind, source, target), jump in fitted.items():
         tensors |= _named_tensors(f"{kind}/{source}/{target}", jump)
     for name, jump in parts.items():
@@ -159,7 +164,7 @@ def save_maps(
 
 
 def text_fingerprints(texts: Iterable[str]) -> list[int]:
-    """A number for each text by which it is known again."""
+    """A 64-bit hash of each text."""
     digests = (hashlib.sha256(text.encode()).digest() for text in texts)
     return [int.from_bytes(digest[:8], "big", signed=True) for digest in digests]
 

@@ -6,12 +6,12 @@ from cutaway.report.method_page import MethodPage
 
 PAGE = MethodPage(
     "shortcut",
-    "How linear is the way from one layer to another, and what if the model stopped here?",
+    "Is layer j a linear function of layer i, and can the model exit early?",
     ":material/alt_route:",
     {
-        "Stopping early": ("precision", "precision@5", "precision@10", "exits"),
-        "Distance from the answer": ("surprisal", "kl", "perplexity"),
-        "The maps": ("r2", "parts"),
+        "Early exit": ("precision", "precision@5", "precision@10", "exits"),
+        "Distance from the final prediction": ("surprisal", "kl", "perplexity"),
+        "Maps": ("r2", "parts"),
     },
     ("model", "text", "kind"),
 )

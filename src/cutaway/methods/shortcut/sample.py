@@ -1,18 +1,18 @@
-"""Texts become examples: seeded token positions, and the states of all layers there."""
+"""From texts to examples: seeded token positions, and the states of all layers at them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cutaway.console import Console
 from cutaway.core.errors import BadData
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load_text_set
-from cutaway.extract.activations import StoredActivations, extract
+from cutaway.extract.activations import extract
 from cutaway.extract.model_handle import make_model_handle
 from cutaway.extract.request import ExtractionRequest
 from cutaway.extract.token_rows import TokenRows, build_token_rows
@@ -20,119 +20,127 @@ from cutaway.measure.splits import hold_out_split
 from cutaway.methods.shortcut.spec import TextSampleSpec
 from cutaway.models.lm import LM
 from cutaway.models.tokens import tokenize
+from cutaway.recipe.life_cycle import Context
 from cutaway.recipe.objects import Objects
 from cutaway.store.activations import ActivationTable
 
 TextRows = NDArray[np.int64]
-# Texts whose states are held at once.
+# Texts whose states are in memory at the same time.
 BATCH_TEXTS = 1024
 
 
 @dataclass(frozen=True)
+class SampleRequest:
+    """The model and the texts of a spec, before the model has read them."""
+
+    spec: Any
+    lm: LM
+    texts: TextSet
+    skipped: int
+    """Texts left out because they have fewer than two tokens."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The model's weights and the texts."""
+        return {"model": self.lm.identity, "data": self.texts.digest}
+
+    @property
+    def extraction(self) -> ExtractionRequest:
+        """All layers at seeded positions: the text up to there, or [MASK] put there."""
+        return ExtractionRequest(
+            layers=tuple(range(self.lm.layers + 1)),
+            pools=("marks",),
+            max_tokens=self.spec.max_tokens,
+            input_mode="cut" if self.lm.kind == "causal" else "mask",
+            positions=self.spec.positions_per_text,
+            seed=self.spec.seed,
+        )
+
+
+@dataclass(frozen=True)
 class StateSample:
-    """Examples of a text set: where they stand, what comes next, and their states on disk."""
+    """Examples of a text set: their positions, the tokens that follow, their stored states."""
 
     lm: LM
     texts: TextSet
-    features: StoredActivations
-    fed: TokenRows
-    """Rows of tokens as they are (whole, nothing masked) with the marked positions."""
-    seen: TokenRows
-    """Rows of tokens as the model sees them: masked at the marks, or cut behind the last."""
+    table: ActivationTable
+    full: TokenRows
+    """Complete token rows, nothing masked, with the marked positions."""
+    inputs: TokenRows
+    """Token rows as the model reads them: masked at the marks, or cut after the last mark."""
     train: TextRows
-    held: TextRows
+    held_out: TextRows
     skipped: int
-    """Texts left out because they have less than two tokens."""
 
     def states(
         self, rows: TextRows, layers: Sequence[int], *, at_once: int = BATCH_TEXTS
     ) -> Iterator[tuple[TextRows, dict[int, Tensor]]]:
         """(texts, {layer: (examples, d)}) chunk by chunk; never all texts at once."""
-        return stored_states(self.features.table, rows, layers, at_once=at_once)
+        return stored_states(self.table, rows, layers, at_once=at_once)
 
-    def places(self, rows: TextRows) -> TextRows:
+    def positions(self, rows: TextRows) -> TextRows:
         """The token position of every example of these texts, 0-based."""
-        return np.concatenate([self.fed.marks[i] for i in rows]).astype(np.int64)
+        return np.concatenate([self.full.marks[i] for i in rows]).astype(np.int64)
 
-    def answers(self, rows: TextRows) -> Tensor:
-        """The token each example should say: the next one, or the masked one; -1 at the end."""
-        step = 1 if self.lm.kind == "causal" else 0
-        found = [
-            self.fed.rows[i][place + step] if place + step < len(self.fed.rows[i]) else -1
+    def next_tokens(self, rows: TextRows) -> Tensor:
+        """The token to predict at each example: the next or the masked one; -1 at a text's end."""
+        step, tokens = (1 if self.lm.kind == "causal" else 0), self.full.rows
+        following = [
+            tokens[i][position + step] if position + step < len(tokens[i]) else -1
             for i in rows
-            for place in self.fed.marks[i]
+            for position in self.full.marks[i]
         ]
-        return torch.tensor(found, dtype=torch.long)
+        return torch.tensor(following, dtype=torch.long)
 
     @property
     def mean_length(self) -> float:
-        """Mean tokens per text, as the model sees it."""
-        return float(np.mean(self.seen.lengths))
+        """Mean number of tokens per text, as the model reads it."""
+        return float(np.mean(self.inputs.lengths))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What identifies the texts in results."""
+        return {"name": self.texts.name, "rows": len(self.texts), "digest": self.texts.digest}
 
 
 def stored_states(
-    shelf: ActivationTable, rows: TextRows, layers: Sequence[int], *, at_once: int = BATCH_TEXTS
+    table: ActivationTable, rows: TextRows, layers: Sequence[int], *, at_once: int = BATCH_TEXTS
 ) -> Iterator[tuple[TextRows, dict[int, Tensor]]]:
-    """(texts, {layer: (examples, d)}) of a shelf, chunk by chunk."""
+    """(texts, {layer: (examples, d)}) of an activation table, chunk by chunk."""
     for start in range(0, len(rows), at_once):
         part = rows[start : start + at_once]
-        yield part, {i: shelf.read_ragged(f"{i}/marks", part)[0] for i in layers}
+        yield part, {i: table.read_ragged(f"{i}/marks", part)[0] for i in layers}
 
 
-def load_sample_texts(
-    lm: LM, spec: TextSampleSpec, objects: Objects | None = None
-) -> tuple[TextSet, int]:
-    """The texts with at least two tokens of their own, and how many had fewer."""
-    found = load_text_set(
-        (objects or {}).get(spec.text, spec.text),
-        text_column=spec.text_column,
-        limit=spec.limit,
-        seed=spec.seed,
-        offline=spec.offline,
-        as_task="text",
-        drop_empty=True,
-    )
-    plain = TextSet(found.name, found.texts, notes=found.notes)
+def load_sample_texts(lm: LM, spec: TextSampleSpec, objects: Objects) -> tuple[TextSet, int]:
+    """The texts with at least two ordinary tokens, and how many had fewer."""
+    loaded = load_text_set(
+        objects.get(spec.text, spec.text), text_column=spec.text_column, limit=spec.limit,
+        seed=spec.seed, offline=spec.offline, as_task="text", drop_empty=True,
+    )  # fmt: skip
+    texts = TextSet(loaded.name, loaded.texts, notes=loaded.notes)
     special = set(lm.tokenizer.all_special_ids)
-    rows = tokenize(lm, plain.texts, limit=spec.max_tokens).rows
-    enough = [i for i, row in enumerate(rows) if sum(token not in special for token in row) >= 2]
-    if len(enough) < 2:
+    rows = tokenize(lm, texts.texts, limit=spec.max_tokens).rows
+    usable = [i for i, row in enumerate(rows) if sum(token not in special for token in row) >= 2]
+    if len(usable) < 2:
         raise BadData(
-            f"{found.name!r} has {len(enough)} texts of two tokens or more, at least 2 are needed: "
-            "a shortcut needs words to stand on. Give more or longer texts."
+            f"{loaded.name!r} has {len(usable)} texts of two tokens or more, at least 2 are "
+            "needed. Give more or longer texts."
         )
-    return plain.take(enough), len(plain) - len(enough)
+    return texts.take(usable), len(texts) - len(usable)
 
 
-def sample_request(lm: LM, spec: TextSampleSpec) -> ExtractionRequest:
-    """All layers at seeded positions: the prefix up to there, or [MASK] put there."""
-    return ExtractionRequest(
-        layers=tuple(range(lm.layers + 1)),
-        pools=("marks",),
-        max_tokens=spec.max_tokens,
-        input_mode="cut" if lm.kind == "causal" else "mask",
-        positions=spec.positions_per_text,
-        seed=spec.seed,
-    )
-
-
-def take_sample(
-    lm: LM, spec: TextSampleSpec, console: Console, objects: Objects | None = None
-) -> StateSample:
-    """The spec's examples; their states come from the cache, or from one pass of the model."""
-    texts, skipped = load_sample_texts(lm, spec, objects)
-    if skipped:
-        console.print(f"{skipped} texts have less than two tokens and are left out.")
-    ask = sample_request(lm, spec)
-    features = extract(
-        lm,
-        texts,
-        ask,
-        console=console,
-        engine=spec.engine,
-        handle=make_model_handle(lm, spec, objects),
-    )
-    seen = build_token_rows(lm, texts, ask)
-    fed = replace(seen, rows=build_token_rows(lm, texts, replace(ask, input_mode="plain")).rows)
-    held, train = hold_out_split(len(texts), spec.held_out, spec.seed)
-    return StateSample(lm, texts, features, fed, seen, train, held, skipped)
+def take_sample(request: SampleRequest, context: Context) -> StateSample:
+    """The request's examples; their states come from the cache, or from one pass of the model."""
+    lm, texts, spec = request.lm, request.texts, request.spec
+    if request.skipped:
+        context.console.print(f"Skipped {request.skipped} texts with fewer than two tokens.")
+    stored = extract(
+        lm, texts, request.extraction, console=context.console, engine=spec.engine,
+        door=make_model_handle(lm, spec, context.objects),
+    )  # fmt: skip
+    inputs = build_token_rows(lm, texts, request.extraction)
+    plain = build_token_rows(lm, texts, replace(request.extraction, input_mode="plain"))
+    held_out, train = hold_out_split(len(texts), spec.held_out, spec.seed)
+    full = replace(inputs, rows=plain.rows)
+    return StateSample(lm, texts, stored.shelf, full, inputs, train, held_out, request.skipped)

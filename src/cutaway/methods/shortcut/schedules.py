@@ -1,4 +1,4 @@
-"""Models that run some blocks and jump over the others, as a schedule says."""
+"""Skip schedules: models that run some blocks and jump over the others."""
 
 from itertools import groupby
 
@@ -23,9 +23,9 @@ R2ByPair = dict[tuple[int, int], float]
 def candidate_schedules(r2: R2ByPair, layers: int, most: int = 6) -> dict[str, SkipSchedule]:
     """The best schedules by r2 for a few numbers of blocks, and the paper's alternations."""
     best = best_schedules({pair: 1 - value for pair, value in r2.items()}, layers)
-    inner = [way for way in best if 0 < way.blocks < layers]
+    inner = [schedule for schedule in best if 0 < schedule.blocks < layers]
     step = max(1, len(inner) // most)
-    named = {f"schedule:{way.blocks}": way for way in inner[step - 1 :: step]}
+    named = {f"schedule:{schedule.blocks}": schedule for schedule in inner[step - 1 :: step]}
     return named | {
         f"alternate:{run}+{jump}": alternating_schedule(layers, run, jump)
         for run, jump in ((1, 1), (2, 1), (3, 1))
@@ -35,32 +35,22 @@ def candidate_schedules(r2: R2ByPair, layers: int, most: int = 6) -> dict[str, S
 
 @torch.inference_mode()
 def run_schedule(
-    lm: LM, fed: TokenRows, rows: list[int], maps: ShortcutMaps, way: SkipSchedule
+    lm: LM, inputs: TokenRows, rows: list[int], maps: ShortcutMaps, schedule: SkipSchedule
 ) -> Tensor:
-    """Layer L at the marks of these rows when the model goes this way."""
-    found: dict[int, Tensor] = {}
-    for batch, _ in batches_by_length([len(fed.rows[i]) for i in rows], TokenBudget(fixed=1024)):
+    """Layer L at the marks of these rows when the model follows a schedule."""
+    states: dict[int, Tensor] = {}
+    lengths = [len(inputs.rows[i]) for i in rows]
+    for batch, _ in batches_by_length(lengths, TokenBudget(fixed=1024)):
         chosen = [rows[i] for i in batch.rows]
-        ids, mask = (x.to(lm.device) for x in pad([fed.rows[i] for i in chosen], lm.pad_id))
+        ids, mask = (x.to(lm.device) for x in pad([inputs.rows[i] for i in chosen], lm.pad_id))
         hidden = collect_states(lm, ids, mask, [0]).layers[0]
-        for kind, steps in groupby(way.steps, key=lambda step: step[2]):
-            hidden = _run_steps(lm, hidden, mask, maps, kind, list(steps))
-        for place, row in enumerate(chosen):
-            found[row] = hidden[place, torch.as_tensor(fed.marks[row])].float().cpu()
-    return torch.cat([found[row] for row in rows])
-
-
-def _run_steps(
-    lm: LM,
-    hidden: Tensor,
-    mask: Tensor,
-    maps: ShortcutMaps,
-    kind: str,
-    steps: list[tuple[int, int, str]],
-) -> Tensor:
-    """The states after a few steps of one kind."""
-    if kind == "run":
-        return run_from(lm, hidden, steps[0][0], mask, to=steps[-1][1])
-    for source, target, _ in steps:
-        hidden = maps.jump(source, target)(hidden)
-    return hidden
+        for kind, group in groupby(schedule.steps, key=lambda step: step[2]):
+            steps = list(group)
+            if kind == "run":
+                hidden = run_from(lm, hidden, steps[0][0], mask, to=steps[-1][1])
+                continue
+            for source, target, _ in steps:
+                hidden = maps.jump(source, target)(hidden)
+        for n, row in enumerate(chosen):
+            states[row] = hidden[n, torch.as_tensor(inputs.marks[row])].float().cpu()
+    return torch.cat([states[row] for row in rows])

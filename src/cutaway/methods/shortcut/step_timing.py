@@ -1,4 +1,4 @@
-"""Seconds of a model on this machine: stretches of blocks, heads, drafts."""
+"""Seconds that a model's segments, its output head and a draft take on this machine."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,59 +15,58 @@ from cutaway.models.lm import LM
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Seconds: all blocks, and the head, for n tokens at once."""
+    """Seconds of all blocks and of the head, by number of tokens processed together."""
 
     blocks: dict[int, float]
     head: dict[int, float]
-    call: float
-    """What a stretch costs besides its blocks: embedding, masks, positions."""
+    overhead: float
+    """Fixed cost of a segment: embedding, masks, positions."""
 
-    def stretch(self, share: float, tokens: int) -> float:
-        """The time of a stretch with this share of the blocks."""
-        return self.call + share * max(0.0, self.at(self.blocks, tokens) - self.call)
+    def segment(self, share: float, tokens: int) -> float:
+        """The time of a segment with this share of the blocks."""
+        return self.overhead + share * max(0.0, self.at(self.blocks, tokens) - self.overhead)
 
-    def at(self, table: dict[int, float], tokens: int) -> float:
-        """The time for so many tokens; between two measured counts, on the line between them."""
-        known = sorted(table)
-        if tokens in table:
-            return table[tokens]
-        low = max(n for n in known if n < tokens)
-        high = min((n for n in known if n > tokens), default=low)
+    def at(self, times: dict[int, float], tokens: int) -> float:
+        """The time for this many tokens, interpolated between the measured numbers."""
+        if tokens in times:
+            return times[tokens]
+        low = max(n for n in times if n < tokens)
+        high = min((n for n in times if n > tokens), default=low)
         if high == low:
-            return table[low] * tokens / low
+            return times[low] * tokens / low
         share = (tokens - low) / (high - low)
-        return table[low] + share * (table[high] - table[low])
+        return times[low] + share * (times[high] - times[low])
 
     @property
     def plain(self) -> float:
-        """The time of a token that nobody drafted."""
+        """The time of one token without drafts."""
         return self.blocks[1] + self.head[1]
 
 
 @torch.inference_mode()
 def measure_step_times(lm: LM, counts: Sequence[int] = (1, 2, 3, 4, 5, 7, 9)) -> StepTimes:
-    """Times of this model on this machine, the best of a few tries each."""
+    """Times of this model on this machine, each the best of a few tries."""
     context = torch.full((1, 32), lm.pad_id, device=lm.device)
-    with segmented(lm, [0]) as cut:
-        call = fastest_of(partial(_run_and_crop, cut, 0, context[:, :1]))
-    with segmented(lm, []) as cut:
-        cut.run(0, context)
-        blocks = {n: fastest_of(partial(_run_and_crop, cut, 0, context[:, :n])) for n in counts}
+    with segmented(lm, [0]) as model:
+        overhead = fastest_of(partial(_run_and_drop, model, context[:, :1]))
+    with segmented(lm, []) as model:
+        model.run(0, context)
+        blocks = {n: fastest_of(partial(_run_and_drop, model, context[:, :n])) for n in counts}
     hidden = torch.zeros(max(counts), lm.width, device=lm.device, dtype=getattr(torch, lm.dtype))
-    heads = {n: fastest_of(partial(_logits, lm, hidden[:n])) for n in counts}
-    return StepTimes(blocks, heads, call)
+    head = {n: fastest_of(partial(_logits, lm, hidden[:n])) for n in counts}
+    return StepTimes(blocks, head, overhead)
 
 
 @torch.inference_mode()
 def draft_seconds(lm: LM, drafter: Drafter) -> float:
-    """What a drafted token costs besides its blocks: the jump, and the head over few words."""
+    """The time of a drafted token without its blocks: the map, and the head over few tokens."""
     state = torch.zeros(lm.width, device=lm.device, dtype=getattr(torch, lm.dtype))
-    return fastest_of(lambda: drafter.probs(lm, drafter.foresee(state, state), 1.0))
+    return fastest_of(lambda: drafter.probs(lm, drafter.final_state(state, state), 1.0))
 
 
-def _run_and_crop(cut: SegmentedModel, number: int, tokens: Tensor) -> None:
-    cut.run(number, tokens)
-    cut.forget(number, tokens.shape[1])
+def _run_and_drop(model: SegmentedModel, tokens: Tensor) -> None:
+    model.run(0, tokens)
+    model.drop_last(0, tokens.shape[1])
 
 
 def _logits(lm: LM, hidden: Tensor) -> Tensor:
@@ -75,7 +74,7 @@ def _logits(lm: LM, hidden: Tensor) -> Tensor:
 
 
 def fastest_of(work: Callable[[], object], tries: int = 5) -> float:
-    """Seconds of the quickest try, after one to warm up."""
+    """Seconds of the fastest try, after one to warm up."""
     work()
     seconds = []
     for _ in range(tries):

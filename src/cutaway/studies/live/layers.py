@@ -9,7 +9,6 @@ from torch import Tensor
 
 from cutaway.core.errors import BadData
 from cutaway.methods.nextword.output_head import token_text
-from cutaway.methods.shortcut.fit import logits_fn
 from cutaway.methods.shortcut.lens import LensGrid
 from cutaway.methods.shortcut.maps import ShortcutMaps
 from cutaway.methods.shortcut.maths.exit import LayerConfidences, exit_layers
@@ -18,6 +17,7 @@ from cutaway.methods.shortcut.maths.lens import (
     final_distribution,
     layer_predictions,
 )
+from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.models.lm import LM
 from cutaway.models.read import collect_states
 from cutaway.models.tokens import tokenize

@@ -10,8 +10,8 @@ from cutaway.core.textset import TextSet
 from cutaway.data.tasks import TaskFile, find_task
 from cutaway.methods.nextword.maths.words import class_token_ids, find_word_tokens
 from cutaway.methods.nextword.output_head import fill_task_template, make_encoder
-from cutaway.methods.shortcut.fit import logits_fn
 from cutaway.methods.shortcut.maps import ShortcutMaps
+from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.models.lm import LM
 from cutaway.models.read import collect_states
 from cutaway.models.tokens import tokenize

@@ -33,27 +33,29 @@ def test_a_reading_is_what_its_definitions_say() -> None:
     torch.testing.assert_close(reading.gap, top[:, 0] - top[:, 1], rtol=1e-4, atol=1e-6)
     for k in PRECISION_KS:
         among = [g in row for g, row in zip(reading.guess, final.topk(k).indices, strict=True)]
-        assert reading.hit(k).tolist() == among
+        assert reading.in_top(k).tolist() == among
 
 
 @pytest.mark.parametrize("k", PRECISION_KS)
 def test_the_last_layer_agrees_with_the_full_model(k: int) -> None:
     logits = logits_of(20)
     reading = layer_predictions(logits, final_distribution(logits))
-    assert reading.hit(k).all()
+    assert reading.in_top(k).all()
     assert float(reading.kl.max()) < 1e-5
 
 
 def test_equal_logits_do_not_unmake_the_agreement() -> None:
     logits = torch.zeros(3, 40)
     logits[1, 5:30] = 1.0
-    assert layer_predictions(logits, final_distribution(logits)).hit(1).all()
+    assert layer_predictions(logits, final_distribution(logits)).in_top(1).all()
 
 
 def test_a_vocabulary_smaller_than_k_is_no_trouble() -> None:
     logits = logits_of(4, vocab=3)
     assert (
-        layer_predictions(logits_of(4, vocab=3, seed=1), final_distribution(logits)).hit(10).all()
+        layer_predictions(logits_of(4, vocab=3, seed=1), final_distribution(logits))
+        .in_top(10)
+        .all()
     )
 
 
@@ -79,7 +81,7 @@ def test_exactly_linear_layers_give_precision_1() -> None:
     x, mix, head = torch.randn(300, 8), torch.randn(8, 8), torch.randn(8, 40)
     jump = fit_shortcuts(gather({0: x, 1: x @ mix}, [(0, 1)]), 0, [1])[1]
     reading = layer_predictions(jump(x) @ head, final_distribution(x @ mix @ head))
-    assert float(reading.hit(1).float().mean()) == 1.0
+    assert float(reading.in_top(1).float().mean()) == 1.0
 
 
 @pytest.mark.parametrize(("fitted", "outlier", "share"), [(False, 1, 0.5), (True, 100, 1.0)])

@@ -1,4 +1,4 @@
-"""How much of a layer's variance a shortcut explains, gathered batch by batch."""
+"""r2 of maps between layers, accumulated batch by batch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,15 +16,15 @@ from cutaway.methods.shortcut.maths.moments import StateKey, StatePair
 def r2_per_coordinate(
     residual: Float[Tensor, " d"], spread: Float[Tensor, " d"]
 ) -> Float[Tensor, " d"]:
-    """1 - residual / spread; a coordinate that never moves counts 1 if hit, 0 if missed."""
-    still = spread <= 1e-14 * spread.max()
-    hit = (residual <= 1e-14 * spread.max()).to(residual.dtype)
-    return torch.where(still, hit, 1 - residual / torch.where(still, 1, spread))
+    """1 - residual / spread; for a constant coordinate 1 if predicted exactly, else 0."""
+    constant = spread <= 1e-14 * spread.max()
+    exact = (residual <= 1e-14 * spread.max()).to(residual.dtype)
+    return torch.where(constant, exact, 1 - residual / torch.where(constant, 1, spread))
 
 
 @dataclass
 class StreamingR2:
-    """Adds up squared errors of shortcuts over batches; `r2` averages over coordinates."""
+    """Squared errors of maps, summed over batches; `r2` averages over coordinates."""
 
     rows: int = 0
     _errors: dict[tuple[str, StatePair], Tensor] = field(default_factory=dict)
@@ -37,19 +37,19 @@ class StreamingR2:
         batch: Mapping[Any, Float[Tensor, "m _"]],
         maps: Mapping[str, Mapping[Any, Shortcut]],
     ) -> None:
-        """Take a batch of all layers; `maps` holds shortcuts by kind (`mat`, `id`) and pair."""
+        """Add a batch of all layers; `maps` are given by kind (`mat`, `id`) and pair."""
         self.rows += len(next(iter(batch.values())))
         for target in dict.fromkeys(t for pairs in maps.values() for _, t in pairs):
             self._add_target(target, batch[target])
         for kind, pairs in maps.items():
             for (source, target), jump in pairs.items():
-                miss = jump(batch[source]) - batch[target]
-                self._increase(self._errors, (kind, (source, target)), miss.double().square())
+                error = jump(batch[source]) - batch[target]
+                self._increase(self._errors, (kind, (source, target)), error.double().square())
 
     def r2(self, kind: str, pair: StatePair) -> float:
-        """The share of the target's variance that the shortcut explains, mean of coordinates."""
+        """The share of the target's variance that the map explains, averaged over coordinates."""
         if not self.rows:
-            raise BadData("No rows to measure on: the held-out part is empty.")
+            raise BadData("No rows to measure on: the held-out split is empty.")
         target = pair[1]
         spread = self._squares[target] - self._sums[target].square() / self.rows
         return float(r2_per_coordinate(self._errors[kind, pair], spread).mean())
@@ -59,11 +59,11 @@ class StreamingR2:
         return {key: self.r2(*key) for key in self._errors}
 
     def _add_target(self, target: StateKey, rows: Tensor) -> None:
-        # Sums about the first batch's mean: a coordinate far from 0 keeps its digits.
+        # Sums relative to the first batch's mean keep the digits of coordinates far from 0.
         origin = self._origin.setdefault(target, rows.double().mean(dim=0))
-        moved = rows.double() - origin
-        self._increase(self._sums, target, moved)
-        self._increase(self._squares, target, moved.square())
+        centred = rows.double() - origin
+        self._increase(self._sums, target, centred)
+        self._increase(self._squares, target, centred.square())
 
     @staticmethod
     def _increase(table: dict, key: object, rows: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""From cross-products to shortcuts: one factorisation per source layer serves all its targets."""
+"""Maps from cross-products: one factorisation per source layer serves all its targets."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,25 +14,25 @@ from cutaway.methods.shortcut.maths.moments import Moments, StateKey
 
 Prior = Literal["zero", "identity"]
 
-# Shares of the mean squared (scaled) coordinate; tried when the penalty is to be chosen.
+# Candidate penalties, relative to the mean squared (scaled) coordinate.
 RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
 @dataclass(frozen=True)
 class Shortcut:
-    """A jump from one layer to another: `hidden @ factors[0] @ ... + bias`.
+    """A map from one layer to another: `hidden @ factors[0] @ ... + bias`.
 
-    One factor is a full matrix, two are a low rank one, none is the identity (the logit lens).
+    One factor is a full matrix, two are a low-rank one, none is the identity (the logit lens).
     """
 
     factors: tuple[Tensor, ...] = ()
     bias: Tensor | None = None
     ridge: float = 0.0
     note: str = ""
-    """What the fit did that the user should know."""
+    """A warning of the fit for the user."""
 
     def __call__(self, hidden: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows out"]:
-        """Where `hidden` is expected to be at the target layer."""
+        """The predicted states of the target layer."""
         for factor in self.factors:
             hidden = hidden @ factor.to(hidden.dtype)
         return hidden if self.bias is None else hidden + self.bias.to(hidden.dtype)
@@ -41,7 +41,7 @@ class Shortcut:
     def matrix(self) -> Tensor:
         """The factors multiplied out."""
         if not self.factors:
-            raise Missing("The identity shortcut keeps no matrix: apply it to hidden states.")
+            raise Missing("The identity has no matrix: apply it to hidden states.")
         product = self.factors[0]
         for factor in self.factors[1:]:
             product = product @ factor
@@ -53,29 +53,29 @@ IDENTITY = Shortcut()
 
 @dataclass(frozen=True)
 class SourceGram:
-    """A source layer made ready: its Gram matrix, scaled, centred if asked for, factorised."""
+    """The Gram matrix of a source layer: scaled, centred with an intercept, factorised."""
 
     moments: Moments
     site: StateKey
     intercept: bool = False
 
     @cached_property
-    def gram(self) -> Float[Tensor, "d d"]:
+    def matrix(self) -> Float[Tensor, "d d"]:
         """Sums of products of the source's coordinates, about the mean with an intercept."""
         gram = self.moments.grams[self.site, self.site]
         return gram - self._outer(self.site) if self.intercept else gram
 
     @cached_property
     def scale(self) -> Float[Tensor, " d"]:
-        """One over each coordinate's size, so that outlier coordinates weigh like the others."""
-        size = self.gram.diagonal().clamp(min=0).sqrt()
-        # A coordinate that never moves has nothing to say: its row of the map stays 0.
-        return torch.where(size > 1e-12 * size.max(), 1 / size, torch.zeros_like(size))
+        """1 / norm of each coordinate, so that outlier coordinates count like the others."""
+        norm = self.matrix.diagonal().clamp(min=0).sqrt()
+        # The row of the map of a constant coordinate shrinks_to_identity 0.
+        return torch.where(norm > 1e-12 * norm.max(), 1 / norm, torch.zeros_like(norm))
 
     @cached_property
     def scaled(self) -> Float[Tensor, "d d"]:
         """The Gram matrix with a diagonal of ones."""
-        return self.scale[:, None] * self.gram * self.scale
+        return self.scale[:, None] * self.matrix * self.scale
 
     @cached_property
     def cholesky(self) -> Float[Tensor, "d d"] | None:
@@ -86,19 +86,19 @@ class SourceGram:
 
     @cached_property
     def spectrum(self) -> tuple[Float[Tensor, " d"], Float[Tensor, "d d"]]:
-        """Eigenvalues and eigenvectors of the scaled Gram matrix: every penalty is then free."""
+        """Eigenvalues and eigenvectors of the scaled Gram matrix, shared by all penalties."""
         values, vectors = torch.linalg.eigh(self.scaled)
         return values.clamp(min=0), vectors
 
     @property
-    def starved(self) -> bool:
-        """Fewer rows than coordinates: plain least squares would only repeat its rows."""
-        return self.moments.rows <= len(self.gram)
+    def underdetermined(self) -> bool:
+        """No more rows than coordinates: least squares would interpolate them."""
+        return self.moments.rows <= len(self.matrix)
 
     @property
-    def hungry(self) -> bool:
-        """Hardly more rows than coordinates: least squares follows the noise of its rows."""
-        return self.moments.rows < 2 * len(self.gram)
+    def overfits(self) -> bool:
+        """Fewer than two rows per coordinate: least squares overfits."""
+        return self.moments.rows < 2 * len(self.matrix)
 
     def cross(self, target: StateKey) -> Float[Tensor, "d out"]:
         """Sums of products of source and target coordinates."""
@@ -106,13 +106,13 @@ class SourceGram:
         return gram - self._outer(target) if self.intercept else gram
 
     def solve(self, cross: Float[Tensor, "d out"], ridge: float) -> Float[Tensor, "d out"]:
-        """The map that minimises the squared error, plus `ridge` times its scaled size."""
+        """The map that minimises the squared error plus `ridge` times its scaled squared norm."""
         right = self.scale[:, None] * cross
         if ridge == 0 and self.cholesky is not None:
             return self.scale[:, None] * torch.cholesky_solve(right, self.cholesky)
         values, vectors = self.spectrum
         shrunk = values + ridge
-        # Without a penalty, directions no row has are left out: the smallest map that fits.
+        # Without a penalty, directions without data are dropped: the minimum-norm solution.
         weak = shrunk <= values.max() * len(values) * torch.finfo(values.dtype).eps
         inverse = torch.where(weak, torch.zeros_like(shrunk), 1 / shrunk)
         return self.scale[:, None] * (vectors @ (inverse[:, None] * (vectors.T @ right)))
@@ -132,45 +132,31 @@ def fit_shortcuts(
     rank: int | None = None,
     prior: Prior = "identity",
 ) -> dict[StateKey, Shortcut]:
-    """The least-squares shortcut from `source` to each target.
+    """The least-squares map from `source` to each target.
 
-    `ridge` pulls the map towards `prior`; "auto" takes the value with the least generalised
-    cross-validation error. With no more rows than coordinates a penalty of 0 becomes "auto",
-    and the shortcut's note says so; with less than twice as many it warns.
+    `ridge` shrinks the map towards `prior`; "auto" takes the value with the least generalised
+    cross-validation error. With no more rows than coordinates a penalty of 0 becomes "auto";
+    with fewer than twice as many the map's note warns.
     """
-    ready = SourceGram(moments, source, intercept)
+    gram = SourceGram(moments, source, intercept)
     note = ""
-    if ready.starved and ridge == 0:
+    if gram.underdetermined and ridge == 0:
         ridge = "auto"
         note = (
-            f"{moments.rows} rows for {len(ready.gram)} coordinates: plain least squares would "
-            "only repeat its rows, so a ridge penalty was chosen by cross-validation."
+            f"{moments.rows} rows for {len(gram.matrix)} coordinates: plain least squares would "
+            "interpolate them, so a ridge penalty was chosen by cross-validation."
         )
-    elif ready.hungry and ridge == 0:
+    elif gram.overfits and ridge == 0:
         note = (
-            f"{moments.rows} rows for {len(ready.gram)} coordinates: maps without a penalty will "
-            "be poor on other text. Give more text, or fit with --ridge auto and use that kind."
+            f"{moments.rows} rows for {len(gram.matrix)} coordinates: maps without a penalty "
+            "overfit. Give more text, or fit with --ridge auto and use that kind."
         )
-    check_fit_options(ridge, rank, len(ready.gram))
-    return {t: _solve_target(ready, t, ridge, rank, prior, note) for t in targets}
-
-
-def shortcut_ridge_path(
-    moments: Moments,
-    source: StateKey,
-    target: StateKey,
-    ridges: Iterable[float] = RIDGES,
-    *,
-    intercept: bool = False,
-    prior: Prior = "identity",
-) -> dict[float, Shortcut]:
-    """One shortcut per penalty, all from one eigendecomposition."""
-    ready = SourceGram(moments, source, intercept)
-    return {ridge: _solve_target(ready, target, ridge, None, prior, "") for ridge in ridges}
+    check_fit_options(ridge, rank, len(gram.matrix))
+    return {t: _solve_target(gram, t, ridge, rank, prior, note) for t in targets}
 
 
 def check_fit_options(ridge: float | str, rank: int | None, width: int) -> None:
-    """BadSpec unless such a map of this width can be."""
+    """BadSpec unless a map of this width can have these options."""
     if ridge != "auto" and not (isinstance(ridge, (int, float)) and ridge >= 0):
         raise BadSpec(f"ridge must be 'auto' or a number of at least 0, got {ridge!r}.")
     if rank is not None and not 1 <= rank <= width:
@@ -178,73 +164,77 @@ def check_fit_options(ridge: float | str, rank: int | None, width: int) -> None:
 
 
 def _solve_target(
-    ready: SourceGram,
+    gram: SourceGram,
     target: StateKey,
     ridge: float | Literal["auto"],
     rank: int | None,
     prior: Prior,
     note: str,
 ) -> Shortcut:
-    if (ready.site, target) not in ready.moments.grams:
-        raise Missing(f"No cross-products from {ready.site!r} to {target!r} were gathered.")
-    cross = ready.cross(target)
-    # Pulling towards the identity is ridge regression of the step from source to target.
-    stays = prior == "identity" and cross.shape[0] == cross.shape[1] and ridge != 0
-    rest = cross - ready.gram if stays else cross
-    penalty = _best_ridge(ready, target, rest, stays) if ridge == "auto" else float(ridge)
-    matrix = ready.solve(rest, penalty)
-    if stays:
+    if (gram.site, target) not in gram.moments.grams:
+        raise Missing(f"No cross-products from {gram.site!r} to {target!r} were gathered.")
+    cross = gram.cross(target)
+    # Shrinking towards the identity is ridge regression of the step from source to target.
+    shrinks_to_identity = prior == "identity" and cross.shape[0] == cross.shape[1] and ridge != 0
+    rest = cross - gram.matrix if shrinks_to_identity else cross
+    penalty = (
+        _best_ridge(gram, target, rest, shrinks_to_identity) if ridge == "auto" else float(ridge)
+    )
+    matrix = gram.solve(rest, penalty)
+    if shrinks_to_identity:
         matrix.diagonal().add_(1.0)
-    factors = (matrix,) if rank is None else _reduced_rank(matrix, ready.gram, rank)
-    bias = _intercept(ready, target, factors).float() if ready.intercept else None
+    factors = (matrix,) if rank is None else _reduced_rank(matrix, gram.matrix, rank)
+    bias = _intercept(gram, target, factors).float() if gram.intercept else None
     return Shortcut(tuple(f.float() for f in factors), bias, penalty, note)
 
 
-def _best_ridge(ready: SourceGram, target: StateKey, rest: Tensor, stays: bool) -> float:
-    """The penalty with the least generalised cross-validation error, from the spectrum alone."""
-    values, vectors = ready.spectrum
-    # Every coordinate of the target counts by its variance, so outliers don't decide alone.
-    weight = 1 / _target_spread(ready, target)
-    power = (vectors.T @ (ready.scale[:, None] * rest)).square() @ weight
-    total = _total_squares(ready, target, stays) @ weight
+def _best_ridge(
+    gram: SourceGram, target: StateKey, rest: Tensor, shrinks_to_identity: bool
+) -> float:
+    """The penalty with the least generalised cross-validation error."""
+    values, vectors = gram.spectrum
+    # Coordinates of the target are weighted by 1 / variance, so that outliers don't dominate.
+    weight = 1 / _target_spread(gram, target)
+    power = (vectors.T @ (gram.scale[:, None] * rest)).square() @ weight
+    total = _total_squares(gram, target, shrinks_to_identity) @ weight
 
     def error(ridge: float) -> float:
         kept = 1 / (values + ridge)
         squared = total - 2 * (power * kept).sum() + (power * values * kept.square()).sum()
-        freedom = ready.moments.rows - (values * kept).sum() - int(ready.intercept)
+        freedom = gram.moments.rows - (values * kept).sum() - int(gram.intercept)
         return float(squared / freedom**2) if freedom > 0 else float("inf")
 
     return min(RIDGES, key=error)
 
 
-def _total_squares(ready: SourceGram, target: StateKey, stays: bool) -> Tensor:
-    """Squared size of the target, or of the step from source to target, per coordinate."""
-    moments, site = ready.moments, ready.site
+def _total_squares(gram: SourceGram, target: StateKey, shrinks_to_identity: bool) -> Tensor:
+    """Squared norm of the target, or of the step from source to target, per coordinate."""
+    moments, site = gram.moments, gram.site
     size = moments.squares[target]
     sums = moments.sums[target]
-    if stays:
+    if shrinks_to_identity:
         size = size + moments.squares[site] - 2 * moments.grams[site, target].diagonal()
         sums = sums - moments.sums[site]
-    return size - sums.square() / moments.rows if ready.intercept else size
+    return size - sums.square() / moments.rows if gram.intercept else size
 
 
-def _target_spread(ready: SourceGram, target: StateKey) -> Tensor:
+def _target_spread(gram: SourceGram, target: StateKey) -> Tensor:
     """Squared distance of the target from its mean, per coordinate, never 0."""
-    moments = ready.moments
+    moments = gram.moments
     spread = moments.squares[target] - moments.sums[target].square() / moments.rows
     return spread.clamp(min=float(spread.max()) * 1e-12 + 1e-300)
 
 
 def _reduced_rank(matrix: Tensor, gram: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """Reduced-rank regression: the best map of that rank for these rows, as two factors."""
+    """Reduced-rank regression: the best map of this rank, as two factors."""
     fitted = matrix.T @ gram @ matrix
     _, vectors = torch.linalg.eigh((fitted + fitted.T) / 2)
     top = vectors[:, -rank:]
     return matrix @ top, top.T.contiguous()
 
 
-def _intercept(ready: SourceGram, target: StateKey, factors: tuple[Tensor, ...]) -> Tensor:
-    moved = ready.moments.sums[ready.site]
+def _intercept(gram: SourceGram, target: StateKey, factors: tuple[Tensor, ...]) -> Tensor:
+    moved = gram.moments.sums[gram.site]
     for factor in factors:
         moved = moved @ factor
-    return (ready.moments.sums[target] - moved) / ready.moments.rows
+    return (gram.moments.sums[target] - moved) / gram.moments.rows

@@ -1,7 +1,7 @@
-"""What the model would say from a layer, and how far that is from what it says at the end.
+"""The prediction of a layer, compared with the full model's.
 
-The vocabulary is wide, so logits exist for one layer and a few rows at a time; only numbers per
-row are kept.
+The vocabulary is large, so logits exist for one layer and a few rows at a time; only a few numbers
+per row are kept.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 LogitsFn = Callable[[Tensor], Tensor]
-"""Hidden states at the last layer in, logits out: the final norm and the unembedding."""
+"""From hidden states of the last layer to logits: the final norm and the unembedding."""
 
 PRECISION_KS = (1, 5, 10)
 """The k of precision@k."""
@@ -22,7 +22,7 @@ CACHE_ROWS = 16
 
 @dataclass(frozen=True)
 class FinalDistribution:
-    """The full model's own distribution for a few rows: what every layer is held against."""
+    """The full model's distribution for a few rows, with which every layer is compared."""
 
     log_probs: Float[Tensor, "n vocab"]
     probs: Float[Tensor, "n vocab"]
@@ -30,44 +30,44 @@ class FinalDistribution:
     negative_entropy: Float[Tensor, " n"]
 
     def rows(self, part: slice) -> "FinalDistribution":
-        """The answers to some of the rows."""
-        found = (self.log_probs, self.probs, self.top, self.negative_entropy)
-        return FinalDistribution(*(tensor[part] for tensor in found))
+        """The distributions of some of the rows."""
+        tensors = (self.log_probs, self.probs, self.top, self.negative_entropy)
+        return FinalDistribution(*(tensor[part] for tensor in tensors))
 
 
 @dataclass(frozen=True)
 class LayerPredictions:
-    """What one layer says about each row, held against the full model's answer."""
+    """The prediction of one layer for each row, compared with the full model's."""
 
     guess: Int[Tensor, " n"]
     """The layer's most likely token."""
     rank: Int[Tensor, " n"]
-    """Where that token stands in the full model's list, from 0; k where it is not in the top k."""
+    """The rank of that token in the full model, from 0; k where it is not in the top k."""
     surprisal: Float[Tensor, " n"]
     """-ln of the full model's probability of the guess."""
     kl: Float[Tensor, " n"]
     """Kullback-Leibler divergence from the full distribution to the layer's, in nats."""
     entropy: Float[Tensor, " n"]
-    """Of the layer's distribution, in nats."""
+    """Entropy of the layer's distribution, in nats."""
     confidence: Float[Tensor, " n"]
     """The layer's highest probability."""
     gap: Float[Tensor, " n"]
     """The highest minus the second highest probability."""
     loss: Float[Tensor, " n"]
-    """-ln of the layer's probability of the token that really comes; NaN where none is known."""
+    """-ln of the layer's probability of the true next token; NaN where it is unknown."""
 
-    def hit(self, k: int) -> Tensor:
-        """Whether the guess is among the full model's k most likely tokens."""
+    def in_top(self, k: int) -> Tensor:
+        """Whether the layer's token is among the full model's k most likely ones."""
         return self.rank < k
 
 
 def final_distribution(
     logits: Float[Tensor, "n vocab"], *, depth: int = max(PRECISION_KS)
 ) -> FinalDistribution:
-    """The full model's distribution, ready to be compared with."""
+    """The full model's distribution, prepared for comparisons."""
     log_probs = torch.log_softmax(logits.float(), dim=-1)
     probs = log_probs.exp()
-    # `topk` orders equal logits as it likes; the first must be `argmax`, which generation takes.
+    # `topk` orders ties arbitrarily; the first must be `argmax`, which generation uses.
     best = logits.argmax(dim=-1, keepdim=True)
     top = log_probs.scatter(1, best, 1.0).topk(min(depth, logits.shape[-1]), dim=-1).indices
     return FinalDistribution(log_probs, probs, top, (probs * log_probs).sum(dim=-1))
@@ -78,16 +78,16 @@ def layer_predictions(
     full: FinalDistribution,
     next_token: Int[Tensor, " n"] | None = None,
 ) -> LayerPredictions:
-    """One layer's reading, from its logits.
+    """One layer's predictions, from its logits.
 
-    A few rows at a time: what is made on the way then stays in the processor's cache.
+    A few rows at a time, so that intermediate results stay in the processor's cache.
     """
     parts = [slice(i, i + CACHE_ROWS) for i in range(0, len(logits), CACHE_ROWS)]
-    coming = [None if next_token is None else next_token[part] for part in parts]
+    following = [None if next_token is None else next_token[part] for part in parts]
     return concat_predictions(
         [
             _chunk_predictions(logits[part].float(), full.rows(part), token)
-            for part, token in zip(parts, coming, strict=True)
+            for part, token in zip(parts, following, strict=True)
         ]
     )
 
@@ -101,11 +101,11 @@ def _chunk_predictions(
     log_total = peak + total.log()
     entropy = (log_total - _dot(weights, logits) / total).clamp(min=0)
     second = weights.scatter_(1, guess[:, None], -1.0).amax(dim=-1)
-    place = (full.top == guess[:, None]).to(torch.int8)
-    missed = ~place.any(dim=-1)
+    match = (full.top == guess[:, None]).to(torch.int8)
+    missed = ~match.any(dim=-1)
     return LayerPredictions(
         guess=guess,
-        rank=place.argmax(dim=-1).masked_fill(missed, full.top.shape[1]),
+        rank=match.argmax(dim=-1).masked_fill(missed, full.top.shape[1]),
         surprisal=-full.log_probs.gather(1, guess[:, None])[:, 0],
         kl=(full.negative_entropy - _dot(full.probs, logits) + log_total).clamp(min=0),
         entropy=entropy,
@@ -116,7 +116,7 @@ def _chunk_predictions(
 
 
 def _dot(one: Tensor, other: Tensor) -> Tensor:
-    """Row by row sums of products, without keeping the products."""
+    """Row-wise dot products, without materialising the products."""
     return torch.linalg.vecdot(one, other)
 
 
@@ -124,13 +124,13 @@ def _loss(logits: Tensor, log_total: Tensor, next_token: Tensor | None) -> Tenso
     if next_token is None:
         return torch.full_like(log_total, torch.nan)
     known = next_token >= 0
-    picked = logits.gather(1, next_token.clamp(min=0)[:, None])[:, 0]
-    return torch.where(known, log_total - picked, torch.nan)
+    chosen = logits.gather(1, next_token.clamp(min=0)[:, None])[:, 0]
+    return torch.where(known, log_total - chosen, torch.nan)
 
 
-def concat_predictions(readings: list[LayerPredictions]) -> LayerPredictions:
-    """The readings of many chunks as one."""
+def concat_predictions(parts: list[LayerPredictions]) -> LayerPredictions:
+    """The predictions of several chunks as one."""
     names = [field.name for field in fields(LayerPredictions)]
     return LayerPredictions(
-        **{name: torch.cat([getattr(r, name) for r in readings]) for name in names}
+        **{name: torch.cat([getattr(part, name) for part in parts]) for name in names}
     )

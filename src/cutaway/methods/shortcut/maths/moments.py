@@ -1,10 +1,10 @@
-"""Cross-products of layers in one streaming pass: all a linear fit needs to know about its rows.
+"""Cross-products of layers in one streaming pass: the sufficient statistics of a linear fit.
 
-Numbers. The Gram matrix of a source layer, which a fit inverts, is summed in float64. Products
-between two layers are only ever multiplied, so they may be taken in float32, chunk by chunk:
-each chunk is centred by its own mean first, the product is added up in float64, and the means
-are put back in float64. A coordinate with a huge mean or a huge scale then costs no digits of
-the others, and rounding errors of the chunks average out instead of piling up.
+Precision: the Gram matrix of a source layer, which a fit inverts, is summed in float64. Products
+between two layers are only multiplied, so float32 is enough, chunk by chunk: each chunk is centred
+by its own mean, the product is added in float64, and the means are added back in float64. A
+coordinate with a huge mean or scale then costs no digits of the others, and rounding errors of the
+chunks average out instead of accumulating.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ CHUNK_ROWS = 4096
 
 @dataclass(frozen=True)
 class Moments:
-    """Counts, sums, squares and cross-products over rows; two of them add up to the whole."""
+    """Counts, sums, squares and cross-products over rows; two of them can be added."""
 
     rows: int
     sums: dict[StateKey, Tensor]
@@ -55,8 +55,8 @@ class Moments:
         """The (source, target) pairs, a source with itself left out."""
         return [(source, target) for source, target in self.grams if source != target]
 
-    def state(self) -> dict[str, Tensor]:
-        """Plain named tensors, to be stored and read back by `from_state`."""
+    def state_dict(self) -> dict[str, Tensor]:
+        """Named tensors, from which `moments_from_state_dict` restores the moments."""
         named = {"rows": torch.tensor(self.rows)}
         named |= {f"sum/{site}": value for site, value in self.sums.items()}
         named |= {f"square/{site}": value for site, value in self.squares.items()}
@@ -64,16 +64,16 @@ class Moments:
 
 
 def moments_from_state_dict(state: Mapping[str, Tensor]) -> Moments:
-    """The moments that `state` was made of."""
+    """The moments of a `state_dict`."""
     if "rows" not in state:
-        raise Corrupt("Stored moments without their row count: the file is cut short; delete it.")
-    read: dict[str, dict] = {"sum": {}, "square": {}, "gram": {}}
+        raise Corrupt("Stored moments have no row count: the file is incomplete; delete it.")
+    tables: dict[str, dict] = {"sum": {}, "square": {}, "gram": {}}
     for name, tensor in state.items():
         kind, *sites = name.split("/")
         if sites:
             key = tuple(_state_key(site) for site in sites)
-            read[kind][key if kind == "gram" else key[0]] = tensor
-    return Moments(int(state["rows"]), read["sum"], read["square"], read["gram"])
+            tables[kind][key if kind == "gram" else key[0]] = tensor
+    return Moments(int(state["rows"]), tables["sum"], tables["square"], tables["gram"])
 
 
 def _state_key(name: str) -> StateKey:
@@ -86,7 +86,7 @@ def layer_pairs(layers: int, *, to_final: bool = False) -> list[StatePair]:
 
 
 def moments_bytes(pairs: Iterable[StatePair], width: int, *, chunk: int = CHUNK_ROWS) -> int:
-    """What a pass over these pairs holds at its peak: all products, and one chunk of rows."""
+    """Peak memory of a pass over these pairs: all products, and one chunk of rows."""
     pairs = list(pairs)
     sources, sites = {s for s, _ in pairs}, {site for pair in pairs for site in pair}
     products = (len(pairs) + len(sources)) * width * width * 8
@@ -97,49 +97,44 @@ def moments_bytes(pairs: Iterable[StatePair], width: int, *, chunk: int = CHUNK_
 
 @dataclass
 class MomentAccumulator:
-    """Takes rows of all sites batch by batch; `moments()` gives what has come in so far.
+    """Moments of states that are added batch by batch.
 
-    `cross` is the precision of products between two different sites. Rows wait in a buffer
-    until a chunk is full, so small batches cost no more than large ones.
+    `cross` is the precision of products between two different layers. Rows are buffered until a
+    chunk is full, so small batches cost no more than large ones.
     """
 
     pairs: list[StatePair]
     cross: torch.dtype = torch.float32
     chunk: int = CHUNK_ROWS
-    start: Moments | None = None
     _total: Moments | None = field(default=None, init=False)
     _buffer: dict[StateKey, Tensor] = field(default_factory=dict, init=False)
-    _waiting: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        """Begin from `start` when the pass goes on after an interruption."""
-        self._total = self.start
+    _buffered: int = field(default=0, init=False)
 
     def add(self, batch: Mapping[Any, Float[Tensor, "m _"]]) -> None:
-        """Take a batch: the same rows, in the same order, at every site."""
+        """Add a batch: the same rows, in the same order, at every layer."""
         rows = _common_row_count(batch, self._sites())
         if not self._buffer:
-            self._make_room(batch)
+            self._allocate(batch)
         done = 0
         while done < rows:
-            step = min(rows - done, self.chunk - self._waiting)
-            for site, kept in self._buffer.items():
-                kept[self._waiting : self._waiting + step] = batch[site][done : done + step]
-            done, self._waiting = done + step, self._waiting + step
-            if self._waiting == self.chunk:
+            step = min(rows - done, self.chunk - self._buffered)
+            for site, buffer in self._buffer.items():
+                buffer[self._buffered : self._buffered + step] = batch[site][done : done + step]
+            done, self._buffered = done + step, self._buffered + step
+            if self._buffered == self.chunk:
                 self._flush()
 
     def moments(self) -> Moments:
-        """The moments of every row taken so far."""
+        """The moments of all rows added so far."""
         self._flush()
         if self._total is None:
-            raise BadData("No rows to fit on: the pass over the texts gave none.")
+            raise BadData("No rows to fit on: no states were added.")
         return self._total
 
     def _sites(self) -> list[StateKey]:
         return list(dict.fromkeys(site for pair in self.pairs for site in pair))
 
-    def _make_room(self, batch: Mapping[StateKey, Tensor]) -> None:
+    def _allocate(self, batch: Mapping[StateKey, Tensor]) -> None:
         self._buffer = {
             site: torch.empty(self.chunk, batch[site].shape[1], device=batch[site].device)
             for site in self._sites()
@@ -148,10 +143,10 @@ class MomentAccumulator:
             self._total = _zero_moments(self.pairs, self._buffer)
 
     def _flush(self) -> None:
-        if self._waiting and self._total is not None:
-            rows = {site: kept[: self._waiting] for site, kept in self._buffer.items()}
+        if self._buffered and self._total is not None:
+            rows = {site: buffer[: self._buffered] for site, buffer in self._buffer.items()}
             self._total = _add_chunk(self._total, rows, self.cross)
-            self._waiting = 0
+            self._buffered = 0
 
 
 def _common_row_count(batch: Mapping[StateKey, Tensor], sites: Iterable[StateKey]) -> int:
@@ -182,7 +177,7 @@ def _zero_moments(pairs: list[StatePair], like: Mapping[StateKey, Tensor]) -> Mo
 def _add_chunk(total: Moments, rows: Mapping[StateKey, Tensor], cross: torch.dtype) -> Moments:
     """Add one chunk, in place: the products of 13 layers of 768 are 430 MB, too much to copy.
 
-    The rows are used up: they are centred where they lie.
+    The rows are centred in place too.
     """
     count = len(next(iter(rows.values())))
     sums = {site: value.sum(dim=0, dtype=torch.float64) for site, value in rows.items()}
@@ -208,8 +203,8 @@ def _add_cross_float64(
     count: int,
 ) -> None:
     """Products between layers in float64."""
-    for source, goals in targets.items():
-        for target in goals:
+    for source, others in targets.items():
+        for target in others:
             grams[source, target].addmm_(rows[source].double().T, rows[target].double())
 
 
@@ -220,20 +215,20 @@ def _add_cross_centred(
     targets: Mapping[StateKey, list[StateKey]],
     count: int,
 ) -> None:
-    """Products between layers in float32, about the chunk's means; the means put back exactly."""
+    """Products between layers in float32, centred by the chunk's means, which are added back."""
     means = {site: (value / count).float().double() for site, value in sums.items()}
     for site, value in rows.items():
         value.sub_(means[site].float())
-    for source, goals in ((s, goals) for s, goals in targets.items() if goals):
-        # Turned once for all targets: the product is a tenth faster from a row-major left side.
+    for source, others in ((s, others) for s, others in targets.items() if others):
+        # Transposed once for all targets: a row-major left side makes the product 10 % faster.
         left = rows[source].T.contiguous()
-        for target in goals:
+        for target in others:
             grams[source, target].add_(left @ rows[target])
             _undo_centring(grams[source, target], means, sums, count, (source, target))
 
 
 def _add_gram(gram: Tensor, rows: Tensor, pieces: int = 3) -> None:
-    """Add rows' rows; only what lies on or above the diagonal is multiplied."""
+    """Add rows.T @ rows; only blocks on or above the diagonal are multiplied."""
     width = len(gram)
     cuts = [slice(width * i // pieces, width * (i + 1) // pieces) for i in range(pieces)]
     for i, upper in enumerate(cuts):
@@ -250,7 +245,7 @@ def _undo_centring(
     count: int,
     pair: StatePair,
 ) -> None:
-    """Turn a sum of centred products into the plain one: s Σy' + (Σx - n s) t', in float64."""
+    """Turn a sum of centred products into the plain sum: s Σy' + (Σx - n s) t', in float64."""
     (source, target), left = pair, sums[pair[0]] - count * means[pair[0]]
     gram.addmm_(
         torch.stack([means[source], left], dim=1), torch.stack([sums[target], means[target]])

@@ -1,4 +1,4 @@
-"""Which blocks to run and which to jump over, found by dynamic programming."""
+"""Which blocks to run and which to skip, found by dynamic programming."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from cutaway.core.errors import BadSpec
 
 @dataclass(frozen=True)
 class SkipSchedule:
-    """A way from layer 0 to the last: steps (i, i+1, run) and jumps (i, j, over a shortcut)."""
+    """A path from layer 0 to the last: (i, i + 1, "run") for a block, (i, j, "jump") for a map."""
 
     steps: tuple[tuple[int, int, str], ...]
     loss: float
@@ -22,15 +22,15 @@ class SkipSchedule:
 
     @property
     def jumps(self) -> int:
-        """How many shortcuts are taken."""
+        """How many maps are applied."""
         return len(self.steps) - self.blocks
 
 
 def best_schedules(losses: Mapping[tuple[int, int], float], layers: int) -> list[SkipSchedule]:
     """The best schedule for every number of blocks run, from 0 to `layers`.
 
-    `losses` says what each jump costs in quality (1 - r2, or KL); running a block loses nothing.
-    Losses are added up along the way, an approximation that the evaluation then checks.
+    `losses` is the loss in quality of each jump (1 - r2, or KL); running a block loses nothing.
+    Losses are summed along the path, an approximation that the evaluation then checks.
     """
     if layers < 1:
         raise BadSpec(f"A schedule needs at least 1 block, got {layers!r}.")
@@ -38,9 +38,9 @@ def best_schedules(losses: Mapping[tuple[int, int], float], layers: int) -> list
     best[0][0] = SkipSchedule((), 0.0)
     for target in range(1, layers + 1):
         for blocks in range(target + 1):
-            ways = _schedules_into(best, losses, target, blocks)
-            best[target][blocks] = min(ways, key=lambda way: way.loss, default=None)
-    return [found for found in best[layers] if found is not None]
+            options = _schedules_into(best, losses, target, blocks)
+            best[target][blocks] = min(options, key=lambda option: option.loss, default=None)
+    return [schedule for schedule in best[layers] if schedule is not None]
 
 
 def _schedules_into(
@@ -49,16 +49,18 @@ def _schedules_into(
     target: int,
     blocks: int,
 ) -> list[SkipSchedule]:
-    """Every way into `target` with so many blocks run: by its own block, or by a jump."""
-    ways = []
+    """Every schedule to `target` with this many blocks: by running its block, or by a jump."""
+    options = []
     before = best[target - 1][blocks - 1] if blocks else None
     if before is not None:
-        ways.append(SkipSchedule((*before.steps, (target - 1, target, "run")), before.loss))
+        options.append(SkipSchedule((*before.steps, (target - 1, target, "run")), before.loss))
     for source in range(target):
         start, loss = best[source][blocks], losses.get((source, target), inf)
         if start is not None and loss < inf:
-            ways.append(SkipSchedule((*start.steps, (source, target, "jump")), start.loss + loss))
-    return ways
+            options.append(
+                SkipSchedule((*start.steps, (source, target, "jump")), start.loss + loss)
+            )
+    return options
 
 
 def alternating_schedule(layers: int, run: int, jump: int) -> SkipSchedule:

@@ -1,4 +1,4 @@
-"""Which drafted tokens may stay, so that the output is the full model's and nobody else's."""
+"""Which drafted tokens to accept so that the output is exactly the full model's."""
 
 from dataclasses import dataclass
 
@@ -9,22 +9,22 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class DraftAcceptance:
-    """How many drafted tokens stay, and the token that follows them."""
+    """How many drafted tokens are accepted, and the token that follows them."""
 
-    kept: int
-    following: int
+    count: int
+    next_token: int
 
 
 def accept_greedy(draft: Int[Tensor, " k"], logits: Float[Tensor, "k1 vocab"]) -> DraftAcceptance:
-    """Keep the longest prefix that the full model would have written; its next token follows.
+    """Accept the longest prefix that the full model would generate; its next token follows.
 
     `logits` are the full model's after the prompt and after each drafted token: one row more
     than there are drafted tokens.
     """
     own = logits.argmax(dim=-1)
     agree = own[: len(draft)] == draft
-    kept = int(agree.to(torch.int8).cumprod(dim=0).sum())
-    return DraftAcceptance(kept, int(own[kept]))
+    count = int(agree.to(torch.int8).cumprod(dim=0).sum())
+    return DraftAcceptance(count, int(own[count]))
 
 
 def accept_sampled(
@@ -34,28 +34,28 @@ def accept_sampled(
     *,
     rng: torch.Generator,
 ) -> DraftAcceptance:
-    """Keep each drafted token with probability min(1, p / q); then draw from what p has over q.
+    """Accept each drafted token with probability min(1, p / q); then sample from max(0, p - q).
 
     `drafted` and `full` are probabilities. The tokens then have exactly the full model's
     distribution, whatever the draft (Leviathan et al. 2023, Chen et al. 2023).
     """
-    for place, token in enumerate(draft.tolist()):
-        p, q = full[place, token], drafted[place, token]
+    for i, token in enumerate(draft.tolist()):
+        p, q = full[i, token], drafted[i, token]
         if torch.rand((), generator=rng, dtype=torch.float64) * q >= p:
             return DraftAcceptance(
-                place, sample_token(_residual_distribution(full[place], drafted[place]), rng=rng)
+                i, sample_token(_residual_distribution(full[i], drafted[i]), rng=rng)
             )
     return DraftAcceptance(len(draft), sample_token(full[len(draft)], rng=rng))
 
 
 def _residual_distribution(full: Tensor, drafted: Tensor) -> Tensor:
-    """What is left of the full distribution after the draft's share is taken out."""
-    left = (full - drafted).clamp(min=0)
-    total = left.sum()
-    # Equal distributions leave nothing, up to rounding: then the full one itself is right.
-    return left / total if total > 0 else full
+    """max(0, full - drafted), normalised."""
+    residual = (full - drafted).clamp(min=0)
+    total = residual.sum()
+    # Equal distributions leave nothing, up to rounding: then the full one is correct.
+    return residual / total if total > 0 else full
 
 
 def sample_token(probs: Float[Tensor, " vocab"], *, rng: torch.Generator) -> int:
-    """One token drawn from the distribution."""
+    """One token sampled from the distribution."""
     return int(torch.multinomial(probs, 1, generator=rng))

@@ -1,8 +1,8 @@
-"""The rival of least squares: an affine map trained so that the model's words come out right.
+"""The tuned lens (Belrose et al. 2023): an affine map trained on the final distribution.
 
-Least squares aims at the final hidden state; this aims at the final distribution (the tuned
-lens of Belrose et al. 2023). It starts from a fitted shortcut and is only kept where it beats
-that one on rows it was not trained on.
+Least squares minimises the error of the final hidden state; this minimises the KL divergence from
+the final distribution. Training starts from a fitted map, and its result is used only where it is
+better on rows that it was not trained on.
 """
 
 import torch
@@ -24,18 +24,18 @@ def train_tuned_map(
     batch: int = 64,
     rate: float = 3e-4,
 ) -> Shortcut:
-    """The affine map with a low KL divergence from the full model's distribution.
+    """The affine map with the least KL divergence from the full model's distribution.
 
-    A tenth of the rows is not trained on; if the map is no better there than `start`, `start`
-    comes back. The step is trained in scaled coordinates: outliers learn like the others.
+    A tenth of the rows is held out; `start` is returned unless the trained map is better there.
+    Training uses scaled coordinates, so that outlier coordinates learn like the others.
     """
     order = torch.randperm(len(hidden), generator=rng)
-    check, rows = order[: min(512, len(order) // 10)], order[len(order) // 10 :]
+    held_out, rows = order[: min(512, len(order) // 10)], order[len(order) // 10 :]
     trained = _train(start, hidden[rows], final[rows], head, rng, steps, batch, rate)
-    gains = _held_out_kl(trained, hidden[check], final[check], head) < _held_out_kl(
-        start, hidden[check], final[check], head
+    improves = _held_out_kl(trained, hidden[held_out], final[held_out], head) < _held_out_kl(
+        start, hidden[held_out], final[held_out], head
     )
-    return trained if gains or not len(check) else start
+    return trained if improves or not len(held_out) else start
 
 
 def _train(
@@ -59,9 +59,9 @@ def _train(
         rows = torch.randint(len(hidden), (min(batch, len(hidden)),), generator=rng)
         x = hidden[rows].float()
         with torch.no_grad():
-            wanted = torch.log_softmax(head(final[rows]).float(), dim=-1)
+            target = torch.log_softmax(head(final[rows]).float(), dim=-1)
         with torch.enable_grad():
-            loss = mean_kl(wanted, head(x @ matrix + (x / scale) @ step + bias).float())
+            loss = mean_kl(target, head(x @ matrix + (x / scale) @ step + bias).float())
             optimizer.zero_grad()
             loss.backward(inputs=[step, bias])
         optimizer.step()
@@ -74,16 +74,16 @@ def _train(
 def _held_out_kl(jump: Shortcut, hidden: Tensor, final: Tensor, head: LogitsFn) -> float:
     if not len(hidden):
         return 0.0
-    wanted = torch.log_softmax(head(final).float(), dim=-1)
-    return float(mean_kl(wanted, head(jump(hidden.float())).float()))
+    target = torch.log_softmax(head(final).float(), dim=-1)
+    return float(mean_kl(target, head(jump(hidden.float())).float()))
 
 
 def mean_kl(
-    wanted: Float[Tensor, "n vocab"], logits: Float[Tensor, "n vocab"]
+    target: Float[Tensor, "n vocab"], logits: Float[Tensor, "n vocab"]
 ) -> Float[Tensor, ""]:
-    """Mean KL divergence from the wanted log-probabilities to the ones of these logits."""
-    said = torch.log_softmax(logits, dim=-1)
-    return torch.nn.functional.kl_div(said, wanted, reduction="batchmean", log_target=True)
+    """Mean KL divergence from the target log-probabilities to those of the logits."""
+    predicted = torch.log_softmax(logits, dim=-1)
+    return torch.nn.functional.kl_div(predicted, target, reduction="batchmean", log_target=True)
 
 
 def _dense_matrix(start: Shortcut, width: int) -> Tensor:

@@ -1,0 +1,128 @@
+"""The prediction of every layer through every map, compared with the full model's."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cutaway.console import Console
+from cutaway.core.errors import BadData
+from cutaway.extract.estimate import PassEstimate
+from cutaway.methods.shortcut.maps import ShortcutMaps, load_maps, text_fingerprints
+from cutaway.methods.shortcut.maths.lens import (
+    LayerPredictions,
+    concat_predictions,
+    final_distribution,
+    layer_predictions,
+)
+from cutaway.methods.shortcut.memory import MAX_LOGITS, estimate_sample, eval_bytes
+from cutaway.methods.shortcut.sample import (
+    SampleRequest,
+    StateSample,
+    TextRows,
+    load_sample_texts,
+)
+from cutaway.methods.shortcut.spec import EvalSpec, ExitSpec
+from cutaway.models.lm import LM
+from cutaway.recipe.life_cycle import Context
+from cutaway.recipe.open_for_spec import open_spec_model
+
+PredictionsByLayer = dict[tuple[str, int], LayerPredictions]
+"""By kind of map and layer."""
+
+
+@dataclass(frozen=True)
+class MapsRequest(SampleRequest):
+    """A model, its fitted maps, and the texts to measure them on."""
+
+    maps: ShortcutMaps
+    kinds: tuple[str, ...]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The model's weights, the texts and the maps."""
+        return super().identity | {"maps": self.maps.digest}
+
+
+def resolve_maps(spec: EvalSpec | ExitSpec, context: Context) -> MapsRequest:
+    """The model, the maps that were fitted on it, and the texts."""
+    lm = open_spec_model(spec, context.objects)
+    maps = load_maps(spec.shortcut, lm)
+    kinds = maps.select_kinds(spec.kinds)
+    return MapsRequest(spec, lm, *load_sample_texts(lm, spec, context.objects), maps, kinds)
+
+
+def estimate_predictions(request: MapsRequest) -> list[PassEstimate]:
+    """The cost of reading the texts and of predicting from every layer."""
+    positions = request.spec.positions_per_text
+    return estimate_sample(request, eval_bytes(request.lm, request.maps.size, positions))
+
+
+def texts_not_fitted_on(sample: StateSample, maps: ShortcutMaps) -> TextRows:
+    """The texts that the maps were not fitted on; BadData when there are none."""
+    known = maps.fitted_texts
+    rows = [i for i, mark in enumerate(text_fingerprints(sample.texts.texts)) if mark not in known]
+    if not rows:
+        raise BadData(
+            f"The maps were fitted on every text of {sample.texts.name!r}, so none is left to "
+            "measure on. Give more or other texts."
+        )
+    return torch.tensor(rows).numpy()
+
+
+def logits_fn(lm: LM) -> Callable[[Tensor], Tensor]:
+    """The function from states of the last layer to logits, in float32 on the CPU."""
+    lm.need_head()
+    dtype = getattr(torch, lm.dtype)
+    return lambda hidden: lm.unembed(lm.final_norm(hidden.to(lm.device, dtype))).float().cpu()
+
+
+def predict_all_layers(
+    sample: StateSample, rows: TextRows, maps: ShortcutMaps, kinds: Sequence[str], console: Console
+) -> PredictionsByLayer:
+    """Predictions at all examples of these texts, for layers 0..L."""
+    lm, head = sample.lm, logits_fn(sample.lm)
+    jumps = {
+        (kind, layer): maps.jump(layer, lm.layers, kind)
+        for kind in kinds
+        for layer in range(lm.layers)
+    }
+    chunks: dict[tuple[str, int], list[LayerPredictions]] = {}
+    size = max(1, MAX_LOGITS // lm.vocab)
+    with console.progress("predictions", len(rows)) as advance:
+        for part, states in sample.states(rows, range(lm.layers + 1), at_once=size):
+            following = sample.next_tokens(part)
+            logits = head(states[lm.layers])
+            full = final_distribution(logits)
+            own = layer_predictions(logits, full, following)
+            for kind in kinds:
+                chunks.setdefault((kind, lm.layers), []).append(own)
+            for (kind, layer), jump in jumps.items():
+                predicted = layer_predictions(head(jump(states[layer])), full, following)
+                chunks.setdefault((kind, layer), []).append(predicted)
+            advance(len(part))
+    return {key: concat_predictions(parts) for key, parts in chunks.items()}
+
+
+def predictions_from_states(
+    sample: StateSample, rows: TextRows, hidden: Tensor, full: Tensor
+) -> LayerPredictions:
+    """Predictions from states that replace those of the last layer, chunk by chunk."""
+    head, following = logits_fn(sample.lm), sample.next_tokens(rows)
+    size = max(1, MAX_LOGITS // sample.lm.vocab)
+    chunks = [slice(i, i + size) for i in range(0, len(hidden), size)]
+    with torch.inference_mode():
+        return concat_predictions(
+            [
+                layer_predictions(head(hidden[c]), final_distribution(head(full[c])), following[c])
+                for c in chunks
+            ]
+        )
+
+
+def precision_by_layer(predictions: PredictionsByLayer, kind: str) -> list[float]:
+    """Precision@1 of each layer."""
+    layers = sorted(layer for name, layer in predictions if name == kind)
+    return [float(predictions[kind, layer].in_top(1).double().mean()) for layer in layers]

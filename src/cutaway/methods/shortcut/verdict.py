@@ -1,0 +1,112 @@
+"""The findings of the verbs of shortcut in sentences."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cutaway.methods.shortcut.maths.exit import CalibratedExit
+
+PLAIN_FALLBACK = (
+    "A short measurement shows that drafting would not be faster than plain generate here, so the "
+    "text is plain generate's. To draft anyway, give --exit-layers and --draft."
+)
+
+
+def fit_verdict(r2: float, identity_r2: float, layer: int, last: int) -> list[str]:
+    """How much of the last layer's variance a map from the middle explains."""
+    return [
+        f"A linear map from layer {layer} explains {_variance(r2)} of the variance of layer {last} "
+        f"on held-out text (identity: {_variance(identity_r2)})."
+    ]
+
+
+def _variance(r2: float) -> str:
+    """A share of variance; below 0 predicting the mean would be better."""
+    return f"{r2:.0%}" if r2 > 0 else "none"
+
+
+def eval_verdict(precision: Mapping[str, Sequence[float]], best: str, last: int) -> list[str]:
+    """How often the best map's prediction at the middle layer is the full model's."""
+    half = last // 2
+    sentence = (
+        f"At layer {half} of {last}, the prediction through the {best} map is the full model's "
+        f"for {precision[best][half]:.0%} of the tokens"
+    )
+    if "id" in precision and best != "id":
+        sentence += f" (logit lens, id: {precision['id'][half]:.0%})"
+    return [sentence + "."]
+
+
+def exit_verdict(
+    saved: Mapping[str, float],
+    calibrated: Sequence[tuple[str, str, "CalibratedExit"]],
+    timing: Mapping[str, float],
+    *,
+    layers: int,
+    risk: float,
+    positions: int,
+) -> list[str]:
+    """What an early exit saves: at best, with a guarantee, and in time on this machine."""
+    best = max(saved, key=lambda key: saved[key])
+    sentences = [
+        f"At 95 % agreement with the full model, early exit skips at most {saved[best]:.1%} of the "
+        f"{layers} layers ({best})."
+    ]
+    for kind, confidence, one in calibrated[:1]:
+        sentences += _calibration_sentences(kind, confidence, one, risk, positions)
+    if timing:
+        sentences.append(
+            "On this machine a block takes {block_ms:.2g} ms and predicting from a layer "
+            "{look_ms:.2g} ms: testing every layer takes {exit_ms:.3g} ms per token, the full "
+            "model {plain_ms:.3g} ms.".format(**timing)
+        )
+    if "run_exit_ms" in timing:
+        sentences.append(
+            "Measured generation with a key-value cache that tests two layers only (lambda "
+            "{run_lambda:g}): {run_exit_ms:.3g} ms per token after {run_layers:.1f} layers on "
+            "average; {run_plain_ms:.3g} ms without early exit.".format(**timing)
+        )
+    return sentences
+
+
+def _calibration_sentences(
+    kind: str, confidence: str, one: "CalibratedExit", risk: float, positions: int
+) -> list[str]:
+    sentences = [
+        f"Calibrated on {one.tokens} held-out tokens: with {kind}/{confidence} and lambda "
+        f"{one.setting:g}, agreement is at least {one.wished:.0%} with {1 - risk:.0%} confidence, "
+        f"and {one.saved:.1%} of the layers are skipped."
+    ]
+    if positions > 1:
+        sentences.append(
+            "This treats the tokens of one text as independent; for a strict guarantee use one "
+            "position per text."
+        )
+    if one.tokens < one.needed:
+        sentences.append(
+            f"{one.tokens} tokens are too few to guarantee {one.wished:.0%} for any early exit: "
+            f"even without a single disagreement {one.needed} are needed. Give more text."
+        )
+    return sentences
+
+
+def generate_verdict(texts: Sequence[Any], setting: Any, *, layers: int, sample: bool) -> list[str]:
+    """Speed against plain generate, what was drafted or skipped, and whether texts are equal."""
+    ours, plain = (sum(getattr(t, name) for t in texts) for name in ("seconds", "plain_seconds"))
+    sentences = [
+        f"{plain / ours:.2f} times the speed of plain generate ({ours:.2f} s against {plain:.2f} s)."
+    ]
+    if setting is not None:
+        accepted = sum(text.accepted for text in texts) / len(texts)
+        sentences.append(
+            f"Drafts of up to {setting.length} tokens with the {setting.kind} map from layer "
+            f"{setting.layer} of {layers}, minimum confidence {setting.floor:.0%}: {accepted:.0%} "
+            "of the drafted tokens were accepted."
+        )
+    else:
+        mean = sum(text.layers_mean for text in texts) / len(texts)
+        sentences.append(f"Tokens exit after {mean:.1f} of {layers} layers on average.")
+    if not sample:
+        same = sum(text.identical for text in texts)
+        sentences.append(f"{same} of {len(texts)} texts are identical to plain generate's.")
+    return sentences
