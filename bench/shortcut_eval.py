@@ -18,7 +18,7 @@ from bench.report import row, spread, told
 from cutaway.core.textset import TextSet
 from cutaway.extract.token_rows import build_token_rows
 from cutaway.methods.shortcut import api as shortcut
-from cutaway.methods.shortcut.sample import sample_request
+from cutaway.methods.shortcut.sample import SampleRequest
 from cutaway.methods.shortcut.spec import EvalSpec
 from cutaway.models.lm import LM
 
@@ -56,7 +56,8 @@ def command(lm: LM, texts: TextSet, file: str, runs: str) -> float:
 def fed_rows(lm: LM, texts: TextSet) -> list[list[int]]:
     """The tokens that the model must see, the shortest row first."""
     spec = EvalSpec(model=lm.name, text=texts.name, shortcut="-")
-    return sorted(build_token_rows(lm, texts, sample_request(lm, spec)).rows, key=len)
+    request = SampleRequest(spec, lm, texts, 0)
+    return sorted(build_token_rows(lm, texts, request.extraction).rows, key=len)
 
 
 @torch.inference_mode()

@@ -98,13 +98,13 @@ def test_partial_sums_add_up_to_the_single_pass(home, workers, precise):
         for s in stretches
     ]
     total = sum(parts[1:], parts[0])
-    single = adder.gatherer()
+    single = adder.accumulator()
     for _, rows in products.stored_states(shelf, texts, range(3), at_once=7):
         single.add(rows)
     one = single.moments()
     assert total.rows == one.rows == marks[texts].sum()
-    for name, value in one.state().items():
-        torch.testing.assert_close(total.state()[name], value, rtol=1e-10, atol=0, msg=name)
+    for name, value in one.state_dict().items():
+        torch.testing.assert_close(total.state_dict()[name], value, rtol=1e-10, atol=0, msg=name)
 
 
 def test_a_fit_is_the_same_from_partial_sums(model, home, tmp_path):

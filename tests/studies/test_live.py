@@ -11,8 +11,7 @@ from cutaway.catalog import VERBS
 from cutaway.core.errors import BadSpec, CutawayError
 from cutaway.core.spec import build_spec
 from cutaway.methods.probe.spec import ProbeSpec
-from cutaway.methods.shortcut import fit as fitting
-from cutaway.methods.shortcut.lens import compute_lens as plain_look
+from cutaway.methods.shortcut.lens import compute_lens, lens_request
 from cutaway.methods.shortcut.maps import load_maps
 from cutaway.methods.shortcut.maths.exit import exit_threshold
 from cutaway.methods.shortcut.predictions import logits_fn
@@ -67,7 +66,7 @@ def maps_file(place, toy) -> Path:
         model=str(place / "toy"), text=str(place / "text.txt"), runs=str(place / "runs"),
         layers="to-final",
     )  # fmt: skip
-    return fitting.run(spec).path / "shortcut.safetensors"
+    return run_verb(VERBS["shortcut fit"], spec).path / "shortcut.safetensors"
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +93,7 @@ def ask(desk: LiveSession, **fields) -> dict[str, dict]:
 def test_the_grid_is_that_of_the_lens_command(toy, maps_file) -> None:
     maps = load_maps(maps_file, toy)
     mine = read_sentence(toy, maps, TEXT, 4).lens
-    other = plain_look(toy, maps, LensSpec(text=TEXT, top=4))
+    other = compute_lens(lens_request(toy, maps, LensSpec(text=TEXT, top=4)))
     assert mine.layers == other.layers and mine.kinds == other.kinds == ("id", "mat")
     assert mine.agree == other.agree
     for kind in mine.kinds:

@@ -146,7 +146,7 @@ def test_drafts_that_look_back_write_what_generate_writes(family, layer: int, ti
     [expected], _ = plain_generate(lm, prompt, 14, NEVER)
     with segmented(lm, [layer]) as cut:
         found = speculative_decode(
-            cut, prompt, replace(drafter(lm, jump=jump), back=True), logits_fn(lm), limit=14,
+            cut, prompt, replace(drafter(lm, jump=jump), uses_previous=True), logits_fn(lm), limit=14,
             stops=NEVER,
         )  # fmt: skip
         cut.reset()
@@ -176,7 +176,7 @@ def test_sampled_drafts_follow_the_models_distribution_whatever_the_floor(
             cut.reset()
             found = speculative_decode(
                 cut, prompt, drafter(toy, length=2, floor=floor), head, limit=4, stops=NEVER,
-                chance=TokenPicker(rng),
+                picker=TokenPicker(rng),
             )  # fmt: skip
             counts[found.tokens[2]] += 1
             tries, drafted = tries + 2 * found.rounds, drafted + found.drafted

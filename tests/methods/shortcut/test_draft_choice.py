@@ -77,10 +77,10 @@ def test_hindsight_tells_how_many_drafts_are_kept(toy, back: bool) -> None:
         kept, rounds = kept + found.accepted, rounds + found.rounds
         text = continuation_states(toy, [Continuation(prompt[0].tolist() + tokens, 24)], [2])[0]
         # With the time of a round as the only cost, seconds are rounds.
-        seen = replay_drafts(toy, drafter, 2, 3, *text)
-        seen = DraftReplay([r[1:] for r in seen.right], [s[1:] for s in seen.sure])
+        replay = replay_drafts(toy, drafter, 2, 3, text)
+        replay = DraftReplay([r[1:] for r in replay.correct], [s[1:] for s in replay.confidence])
         hoped += simulated_seconds(
-            StepTimes({1: 0.0}, {1: 1.0, 9: 1.0}, 0.0), 0.0, 0.0, seen, 3, 0.3
+            StepTimes({1: 0.0}, {1: 1.0, 9: 1.0}, 0.0), 0.0, 0.0, replay, 3, 0.3
         )
     assert kept > 0
     assert rounds == pytest.approx(hoped, abs=2)

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 import torch
 
+from cutaway.catalog import VERBS
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.extract.request import ExtractionRequest
@@ -19,10 +20,12 @@ from cutaway.methods.shortcut.generate import decode_continuation
 from cutaway.methods.shortcut.maps import load_maps
 from cutaway.methods.shortcut.maths.exit import LayerConfidences
 from cutaway.methods.shortcut.maths.schedule import best_schedules
+from cutaway.methods.shortcut.memory import fit_bytes
 from cutaway.methods.shortcut.schedules import run_schedule
-from cutaway.methods.shortcut.spec import ExitSpec
+from cutaway.methods.shortcut.spec import EvalSpec, ExitSpec, FitSpec
 from cutaway.models.load import open_model
 from cutaway.models.read import collect_states
+from cutaway.recipe.life_cycle import estimate
 from tests.tiny import toy_language, toy_model
 
 TEXTS = TextSet("toy", tuple(toy_language(240)))
@@ -302,21 +305,16 @@ def test_masked_models_are_fitted_at_the_mask(folder, tiny_lm) -> None:
 def test_a_dry_run_tells_the_memory_of_the_fit_and_the_size_of_its_file(
     folder, toy, fitted
 ) -> None:
-    from cutaway.methods.shortcut import eval as look
-    from cutaway.methods.shortcut import fit
-    from cutaway.methods.shortcut.memory import fit_bytes
-    from cutaway.methods.shortcut.spec import EvalSpec, FitSpec
-
     place = {"model": str(folder / "toy"), "text": "docs", "limit": 20, "max_tokens": 16}
     spec = FitSpec(**place, **EVERYTHING)
-    [told] = fit.estimate(spec)
-    assert told.memory_mb >= fit_bytes(toy, spec) / 2**20 - 0.1
+    [fit] = estimate(VERBS["shortcut fit"], spec)
+    assert fit.memory_mb >= fit_bytes(toy, spec) / 2**20 - 0.1
     # The file has words, biases and descriptions besides the matrices.
     matrices = fitted[1].size / 2**20
-    assert told.disk_mb >= 0.8 * matrices
+    assert fit.disk_mb >= 0.8 * matrices
     file = str(folder / "maps.safetensors")
-    [seen] = look.estimate(EvalSpec(**place, shortcut=file))
-    assert seen.memory_mb > matrices
+    [evaluation] = estimate(VERBS["shortcut eval"], EvalSpec(**place, shortcut=file))
+    assert evaluation.memory_mb > matrices
 
 
 def test_drafts_learn_from_what_the_model_writes(folder, toy, fitted) -> None:

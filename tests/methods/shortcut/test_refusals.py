@@ -111,7 +111,7 @@ def test_the_references_matrices_come_in_through_a_safe_loader(folder, tiny_lm) 
     torch.testing.assert_close(maps.jump(0, 2)(x), (turned @ x.T).T)
     torch.testing.assert_close(maps.part(2, "attn")(x), (matrix @ x.T).T)
     (source / "0_3.pkl").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
-    with pytest.raises(BadData, match="no plain tensor file"):
+    with pytest.raises(BadData, match="not a plain tensor file"):
         shortcut.import_maps(source, model=lm, out=folder / "theirs.safetensors")
     with pytest.raises(Missing, match="i_j"):
         shortcut.import_maps(folder / "runs", model=lm, out=folder / "theirs.safetensors")
@@ -125,7 +125,7 @@ def test_a_pickled_matrix_is_taken_apart_and_never_run(protocol, tmp_path) -> No
         assert torch.equal(read_tensor(path), matrix)
     for other in ([torch.ones(2, 2), torch.ones(2, 2)], torch.ones(3), [torch.ones(2, 2), 7]):
         path.write_bytes(pickle.dumps(other, protocol=protocol))
-        with pytest.raises(ValueError, match="something else than one matrix"):
+        with pytest.raises(ValueError, match="something other than one matrix"):
             read_tensor(path)
     trap = tmp_path / "trap"
     path.write_bytes(pickle.dumps([Trap(str(trap)), torch.ones(2, 2)], protocol=protocol))

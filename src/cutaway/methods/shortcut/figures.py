@@ -149,13 +149,13 @@ def parts_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     return theme.finish_figure(
         figure,
         title="Which parts of a block can be replaced by a linear map",
-        caption="Original blocks up to the layer, then blocks whose norms, attention or MLP are one "
-        f"matrix each; mat skips all of these blocks at once; {BAND_CAPTION}.",
+        caption="Original blocks up to the layer, then blocks whose norms, attention or MLP are "
+        f"one matrix each; mat skips all of these blocks at once; {BAND_CAPTION}.",
     )
 
 
 def exits_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """Mean layers against agreement: one point per lambda, with fixed exit layers for comparison."""
+    """Mean layers against agreement: one point per lambda, and fixed exit layers to compare."""
     curves = rows.filter(pl.col("lambda").is_not_null())
     if curves.is_empty():
         raise Missing("This run has no early exits: cutaway shortcut exit measures them.")
@@ -177,8 +177,8 @@ def exits_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     return theme.finish_figure(
         figure,
         title="Early exit: layers processed against agreement",
-        caption="Each point is one lambda: tokens exit at the first layer whose confidence exceeds the "
-        "threshold. Further left is cheaper, further up agrees more often with the full model. "
+        caption="Each point is one lambda: tokens exit at the first layer whose confidence exceeds "
+        "the threshold. Further left is cheaper, further up agrees more often with the full model. "
         "Thin dotted lines: every token exits at the same layer.",
     )
 

@@ -1,4 +1,4 @@
-"""`cutaway shortcut generate`: text with early exit or verified drafts, next to plain `generate`."""
+"""`cutaway shortcut generate`: text with early exit or verified drafts."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""The lens as a table in the terminal: one row per layer, last layer first, one column per token."""
+"""The lens as a table in the terminal: one row per layer, one column per token."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,8 +21,8 @@ def print_lens(lens: Mapping[str, Any]) -> None:
     for kind in lens["kinds"]:
         console.print(terminal_grid(lens, kind))
     console.print(
-        "Each cell: the most likely next token and its probability in percent; * agrees with the full "
-        "model."
+        "Each cell: the most likely next token and its probability in percent; "
+        "* agrees with the full model."
     )
 
 

@@ -32,7 +32,7 @@ class ShortcutCoordinates:
     text: str
     """The texts that were measured on."""
     fitted_on: str
-    """The texts that the maps were fitted on; where it differs from `text`, maps are transferred."""
+    """The texts that the maps were fitted on; maps are transferred where it differs from `text`."""
 
     def row(self, kind: str, metric: str, value: float | Interval, **columns: Any) -> Row:
         """One cell; a bare number has no interval."""

@@ -94,7 +94,8 @@ def generate_verdict(texts: Sequence[Any], setting: Any, *, layers: int, sample:
     """Speed against plain generate, what was drafted or skipped, and whether texts are equal."""
     ours, plain = (sum(getattr(t, name) for t in texts) for name in ("seconds", "plain_seconds"))
     sentences = [
-        f"{plain / ours:.2f} times the speed of plain generate ({ours:.2f} s against {plain:.2f} s)."
+        f"{plain / ours:.2f} times the speed of plain generate ({ours:.2f} s against "
+        f"{plain:.2f} s)."
     ]
     if setting is not None:
         accepted = sum(text.accepted for text in texts) / len(texts)

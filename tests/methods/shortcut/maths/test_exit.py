@@ -26,7 +26,7 @@ from cutaway.methods.shortcut.maths.exit import (
 from cutaway.methods.shortcut.maths.lens import final_distribution, layer_predictions
 
 
-def a_track(tokens: int, layers: int = 6, *, seed: int = 0) -> LayerConfidences:
+def some_confidences(tokens: int, layers: int = 6, *, seed: int = 0) -> LayerConfidences:
     """Later layers are surer and more often right, as in a model."""
     rng = np.random.default_rng(seed)
     depth = np.arange(1, layers + 1)[:, None] / layers
@@ -38,15 +38,15 @@ def a_track(tokens: int, layers: int = 6, *, seed: int = 0) -> LayerConfidences:
     return LayerConfidences(sure, right, rng.integers(0, 30, tokens), 20.0)
 
 
-def literal(track: LayerConfidences, lambda_: float) -> tuple[list[int], list[bool]]:
+def literal(confidences: LayerConfidences, lambda_: float) -> tuple[list[int], list[bool]]:
     """The paper's loop: token by token, layer by layer, stop when sure."""
     layers, right = [], []
-    for token, place in enumerate(track.places):
-        need = 0.9 * lambda_ + 0.1 * np.exp(-4 * place / track.mean_length)
-        for layer in range(1, len(track.sure) + 1):
-            if layer == len(track.sure) or track.sure[layer - 1, token] > need:
+    for token, place in enumerate(confidences.positions):
+        need = 0.9 * lambda_ + 0.1 * np.exp(-4 * place / confidences.mean_length)
+        for layer in range(1, len(confidences.values) + 1):
+            if layer == len(confidences.values) or confidences.values[layer - 1, token] > need:
                 layers.append(layer)
-                right.append(bool(track.right[layer - 1, token]))
+                right.append(bool(confidences.correct[layer - 1, token]))
                 break
     return layers, right
 
@@ -54,14 +54,14 @@ def literal(track: LayerConfidences, lambda_: float) -> tuple[list[int], list[bo
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 1000), lambda_=st.sampled_from(FINE_LAMBDAS))
 def test_the_simulator_equals_a_literal_run_of_each_lambda(seed: int, lambda_: float) -> None:
-    track = a_track(25, seed=seed)
-    layers, right = literal(track, lambda_)
-    assert exit_layers(track, lambda_).tolist() == layers
-    assert agreement_at(track, exit_layers(track, lambda_)).tolist() == right
+    confidences = some_confidences(25, seed=seed)
+    layers, right = literal(confidences, lambda_)
+    assert exit_layers(confidences, lambda_).tolist() == layers
+    assert agreement_at(confidences, exit_layers(confidences, lambda_)).tolist() == right
 
 
 def test_the_ends_of_the_grid_run_one_layer_and_all_layers() -> None:
-    points = {point.setting: point for point in exit_curve(a_track(200))}
+    points = {point.setting: point for point in exit_curve(some_confidences(200))}
     assert set(points) == set(LAMBDAS)
     assert points[-1.112].layers.mean == 1
     assert points[1.112].layers.mean == 6
@@ -69,16 +69,16 @@ def test_the_ends_of_the_grid_run_one_layer_and_all_layers() -> None:
 
 
 def test_a_stricter_lambda_never_exits_earlier() -> None:
-    track = a_track(100)
-    runs = [exit_layers(track, lam) for lam in FINE_LAMBDAS]
+    confidences = some_confidences(100)
+    runs = [exit_layers(confidences, lam) for lam in FINE_LAMBDAS]
     assert all((later >= earlier).all() for earlier, later in pairwise(runs))
 
 
 def test_the_fixed_curve_takes_every_layer_as_it_is() -> None:
-    track = a_track(100)
-    for layer, point in enumerate(fixed_exit_curve(track), start=1):
+    confidences = some_confidences(100)
+    for layer, point in enumerate(fixed_exit_curve(confidences), start=1):
         assert (point.layers.low, point.layers.mean, point.layers.high) == (layer, layer, layer)
-        assert point.agreement.mean == pytest.approx(track.right[layer - 1].mean())
+        assert point.agreement.mean == pytest.approx(confidences.correct[layer - 1].mean())
 
 
 def test_early_tokens_need_more_certainty() -> None:
@@ -105,7 +105,8 @@ def above_one(tokens: int, *, seed: int = 0) -> LayerConfidences:
 
 
 @pytest.mark.parametrize(
-    ("kind", "wished"), [(a_track, 0.9), (a_track, 0.97), (above_one, 0.95), (above_one, 0.995)]
+    ("kind", "wished"),
+    [(some_confidences, 0.9), (some_confidences, 0.97), (above_one, 0.95), (above_one, 0.995)],
 )
 def test_a_calibrated_threshold_keeps_its_promise_on_new_tokens(kind, wished: float) -> None:
     population = kind(200_000, seed=1)
@@ -118,10 +119,12 @@ def test_a_calibrated_threshold_keeps_its_promise_on_new_tokens(kind, wished: fl
 
 
 def test_a_promise_that_only_a_lambda_above_one_keeps_is_found() -> None:
-    track = above_one(2000)
-    seen = {lam: agreement_at(track, exit_layers(track, lam)).mean() for lam in (1.0, 1.1)}
+    confidences = above_one(2000)
+    seen = {
+        lam: agreement_at(confidences, exit_layers(confidences, lam)).mean() for lam in (1.0, 1.1)
+    }
     assert seen == {1.0: pytest.approx(0.90), 1.1: pytest.approx(0.99)}
-    found = calibrate(track, 0.95, risk=0.05)
+    found = calibrate(confidences, 0.95, risk=0.05)
     assert 1.0 < found.setting <= 1.1
     assert found.saved > 0.4
 
@@ -132,7 +135,7 @@ def test_a_calibration_tries_every_fine_lambda_strictest_first() -> None:
 
 
 def test_more_held_out_tokens_never_make_the_choice_wild() -> None:
-    found = calibrate(a_track(5000), 0.9)
+    found = calibrate(some_confidences(5000), 0.9)
     assert found.agreement >= 0.9
     assert 0 < found.saved < 1
     assert found.saved == pytest.approx(1 - found.layers / 6)
@@ -141,7 +144,7 @@ def test_more_held_out_tokens_never_make_the_choice_wild() -> None:
 @pytest.mark.parametrize(("wished", "risk"), [(0.0, 0.05), (1.0, 0.05), (0.9, 0.0)])
 def test_a_wish_outside_of_0_and_1_is_refused(wished: float, risk: float) -> None:
     with pytest.raises(BadSpec, match="between 0 and 1"):
-        calibrate(a_track(10), wished, risk=risk)
+        calibrate(some_confidences(10), wished, risk=risk)
 
 
 def test_a_track_of_other_tokens_is_refused() -> None:
@@ -155,7 +158,9 @@ def test_with_too_few_tokens_only_the_whole_model_is_promised() -> None:
     # Ten perfect tokens can't vouch for 95 %: 59 can.
     for tokens, early in ((10, False), (59, True)):
         sure = np.full((4, tokens), 0.99)
-        track = LayerConfidences(sure, np.ones((4, tokens), dtype=bool), np.arange(tokens), 8.0)
-        found = calibrate(track, 0.95, risk=0.05)
+        confidences = LayerConfidences(
+            sure, np.ones((4, tokens), dtype=bool), np.arange(tokens), 8.0
+        )
+        found = calibrate(confidences, 0.95, risk=0.05)
         assert found.needed == 59
         assert (found.layers < 4) is early and found.agreement == 1.0

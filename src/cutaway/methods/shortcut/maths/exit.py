@@ -25,7 +25,7 @@ CONFIDENCES: dict[str, Callable[[LayerPredictions, int], Floats]] = {
     "max": lambda predicted, vocab: _array(predicted.confidence),
     "entropy": lambda predicted, vocab: 1 - _array(predicted.entropy) / log(max(vocab, 2)),
 }
-"""Confidence of a layer, from 0 to 1: gap of the top two probabilities, the top one, 1 - entropy."""
+"""Confidence of a layer, from 0 to 1: gap of the top two probabilities, the top, 1 - entropy."""
 
 
 def _array(tensor: "object") -> Floats:
