@@ -1,15 +1,15 @@
 """Maps of the parts inside each block, and models that run with maps in place of parts."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cutaway.console import Console
-from cutaway.extract.sweep import run_pass
+from cutaway.extract.forward_pass import run_pass
 from cutaway.extract.token_rows import TokenRows
 from cutaway.extract.visitors import VisitedBatch
 from cutaway.methods.shortcut.maps import ShortcutMaps
@@ -19,16 +19,8 @@ from cutaway.models.anatomy import BLOCK_PARTS, BlockPart
 from cutaway.models.batches import TokenBudget, batches_by_length
 from cutaway.models.lm import LM
 from cutaway.models.read import collect_states
-from cutaway.models.sites import (
-    BlockCounter,
-    Site,
-    add_forward_hook,
-    add_pre_hook,
-    count_blocks,
-    input_state,
-    part_modules,
-    replace_output_state,
-)
+from cutaway.models.sites import Site
+from cutaway.models.swap import swapped_parts
 from cutaway.models.tokens import pad
 
 PART_GROUPS: dict[str, tuple[BlockPart, ...]] = {
@@ -86,34 +78,9 @@ def _part_states_at_marks(
 @contextmanager
 def parts_replaced(lm: LM, maps: PartMaps, *, start: int) -> Iterator[None]:
     """Run blocks after layer `start` with maps in place of their parts."""
-    with ExitStack() as stack:
-        counter = count_blocks(stack, lm)
-        for part in dict.fromkeys(part for _, part in maps):
-            for block in lm.blocks:
-                _replace_part(stack, *part_modules(lm, block, part), part, maps, start, counter)
+    functions = {Site(block, part): jump for (block, part), jump in maps.items() if block > start}
+    with swapped_parts(lm, functions):
         yield
-
-
-def _replace_part(
-    stack: ExitStack,
-    first: nn.Module,
-    last: nn.Module,
-    part: BlockPart,
-    maps: PartMaps,
-    start: int,
-    counter: BlockCounter,
-) -> None:
-    inputs: list[Tensor] = []
-
-    def keep_input(_: nn.Module, args: Any, kwargs: Any) -> None:
-        inputs[:] = [input_state(args, kwargs)]
-
-    def replace_output(_: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-        jump = maps.get((counter.block, part)) if counter.block > start else None
-        return output if jump is None else replace_output_state(output, jump(inputs.pop()))
-
-    add_pre_hook(stack, first, keep_input)
-    add_forward_hook(stack, last, replace_output)
 
 
 def final_states(

@@ -77,7 +77,7 @@ def gather_moments(sample: StateSample, spec: FitSpec, console: Console) -> Mome
     """The cross-products of the training texts."""
     pairs = layer_pairs(sample.lm.layers, to_final=spec.layers == "to-final")
     partial = PartialMoments(sample.table, pairs, sample.lm.layers, spec.precise)
-    if find_engine(spec.engine).here:
+    if find_engine(spec.engine).in_process:
         return _moments_here(sample, partial, console)
     return _moments_on_workers(sample, partial, spec.engine, console)
 
@@ -103,7 +103,7 @@ def _moments_on_workers(
     with console.progress("cross-products", len(ranges)) as advance:
         for examples, sums in run_pieces(
             engine, partial, ranges, key=lambda one: one.key, needs=Resources(memory=memory),
-            say=console.print,
+            notify=console.print,
         ):  # fmt: skip
             if isinstance(sums, PieceFailed):
                 sums.add_note(f"{examples.key}, tried {sums.tries} times")

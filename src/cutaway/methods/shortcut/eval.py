@@ -7,7 +7,6 @@ import torch
 
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec
-from cutaway.extract.estimate import PassEstimate
 from cutaway.methods.shortcut.block_parts import PART_GROUPS, final_states
 from cutaway.methods.shortcut.maths.fidelity import StreamingR2
 from cutaway.methods.shortcut.predictions import (
@@ -31,6 +30,7 @@ from cutaway.methods.shortcut.sample import StateSample, TextRows, take_sample
 from cutaway.methods.shortcut.schedules import candidate_schedules, run_schedule
 from cutaway.methods.shortcut.spec import EvalSpec
 from cutaway.methods.shortcut.verdict import eval_verdict
+from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.table import Row
 
@@ -46,7 +46,7 @@ def resolve(spec: EvalSpec, context: Context) -> MapsRequest:
     return request
 
 
-def estimate(request: MapsRequest) -> list[PassEstimate]:
+def estimate(request: MapsRequest) -> list[Estimate]:
     """The cost of reading the texts and of predicting from every layer."""
     return estimate_predictions(request)
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from cutaway.core.lookup import lookup
-from cutaway.extract.estimate import PassEstimate
 from cutaway.methods.shortcut.exit_timing import ExitCurves, exit_timing
 from cutaway.methods.shortcut.maths.exit import (
     ALL_LAMBDAS,
@@ -32,6 +31,7 @@ from cutaway.methods.shortcut.rows import ShortcutCoordinates, shortcut_outcome
 from cutaway.methods.shortcut.sample import StateSample, TextRows, take_sample
 from cutaway.methods.shortcut.spec import ExitSpec
 from cutaway.methods.shortcut.verdict import exit_verdict
+from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.table import Row
 
@@ -49,7 +49,7 @@ def resolve(spec: ExitSpec, context: Context) -> MapsRequest:
     return resolve_maps(spec, context)
 
 
-def estimate(request: MapsRequest) -> list[PassEstimate]:
+def estimate(request: MapsRequest) -> list[Estimate]:
     """The cost of reading the texts and of predicting from every layer."""
     return estimate_predictions(request)
 

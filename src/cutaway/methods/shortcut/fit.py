@@ -6,7 +6,6 @@ import torch
 
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec
-from cutaway.extract.estimate import PassEstimate
 from cutaway.methods.shortcut.block_parts import fit_parts
 from cutaway.methods.shortcut.cross_products import gather_moments
 from cutaway.methods.shortcut.draft_maps import fit_draft_maps
@@ -32,6 +31,7 @@ from cutaway.methods.shortcut.sample import (
 from cutaway.methods.shortcut.spec import FitSpec
 from cutaway.methods.shortcut.verdict import fit_verdict
 from cutaway.models.lm import LM, model_facts
+from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.open_for_spec import open_spec_model
 from cutaway.recipe.output import ArtefactFile
@@ -57,7 +57,7 @@ def resolve(spec: FitSpec, context: Context) -> SampleRequest:
     return SampleRequest(spec, lm, *load_sample_texts(lm, spec, context.objects))
 
 
-def estimate(request: SampleRequest) -> list[PassEstimate]:
+def estimate(request: SampleRequest) -> list[Estimate]:
     """The cost of reading the texts and of the fit."""
     lm, spec = request.lm, request.spec
     return estimate_sample(request, fit_bytes(lm, spec), maps_bytes(lm, spec))

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from cutaway.extract.estimate import PassEstimate, estimate_pass
+from cutaway.extract.estimate import estimate_pass
 from cutaway.methods.shortcut.maths.moments import layer_pairs, moments_bytes
 from cutaway.methods.shortcut.sample import BATCH_TEXTS, SampleRequest
 from cutaway.methods.shortcut.spec import FitSpec
 from cutaway.models.lm import LM
+from cutaway.recipe.cost import Estimate
 
 MAX_LOGITS = 8_000_000
 """Logits in memory at the same time: 32 MB."""
@@ -40,7 +41,7 @@ def eval_bytes(lm: LM, file_bytes: int, positions: int) -> int:
     return file_bytes + LOGIT_COPIES * MAX_LOGITS * 4 + states_bytes(lm, positions) + OVERHEAD_BYTES
 
 
-def estimate_sample(request: SampleRequest, memory: int, disk: int = 0) -> list[PassEstimate]:
+def estimate_sample(request: SampleRequest, memory: int, disk: int = 0) -> list[Estimate]:
     """The cost of reading the texts and of the work after it: peaks don't add up, files do."""
     reading = estimate_pass(request.lm, request.texts, request.extraction)
     return [

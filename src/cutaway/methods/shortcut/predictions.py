@@ -9,7 +9,6 @@ from torch import Tensor
 
 from cutaway.console import Console
 from cutaway.core.errors import BadData
-from cutaway.extract.estimate import PassEstimate
 from cutaway.methods.shortcut.maps import ShortcutMaps, load_maps, text_fingerprints
 from cutaway.methods.shortcut.maths.lens import (
     LayerPredictions,
@@ -26,6 +25,7 @@ from cutaway.methods.shortcut.sample import (
 )
 from cutaway.methods.shortcut.spec import EvalSpec, ExitSpec
 from cutaway.models.lm import LM
+from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import Context
 from cutaway.recipe.open_for_spec import open_spec_model
 
@@ -54,7 +54,7 @@ def resolve_maps(spec: EvalSpec | ExitSpec, context: Context) -> MapsRequest:
     return MapsRequest(spec, lm, *load_sample_texts(lm, spec, context.objects), maps, kinds)
 
 
-def estimate_predictions(request: MapsRequest) -> list[PassEstimate]:
+def estimate_predictions(request: MapsRequest) -> list[Estimate]:
     """The cost of reading the texts and of predicting from every layer."""
     positions = request.spec.positions_per_text
     return estimate_sample(request, eval_bytes(request.lm, request.maps.size, positions))

@@ -137,10 +137,10 @@ def take_sample(request: SampleRequest, context: Context) -> StateSample:
         context.console.print(f"Skipped {request.skipped} texts with fewer than two tokens.")
     stored = extract(
         lm, texts, request.extraction, console=context.console, engine=spec.engine,
-        door=make_model_handle(lm, spec, context.objects),
+        handle=make_model_handle(lm, spec, context.objects),
     )  # fmt: skip
     inputs = build_token_rows(lm, texts, request.extraction)
     plain = build_token_rows(lm, texts, replace(request.extraction, input_mode="plain"))
     held_out, train = hold_out_split(len(texts), spec.held_out, spec.seed)
     full = replace(inputs, rows=plain.rows)
-    return StateSample(lm, texts, stored.shelf, full, inputs, train, held_out, request.skipped)
+    return StateSample(lm, texts, stored.table, full, inputs, train, held_out, request.skipped)
