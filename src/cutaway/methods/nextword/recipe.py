@@ -1,7 +1,6 @@
 """`cutaway nextword`: does next-word prediction already solve the task, and through which words?"""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,22 +14,21 @@ from cutaway.methods.nextword.save_p import p_size_bytes, report_p_size, save_p
 from cutaway.methods.nextword.spec import NextwordSpec
 from cutaway.methods.nextword.task import NextwordTask, nextword_tasks
 from cutaway.methods.nextword.verdict import summarise
-from cutaway.models.lm import LM, model_facts
+from cutaway.models.lm import model_facts
+from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import Context, Outcome, Run
-from cutaway.recipe.objects import Objects
-from cutaway.recipe.open_for_spec import open_for_spec
+from cutaway.recipe.open_for_spec import SpecModels
 from cutaway.recipe.provenance import data_facts, one_or_many
-from cutaway.recipe.unique_names import with_unique_names
 
 
 @dataclass(frozen=True)
 class NextwordRequest:
-    """The tasks to measure, and the models by name: only one model is held in memory."""
+    """The models and the tasks to measure them on."""
 
     spec: NextwordSpec
-    objects: Objects
+    models: SpecModels
     tasks: list[NextwordTask]
-    models: list[dict[str, Any]]
+    model_facts: list[dict[str, Any]]
     """Facts about each model, for the saved run."""
     model_identities: list[Any]
 
@@ -39,30 +37,27 @@ class NextwordRequest:
         """The models' weights and the tasks' rows, prompts and words."""
         return {"models": self.model_identities, "data": [task.identity for task in self.tasks]}
 
-    def open_models(self) -> Iterator[LM]:
-        """The models, one at a time."""
-        yield from _open_models(self.spec, self.objects)
-
 
 def resolve(spec: NextwordSpec, context: Context) -> NextwordRequest:
     """The tasks with their rows, once every model is known to support every feature."""
     tasks = nextword_tasks(spec, context.objects)
-    models, identities = [], []
-    for lm in _open_models(spec, context.objects):
+    models = SpecModels(spec, context.objects, {"revision": spec.revision})
+    facts, identities = [], []
+    for lm in models:
         for task in tasks:
             NextwordGrid(spec, lm, task, context.console).check()
             if spec.save_p:
                 prompts = len(prompts_for(spec, lm, task))
                 report_p_size(lm, len(task.texts), prompts, spec.runs, context.console)
-        models.append(model_facts(lm))
+        facts.append(model_facts(lm))
         identities.append(lm.identity)
-    return NextwordRequest(spec, context.objects, tasks, models, identities)
+    return NextwordRequest(spec, models, tasks, facts, identities)
 
 
-def estimate(request: NextwordRequest) -> list[Any]:
+def estimate(request: NextwordRequest) -> list[Estimate]:
     """The cost of reading the texts: one estimate per model, task and prompt."""
     spec, costs = request.spec, []
-    for lm in request.open_models():
+    for lm in request.models:
         for task in request.tasks:
             for prompt in prompts_for(spec, lm, task):
                 prompted = prompt_texts(spec, lm, task, prompt, task.texts)
@@ -77,7 +72,7 @@ def measure(request: NextwordRequest, run: Run) -> Outcome:
     keys: list[str] = []
     words: dict[str, Any] = {}
     files: dict[str, Path | bytes] = {}
-    for lm in request.open_models():
+    for lm in request.models:
         for task in request.tasks:
             grid = NextwordGrid(request.spec, lm, task, run.console)
             keys += grid.measure_all(run.progress)
@@ -91,15 +86,10 @@ def measure(request: NextwordRequest, run: Run) -> Outcome:
         rows=table,
         summary=summary,
         baselines=baselines,
-        model=one_or_many(request.models),
+        model=one_or_many(request.model_facts),
         data=one_or_many([{**data_facts(t.texts), "name": t.name} for t in request.tasks]),
         files={DETAILS_FILE: json.dumps(details).encode(), **files},
     )
-
-
-def _open_models(spec: NextwordSpec, objects: Objects) -> Iterator[LM]:
-    models = (open_for_spec(name, spec, objects, revision=spec.revision) for name in spec.model)
-    yield from with_unique_names(models, lambda lm: lm.short_id, option="--model")
 
 
 def _save_distributions(grid: NextwordGrid, folder: Path) -> dict[str, Path]:
