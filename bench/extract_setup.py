@@ -30,7 +30,7 @@ def sentences(rows: int) -> TextSet:
 
 def bundled_folder() -> Path:
     """The bundled model as a plain checkpoint that any tool can open."""
-    from cutaway.models.fetch import fetch_checkpoint
+    from cutaway.models.checkpoint import fetch_checkpoint
 
     return fetch_checkpoint(BUNDLED).folder
 

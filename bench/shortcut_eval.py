@@ -16,7 +16,7 @@ import torch
 from bench.extract_setup import BUNDLED, fresh_home, opened, sentences
 from bench.report import row, spread, told
 from cutaway.core.textset import TextSet
-from cutaway.extract.token_rows import build_token_rows
+from cutaway.extract.request import build_token_rows
 from cutaway.methods.shortcut import api as shortcut
 from cutaway.methods.shortcut.sample import SampleRequest
 from cutaway.methods.shortcut.spec import EvalSpec

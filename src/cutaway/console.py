@@ -1,11 +1,11 @@
-"""Progress bars and messages for the user, on stderr only."""
+"""Progress bars and messages for the user, on stderr only, without those of transformers."""
 
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.console import Console as RichConsole
 from rich.progress import (
@@ -89,3 +89,20 @@ def _progress_bar(console: RichConsole) -> Progress:
         TextColumn("{task.fields[note]}"),
         console=console,
     )
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Within the block transformers shows no progress bars and no warnings."""
+    from transformers.utils import logging as their_logging
+
+    logging: Any = their_logging
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

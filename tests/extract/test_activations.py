@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cutaway.core.errors import NoRoom
-from cutaway.extract import workers
+from cutaway.extract import activations
 from cutaway.extract.activations import extract
 from cutaway.extract.request import ExtractionRequest
 from cutaway.models.batches import TokenBudget
@@ -54,7 +54,7 @@ def test_order_and_budget_change_nothing(family, tiny_lm, texts, monkeypatch, tm
 def test_a_second_request_needs_no_forward(tiny_lm, texts, monkeypatch):
     lm, ask = tiny_lm("gpt2"), ExtractionRequest(layers=(0, 1), pools=("last",))
     first = extract(lm, texts, ask)
-    monkeypatch.setattr(workers, "run_pass", None)
+    monkeypatch.setattr(activations, "run_pass", None)
     again = extract(lm, texts, ask)
     assert again.stats is None
     assert torch.equal(first.column(1), again.column(1))
@@ -63,13 +63,13 @@ def test_a_second_request_needs_no_forward(tiny_lm, texts, monkeypatch):
 def test_a_request_for_more_computes_only_what_is_missing(tiny_lm, texts, monkeypatch):
     lm, asked = tiny_lm("gpt2"), []
     extract(lm, texts, ExtractionRequest(layers=(0, 1), pools=("last",)))
-    real = workers.PoolingVisitor
+    real = activations.PoolingVisitor
 
     def spy(lm, ask, columns, *rest):
         asked.extend(columns)
         return real(lm, ask, columns, *rest)
 
-    monkeypatch.setattr(workers, "PoolingVisitor", spy)
+    monkeypatch.setattr(activations, "PoolingVisitor", spy)
     extract(lm, texts, ExtractionRequest(layers=(0, 1, 2), pools=("last",)))
     assert asked == ["2/last"]
 
@@ -85,7 +85,7 @@ def test_all_tokens_come_ragged_and_in_order(tiny_lm, texts):
 
 def test_a_killed_pass_is_taken_up_where_it_stopped(tiny_lm, texts, monkeypatch):
     lm, ask = tiny_lm("gpt2"), ExtractionRequest(layers=(1,), seed=99, prompt=" resumed")
-    real, calls = workers.PoolingVisitor.end, []
+    real, calls = activations.PoolingVisitor.end, []
 
     def dies(self, seen):
         calls.append(len(seen.rows))
@@ -93,10 +93,10 @@ def test_a_killed_pass_is_taken_up_where_it_stopped(tiny_lm, texts, monkeypatch)
             raise KeyboardInterrupt
         real(self, seen)
 
-    monkeypatch.setattr(workers.PoolingVisitor, "end", dies)
+    monkeypatch.setattr(activations.PoolingVisitor, "end", dies)
     with pytest.raises(KeyboardInterrupt):
         extract(lm, texts, ask, budget=TokenBudget(fixed=32))
-    monkeypatch.setattr(workers.PoolingVisitor, "end", real)
+    monkeypatch.setattr(activations.PoolingVisitor, "end", real)
     rest = extract(lm, texts, ask)
     assert rest.stats.rows == len(texts) - sum(calls[:2])
     torch.testing.assert_close(
@@ -110,6 +110,6 @@ def test_a_disk_that_cannot_hold_it_is_refused_before_the_work(tiny_lm, texts, m
         raise NoRoom(f"{needed} bytes are needed in {folder}.")
 
     monkeypatch.setattr("cutaway.extract.activations.check_free_space", full)
-    monkeypatch.setattr(workers, "run_pass", None)
+    monkeypatch.setattr(activations, "run_pass", None)
     with pytest.raises(NoRoom):
         extract(tiny_lm("gpt2"), texts, ExtractionRequest(layers=(1,), prompt=" full"))

@@ -4,8 +4,7 @@ import pytest
 
 from cutaway.extract.activations import extract
 from cutaway.extract.estimate import disk_bytes, estimate_pass, memory_bytes, reading_estimate
-from cutaway.extract.request import ExtractionRequest
-from cutaway.extract.token_rows import build_token_rows
+from cutaway.extract.request import ExtractionRequest, build_token_rows
 
 
 def test_the_estimate_tells_rows_tokens_and_bytes(tiny_lm, texts):

@@ -10,8 +10,8 @@ from cutaway.core.textset import TextSet
 from cutaway.extract import forward_pass
 from cutaway.extract.activations import extract
 from cutaway.extract.request import ExtractionRequest
+from cutaway.home import read_memo, write_memo
 from cutaway.models import batches
-from cutaway.models.memo import read_memo, write_memo
 from tests.tiny import SENTENCES
 
 TEXTS = TextSet("many", tuple(f"{a} {b}" for a, b in itertools.product(SENTENCES[:6], repeat=2)))

@@ -11,8 +11,7 @@ from cutaway.extract.model_handle import (
     random_twin_handle,
     training_resources,
 )
-from cutaway.models.load import open_model
-from cutaway.models.random_twin import random_twin
+from cutaway.models.load import open_model, random_twin
 from cutaway.recipe.options import RunOptions
 from tests.tiny import tiny
 

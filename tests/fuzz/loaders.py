@@ -31,7 +31,7 @@ from cutaway.data.templates import fill_template as fill_template
 from cutaway.methods.graft.skill import load_skill
 from cutaway.methods.nextword.spec import NextwordSpec
 from cutaway.methods.probe.maths.layer_mix import parse_layers
-from cutaway.models.folder import need_config, need_weights
+from cutaway.models.checkpoint import need_config, need_weights
 from cutaway.pool import pooler
 from cutaway.store import files, tensors
 from cutaway.store.activations import open_activations

@@ -14,10 +14,10 @@ from cutaway.core.textset import TextSet
 from cutaway.methods.graft.maths.patch import Patch
 from cutaway.methods.graft.maths.select import Mask
 from cutaway.methods.graft.skill import Skill
+from cutaway.models import digests as prints
 from cutaway.models import lm as lm_room
-from cutaway.models import weight_checksum as prints
+from cutaway.models.digests import checksum
 from cutaway.models.load import open_model
-from cutaway.models.weight_checksum import checksum
 from cutaway.recipe.objects import name_objects
 from tests.tiny import FAMILIES, SENTENCES, tiny
 

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from cutaway.console import Console
 from cutaway.core.digest import digest_json
-from cutaway.extract.token_rows import TokenRows
+from cutaway.extract.request import TokenRows
 from cutaway.extract.visitors import VisitedBatch, Visitor, visited_layers
+from cutaway.home import read_memo, write_memo
 from cutaway.models.batches import (
     SMALL_SET_TOKENS,
     Stopwatch,
@@ -20,7 +21,6 @@ from cutaway.models.batches import (
     default_budget,
 )
 from cutaway.models.lm import LM
-from cutaway.models.memo import read_memo, write_memo
 from cutaway.models.read import visit_layers
 from cutaway.models.tokens import pad
 

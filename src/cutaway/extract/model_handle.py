@@ -9,8 +9,7 @@ from cutaway.core.errors import Mismatch
 from cutaway.engine import Resources, find_engine
 from cutaway.home import expand_path
 from cutaway.models.lm import LM
-from cutaway.models.load import open_model
-from cutaway.models.random_twin import random_twin
+from cutaway.models.load import open_model, random_twin
 from cutaway.recipe.options import RunOptions
 
 BYTES_PER_WEIGHT = {"float32": 4, "float16": 2, "bfloat16": 2}

@@ -14,11 +14,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from cutaway.console import quiet_transformers
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadModel, Missing, NoRoom
 from cutaway.home import home
 from cutaway.models.digests import file_digest
-from cutaway.models.quiet import quiet
 
 CONVERSION_VERSION = 1
 """Increased when the conversion changes; checkpoints of older versions are not used."""
@@ -153,7 +153,7 @@ def _need_writable(parent: Path) -> None:
 
 def _convert(source: Path, folder: Path, row: BundledModel) -> None:
     """Write weights, config and tokenizer of the GGUF file as a checkpoint."""
-    with quiet():
+    with quiet_transformers():
         _tokenizer(source, row).save_pretrained(folder)
         _dequantised_model(source).save_pretrained(folder)
 

@@ -8,10 +8,10 @@ import torch
 
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadModel, CheckFailed
+from cutaway.home import read_memo, write_memo
 from cutaway.models import consistency
 from cutaway.models.consistency import ConsistencyCheck
 from cutaway.models.lm import LM
-from cutaway.models.memo import read_memo, write_memo
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,25 @@
-"""Digests of weights and tokenizers, which every cache key is made of."""
+"""Digests of weights and tokenizers, as files and in memory, which every cache key is made of."""
+
+from __future__ import annotations
 
 import hashlib
 import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cutaway.core.digest import digest_json, digest_text
-from cutaway.models.memo import read_memo, write_memo
+from cutaway.home import read_memo, write_memo
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from cutaway.models.lm import LM
 
 # Where a checkpoint was saved or last loaded doesn't change what it computes.
 IGNORED_CONFIG_FIELDS = frozenset({"_name_or_path", "transformers_version", "dtype", "torch_dtype"})
@@ -71,3 +81,52 @@ def tokenizer_digest(tokenizer: Any) -> str:
     special = {key: str(value) for key, value in tokenizer.special_tokens_map.items()}
     added = tokenizer("a", return_attention_mask=False)["input_ids"]
     return digest_json([digest_text(tokenizer.backend_tokenizer.to_str()), special, added])
+
+
+def checksum(values: Mapping[str, Tensor]) -> str:
+    """A checksum of tensors in memory: every name, shape, type and bit."""
+    # hashlib releases the GIL, so several tensors are hashed at once.
+    with ThreadPoolExecutor() as pool:
+        sums = pool.map(_sha256, values.values())
+        return digest_json(
+            {
+                name: [list(value.shape), str(value.dtype).removeprefix("torch."), digest]
+                for (name, value), digest in zip(values.items(), sums, strict=True)
+            }
+        )
+
+
+def _sha256(value: Tensor) -> str:
+    import torch
+
+    flat = value.detach().to("cpu").contiguous().reshape(-1)
+    return hashlib.sha256(flat.view(torch.uint8).numpy().data).hexdigest()
+
+
+def module_checksum(module: nn.Module) -> str:
+    """The checksum of a module's weights (tied ones once) and saved buffers."""
+    from torch import Tensor
+
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    buffers = {
+        name: value
+        for name, value in module.state_dict().items()
+        if name not in parameters and isinstance(value, Tensor)
+    }
+    return checksum(dict(module.named_parameters()) | buffers)
+
+
+def with_checksum(lm: LM, *, same_each_time: bool) -> LM:
+    """The model with a checksum of its weights, by which `LM.refresh_digest` detects changes.
+
+    `same_each_time`: opening it again gives the same bits (no adapter is merged, no head is
+    initialised), so the checksum is computed once and cached.
+    """
+    versions = [version("torch"), version("transformers")]
+    key = digest_json([lm.digest, lm.dtype, *versions])
+    checksum_opened = read_memo("prints", key) if same_each_time else None
+    if not isinstance(checksum_opened, str):
+        checksum_opened = module_checksum(lm.module)
+        if same_each_time:
+            write_memo("prints", key, checksum_opened)
+    return replace(lm, opened=(lm.digest, checksum_opened))

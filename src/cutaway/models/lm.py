@@ -85,8 +85,7 @@ class LM:
         otherwise it is computed from their bits. The tokenizer's digest and the attention kernel
         are updated too.
         """
-        from cutaway.models.digests import tokenizer_digest
-        from cutaway.models.weight_checksum import module_checksum
+        from cutaway.models.digests import module_checksum, tokenizer_digest
 
         digest, opened = self.opened or (self.digest, "")
         current = module_checksum(self.module)

@@ -1,5 +1,6 @@
 """Opening a model: from a name to an LM that passed the consistency checks."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,22 +10,29 @@ from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadModel, BadSpec
 from cutaway.core.lookup import lookup
 from cutaway.home import expand_path
-from cutaway.models.adapter import adapter_digest, merge_adapter, need_adapter
 from cutaway.models.anatomy import Anatomy
-from cutaway.models.digests import tokenizer_digest, weights_digest
-from cutaway.models.fetch import CheckpointSource, fetch_checkpoint
-from cutaway.models.folder import need_config, need_memory, need_tokenizer, need_weights
+from cutaway.models.checkpoint import (
+    CheckpointSource,
+    fetch_checkpoint,
+    need_config,
+    need_memory,
+    need_tokenizer,
+    need_weights,
+)
+from cutaway.models.digests import tokenizer_digest, weights_digest, with_checksum
 from cutaway.models.lm import LM
 from cutaway.models.propose import choose_anatomy, propose_anatomies
-from cutaway.models.tokenizer import load_tokenizer, need_embedding_rows, uses_token_types
-from cutaway.models.weight_checksum import with_checksum
+from cutaway.models.tokens import load_tokenizer, need_embedding_rows, uses_token_types
 from cutaway.models.weights import (
     ATTENTION_KERNELS,
     DTYPES,
+    adapter_digest,
     has_trained_head,
     kind_and_anatomy,
     load_config,
     load_weights,
+    merge_adapter,
+    need_adapter,
     need_plausible_config,
 )
 
@@ -188,3 +196,16 @@ def _context(config: Any, tokenizer: Any, anatomy: Anatomy) -> int:
         limits.append(int(tokenizer.model_max_length))
     # Families without a position table (bloom) have no limit; they were trained on 2048.
     return min(limits) if limits else 2048
+
+
+def random_twin(lm: LM, *, seed: int) -> LM:
+    """A model like `lm` with untrained weights, as the family initialises them."""
+    config = lm.module.config
+    with torch.random.fork_rng(devices=[]):
+        # The library initialises from the global random state, which fork_rng restores.
+        torch.manual_seed(seed)
+        module = type(lm.module)(config)
+    like = next(lm.module.parameters())
+    module = module.to(device=like.device, dtype=like.dtype).eval().requires_grad_(False)
+    digest = digest_json({"twin of": config.to_json_string(), "dtype": lm.dtype, "seed": seed})
+    return replace(lm, name=f"{lm.name} (random weights)", module=module, digest=digest)

@@ -1,18 +1,19 @@
 """Hidden states read by hooks, which are always removed; the model itself runs unchanged."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from cutaway.console import quiet_transformers
 from cutaway.core.errors import BadSpec, RunError
-from cutaway.models.lm import LM
-from cutaway.models.quiet import quiet
 from cutaway.models.sites import (
     BlockCounter,
     Site,
@@ -27,6 +28,9 @@ from cutaway.models.sites import (
     unflatten_batch,
 )
 from cutaway.models.tokens import make_token_type_ids
+
+if TYPE_CHECKING:
+    from cutaway.models.lm import LM
 
 LayerCallback = Callable[[int, Tensor, Tensor | None], None]
 Ids = Int[Tensor, "batch seq"]
@@ -236,7 +240,7 @@ def _enable_attention_weights(stack: ExitStack, lm: LM) -> dict[str, Any]:
 
 def _set_kernel(lm: LM, kernel: str) -> None:
     """Choose the attention kernel of the next forward passes."""
-    with quiet():
+    with quiet_transformers():
         lm.module.set_attn_implementation(kernel)
     # Families with their own attention classes ignore the call but read the config.
     if lm.module.config._attn_implementation != kernel:

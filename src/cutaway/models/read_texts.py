@@ -1,6 +1,9 @@
 """Pooled hidden states of texts, in memory: what `lm.read` returns."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -8,10 +11,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cutaway.core.errors import BadSpec
-from cutaway.models.lm import LM
 from cutaway.models.read import need_layers, visit_layers
 from cutaway.models.tokens import pad, tokenize
 from cutaway.pool import Pooler, needs_attention, pooler
+
+if TYPE_CHECKING:
+    from cutaway.models.lm import LM
 
 LayerChoice = str | int | Sequence[int]
 PooledStates = dict[int, Float[Tensor, "n d"]]

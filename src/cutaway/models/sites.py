@@ -1,15 +1,19 @@
 """Named positions inside the blocks, and helpers for hooks."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor, nn
 
 from cutaway.core.errors import BadSpec
 from cutaway.models.anatomy import BLOCK_PARTS, BlockPart
-from cutaway.models.lm import LM
+
+if TYPE_CHECKING:
+    from cutaway.models.lm import LM
 
 PartSide = Literal["in", "out"]
 Hook = Callable[..., Any]

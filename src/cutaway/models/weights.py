@@ -1,4 +1,5 @@
-"""Config and weights of a checkpoint folder, through transformers, from safetensors only."""
+"""Config and weights of a checkpoint folder, through transformers, from safetensors only; PEFT
+adapters are merged into their base."""
 
 import math
 from collections.abc import Iterator
@@ -6,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 
-from cutaway.core.errors import BadModel
+from cutaway.console import quiet_transformers
+from cutaway.core.errors import BadModel, Mismatch, Missing
 from cutaway.models.anatomy import Anatomy, ModelKind, anatomy_of
-from cutaway.models.fetch import CheckpointSource
-from cutaway.models.folder import tensor_shapes
-from cutaway.models.quiet import quiet
+from cutaway.models.checkpoint import CheckpointSource, need_weights, read_json, tensor_shapes
+from cutaway.models.digests import config_digest
 
 DTYPES = {
     "float32": torch.float32,
@@ -30,7 +32,7 @@ def load_config(source: CheckpointSource, trust: bool) -> Any:
     from transformers import AutoConfig
 
     try:
-        with quiet():
+        with quiet_transformers():
             return AutoConfig.from_pretrained(source.folder, trust_remote_code=trust)
     except Exception as error:  # configs raise bare Exceptions, and divide by zero
         raise BadModel(f"{source.name!r}: {_reason(error)}") from None
@@ -112,7 +114,7 @@ def _config_parameter_count(source: CheckpointSource, config: Any, kind: ModelKi
 
     auto: Any = AutoModelForCausalLM if kind == "causal" else AutoModelForMaskedLM
     try:
-        with quiet(), torch.device("meta"):
+        with quiet_transformers(), torch.device("meta"):
             return sum(p.numel() for p in auto.from_config(config).parameters())
     except Exception as error:  # as above: impossible sizes can fail anywhere
         raise BadModel(f"{source.name!r}: {_reason(error)}") from None
@@ -126,7 +128,7 @@ def load_weights(
 
     auto = AutoModelForCausalLM if kind == "causal" else AutoModelForMaskedLM
     try:
-        with quiet():
+        with quiet_transformers():
             loaded: Any = auto.from_pretrained(
                 folder,
                 config=config,
@@ -167,3 +169,65 @@ def _reason(error: Exception) -> str:
     # The message of such an error doesn't say what kind it is.
     bare = isinstance(error, ArithmeticError | LookupError)
     return f"{type(error).__name__}: {reason}"[:300] if bare else reason[:300]
+
+
+def merge_adapter(module: Any, folder: Path) -> Any:
+    """The base with the adapter merged into its weights."""
+    need_adapter(folder)
+    peft = _peft()
+    try:
+        with quiet_transformers():
+            joined = peft.PeftModel.from_pretrained(module, folder, is_trainable=False)
+    except (RuntimeError, ValueError, KeyError, TypeError) as error:
+        raise Mismatch(
+            f"Adapter {folder} doesn't fit this base: {_reason(error).rstrip('.')}."
+        ) from None
+    _need_all_tensors_used(joined, folder, peft)
+    try:
+        unload = joined.merge_and_unload
+    except AttributeError:
+        kind = read_json(folder / "adapter_config.json").get("peft_type")
+        raise BadModel(
+            f"Adapter {folder} is of type {kind!r}, which can't be merged into the base. LoRA and "
+            "similar types can."
+        ) from None
+    return unload()
+
+
+def need_adapter(folder: Path) -> list[Path]:
+    """The adapter's weight files; BadModel if it isn't a PEFT adapter in safetensors."""
+    if not (folder / "adapter_config.json").is_file():
+        raise BadModel(f"{folder} is not a PEFT adapter: it has no adapter_config.json.")
+    return need_weights(folder, "adapter_model")
+
+
+def adapter_digest(folder: Path) -> str:
+    """A digest of an adapter: its weights and its config."""
+    config = read_json(folder / "adapter_config.json")
+    config.pop("base_model_name_or_path", None)
+    return config_digest(need_adapter(folder), config)
+
+
+def _need_all_tensors_used(joined: Any, folder: Path, peft: Any) -> None:
+    """Mismatch unless every stored tensor is used: PEFT only warns."""
+    with safe_open(need_adapter(folder)[0], framework="pt") as stored:
+        names = set(stored.keys())
+    used = set(peft.get_peft_model_state_dict(joined))
+    unused, missing = sorted(names - used), sorted(used - names)
+    if unused or missing:
+        example = (unused or missing)[0]
+        raise Mismatch(
+            f"Adapter {folder} doesn't fit this base: {len(unused)} of its tensors are "
+            f"unused and {len(missing)} are missing (first: {example!r}). Open it with the base it "
+            "was trained on."
+        )
+
+
+def _peft() -> Any:
+    try:
+        import peft
+    except ImportError:
+        raise Missing(
+            "base+adapter needs the package peft. Install it with: pip install 'cutaway[peft]'"
+        ) from None
+    return peft

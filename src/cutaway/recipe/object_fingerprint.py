@@ -85,7 +85,7 @@ class _FingerprintWriter:
         """A torch module by the classes and settings of its submodules, and by its weights."""
         from torch.nn.parameter import is_lazy
 
-        from cutaway.models.weight_checksum import checksum
+        from cutaway.models.digests import checksum
 
         every = [*module.named_parameters(), *module.named_buffers()]
         held = {name: value for name, value in every if not is_lazy(value)}

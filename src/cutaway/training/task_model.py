@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from cutaway.console import quiet_transformers
 from cutaway.core.errors import BadSpec
 from cutaway.models.lm import LM
 from cutaway.models.loss import LinearHead, head_logits
-from cutaway.models.quiet import quiet
 from cutaway.models.read import forward_kwargs
 from cutaway.models.tokens import pad, tokenize
 from cutaway.store.artefacts import save_artefact
@@ -75,7 +75,7 @@ class TaskModel:
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint that transformers loads, its tokenizer, and a linear head."""
-        with quiet():
+        with quiet_transformers():
             self.module.save_pretrained(folder)
             self.lm.tokenizer.save_pretrained(folder)
         if self.head_params:
@@ -179,7 +179,7 @@ def sequence_classifier(lm: LM, classes: Sequence[str], seed: int) -> Any:
     config.id2label = dict(enumerate(classes))
     config.label2id = {name: number for number, name in enumerate(classes)}
     config.pad_token_id = lm.pad_id
-    with torch.random.fork_rng(devices=[]), quiet():
+    with torch.random.fork_rng(devices=[]), quiet_transformers():
         torch.manual_seed(seed)
         try:
             auto: Any = AutoModelForSequenceClassification

@@ -18,8 +18,8 @@ from cutaway.methods.graft.atlas import head_layout, module_location, weights_by
 from cutaway.methods.graft.maths.select import intersection_size
 from cutaway.methods.graft.skill import load_skill, model_weights
 from cutaway.methods.graft.spec import BASELINES, LearnSpec
+from cutaway.models.digests import checksum
 from cutaway.models.load import open_model
-from cutaway.models.weight_checksum import checksum
 from tests.tiny import FAMILIES, tiny, toy_model, toy_sentiment
 
 TASK = """

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cutaway.core.textset import TextSet
-from cutaway.extract.token_rows import build_token_rows
+from cutaway.extract.request import build_token_rows
 from cutaway.methods.nextword.features import (
     features_for,
     model_handle_for,

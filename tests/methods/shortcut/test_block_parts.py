@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cutaway.console import Console
-from cutaway.extract.token_rows import TokenRows
+from cutaway.extract.request import TokenRows
 from cutaway.methods.shortcut.block_parts import available_parts, fit_parts, parts_replaced
 from cutaway.models.read import collect_states
 from cutaway.models.sites import Site

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cutaway.console import quiet_transformers
 from cutaway.core.errors import BadSpec
 from cutaway.home import need_expandable_path
 from cutaway.models.lm import LM
-from cutaway.models.quiet import quiet
 from cutaway.store import files
 
 NOTE_FILE = "cutaway.json"
@@ -38,7 +38,7 @@ def write_checkpoint(
     aside, saved = files.temporary_path(out), module or lm.module
     files.check_free_space(out.parent, sum(p.nbytes for p in saved.parameters()))
     try:
-        with files.disk_errors(out), quiet():
+        with files.disk_errors(out), quiet_transformers():
             saved.save_pretrained(aside)
             lm.tokenizer.save_pretrained(aside)
             if also is not None:

@@ -28,8 +28,8 @@ from cutaway.methods.graft.maths.soft_mask import assign_weights
 from cutaway.methods.graft.rows import GraftCoordinates, graft_frame
 from cutaway.methods.graft.skill import Skill, load_skill
 from cutaway.methods.graft.spec import ContinualSpec
+from cutaway.models.digests import checksum
 from cutaway.models.lm import LM, model_facts
-from cutaway.models.weight_checksum import checksum
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_for_spec
 from cutaway.recipe.provenance import measure_cost, provenance

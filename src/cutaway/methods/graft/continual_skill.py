@@ -13,7 +13,7 @@ from cutaway.methods.graft.model_pair import ModelPair
 from cutaway.methods.graft.skill import Skill
 from cutaway.methods.graft.spec import LearnSpec
 from cutaway.methods.graft.summary import skill_metadata
-from cutaway.models.weight_checksum import checksum
+from cutaway.models.digests import checksum
 from cutaway.recipe.table import Row
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from cutaway.methods.graft.maths.select import Params
 from cutaway.methods.graft.maths.soft_mask import assign_weights
 from cutaway.methods.graft.spec import LearnSpec
 from cutaway.methods.graft.tuned_head import head_names, load_tuned_with_head
+from cutaway.models.digests import checksum
 from cutaway.models.lm import LM
-from cutaway.models.weight_checksum import checksum
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_for_spec
 from cutaway.training.task_model import TaskModel, finetune_mode, make_task_model

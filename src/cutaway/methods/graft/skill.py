@@ -22,8 +22,8 @@ from cutaway.methods.graft.maths.patch import (
     write_values,
 )
 from cutaway.methods.graft.maths.select import Mask, Params
+from cutaway.models.digests import checksum
 from cutaway.models.lm import LM
-from cutaway.models.weight_checksum import checksum
 from cutaway.store.artefacts import load_artefact, save_artefact
 from cutaway.store.tensors import dtype_name
 

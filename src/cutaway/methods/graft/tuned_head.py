@@ -9,13 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cutaway.console import quiet_transformers
 from cutaway.core.errors import BadModel
 from cutaway.methods.graft.maths.soft_mask import assign_weights
+from cutaway.models.checkpoint import fetch_checkpoint, need_config, need_weights
 from cutaway.models.digests import weights_digest
-from cutaway.models.fetch import fetch_checkpoint
-from cutaway.models.folder import need_config, need_weights
 from cutaway.models.load import open_model
-from cutaway.models.quiet import quiet
 from cutaway.store.artefacts import load_artefact
 from cutaway.training.task_model import HEAD_FILE, TaskModel
 
@@ -63,7 +62,7 @@ def _load_family_head(pupil: TaskModel, name: str, options: dict[str, Any]) -> T
     if "ForSequenceClassification" not in made:
         raise BadModel(f"{name!r} has no classification head: its config names {made}.")
     dtype = getattr(torch, pupil.lm.dtype)
-    with quiet():
+    with quiet_transformers():
         module: Any = AutoModelForSequenceClassification.from_pretrained(
             source.folder, dtype=dtype, use_safetensors=True, local_files_only=True
         )

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cutaway.console import quiet_transformers
 from cutaway.core.errors import BadSpec
 from cutaway.engine.process_group import process_group
 from cutaway.models.lm import LM
-from cutaway.models.quiet import quiet
 from cutaway.recipe.output import OWNER_FILE, restore_checkpoint
 from cutaway.store import files
 from cutaway.store.results import Record
@@ -51,7 +51,7 @@ def save_checkpoint(lm: LM, folder: Path, metadata: Mapping[str, Any]) -> None:
     temporary = files.temporary_path(folder)
     files.make_folder(folder.parent)
     try:
-        with quiet():
+        with quiet_transformers():
             lm.module.save_pretrained(temporary)
             lm.tokenizer.save_pretrained(temporary)
         files.write_json(temporary / OWNER_FILE, dict(metadata))

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cutaway.console import quiet_transformers
 from cutaway.core.errors import BadSpec, Missing
 from cutaway.models.lm import LM
-from cutaway.models.quiet import quiet
 
 ADAPTER_NAME = "default"
 
@@ -84,7 +84,7 @@ def lora_weights(lm: LM, rank: int, seed: int) -> Iterator[Trainable]:
         target_modules=targets,
         fan_in_fan_out=transposed,
     )
-    with torch.random.fork_rng(devices=[]), quiet():
+    with torch.random.fork_rng(devices=[]), quiet_transformers():
         torch.manual_seed(seed)
         inject_adapter_in_model(config, lm.module)
     layers = {f"{name}.weight": lm.module.get_submodule(name) for name in targets}

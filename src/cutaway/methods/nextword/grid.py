@@ -15,7 +15,7 @@ from cutaway.console import Console
 from cutaway.core.errors import BadSpec, CutawayError
 from cutaway.engine import PieceFailed, find_engine, run_pieces
 from cutaway.extract.model_handle import ModelHandle
-from cutaway.extract.token_rows import build_token_rows
+from cutaway.extract.request import build_token_rows
 from cutaway.measure.splits import Split
 from cutaway.measure.words import WordCounts, count_words
 from cutaway.methods.nextword import measure

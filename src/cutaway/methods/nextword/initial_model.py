@@ -12,7 +12,7 @@ from cutaway.core.errors import BadSpec
 from cutaway.methods.nextword.spec import QuadSpec
 from cutaway.models.anatomy import ANATOMIES
 from cutaway.models.lm import LM
-from cutaway.models.random_twin import random_twin
+from cutaway.models.load import random_twin
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_spec_model
 

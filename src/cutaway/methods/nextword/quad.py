@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cutaway.catalog import VERBS
+from cutaway.console import quiet_transformers
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadData
 from cutaway.data.load import load_text_set
@@ -22,7 +23,6 @@ from cutaway.methods.nextword.spec import NextwordSpec, QuadSpec
 from cutaway.methods.nextword.task import NextwordTask, nextword_tasks
 from cutaway.methods.nextword.verdict import feature_scores, quad_verdict
 from cutaway.models.lm import LM, model_facts
-from cutaway.models.quiet import quiet
 from cutaway.models.read import forward_kwargs
 from cutaway.models.tokens import pad, tokenize
 from cutaway.recipe import life_cycle
@@ -210,7 +210,7 @@ def _task_scores(spec: QuadSpec, lm: LM, context: Context, state: str) -> dict[s
 
 
 def _save(lm: LM, folder: Path) -> None:
-    with quiet():
+    with quiet_transformers():
         lm.module.save_pretrained(folder)
         lm.tokenizer.save_pretrained(folder)
 

@@ -23,7 +23,7 @@ from cutaway.methods.probe.maths.fitted import FitSettings
 from cutaway.methods.probe.maths.layer_mix import LayerMix, mix_layers, parse_layers
 from cutaway.methods.probe.spec import LEARNED_POOLER, ProbeSpec
 from cutaway.models.lm import LM
-from cutaway.models.random_twin import random_twin
+from cutaway.models.load import random_twin
 from cutaway.pool import pooler
 from cutaway.recipe.objects import Objects
 

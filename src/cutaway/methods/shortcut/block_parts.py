@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cutaway.console import Console
 from cutaway.extract.forward_pass import run_pass
-from cutaway.extract.token_rows import TokenRows
+from cutaway.extract.request import TokenRows
 from cutaway.extract.visitors import VisitedBatch
 from cutaway.methods.shortcut.maps import ShortcutMaps
 from cutaway.methods.shortcut.maths.fit import Shortcut, fit_shortcuts

@@ -14,8 +14,7 @@ from cutaway.core.textset import TextSet
 from cutaway.data.load import load_text_set
 from cutaway.extract.activations import extract
 from cutaway.extract.model_handle import make_model_handle
-from cutaway.extract.request import ExtractionRequest
-from cutaway.extract.token_rows import TokenRows, build_token_rows
+from cutaway.extract.request import ExtractionRequest, TokenRows, build_token_rows
 from cutaway.measure.splits import hold_out_split
 from cutaway.methods.shortcut.spec import TextSampleSpec
 from cutaway.models.lm import LM

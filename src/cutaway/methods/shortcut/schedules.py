@@ -5,7 +5,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from cutaway.extract.token_rows import TokenRows
+from cutaway.extract.request import TokenRows
 from cutaway.methods.shortcut.maps import ShortcutMaps
 from cutaway.methods.shortcut.maths.schedule import (
     SkipSchedule,

@@ -2,7 +2,7 @@ import torch
 
 from cutaway.extract.activations import extract
 from cutaway.extract.request import ExtractionRequest
-from cutaway.models.random_twin import random_twin
+from cutaway.models.load import random_twin
 
 
 def test_a_twin_has_the_shape_but_not_the_weights(tiny_lm, texts):

@@ -2,7 +2,7 @@
 
 import os
 
-from cutaway.models.memo import read_memo, write_memo
+from cutaway.home import read_memo, write_memo
 
 
 def test_what_is_remembered_is_recalled(monkeypatch, tmp_path) -> None:

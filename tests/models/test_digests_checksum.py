@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.models.weight_checksum import checksum, module_checksum, with_checksum
+from cutaway.models.digests import checksum, module_checksum, with_checksum
 
 WEIGHTS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.zeros(2, dtype=torch.bfloat16)}
 

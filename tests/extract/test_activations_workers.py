@@ -6,11 +6,9 @@ import torch
 
 from cutaway.core.errors import Missing
 from cutaway.core.textset import TextSet
-from cutaway.extract.activations import extract
+from cutaway.extract.activations import extract, need_shared_store, split_ranges
 from cutaway.extract.model_handle import ModelHandle, make_model_handle
-from cutaway.extract.request import ExtractionRequest
-from cutaway.extract.token_rows import build_token_rows
-from cutaway.extract.workers import need_shared_store, split_ranges
+from cutaway.extract.request import ExtractionRequest, build_token_rows
 from cutaway.models.load import open_model
 from cutaway.recipe.options import RunOptions
 from cutaway.store.activations import open_activations
@@ -51,7 +49,7 @@ def handle_of(lm) -> ModelHandle:
     ExtractionRequest(layers=(2,), pools=("mean", "last"), window=8),
 ], ids=["pooled", "ragged", "marks", "windows"])  # fmt: skip
 def test_states_read_in_ranges_are_those_of_one_pass(lm, model, home, ask, monkeypatch):
-    monkeypatch.setattr("cutaway.extract.workers.MIN_RANGE_TOKENS", 40)
+    monkeypatch.setattr("cutaway.extract.activations.MIN_RANGE_TOKENS", 40)
     texts = TextSet("long", tuple(f"{a} {b}" for a in SENTENCES for b in SENTENCES))
     home("one")
     one = extract(lm, texts, ask)
@@ -87,7 +85,7 @@ def test_ranges_hold_every_text_once_and_windows_stay_together(lm, monkeypatch):
     texts = TextSet("long", tuple(f"{a} {b}" for a in SENTENCES for b in SENTENCES))
     fed = build_token_rows(lm, texts, ExtractionRequest(layers=(0,), pools=("mean",), window=8))
     wanted = np.arange(1, len(texts), 2)
-    monkeypatch.setattr("cutaway.extract.workers.MIN_RANGE_TOKENS", 40)
+    monkeypatch.setattr("cutaway.extract.activations.MIN_RANGE_TOKENS", 40)
     ranges = list(split_ranges(fed, wanted, workers=2))
     assert len(ranges) > 2
     assert np.array_equal(np.concatenate([r.texts for r in ranges]), wanted)

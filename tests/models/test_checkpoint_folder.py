@@ -10,7 +10,7 @@ import pytest
 
 from cutaway.core.errors import BadModel, NoRoom
 from cutaway.models import load
-from cutaway.models.folder import count_weights
+from cutaway.models.checkpoint import count_weights
 from cutaway.models.load import open_model
 from tests.models.breaking import Trap, refusal
 

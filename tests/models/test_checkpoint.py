@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cutaway.core.errors import Missing, UnknownName
-from cutaway.models.fetch import looks_like_path
+from cutaway.models.checkpoint import looks_like_path
 from cutaway.models.load import open_model
 from tests.models.breaking import refusal
 

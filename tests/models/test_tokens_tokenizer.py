@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerFast
 
 from cutaway.core.errors import BadData, BadModel
 from cutaway.models.load import open_model
-from cutaway.models.tokenizer import load_tokenizer, uses_token_types
+from cutaway.models.tokens import load_tokenizer, uses_token_types
 from tests.models.breaking import refusal
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from cutaway.core.errors import BadModel, Mismatch, Missing
-from cutaway.models.adapter import adapter_digest
 from cutaway.models.load import open_model
+from cutaway.models.weights import adapter_digest
 from tests.tiny import SENTENCES
 
 
