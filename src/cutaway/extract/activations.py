@@ -33,6 +33,13 @@ from cutaway.store.activations import ActivationTable, open_activations
 from cutaway.store.cache import enforce_limit
 from cutaway.store.files import check_free_space
 
+Indices = NDArray[np.int64]
+ColumnSources = Mapping[str, tuple[str, str]]
+
+# Several ranges for each worker, none so small that starting it costs more than reading it, none so
+# large that repeating it after a failure takes long.
+MIN_RANGE_TOKENS, MAX_RANGE_TOKENS, RANGES_PER_WORKER = 8_192, 262_144, 4
+
 
 @dataclass(frozen=True)
 class StoredActivations:
@@ -98,23 +105,6 @@ def extract(
         stats = extract_on_workers(engine, handle, request, token_rows, table, missing, console)
     enforce_limit()
     return StoredActivations(table, len(texts), token_rows.truncated, stats)
-
-
-Indices = NDArray[np.int64]
-
-
-ColumnSources = Mapping[str, tuple[str, str]]
-
-
-# Several ranges for each worker, none so small that starting it costs more than reading it, none so
-# large that repeating it after a failure takes long.
-MIN_RANGE_TOKENS = 8_192
-
-
-MAX_RANGE_TOKENS = 262_144
-
-
-RANGES_PER_WORKER = 4
 
 
 @dataclass(frozen=True)

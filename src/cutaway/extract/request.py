@@ -17,6 +17,7 @@ from cutaway.pool import needs_attention
 from cutaway.store.activations import ActivationTable
 
 InputMode = Literal["plain", "cut", "mask"]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,6 @@ class ExtractionRequest:
             "transformers": version("transformers"),
             "layout": 2,
         }
-
-
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

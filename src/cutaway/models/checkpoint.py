@@ -21,6 +21,9 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 # Root-level files only: folders of a repository have onnx, flax and original weights.
 CONFIG_PATTERNS = ["*.json", "tokenizer*", "vocab*", "merges.txt", "*.model", "*.txt"]
 WEIGHT_PATTERNS = ["model*.safetensors", "adapter_model*.safetensors"]
+PICKLE_PATTERNS = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json", "spiece.model",
+              "sentencepiece.bpe.model", "bpe.codes")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,8 @@ def _unreachable(name: str, revision: str | None, offline: bool, error: Exceptio
 
 def _help(name: str) -> str:
     """Did you mean, and what a model name may be."""
-    known = [*BUNDLED, *_checkpoints(Path())]
+    checkpoints = [name for name in _folders(Path()) if Path(name, "config.json").is_file()]
+    known = [*BUNDLED, *checkpoints]
     return (
         f"{suggestion(name, known)}A model is bundled ({', '.join(BUNDLED)}), a hub id, a folder, "
         "or base+adapter."
@@ -122,17 +126,6 @@ def _folders(parent: Path) -> Iterable[str]:
         return [p.name for p in parent.iterdir() if p.is_dir()]
     except OSError:
         return []
-
-
-def _checkpoints(parent: Path) -> list[str]:
-    return [name for name in _folders(parent) if (parent / name / "config.json").is_file()]
-
-
-PICKLE_PATTERNS = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
-
-
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json", "spiece.model",
-              "sentencepiece.bpe.model", "bpe.codes")  # fmt: skip
 
 
 def need_config(folder: Path) -> dict[str, Any]:

@@ -115,14 +115,6 @@ def answer_positions(lm: LM, ids: Ids, mask: Mask) -> Int[Tensor, " batch"]:
     return TOKEN_POSITIONS["last" if lm.kind == "causal" else "mask"](lm, ids, mask)
 
 
-def _first_position(lm: LM, ids: Ids, mask: Mask) -> Tensor:
-    return mask.long().argmax(dim=1)
-
-
-def _last_position(lm: LM, ids: Ids, mask: Mask) -> Tensor:
-    return mask.shape[1] - 1 - mask.long().flip(1).argmax(dim=1)
-
-
 def _mask_position(lm: LM, ids: Ids, mask: Mask) -> Tensor:
     marks: Tensor = (ids == lm.tokenizer.mask_token_id) & mask.bool()
     if not bool(marks.any(dim=1).all()):
@@ -132,8 +124,8 @@ def _mask_position(lm: LM, ids: Ids, mask: Mask) -> Tensor:
 
 
 TOKEN_POSITIONS: dict[str, Callable[[LM, Tensor, Tensor], Tensor]] = {
-    "first": _first_position,
-    "last": _last_position,
+    "first": lambda lm, ids, mask: mask.long().argmax(dim=1),
+    "last": lambda lm, ids, mask: mask.shape[1] - 1 - mask.long().flip(1).argmax(dim=1),
     "mask": _mask_position,
 }
 

@@ -43,7 +43,9 @@ def propose_anatomies(module: Any, kind: ModelKind) -> list[Anatomy]:
         final=(),
         head=_head(module, decoder),
         decoder=decoder,
-        logit_operations=_logit_operations(module.config),
+        logit_operations=tuple(
+            (op, name) for name, op in LOGIT_FIELDS.items() if getattr(module.config, name, None)
+        ),
         fused_qkv=_fused_qkv(module),
         proposed=True,
     )
@@ -142,10 +144,6 @@ def _head(module: Any, decoder: str) -> tuple[str, ...]:
     if holder not in tops:
         return (decoder,)
     return tuple(tops[: tops.index(holder) + 1])
-
-
-def _logit_operations(config: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((op, name) for name, op in LOGIT_FIELDS.items() if getattr(config, name, None))
 
 
 def _fused_qkv(module: Any) -> Literal["concatenated", "interleaved"]:

@@ -166,7 +166,9 @@ class _TrainingRun:
         value = None if self.score is None else float(lookup(values, self.score, kind="score"))
         if self.best_step == 0 or value is None or _is_better(value, self.best):
             self.best, self.best_step = value, self.step
-            self.best_weights = None if value is None else _copies(self.params)
+            self.best_weights = None
+            if value is not None:
+                self.best_weights = {name: p.detach().clone() for name, p in self.params.items()}
         idle = sum(row["step"] > self.best_step for row in self.curve)
         if self.step >= self.plan.steps:
             self.stopped = "steps"
@@ -299,7 +301,3 @@ def _curve_row(
 def _is_better(value: float, best: float | None) -> bool:
     """Strictly better, so the first of equal scores is kept; any value is better than NaN."""
     return best is None or math.isnan(best) or value > best
-
-
-def _copies(params: Parameters) -> dict[str, Tensor]:
-    return {name: parameter.detach().clone() for name, parameter in params.items()}

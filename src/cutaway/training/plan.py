@@ -64,18 +64,12 @@ def make_optimizer(params: Mapping[str, nn.Parameter], plan: TrainingPlan) -> to
     """The plan's optimizer, with one parameter group with weight decay and one without."""
     if not params:
         raise BadSpec("There is no parameter to train: choose more of them.")
-    decayed = {name for name, parameter in params.items() if uses_weight_decay(name, parameter)}
-    with_it = [p for name, p in params.items() if name in decayed]
-    without = [p for name, p in params.items() if name not in decayed]
     groups = [
-        {"params": with_it, "weight_decay": plan.weight_decay},
-        {"params": without, "weight_decay": 0.0},
-    ]
+        {"params": [p for name, p in params.items() if uses_weight_decay(name, p) == decayed],
+         "weight_decay": plan.weight_decay if decayed else 0.0}
+        for decayed in (True, False)
+    ]  # fmt: skip
     return OPTIMIZERS[plan.optimizer]([group for group in groups if group["params"]], plan)
-
-
-def _sgd(groups: Any, plan: TrainingPlan) -> torch.optim.Optimizer:
-    return torch.optim.SGD(groups, lr=plan.lr, momentum=plan.momentum)
 
 
 def _adamw(groups: Any, plan: TrainingPlan) -> torch.optim.Optimizer:
@@ -86,38 +80,26 @@ def _adamw(groups: Any, plan: TrainingPlan) -> torch.optim.Optimizer:
 
 
 OPTIMIZERS: dict[str, Callable[[Any, TrainingPlan], torch.optim.Optimizer]] = {
-    "sgd": _sgd,
+    "sgd": lambda groups, plan: torch.optim.SGD(groups, lr=plan.lr, momentum=plan.momentum),
     "adamw": _adamw,
 }
 
 
-def _constant(step: int, plan: TrainingPlan) -> float:
-    return 1.0
+def _with_warmup(after: Callable[[float], float]) -> Callable[[int, TrainingPlan], float]:
+    """A linear warm-up from 0, then a function of the share of the remaining steps that are done,
+    as in transformers."""
 
+    def factor(step: int, plan: TrainingPlan) -> float:
+        if step < plan.warmup:
+            return step / plan.warmup
+        return max(0.0, after((step - plan.warmup) / max(1, plan.steps - plan.warmup)))
 
-def _linear(step: int, plan: TrainingPlan) -> float:
-    return max(0.0, 1.0 - _progress(step, plan))
-
-
-def _cosine(step: int, plan: TrainingPlan) -> float:
-    return max(0.0, 0.5 * (1.0 + math.cos(math.pi * _progress(step, plan))))
-
-
-def _progress(step: int, plan: TrainingPlan) -> float:
-    """The share of the steps after the warm-up that are done, from 0 to 1."""
-    return (step - plan.warmup) / max(1, plan.steps - plan.warmup)
-
-
-def _with_warmup(
-    after: Callable[[int, TrainingPlan], float],
-) -> Callable[[int, TrainingPlan], float]:
-    """The schedule after a linear warm-up from 0, as in transformers."""
-    return lambda step, plan: step / plan.warmup if step < plan.warmup else after(step, plan)
+    return factor
 
 
 SCHEDULES: dict[str, Callable[[int, TrainingPlan], float]] = {
-    "constant": _with_warmup(_constant),
-    "linear": _with_warmup(_linear),
-    "cosine": _with_warmup(_cosine),
+    "constant": _with_warmup(lambda done: 1.0),
+    "linear": _with_warmup(lambda done: 1.0 - done),
+    "cosine": _with_warmup(lambda done: 0.5 * (1.0 + math.cos(math.pi * done))),
 }
 """The factor of the learning rate at a step."""

@@ -75,7 +75,10 @@ def load_task_and_texts(
     spec: LabelledDataSpec, task: str | None, data: Any, columns: Mapping[str, str | None]
 ) -> tuple[TaskFile, TextSet]:
     """A task and its rows; data alone gets a task made from its labels."""
-    named = task or (data if isinstance(data, str) and _is_task(data) else None)
+    named = task
+    if task is None and isinstance(data, str):
+        is_task = data.lower() in tasks_by_alias() or data.endswith(".toml")
+        named = data if is_task else None
     if named is None and data is None:
         raise BadSpec("task and data are both missing: give --task, or --data, or both.")
     if named is None:
@@ -93,10 +96,6 @@ def load_task_and_texts(
         task_file, data=rows, seed=spec.seed, offline=spec.offline, drop_empty=spec.drop_empty
     )
     return task_file, align_classes(task_file, texts)
-
-
-def _is_task(name: str) -> bool:
-    return name.lower() in tasks_by_alias() or name.endswith(".toml")
 
 
 def align_classes(task: TaskFile, texts: TextSet) -> TextSet:
