@@ -67,8 +67,7 @@ def majority_scores(examples: PromptedExamples) -> Scores:
         constant = np.tile(shares, (n, 1))
     names = [name for name in metric_names(examples) if METRICS[name].needs != "score"]
     values = metric_values(examples, constant, names)
-    return {name: _interval_without_bootstrap(name, value, n) for name, value in values.items()}
-
-
-def _interval_without_bootstrap(name: str, value: float, n: int) -> Interval:
-    return wilson(value * n, n) if name == "accuracy" else Interval(value, NAN, NAN, 0.95, n)
+    return {
+        name: wilson(value * n, n) if name == "accuracy" else Interval(value, NAN, NAN, 0.95, n)
+        for name, value in values.items()
+    }

@@ -75,8 +75,8 @@ def load_task_and_texts(
     spec: LabelledDataSpec, task: str | None, data: Any, columns: Mapping[str, str | None]
 ) -> tuple[TaskFile, TextSet]:
     """A task and its rows; data alone gets a task made from its labels."""
-    named = task
-    if task is None and isinstance(data, str):
+    named = task or None
+    if named is None and isinstance(data, str):
         is_task = data.lower() in tasks_by_alias() or data.endswith(".toml")
         named = data if is_task else None
     if named is None and data is None:
