@@ -123,7 +123,7 @@ def test_lengths_that_do_not_fit_are_refused(shelf, lengths):
 
 
 def test_another_form_of_a_column_is_refused_at_once(shelf):
-    with pytest.raises(Mismatch, match="several forms"), shelf.writer() as kept:
+    with pytest.raises(Mismatch, match="several types or shapes"), shelf.writer() as kept:
         kept.append([0], {"x": torch.rand(1, 2)})
         kept.append([1], {"x": torch.rand(1, 3)})
     assert shelf.covered(["x"]).sum() == 1

@@ -90,7 +90,7 @@ def test_one_shelf_goes_by_the_first_digits_of_its_name(tmp_path, three):
 def test_digits_that_fit_several_shelves_are_refused(tmp_path, three):
     twin = three[0].with_name(three[0].name[:20] + "f" * 44)
     twin.mkdir()
-    with pytest.raises(BadSpec, match="fits 2"):
+    with pytest.raises(BadSpec, match="matches 2"):
         cache.prune(digest=three[0].name[:20], folder=tmp_path)
 
 

@@ -69,7 +69,7 @@ def test_changed_rows_are_corrupt_and_named(tmp_path, spoil):
 def test_lost_rows_are_corrupt(tmp_path):
     record = keep(tmp_path)
     (record.path / "rows.parquet").unlink()
-    with pytest.raises(Corrupt, match="gone"):
+    with pytest.raises(Corrupt, match="is missing"):
         _ = read_record(record.path).rows
 
 

@@ -234,7 +234,7 @@ def test_credentials_never_land_in_what_is_kept(machine, url, tmp_path, monkeypa
 def test_a_store_that_cannot_be_reached_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("CUTAWAY_MIRROR", str(tmp_path))
     monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(BadSpec, match="no URL that fsspec knows"):
+    with pytest.raises(BadSpec, match="not a URL that fsspec supports"):
         list(results("nowhere://x/y"))
     with pytest.raises(Missing, match="'s3://bucket/x' needs a package"):
         list(results("s3://bucket/x"))

@@ -142,7 +142,7 @@ def test_a_prefix_is_enough_when_it_fits_one(tmp_path):
     runs = results(tmp_path)
     assert runs.get("ab1").address == "ab12"
     assert runs.get("graft/ab").method == "graft"
-    with pytest.raises(BadSpec, match="fits 3 runs"):
+    with pytest.raises(BadSpec, match="matches 3 runs"):
         runs.get("ab")
     with pytest.raises(Missing, match=r"Did you mean 'ab12'\?"):
         runs.get("ab21")

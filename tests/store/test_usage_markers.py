@@ -18,8 +18,8 @@ from cutaway.store.usage_markers import (
 def test_a_folder_is_in_use_while_the_hold_lives(tmp_path):
     hold = InUseMarker(tmp_path)
     assert not in_use(tmp_path)
-    hold.take()
-    hold.take()
+    hold.create()
+    hold.create()
     assert in_use(tmp_path)
     assert len(list(tmp_path.iterdir())) == 1
     del hold
@@ -29,7 +29,7 @@ def test_a_folder_is_in_use_while_the_hold_lives(tmp_path):
 
 def test_a_fork_does_not_give_back_its_parents_hold(tmp_path):
     hold = InUseMarker(tmp_path)
-    hold.take()
+    hold.create()
     child = os.fork()
     if child == 0:
         del hold
@@ -51,13 +51,13 @@ def test_a_hold_of_a_dead_process_counts_for_nothing(tmp_path):
 
 def test_a_hold_is_not_weaker_for_a_jump_of_the_clock(tmp_path):
     hold = InUseMarker(tmp_path)
-    hold.take()
+    hold.create()
     os.utime(hold.path, (0, 0))
     assert in_use(tmp_path)
 
 
 def test_holding_what_is_not_there_creates_nothing(tmp_path):
-    InUseMarker(tmp_path / "x").take()
+    InUseMarker(tmp_path / "x").create()
     mark_used(tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
 

@@ -98,7 +98,7 @@ def _parse(where: str, text: str) -> Any:
     except json.JSONDecodeError as error:
         raise BadData(
             f"{where}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}. "
-            "Is the file cut short?"
+            "Is the file truncated?"
         ) from None
     except (ValueError, RecursionError) as error:
         raise BadData(f"{where}: JSON that can't be read: {truncate(error)}.") from None
@@ -116,7 +116,7 @@ def _parquet(path: Path) -> Table:
         columns = {name: frame[name].to_pylist() for name in frame.column_names}
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise BadData(
-            f"{path.name} can't be read as parquet: {truncate(error, 120)}. Is the file cut short?"
+            f"{path.name} can't be read as parquet: {truncate(error, 120)}. Is the file truncated?"
         ) from None
     return Table(path.name, columns)
 

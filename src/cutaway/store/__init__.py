@@ -1,1 +1,1 @@
-"""What is kept: results, artefacts, activations; whole or not at all."""
+"""Results, artefacts and activations on disk, written atomically."""

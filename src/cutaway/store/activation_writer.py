@@ -1,4 +1,4 @@
-"""Rows in, shards out: a buffer that never holds more than one shard's worth."""
+"""Write rows to shards through a buffer of at most one shard."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,62 +19,61 @@ if TYPE_CHECKING:
 
 @dataclass
 class _ShardBuffer:
-    """Appended blocks that will share one shard: the same columns for the same rows.
+    """Blocks that will be written as one shard: the same columns for the same rows.
 
-    Room for a whole shard is taken once and used again for the next one. Blocks kept one by one
-    would lie scattered between the model's own short-lived tensors and pin memory many times
-    their size.
+    Memory for a full shard is allocated once and reused. Separate blocks would fragment the
+    memory between the model's short-lived tensors and hold many times their size.
     """
 
-    room: dict[str, "Tensor"]
-    """A tensor per column, filled from the front."""
+    buffers: dict[str, "Tensor"]
+    """One tensor per column; the first `filled` items are used."""
     filled: int = 0
     rows: list[RowNumbers] = field(default_factory=list)
     lengths: list[RowNumbers] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
-        """What is on the pile."""
-        return sum(block[: self.filled].nbytes for block in self.room.values())
+        """Bytes in use."""
+        return sum(block[: self.filled].nbytes for block in self.buffers.values())
 
     def fits(self, more: int) -> bool:
-        """Whether so many more items have room."""
-        return all(self.filled + more <= len(block) for block in self.room.values())
+        """Whether `more` items fit."""
+        return all(self.filled + more <= len(block) for block in self.buffers.values())
 
     def add(
         self, rows: RowNumbers, lengths: RowNumbers | None, columns: Mapping[str, "Tensor"]
     ) -> None:
-        """All columns of a block at once, so that a pile is whole whenever it is looked at."""
+        """Append all columns of a block at once, so that the buffer is always consistent."""
         more = len(next(iter(columns.values())))
         for name, block in columns.items():
-            self.room[name][self.filled : self.filled + more].copy_(block.detach())
+            self.buffers[name][self.filled : self.filled + more].copy_(block.detach())
         self.rows.append(rows)
         if lengths is not None:
             self.lengths.append(lengths)
         self.filled += more
 
     def write(self, folder: Path) -> None:
-        """The pile as a shard; it is empty afterwards."""
+        """Write the buffer as a shard and empty it."""
         if self.rows:
-            blocks = {name: [block[: self.filled]] for name, block in self.room.items()}
+            blocks = {name: [block[: self.filled]] for name, block in self.buffers.items()}
             write_shard(folder, self.rows, blocks, self.lengths)
         self.filled, self.rows, self.lengths = 0, [], []
 
 
 class ActivationWriter:
-    """Collects rows and writes a shard whenever `shard_bytes` are together.
+    """Collects rows and writes a shard whenever `shard_bytes` are reached.
 
-    Leaving the `with` block writes the rest, also when it is left by an exception: what was
-    appended is whole, so it is kept and need not be computed again.
+    Leaving the `with` block writes the rest, also after an exception: rows that were appended
+    are complete and need not be computed again.
     """
 
     def __init__(self, folder: Path, rows: int, shard_bytes: int) -> None:
-        """A writer into a shelf's folder, for row numbers below `rows`."""
+        """A writer into a table's folder, for row numbers below `rows`."""
         self._folder, self._limit, self._shard_bytes = folder, rows, shard_bytes
-        self._piles: dict[tuple[bool, tuple[str, ...]], _ShardBuffer] = {}
+        self._buffers: dict[tuple[bool, tuple[str, ...]], _ShardBuffer] = {}
 
     def append(self, row_numbers: ArrayLike, columns: Mapping[str, "Tensor"]) -> None:
-        """One block (m, ...) per column, for the m rows named."""
+        """Append one block (m, ...) per column, for m rows."""
         rows = self._checked(row_numbers)
         _check_length(columns, len(rows))
         self._add(rows, None, columns)
@@ -82,7 +81,7 @@ class ActivationWriter:
     def append_ragged(
         self, row_numbers: ArrayLike, lengths: ArrayLike, columns: Mapping[str, "Tensor"]
     ) -> None:
-        """One block (sum of lengths, ...) per column: `lengths[i]` tokens for row i."""
+        """Append one block (sum of lengths, ...) per column: `lengths[i]` tokens for row i."""
         rows, sizes = self._checked(row_numbers), _integers(lengths, "lengths")
         if len(sizes) != len(rows) or (sizes < 0).any():
             raise Mismatch(f"{len(rows)} rows need as many lengths >= 0, got {sizes.tolist()!r}.")
@@ -90,9 +89,9 @@ class ActivationWriter:
         self._add(rows, sizes, columns)
 
     def flush(self) -> None:
-        """Everything appended so far is on the disk."""
-        for pile in self._piles.values():
-            pile.write(self._folder)
+        """Write everything that was appended so far."""
+        for buffer in self._buffers.values():
+            buffer.write(self._folder)
 
     def __enter__(self) -> Self:
         """The writer itself."""
@@ -104,13 +103,13 @@ class ActivationWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Writes the rest; an error on the way out doesn't hide the one that led here."""
+        """Write the rest; an error here doesn't hide the one that ended the block."""
         try:
             self.flush()
         except CutawayError as late:
             if error is None:
                 raise
-            error.add_note(f"The rows in memory could not be kept either: {late}")
+            error.add_note(f"The rows in memory could not be saved either: {late}")
 
     def _checked(self, row_numbers: ArrayLike) -> RowNumbers:
         rows = _integers(row_numbers, "row numbers")
@@ -124,33 +123,33 @@ class ActivationWriter:
     ) -> None:
         if not len(rows) or not columns:
             return
-        pile = self._pile(columns, ragged=lengths is not None)
-        pile.add(rows, lengths, columns)
-        if pile.bytes >= self._shard_bytes:
-            pile.write(self._folder)
+        buffer = self._buffer(columns, ragged=lengths is not None)
+        buffer.add(rows, lengths, columns)
+        if buffer.bytes >= self._shard_bytes:
+            buffer.write(self._folder)
 
-    def _pile(self, columns: Mapping[str, "Tensor"], *, ragged: bool) -> _ShardBuffer:
-        """The pile these columns belong to, with room for them."""
+    def _buffer(self, columns: Mapping[str, "Tensor"], *, ragged: bool) -> _ShardBuffer:
+        """The buffer for these columns, with space for another block."""
         key, more = (ragged, tuple(sorted(columns))), len(next(iter(columns.values())))
-        pile = self._piles.get(key)
-        if pile is not None:
+        buffer = self._buffers.get(key)
+        if buffer is not None:
             for name, block in columns.items():
-                check_same_form(name, [pile.room[name], block])
-            if pile.fits(more):
-                return pile
-            pile.write(self._folder)
-        if pile is None or not pile.fits(more):
-            self._piles[key] = _ShardBuffer(_allocate(columns, self._shard_bytes, more))
-        return self._piles[key]
+                check_same_form(name, [buffer.buffers[name], block])
+            if buffer.fits(more):
+                return buffer
+            buffer.write(self._folder)
+        if buffer is None or not buffer.fits(more):
+            self._buffers[key] = _ShardBuffer(_allocate(columns, self._shard_bytes, more))
+        return self._buffers[key]
 
 
 def _allocate(columns: Mapping[str, "Tensor"], shard_bytes: int, more: int) -> dict[str, "Tensor"]:
-    """An empty tensor per column, together a shard's worth, and never less than one block."""
+    """Empty tensors, one per column: a full shard together, and at least one block."""
     import torch
 
     item = sum(block[:1].nbytes for block in columns.values())
     items = max(shard_bytes // max(item, 1), more)
-    # A tensor born in inference mode could not be filled outside of it.
+    # A tensor created in inference mode could not be filled outside of it.
     with torch.inference_mode(mode=False):
         return {
             name: torch.empty((items, *block.shape[1:]), dtype=block.dtype)
@@ -161,7 +160,7 @@ def _allocate(columns: Mapping[str, "Tensor"], shard_bytes: int, more: int) -> d
 def _integers(values: ArrayLike, label: str) -> RowNumbers:
     array = np.atleast_1d(np.asarray(values))
     if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
-        raise Mismatch(f"The {label} must be a list of whole numbers, got {array.dtype}.")
+        raise Mismatch(f"The {label} must be a list of integers, got {array.dtype}.")
     return array.astype(np.int64)
 
 
@@ -169,4 +168,6 @@ def _check_length(columns: Mapping[str, "Tensor"], expected: int) -> None:
     for name, block in columns.items():
         if block.ndim == 0 or len(block) != expected:
             shape: Sequence[int] = tuple(block.shape)
-            raise Mismatch(f"Column {name!r} has shape {shape}, expected {expected} in front.")
+            raise Mismatch(
+                f"Column {name!r} has shape {shape}, expected {expected} as the first dimension."
+            )

@@ -1,15 +1,15 @@
-"""Shelves of activations: columns of vectors for numbered rows, found again by their content.
+"""The activation cache: tables of activations, identified by everything that can change them.
 
-A shelf is a folder named by the digest of its key: everything that can change a number (weights,
-tokenizer, template, rows, ...). It holds
+An activation table is a folder named by the digest of its key (weights, tokenizer, template,
+rows, ...). It contains
 
-    manifest.json                the key itself, so the shelf can be read without model or data
+    manifest.json                the key itself, so the table can be read without model or data
     shard-<id>.safetensors       some columns of some rows, never changed once written
-    shard-<id>.json              written last, with checksums: without it the shard doesn't exist
-    used, in-use-*               when it was last read, and by whom it is held
+    shard-<id>.json              written last, with checksums: a shard without it is ignored
+    used, in-use-*               when it was last read, and which processes use it
 
-Any number of processes may write at once, and any of them may be killed at any moment: shards
-never share a file, and rows written twice are the same rows.
+Any number of processes may write at the same time and may be killed at any moment: every shard
+has its own file, and rows written twice are equal.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,42 +41,40 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class ActivationTable:
-    """The activations of one identity: a model, its rows, how they were read."""
+    """The activations of one model on one set of rows: columns such as `7/last`."""
 
     folder: Path
     key: Mapping[str, Any]
     rows: int
-    _hold: InUseMarker = field(repr=False, compare=False)
+    _marker: InUseMarker = field(repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A shelf travels by where it stands in its store: each machine has its own mirror."""
-        far = remote.remote_of(self.folder)
-        if far is None:
+        """Pickled by its place in the store, since every machine has its own mirror."""
+        store = remote.remote_of(self.folder)
+        if store is None:
             return _activation_table, (self.folder, self.key, self.rows)
-        inner = self.folder.relative_to(far.root).as_posix()
-        return _remote_activation_table, (far.url, inner, self.key, self.rows)
+        inner = self.folder.relative_to(store.root).as_posix()
+        return _remote_activation_table, (store.url, inner, self.key, self.rows)
 
     def columns(self) -> dict[str, ColumnInfo]:
-        """The columns that are there for all rows."""
-        self._look()
+        """The columns that are stored for all rows."""
+        self._fetch_sidecars()
         shards = self._shards()
         known = {name: column for shard in shards for name, column in shard.columns.items()}
-        there = _coverage(shards, list(known), self.rows)
-        return {name: column for name, column in known.items() if there[name].all()}
+        covered = _coverage(shards, list(known), self.rows)
+        return {name: column for name, column in known.items() if covered[name].all()}
 
     def covered(self, columns: Iterable[str]) -> NDArray[np.bool_]:
-        """For each row, whether all these columns are there already."""
-        self._look()
-        there = _coverage(self._shards(), list(columns), self.rows)
-        everywhere = np.ones(self.rows, dtype=bool)
-        for mask in there.values():
-            everywhere &= mask
-        return everywhere
+        """For each row, whether all these columns are stored."""
+        self._fetch_sidecars()
+        masks = _coverage(self._shards(), list(columns), self.rows).values()
+        covered: NDArray[np.bool_] = np.all([np.ones(self.rows, dtype=bool), *masks], axis=0)
+        return covered
 
     def writer(self, shard_bytes: int = SHARD_BYTES) -> ActivationWriter:
-        """A writer for this shelf; the folder and its manifest are there from now on."""
+        """A writer for this table; creates the folder and its manifest."""
         _write_manifest(self.folder, self.key, self.rows)
-        self._hold.take()
+        self._marker.create()
         files.remove_stale_temporaries(self.folder)
         remove_dead_markers(self.folder)
         return ActivationWriter(self.folder, self.rows, shard_bytes)
@@ -86,7 +84,7 @@ class ActivationTable:
     ) -> "Tensor":
         """The column's values (n, ...) for these rows, in this order; all rows by default.
 
-        Floats come as `dtype`, or as stored when it is None; whole numbers always as stored.
+        Floats are converted to `dtype` unless it is None; integers are returned as stored.
         """
         shards, wanted = self._having(column, ragged=False), self._wanted(rows)
         self._need_rows(column, shards, wanted)
@@ -101,33 +99,33 @@ class ActivationTable:
         return gather_rows.gather_ragged(shards, column, wanted, self.rows, dtype)
 
     def mapped(self, column: str) -> Iterator[tuple[RowNumbers, "Tensor"]]:
-        """(row numbers, values) shard by shard, as views on the files; each row once."""
+        """(row numbers, values) shard by shard, as views of the files; each row once."""
         return gather_rows.stream_dense(self._having(column, ragged=False), column, self.rows)
 
     def mapped_ragged(self, column: str) -> Iterator[tuple[RowNumbers, RowNumbers, "Tensor"]]:
-        """(row numbers, lengths, values) shard by shard, as views on the files; each row once."""
+        """(row numbers, lengths, values) shard by shard, as views of the files; each row once."""
         return gather_rows.stream_ragged(self._having(column, ragged=True), column, self.rows)
 
-    def _look(self) -> None:
-        """A store elsewhere is asked for the shards of other machines."""
+    def _fetch_sidecars(self) -> None:
+        """Fetch the descriptions of shards that other machines wrote to a remote store."""
         remote.fetch_sealed(self.folder, is_sidecar)
 
     def _shards(self) -> list[Shard]:
         return find_shards(self.folder)
 
     def _having(self, column: str, *, ragged: bool) -> list[Shard]:
-        """The shards with this column; Missing with a suggestion when there are none."""
+        """The shards with this column; Missing with a suggestion if there are none."""
         shards = self._shards()
-        far = remote.remote_of(self.folder) is not None
-        if far and not _coverage(shards, [column], self.rows)[column].all():
-            self._look()
+        is_remote = remote.remote_of(self.folder) is not None
+        if is_remote and not _coverage(shards, [column], self.rows)[column].all():
+            self._fetch_sidecars()
             shards = self._shards()
         having = [shard for shard in shards if column in shard.columns]
         if not having:
             known = sorted({name for shard in shards for name in shard.columns})
             raise Missing(
                 f"No column {column!r} in {str(self.folder)!r}. {suggestion(column, known)}"
-                f"There: {', '.join(known) or 'none'}."
+                f"Known: {', '.join(known) or 'none'}."
             )
         _check_one_form(having, column, ragged)
         mark_used(self.folder)
@@ -145,37 +143,37 @@ class ActivationTable:
         if lacking:
             raise Missing(
                 f"Column {column!r} lacks {lacking} of {len(wanted)} rows in "
-                f"{str(self.folder)!r}. Repeat the command that makes it; it goes on from there."
+                f"{str(self.folder)!r}. Repeat the command that writes it to continue."
             )
 
 
 def open_activations(
     key: Mapping[str, Any], rows: int, folder: Path | None = None
 ) -> ActivationTable:
-    """The shelf of a key, there or not yet; nothing is written before `writer` is asked for."""
+    """The activation table of a key; nothing is written before `writer` is called."""
     plain = files.jsonable(key)
-    shelf = _activation_table(activations_folder(folder) / digest_json(plain), plain, rows)
-    have = _manifest_or_none(shelf.folder)
-    if have is not None and have["rows"] != rows:
-        raise Mismatch(f"{str(shelf.folder)!r} is for {have['rows']} rows, asked for {rows}.")
-    return shelf
+    table = _activation_table(activations_folder(folder) / digest_json(plain), plain, rows)
+    manifest = _manifest_or_none(table.folder)
+    if manifest is not None and manifest["rows"] != rows:
+        raise Mismatch(f"{str(table.folder)!r} has {manifest['rows']} rows, expected {rows}.")
+    return table
 
 
 def load_activations(folder: Path) -> ActivationTable:
-    """The shelf in a folder, known by its manifest alone; Corrupt or Missing without one."""
+    """The activation table in a folder, by its manifest; Corrupt or Missing without one."""
     content = read_manifest(folder)
     return _activation_table(folder, content["key"], content["rows"])
 
 
 def activations_folder(folder: Path | None = None) -> Path:
-    """Where the shelves stand."""
+    """The folder of all activation tables."""
     return cache_folder() / "activations" if folder is None else Path(folder)
 
 
 def _activation_table(folder: Path, key: Mapping[str, Any], rows: int) -> ActivationTable:
-    shelf = ActivationTable(folder, key, rows, InUseMarker(folder))
-    shelf._hold.take()
-    return shelf
+    table = ActivationTable(folder, key, rows, InUseMarker(folder))
+    table._marker.create()
+    return table
 
 
 def _remote_activation_table(
@@ -185,24 +183,24 @@ def _remote_activation_table(
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Format, key and rows of the shelf in a folder; Missing or Corrupt without a manifest."""
+    """Format, key and number of rows of the table in a folder; Missing or Corrupt otherwise."""
     path = folder / "manifest.json"
     if not files.file_exists(path):
         remote.fetch(path, files.read_json)
     content: dict[str, Any] = files.read_json(path)
     fields = isinstance(content, dict) and {"format", "key", "rows"} <= set(content)
     if not fields or digest_json(content["key"]) != folder.name:
-        raise Corrupt(f"{str(path)!r} doesn't describe the shelf it stands in.")
+        raise Corrupt(f"{str(path)!r} doesn't belong to this folder.")
     if content["format"] != FORMAT:
         raise Mismatch(
             f"{str(path)!r} has format {content['format']!r}, this version reads {FORMAT}. "
-            "Update cutaway, or drop the shelf with `cutaway cache prune`."
+            "Update cutaway, or remove it with `cutaway cache prune`."
         )
     return content
 
 
 def _manifest_or_none(folder: Path) -> dict[str, Any] | None:
-    """The manifest; None when it is absent or damaged, since the key can write it again."""
+    """The manifest; None if it is absent or damaged, since it can be written again."""
     try:
         return read_manifest(folder)
     except (Missing, Corrupt):
@@ -217,9 +215,9 @@ def _write_manifest(folder: Path, key: Mapping[str, Any], rows: int) -> None:
 
 
 def _coverage(shards: list[Shard], columns: list[str], rows: int) -> dict[str, NDArray[np.bool_]]:
-    """For each column and row, whether some shard has it."""
+    """For each column, a mask of the rows that are stored."""
     holders = {c: tuple(i for i, s in enumerate(shards) if c in s.columns) for c in columns}
-    # Columns mostly come in the same shards, so this is one look per group, not per column.
+    # Most columns are in the same shards, so masks are computed per group of shards.
     masks = {}
     for group in set(holders.values()):
         masks[group] = np.zeros(rows, dtype=bool)
@@ -229,7 +227,7 @@ def _coverage(shards: list[Shard], columns: list[str], rows: int) -> dict[str, N
 
 
 def _row_numbers(shard: Shard, rows: int) -> RowNumbers:
-    """The shard's row numbers; none when another process has dropped it in this very moment."""
+    """The shard's row numbers; none if another process has just removed it."""
     try:
         return gather_rows.row_numbers(shard, rows)
     except Corrupt:
@@ -241,7 +239,9 @@ def _row_numbers(shard: Shard, rows: int) -> RowNumbers:
 def _check_one_form(shards: list[Shard], column: str, ragged: bool) -> None:
     forms = {shard.columns[column] for shard in shards}
     if len(forms) > 1:
-        raise Mismatch(f"Column {column!r} comes in several forms: {sorted(map(str, forms))!r}.")
+        raise Mismatch(
+            f"Column {column!r} has several types or shapes: {sorted(map(str, forms))!r}."
+        )
     if forms.pop().ragged != ragged:
         verbs = "read_ragged or mapped_ragged" if not ragged else "read or mapped"
         raise Mismatch(f"Column {column!r} is {'dense' if ragged else 'ragged'}: use {verbs}.")

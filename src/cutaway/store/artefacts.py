@@ -1,4 +1,4 @@
-"""What a run makes for later use: tensors as safetensors, what they are as JSON beside them."""
+"""Artefacts of runs: tensors in a safetensors file, their description in a JSON file next to it."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,29 +19,29 @@ _SUFFIX = ".safetensors"
 
 @dataclass(frozen=True)
 class Artefact:
-    """A file of named tensors, read one at a time, and what they are."""
+    """A file of named tensors, read one at a time, with its metadata."""
 
     path: Path
     meta: dict[str, Any]
     names: tuple[str, ...]
 
     def tensor(self, name: str) -> "Tensor":
-        """One tensor, as a view on the file; UnknownName lists what there is."""
+        """One tensor, as a view of the file; UnknownName lists the known names."""
         lookup(dict.fromkeys(self.names), name, kind=f"tensor in {self.path.name}")
         return tensors.map_tensor(self.path, name)
 
 
 def save_artefact(path: Path, values: Mapping[str, "Tensor"], meta: Mapping[str, Any]) -> Path:
-    """Tensors at `path` and `meta` in the JSON beside it, which is written last."""
+    """Write tensors to `path`, then `meta` to the JSON next to it."""
     path = check_output_free(path)
     description = description_path(path)
     layout = tensors.TensorLayout({name: [value] for name, value in values.items()})
     files.remove_stale_temporaries(path.parent)
     files.check_free_space(path.parent, sum(value.nbytes for value in values.values()))
-    # An older description must not stand beside new tensors: without one there is no artefact.
+    # An old description must not be combined with new tensors.
     with files.disk_errors(path):
         description.unlink(missing_ok=True)
-    # Summed up as it is written: the file at `path` may be another process's a moment later.
+    # Computed while writing: another process may replace the file a moment later.
     total = _Checksum()
     files.write_atomic(path, total.over(layout.chunks()))
     digest = {"sha256": total.sha256.hexdigest(), "bytes": total.bytes}
@@ -50,7 +50,7 @@ def save_artefact(path: Path, values: Mapping[str, "Tensor"], meta: Mapping[str,
 
 
 class _Checksum:
-    """The checksum and size of what passes through."""
+    """Checksum and size of the chunks that pass through."""
 
     def __init__(self) -> None:
         self.sha256, self.bytes = hashlib.sha256(), 0
@@ -63,7 +63,7 @@ class _Checksum:
 
 
 def load_artefact(path: Path, *, verify: bool = True) -> Artefact:
-    """The artefact at `path`; Missing, BadData or Corrupt when it isn't a whole one."""
+    """The artefact at `path`; Missing, BadData or Corrupt if it is incomplete or damaged."""
     path = Path(path)
     with files.disk_errors(path):
         if not path.is_file():
@@ -79,7 +79,7 @@ def load_artefact(path: Path, *, verify: bool = True) -> Artefact:
 
 
 def run_of_artefact(path: Path) -> str | None:
-    """The address of the run that wrote an artefact; None when it isn't whole or doesn't say."""
+    """The address of the run that wrote an artefact; None if it is unknown or damaged."""
     try:
         meta: Any = load_artefact(path, verify=False).meta
     except CutawayError:
@@ -89,7 +89,7 @@ def run_of_artefact(path: Path) -> str | None:
 
 
 def copy_artefact(source: Path, path: Path) -> Path:
-    """The artefact at `path` too; its description is written last."""
+    """Copy an artefact to `path`; its description is written last."""
     path, described = check_output_free(path), description_path(source)
     files.remove_stale_temporaries(path.parent)
     files.check_free_space(path.parent, source.stat().st_size)
@@ -102,12 +102,12 @@ def copy_artefact(source: Path, path: Path) -> Path:
 
 
 def description_path(path: Path) -> Path:
-    """Where the JSON of an artefact is."""
+    """The path of an artefact's JSON file."""
     return path.with_suffix(".json")
 
 
 def check_artefact_name(path: Path) -> Path:
-    """The path; BadSpec unless an artefact may be called so."""
+    """The path; BadSpec unless it ends in .safetensors."""
     path = Path(path)
     if path.suffix != _SUFFIX:
         raise BadSpec(f"An artefact's file ends in {_SUFFIX}, got {str(path)!r}.")
@@ -115,29 +115,29 @@ def check_artefact_name(path: Path) -> Path:
 
 
 def check_output_free(path: Path) -> Path:
-    """The path; BadSpec when an artefact there would be written over a JSON file that is not one's.
+    """The path; BadSpec if its description would overwrite a JSON file of something else.
 
-    Asked before the work as well: to refuse it at the end would cost the work.
+    Also called before the work starts, so that the work is not lost.
     """
     described = description_path(check_artefact_name(path))
     with files.disk_errors(described):
-        # Beside an artefact's own file it is that one's, damaged perhaps.
+        # Next to an artefact's file it belongs to that file, though it may be damaged.
         alone = described.is_file() and not Path(path).exists()
         if alone and files.SEAL not in described.read_bytes():
             raise BadSpec(
-                f"{str(path)!r} would be described in {described.name}, which is there and is no "
-                "artefact's description. Choose another name."
+                f"The description of {str(path)!r} would overwrite {described.name}, which belongs "
+                "to something else. Choose another name."
             )
     return Path(path)
 
 
 def _description(path: Path) -> dict[str, Any]:
-    """The sealed JSON of an artefact, with all its fields."""
+    """The contents of an artefact's JSON file."""
     described = description_path(path)
     if not described.is_file():
         raise Missing(
-            f"{str(path)!r} has no {described.name} beside it: it was never finished, or the "
-            "two were parted. Copy both, or make it again."
+            f"{str(path)!r} has no {described.name} next to it: it was not finished, or the two "
+            "files were separated. Copy both, or make it again."
         )
     content = files.read_sealed(described)
     if not {"meta", "sha256", "bytes"} <= set(content):

@@ -1,4 +1,4 @@
-"""The activation cache as a whole: what is in it, how big it is, what may go."""
+"""List, measure, prune and verify the activation cache."""
 
 import math
 import os
@@ -22,7 +22,7 @@ DEFAULT_GB = 20.0
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """One shelf as the cache lists it; `model` is `?` where the manifest can't be read."""
+    """One activation table in the cache; `model` is `?` if its manifest can't be read."""
 
     digest: str
     model: str
@@ -40,28 +40,28 @@ class CacheEntry:
     def line(self) -> str:
         """The entry as one line of a listing."""
         used = f"{self.used:%Y-%m-%d %H:%M}" + (" (in use)" if self.busy else "")
-        held = f"{self.rows} rows, {len(self.columns)} columns, {self.bytes / 2**20:,.1f} MB"
-        return f"{self.digest[:12]}  {self.model}  {held}, used {used}"
+        size = f"{self.rows} rows, {len(self.columns)} columns, {self.bytes / 2**20:,.1f} MB"
+        return f"{self.digest[:12]}  {self.model}  {size}, used {used}"
 
 
 @dataclass(frozen=True)
 class CacheProblem:
-    """A file of the cache that can't be relied on."""
+    """A damaged file of the cache."""
 
     path: Path
     reason: str
 
 
 def list_entries(folder: Path | None = None) -> list[CacheEntry]:
-    """All shelves, the most recently used first."""
-    found = [_entry(path) for path in _entry_folders(folder)]
-    # Another process may drop a shelf while it is being described here.
-    there = [entry for entry in found if entry.path.is_dir()]
-    return sorted(there, key=lambda entry: (entry.used, entry.digest), reverse=True)
+    """All entries, the most recently used first."""
+    entries = [_entry(path) for path in _entry_folders(folder)]
+    # Another process may have removed some meanwhile.
+    existing = [entry for entry in entries if entry.path.is_dir()]
+    return sorted(existing, key=lambda entry: (entry.used, entry.digest), reverse=True)
 
 
 def cache_size(folder: Path | None = None) -> int:
-    """The bytes all shelves take on the disk."""
+    """Bytes of all entries on disk."""
     return sum(_bytes(path) for path in _entry_folders(folder))
 
 
@@ -72,16 +72,16 @@ def prune(
     digest: str | None = None,
     folder: Path | None = None,
 ) -> list[CacheEntry]:
-    """Drops shelves, the least recently used first, and returns what was dropped.
+    """Remove entries, the least recently used first, and return the removed entries.
 
-    `digest` (a prefix will do) drops one shelf, `older_than_days` those not used for so long,
-    `max_bytes` as many as are needed to get below it. A shelf in use is never dropped.
+    `digest` (or a prefix) removes one entry, `older_than_days` those not used for that long,
+    `max_bytes` as many as needed to get below it. Entries in use are never removed.
     """
     rules = [max_bytes is not None, older_than_days is not None, digest is not None]
     if sum(rules) != 1:
         raise BadSpec("prune needs exactly one of max_bytes, older_than_days, digest.")
     for rule, value in (("max_bytes", max_bytes), ("older_than_days", older_than_days)):
-        # What is no amount would drop every shelf.
+        # NaN would remove every entry.
         if value is not None and not 0 <= value < math.inf:
             raise BadSpec(f"{rule} must be a number >= 0, got {value!r}.")
     files.remove_stale_temporaries(activations_folder(folder))
@@ -95,27 +95,27 @@ def prune(
 
 
 def enforce_limit(limit_bytes: int | None = None, folder: Path | None = None) -> list[CacheEntry]:
-    """Keeps the cache below its limit (`CUTAWAY_CACHE_GB`, 20 by default); what it dropped."""
+    """Prune the cache to its limit (`CUTAWAY_CACHE_GB`, 20 by default)."""
     allowed = cache_limit() if limit_bytes is None else limit_bytes
     files.remove_stale_temporaries(activations_folder(folder))
-    # Asked after every extraction, and mostly there is room: sizes alone say so.
+    # Called after every extraction: usually the total size is enough to decide.
     return prune(max_bytes=allowed, folder=folder) if cache_size(folder) > allowed else []
 
 
 def cache_limit() -> int:
-    """The cache's limit in bytes; BadSpec when `CUTAWAY_CACHE_GB` is no size."""
-    said = os.environ.get("CUTAWAY_CACHE_GB", "").strip() or str(DEFAULT_GB)
+    """The cache's limit in bytes; BadSpec if `CUTAWAY_CACHE_GB` is invalid."""
+    value = os.environ.get("CUTAWAY_CACHE_GB", "").strip() or str(DEFAULT_GB)
     try:
-        size_gb = float(said)
+        size_gb = float(value)
     except ValueError:
         size_gb = -1.0
     if not 0 <= size_gb < 1e9:
-        raise BadSpec(f"CUTAWAY_CACHE_GB must be a number of gigabytes >= 0, got {said!r}.")
+        raise BadSpec(f"CUTAWAY_CACHE_GB must be a number of gigabytes >= 0, got {value!r}.")
     return int(size_gb * 1e9)
 
 
 def verify(repair: bool = False, folder: Path | None = None) -> list[CacheProblem]:
-    """Every file that fails its checksum; with `repair` those are dropped and made again later."""
+    """Every file that fails its checksum; `repair` removes them, and they are made again later."""
     problems = []
     for path in _entry_folders(folder):
         problems += [*_manifest_problems(path, repair), *_shard_problems(path, repair)]
@@ -129,8 +129,8 @@ def verify(repair: bool = False, folder: Path | None = None) -> list[CacheProble
 
 def _entry_folders(folder: Path | None) -> list[Path]:
     root = activations_folder(folder)
-    found = root.iterdir() if root.is_dir() else []
-    return sorted(path for path in found if path.is_dir() and not files.is_temporary(path))
+    paths = root.iterdir() if root.is_dir() else []
+    return sorted(path for path in paths if path.is_dir() and not files.is_temporary(path))
 
 
 def _bytes(path: Path) -> int:
@@ -167,23 +167,23 @@ def _columns(path: Path) -> tuple[str, ...]:
 
 
 def _model_name(model: object) -> str:
-    """The model's name in a key: `model` is its name, or a mapping with `name`."""
+    """The model's name in a key, where `model` is a name or a mapping with `name`."""
     return str(model.get("name", "?") if isinstance(model, dict) else model or "?")
 
 
 def _by_prefix(known: list[CacheEntry], digest: str) -> CacheEntry:
-    found = [entry for entry in known if digest and entry.digest.startswith(digest)]
-    if not found:
-        raise Missing(f"No shelf {digest!r} in the cache. `cutaway cache ls` lists them.")
-    if len(found) > 1:
-        raise BadSpec(f"{digest!r} fits {len(found)} shelves. Give more of its digits.")
-    if found[0].busy:
-        raise BadSpec(f"Shelf {digest!r} is in use by a running process. Wait for it to end.")
-    return found[0]
+    matches = [entry for entry in known if digest and entry.digest.startswith(digest)]
+    if not matches:
+        raise Missing(f"No entry {digest!r} in the cache. `cutaway cache ls` lists them.")
+    if len(matches) > 1:
+        raise BadSpec(f"{digest!r} matches {len(matches)} entries. Give more digits.")
+    if matches[0].busy:
+        raise BadSpec(f"Entry {digest!r} is in use by a running process. Wait for it to end.")
+    return matches[0]
 
 
 def _entries_to_evict(oldest_first: list[CacheEntry], max_bytes: int) -> list[CacheEntry]:
-    """The least recently used shelves without which the rest fits."""
+    """The least recently used entries whose removal makes the rest fit."""
     total, chosen = sum(entry.bytes for entry in oldest_first), []
     for entry in oldest_first:
         if total <= max_bytes:
@@ -199,7 +199,7 @@ def _evict(chosen: Iterable[CacheEntry]) -> list[CacheEntry]:
 
 
 def _evict_one(path: Path) -> bool:
-    """Whether the shelf is gone now; one that is in use stays."""
+    """Remove an entry unless it is in use; whether it was removed."""
     if in_use(path):
         return False
     aside = files.temporary_path(path)
@@ -208,7 +208,7 @@ def _evict_one(path: Path) -> bool:
             path.rename(aside)
         except FileNotFoundError:
             return False
-    # Looked at again: a process may have opened it between the look and the rename.
+    # Check again: a process may have opened it before the rename.
     if in_use(aside):
         with suppress(OSError):
             aside.rename(path)
@@ -221,11 +221,11 @@ def _manifest_problems(path: Path, repair: bool) -> list[CacheProblem]:
     try:
         read_manifest(path)
     except CutawayError as error:
-        # A process killed at its first step leaves a folder with nothing in it: no harm done.
+        # A process killed at its first step leaves an empty folder, which is harmless.
         if isinstance(error, Missing) and not list(path.glob("shard-*.json")):
             return []
         if repair and isinstance(error, Corrupt):
-            # The key that opens the shelf the next time writes it again.
+            # It is written again when the table is opened next.
             files.discard(path / "manifest.json")
         return [CacheProblem(path / "manifest.json", str(error))]
     return []
@@ -236,8 +236,8 @@ def _shard_problems(path: Path, repair: bool) -> list[CacheProblem]:
     for described in sorted(path.glob("shard-*.json")):
         try:
             shard = read_shard(described)
-            # What was never fetched from a store elsewhere can't be damaged here.
-            if shard is not None and not shard.far:
+            # A shard that was not fetched from a remote store can't be damaged here.
+            if shard is not None and not shard.is_remote:
                 shard.check()
         except Corrupt as error:
             problems.append(CacheProblem(described.with_suffix(".safetensors"), str(error)))
@@ -246,7 +246,7 @@ def _shard_problems(path: Path, repair: bool) -> list[CacheProblem]:
                 files.discard(described.with_suffix(".safetensors"))
     for orphan in orphan_shards(path):
         problems.append(
-            CacheProblem(orphan, f"{str(orphan)!r} never got its {sidecar_path(orphan).name}.")
+            CacheProblem(orphan, f"{str(orphan)!r} has no {sidecar_path(orphan).name}.")
         )
         if repair:
             files.discard(orphan)

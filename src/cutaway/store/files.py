@@ -1,10 +1,10 @@
-"""Files that are whole or not there: written aside, synced, renamed.
+"""Atomic file writes: to a temporary file, synced, then renamed.
 
-write_atomic      bytes at a path: all of them, or what was there before
-write_json        the same for JSON; write_sealed adds a checksum of the content
-read_json         Missing when absent, Corrupt when cut short
-need_room         NoRoom before the work, instead of a full disk in the middle of it
-disk_errors       every OSError becomes one of Cutaway's errors, with the path in it
+write_atomic       replaces the contents of a file completely or not at all
+write_json         the same for JSON; write_sealed adds a checksum of the content
+read_json          Missing if the file is absent, Corrupt if it is truncated
+check_free_space   NoRoom before the work, instead of a full disk in the middle of it
+disk_errors        turns every OSError into one of Cutaway's errors that names the path
 """
 
 import errno
@@ -23,15 +23,15 @@ from cutaway.store.process_tokens import DAY, HOUR, is_abandoned, owner_token
 
 Chunk = bytes | bytearray | memoryview
 
-# A JSON file above this size is a mistake or a trap, and is not read into memory.
+# Larger JSON files are not ours and are not read into memory.
 JSON_LIMIT = 128 << 20
 
 _TEMPORARY_MARK = ".tmp-"
 
 _CHOOSE_FOLDER = "Choose another folder with --runs or CUTAWAY_HOME."
-_FREE_SPACE = f"Make room (`cutaway cache prune` drops old activations). {_CHOOSE_FOLDER}"
+_FREE_SPACE = f"Free some space (`cutaway cache prune` removes old activations). {_CHOOSE_FOLDER}"
 
-# What the system says -> which of our errors, what it means, what mends it.
+# System error -> our error, the reason, how to fix it.
 _REASONS: dict[int, tuple[type[CutawayError], str, str]] = {
     errno.ENOSPC: (NoRoom, "the disk is full", _FREE_SPACE),
     errno.EDQUOT: (NoRoom, "the quota is used up", _FREE_SPACE),
@@ -40,48 +40,48 @@ _REASONS: dict[int, tuple[type[CutawayError], str, str]] = {
     errno.EACCES: (RequestError, "permission denied", _CHOOSE_FOLDER),
     errno.EPERM: (RequestError, "permission denied", _CHOOSE_FOLDER),
     errno.ENOTDIR: (RequestError, "a part of this path is a file, not a folder", _CHOOSE_FOLDER),
-    errno.EEXIST: (RequestError, "a file stands where a folder is needed", _CHOOSE_FOLDER),
-    errno.EISDIR: (RequestError, "a folder stands where a file is needed", _CHOOSE_FOLDER),
+    errno.EEXIST: (RequestError, "there is a file where a folder is needed", _CHOOSE_FOLDER),
+    errno.EISDIR: (RequestError, "there is a folder where a file is needed", _CHOOSE_FOLDER),
     errno.ENAMETOOLONG: (RequestError, "the name is too long for this disk", _CHOOSE_FOLDER),
 }
 
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turns a system error into a NoRoom, RequestError or RunError that names `path`."""
+    """Turn a system error into a NoRoom, RequestError or RunError that names `path`."""
     try:
         yield
     except OSError as error:
-        plain = (RunError, error.strerror or str(error), "Repeat the command.")
-        kind, reason, mend = _REASONS.get(error.errno or 0, plain)
-        raise kind(f"Can't use {str(path)!r}: {reason}. {mend}") from error
+        default = (RunError, error.strerror or str(error), "Repeat the command.")
+        kind, reason, remedy = _REASONS.get(error.errno or 0, default)
+        raise kind(f"Can't use {str(path)!r}: {reason}. {remedy}") from error
 
 
 def temporary_path(path: Path) -> Path:
-    """A unique temporary name beside `path`, which readers ignore and `sweep` knows."""
+    """A unique temporary name next to `path`; readers ignore such names."""
     return path.with_name(f"{path.name}{_TEMPORARY_MARK}{owner_token()}")
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether the name is one that `sibling` makes."""
+    """Whether the name was made by `temporary_path`."""
     return _TEMPORARY_MARK in path.name
 
 
 def write_atomic(path: Path, data: Chunk | Iterable[Chunk]) -> None:
-    """`path` holds exactly `data` afterwards; killed at any moment, what it held before."""
-    aside = temporary_path(path)
+    """Write `data` to `path`; if killed at any moment, the old contents remain."""
+    temporary = temporary_path(path)
     with disk_errors(path):
         make_folder(path.parent)
         try:
-            write_synced(aside, data)
-            aside.replace(path)
+            write_synced(temporary, data)
+            temporary.replace(path)
         finally:
-            discard(aside)
+            discard(temporary)
         sync_folder(path.parent)
 
 
 def write_synced(path: Path, data: Chunk | Iterable[Chunk]) -> None:
-    """A new file with `data`, on the disk itself when this returns. Not atomic."""
+    """Create a file and sync it to disk; not atomic."""
     chunks = [data] if isinstance(data, bytes | bytearray | memoryview) else data
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:
@@ -95,7 +95,7 @@ def write_synced(path: Path, data: Chunk | Iterable[Chunk]) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """The folder and those above it exist, and survive a power cut."""
+    """Create the folder and its parents, synced to disk."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -104,7 +104,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """The names in `folder` are on the disk; Windows has no such call and needs none."""
+    """Sync the names in `folder` to disk; Windows has no such call and needs none."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -115,7 +115,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def discard(path: Path) -> None:
-    """A file or folder is gone; what can't be removed now is left for `sweep`."""
+    """Remove a file or folder; what can't be removed now is removed as a stale temporary later."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -124,32 +124,32 @@ def discard(path: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """The folder is gone at once: renamed out of the readers' sight, then emptied."""
-    aside = temporary_path(folder)
+    """Remove a folder atomically: it is renamed first, then deleted."""
+    temporary = temporary_path(folder)
     if not folder.exists():
         return
     with disk_errors(folder):
         try:
-            folder.rename(aside)
+            folder.rename(temporary)
         except FileNotFoundError:
             return
-    discard(aside)
+    discard(temporary)
 
 
 def remove_stale_temporaries(folder: Path) -> list[Path]:
-    """Removes the temporary files of dead processes; returns what it removed."""
+    """Remove the temporary files of dead processes; returns what was removed."""
     stale: list[Path] = []
-    # Only a courtesy: a folder that can't be listed says so when it is needed.
+    # A folder that can't be listed raises when it is really needed.
     with suppress(OSError):
-        found = folder.glob(f"*{_TEMPORARY_MARK}*")
-        stale = [path for path in found if is_abandoned(path, here=DAY, elsewhere=HOUR)]
+        paths = folder.glob(f"*{_TEMPORARY_MARK}*")
+        stale = [path for path in paths if is_abandoned(path, here=DAY, elsewhere=HOUR)]
     for path in stale:
         discard(path)
     return stale
 
 
 def jsonable(value: Any) -> Any:
-    """The value as plain JSON: numpy numbers and arrays unpacked, NaN and infinities null."""
+    """The value as JSON types: numpy values converted, NaN and infinities as null."""
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -166,17 +166,17 @@ def jsonable(value: Any) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Readable JSON at `path`, whole or not at all."""
+    """Write indented JSON atomically."""
     write_atomic(path, json_bytes(value))
 
 
 def json_bytes(value: Any) -> bytes:
-    """Readable JSON; ASCII, because a broken character of a user's text must survive it."""
+    """Indented JSON; ASCII, so that lone surrogates in a user's text survive."""
     return (json.dumps(jsonable(value), indent=1, allow_nan=False) + "\n").encode("ascii")
 
 
 def file_exists(path: Path) -> bool:
-    """Whether a file stands there; False where one may not even look: reading it says why."""
+    """Whether the file exists; False without permission to look, since reading it says why."""
     try:
         return path.is_file()
     except PermissionError:
@@ -184,21 +184,21 @@ def file_exists(path: Path) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """What the file says; Missing when it isn't there, Corrupt when it isn't whole."""
+    """Read a JSON file; Missing if it is absent, Corrupt if it is damaged."""
     return _parsed(path, _read_small(path))
 
 
 SEAL = b'\n "seal":'
-"""What every sealed file has, and hardly any other."""
+"""Start of the checksum in every sealed file."""
 
 
 def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
-    """Readable JSON at `path` that ends in a checksum of itself."""
+    """Write indented JSON that ends in a checksum of itself."""
     write_atomic(path, sealed_bytes(value))
 
 
 def sealed_bytes(value: Mapping[str, Any]) -> bytes:
-    """A mapping as JSON whose last key, `seal`, is the sha256 of all bytes before it."""
+    """A mapping as JSON whose last key, `seal`, is the SHA-256 of all bytes before it."""
     body = json_bytes(value).rstrip()[:-1].rstrip()
     return _with_seal(body + b"," if value else body)
 
@@ -208,7 +208,7 @@ def _with_seal(head: bytes) -> bytes:
 
 
 def read_sealed(path: Path, *, needs_seal: bool = True) -> dict[str, Any]:
-    """The content of a sealed JSON file; Corrupt when one byte of it has changed."""
+    """Read a sealed JSON file; Corrupt if any byte has changed."""
     data = _read_small(path)
     content = _parsed(path, data)
     if not isinstance(content, dict):
@@ -221,7 +221,7 @@ def read_sealed(path: Path, *, needs_seal: bool = True) -> dict[str, Any]:
 
 
 def _read_small(path: Path) -> bytes:
-    """The bytes of a file that must fit into memory many times over."""
+    """Read a file that must be small."""
     with disk_errors(path):
         try:
             with path.open("rb") as handle:
@@ -236,22 +236,22 @@ def _parsed(path: Path, data: bytes) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise Corrupt(f"{str(path)!r} is cut short or damaged: {error}.") from None
+        raise Corrupt(f"{str(path)!r} is truncated or damaged: {error}.") from None
 
 
 def sha256_file(path: Path) -> str:
-    """The sha256 of a file's bytes, as hex, read in pieces."""
+    """SHA-256 of a file's bytes, as hex."""
     with disk_errors(path), path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def check_free_space(folder: Path, needed: int) -> None:
-    """NoRoom unless the disk under `folder` has `needed` bytes free."""
-    there = folder.absolute()
+    """Raise NoRoom unless the disk of `folder` has `needed` bytes free."""
+    existing = folder.absolute()
     with disk_errors(folder):
-        while not there.exists():
-            there = there.parent
-        free = shutil.disk_usage(there).free
+        while not existing.exists():
+            existing = existing.parent
+        free = shutil.disk_usage(existing).free
     if free < needed:
         raise NoRoom(
             f"{str(folder)!r} needs {needed} bytes ({needed / 1e9:.2f} GB) but only {free} "

@@ -1,4 +1,4 @@
-"""Rows put back in order, out of shards that hold them in any order."""
+"""Read rows in a given order from shards that hold them in any order."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -18,43 +18,43 @@ if TYPE_CHECKING:
 
 
 def row_numbers(shard: Shard, rows: int) -> RowNumbers:
-    """The shard's row numbers; Corrupt when they can't be rows of this shelf."""
+    """The shard's row numbers; Corrupt if they exceed the number of rows."""
     numbers = shard.rows
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() < rows:
-        raise Corrupt(f"{str(shard.path)!r} has rows beyond the shelf's {rows}.")
+        raise Corrupt(f"{str(shard.path)!r} has row numbers beyond the table's {rows} rows.")
     return numbers
 
 
 def gather_dense(
     shards: Sequence[Shard], column: str, wanted: RowNumbers, rows: int, dtype: "Dtype"
 ) -> "Tensor":
-    """(n, ...) values of the wanted rows, in their order."""
+    """Values (n, ...) of the wanted rows, in this order."""
     import torch
 
     form = shards[0].columns[column]
     out = torch.empty((len(wanted), *form.shape), dtype=_output_dtype(form.dtype, dtype))
-    for shard, there, place in _locate_rows(shards, wanted, rows):
-        block = _take(shard.block(column), place).to(out.dtype)
-        out.index_copy_(0, torch.from_numpy(there), block)
+    for shard, targets, position in _locate_rows(shards, wanted, rows):
+        block = _take(shard.block(column), position).to(out.dtype)
+        out.index_copy_(0, torch.from_numpy(targets), block)
     return out
 
 
 def gather_ragged(
     shards: Sequence[Shard], column: str, wanted: RowNumbers, rows: int, dtype: "Dtype"
 ) -> tuple["Tensor", "Tensor"]:
-    """Values of the wanted rows one after the other, and where each begins."""
+    """Concatenated values of the wanted rows, and the offset of each row."""
     import torch
 
-    places = list(_locate_rows(shards, wanted, rows))
+    positions = list(_locate_rows(shards, wanted, rows))
     lengths = np.zeros(len(wanted), dtype=np.int64)
-    for shard, there, place in places:
-        lengths[there] = shard.lengths[place]
+    for shard, targets, position in positions:
+        lengths[targets] = shard.lengths[position]
     offsets = _offsets(lengths)
     form = shards[0].columns[column]
     out = torch.empty((int(offsets[-1]), *form.shape), dtype=_output_dtype(form.dtype, dtype))
-    for shard, there, place in places:
-        source = _expand_ranges(_offsets(shard.lengths)[place], shard.lengths[place])
-        target = _expand_ranges(offsets[there], lengths[there])
+    for shard, targets, position in positions:
+        source = _expand_ranges(_offsets(shard.lengths)[position], shard.lengths[position])
+        target = _expand_ranges(offsets[targets], lengths[targets])
         block = _take(shard.block(column), source).to(out.dtype)
         out.index_copy_(0, torch.from_numpy(target), block)
     return out, torch.from_numpy(offsets)
@@ -64,54 +64,54 @@ def stream_dense(
     shards: Sequence[Shard], column: str, rows: int
 ) -> Iterator[tuple[RowNumbers, "Tensor"]]:
     """(row numbers, values) of one shard after the other, each row once."""
-    for shard, fresh in _first_occurrences(shards, rows):
-        yield row_numbers(shard, rows)[fresh], _take(shard.block(column), fresh)
+    for shard, first in _first_occurrences(shards, rows):
+        yield row_numbers(shard, rows)[first], _take(shard.block(column), first)
 
 
 def stream_ragged(
     shards: Sequence[Shard], column: str, rows: int
 ) -> Iterator[tuple[RowNumbers, RowNumbers, "Tensor"]]:
     """(row numbers, lengths, values) of one shard after the other, each row once."""
-    for shard, fresh in _first_occurrences(shards, rows):
-        lengths = shard.lengths[fresh]
-        tokens = _expand_ranges(_offsets(shard.lengths)[fresh], lengths)
-        yield row_numbers(shard, rows)[fresh], lengths, _take(shard.block(column), tokens)
+    for shard, first in _first_occurrences(shards, rows):
+        lengths = shard.lengths[first]
+        tokens = _expand_ranges(_offsets(shard.lengths)[first], lengths)
+        yield row_numbers(shard, rows)[first], lengths, _take(shard.block(column), tokens)
 
 
 def _first_occurrences(shards: Sequence[Shard], rows: int) -> Iterator[tuple[Shard, RowNumbers]]:
-    """Each shard with the places of the rows that no earlier shard (or place) had."""
+    """Each shard with the positions of the rows that occur there first."""
     seen = np.zeros(rows, dtype=bool)
     for shard in shards:
-        numbers, first = np.unique(row_numbers(shard, rows), return_index=True)
-        fresh = np.sort(first[~seen[numbers]])
+        numbers, index = np.unique(row_numbers(shard, rows), return_index=True)
+        first = np.sort(index[~seen[numbers]])
         seen[numbers] = True
-        if len(fresh):
-            yield shard, fresh
+        if len(first):
+            yield shard, first
 
 
 def _locate_rows(
     shards: Sequence[Shard], wanted: RowNumbers, rows: int
 ) -> Iterator[tuple[Shard, RowNumbers, RowNumbers]]:
-    """For each shard: which of the wanted rows it gives, and at which of its places."""
-    owner, place = np.full(rows, -1), np.zeros(rows, dtype=np.int64)
-    for number, (shard, fresh) in enumerate(firsts := list(_first_occurrences(shards, rows))):
-        held = row_numbers(shard, rows)[fresh]
-        owner[held], place[held] = number, fresh
+    """For each shard: which of the wanted rows it provides, and their positions in it."""
+    owner, position = np.full(rows, -1), np.zeros(rows, dtype=np.int64)
+    for number, (shard, first) in enumerate(firsts := list(_first_occurrences(shards, rows))):
+        numbers = row_numbers(shard, rows)[first]
+        owner[numbers], position[numbers] = number, first
     for number, (shard, _) in enumerate(firsts):
-        there = np.flatnonzero(owner[wanted] == number)
-        # In the file's order: it is read from front to back, and a whole block needs no copy.
-        there = there[np.argsort(place[wanted[there]], kind="stable")]
-        if len(there):
-            yield shard, there, place[wanted[there]]
+        targets = np.flatnonzero(owner[wanted] == number)
+        # In file order: reading is sequential, and a complete block needs no copy.
+        targets = targets[np.argsort(position[wanted[targets]], kind="stable")]
+        if len(targets):
+            yield shard, targets, position[wanted[targets]]
 
 
-def _take(block: "Tensor", places: RowNumbers) -> "Tensor":
-    """The block's rows at `places`; the block itself, uncopied, when those are all of them."""
+def _take(block: "Tensor", positions: RowNumbers) -> "Tensor":
+    """The block's rows at `positions`; the block itself, not copied, if those are all rows."""
     import torch
 
-    if len(places) == len(block) and (np.diff(places) == 1).all():
+    if len(positions) == len(block) and (np.diff(positions) == 1).all():
         return block
-    return block[torch.from_numpy(places)]
+    return block[torch.from_numpy(positions)]
 
 
 def _offsets(lengths: RowNumbers) -> RowNumbers:
@@ -119,20 +119,20 @@ def _offsets(lengths: RowNumbers) -> RowNumbers:
 
 
 def _expand_ranges(starts: RowNumbers, lengths: RowNumbers) -> RowNumbers:
-    """start, start + 1, ... for each start, `length` long, one after the other."""
+    """Concatenated ranges: for each start the numbers start, start + 1, ..."""
     inside = np.arange(lengths.sum()) - np.repeat(_offsets(lengths)[:-1], lengths)
     return np.asarray(np.repeat(starts, lengths) + inside, dtype=np.int64)
 
 
-def _output_dtype(stored: str, asked: "Dtype") -> "torch.dtype":
-    """The type to give: floats as asked, whole numbers and None as stored."""
+def _output_dtype(stored: str, requested: "Dtype") -> "torch.dtype":
+    """The dtype to return: as requested for floats, as stored for integers and None."""
     import torch
 
-    kept: torch.dtype = getattr(torch, stored)
-    if asked is None or not kept.is_floating_point:
-        return kept
-    if isinstance(asked, torch.dtype):
-        return asked
-    lookup(DTYPES, asked, kind="tensor type")
-    given: torch.dtype = getattr(torch, asked)
-    return given
+    dtype: torch.dtype = getattr(torch, stored)
+    if requested is None or not dtype.is_floating_point:
+        return dtype
+    if isinstance(requested, torch.dtype):
+        return requested
+    lookup(DTYPES, requested, kind="tensor type")
+    requested_dtype: torch.dtype = getattr(torch, requested)
+    return requested_dtype

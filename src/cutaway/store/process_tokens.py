@@ -1,7 +1,7 @@
-"""Whose file is this: names that carry the machine and the process that made them.
+"""File names that contain the machine and the process that created them.
 
-Temporary files and in-use stamps end in `<machine>-<process>-<random>`. A reader of the name
-alone can tell whether their maker still lives, so no lock and no server is needed.
+Temporary files and in-use markers end in `<machine>-<process>-<random>`. The name alone shows
+whether the process still exists, so no locks and no server are needed.
 """
 
 import os
@@ -21,9 +21,9 @@ _TOKEN = re.compile(r"([0-9a-f]{8})-(\d{1,9})-[0-9a-f]{32}$")
 
 @cache
 def machine_id() -> str:
-    """Eight hex digits for this machine, or for this container on it."""
+    """Eight hex digits that identify this machine or container."""
     try:
-        # Containers may share a host name, never the list of processes.
+        # Containers may share a host name but not a process namespace.
         processes = Path("/proc/self/ns/pid").stat().st_ino
     except OSError:
         processes = 0
@@ -31,34 +31,34 @@ def machine_id() -> str:
 
 
 def owner_token() -> str:
-    """A unique ending that names this machine and this process."""
+    """A unique suffix with this machine and this process."""
     return f"{machine_id()}-{os.getpid()}-{uuid4().hex}"
 
 
 def is_abandoned(path: Path, *, here: float, elsewhere: float) -> bool:
-    """Whether the maker of `path` is gone, told by its name and its age.
+    """Whether the process that created `path` has ended, judged by the name and the file's age.
 
-    A dead process of this machine is gone at once. A living one is given `here` seconds of
-    silence (its number may have been used again), one of another machine `elsewhere`.
+    A dead process of this machine counts at once. If a process with that id exists (ids are
+    reused), the file must be `here` seconds old; on another machine, `elsewhere` seconds.
     """
-    found = _TOKEN.search(path.name)
-    if found is None:
+    match = _TOKEN.search(path.name)
+    if match is None:
         return False
-    mine = found[1] == machine_id()
-    if mine and not _process_exists(int(found[2])):
+    mine = match[1] == machine_id()
+    if mine and not _process_exists(int(match[2])):
         return True
     return _seconds_since_change(path) > (here if mine else elsewhere)
 
 
 def _process_exists(process: int) -> bool:
-    # Slow to load, and few readers of a store ever meet a name to ask about.
+    # Imported here because it is slow to load and rarely needed.
     import psutil
 
     return bool(psutil.pid_exists(process))
 
 
 def _seconds_since_change(path: Path) -> float:
-    """Seconds since the last change; 0 when the file has just vanished."""
+    """Seconds since the last change; 0 if the file no longer exists."""
     try:
         return time.time() - path.stat().st_mtime
     except OSError:

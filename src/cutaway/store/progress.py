@@ -1,4 +1,4 @@
-"""Pieces of an unfinished run, kept one by one, so that a killed grid goes on where it was."""
+"""Finished pieces of an unfinished run, so that a killed run continues where it stopped."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,23 +16,23 @@ Piece = dict[str, list[dict[str, Any]]]
 
 PARTIAL_SUFFIX = ".partial"
 
-# JSON has no words for these, and a row must come back exactly as it went in.
+# JSON has no representation for these, and rows must be restored exactly.
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The finished pieces of one run, in a folder beside where its result will be."""
+    """The finished pieces of one run, in a folder next to its result folder."""
 
     folder: Path
 
     def put(self, key: str, rows: Sequence[Row], details: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Keep the rows of the finished piece `key`, and other JSON-ready values with them."""
+        """Save the rows of the finished piece `key`, and other JSON-ready values with them."""
         content = {"rows": [_encode_row(r) for r in rows], "details": [dict(d) for d in details]}
         self._write({key: content})
 
     def put_many(self, pieces: Mapping[str, Sequence[Row]]) -> None:
-        """All these pieces are done, in one file: quicker where pieces are tiny."""
+        """Save several pieces in one file, which is faster for tiny pieces."""
         if pieces:
             rows = {key: [_encode_row(row) for row in many] for key, many in pieces.items()}
             self._write({key: {"rows": many, "details": []} for key, many in rows.items()})
@@ -42,19 +42,16 @@ class Progress:
         return set(self._pieces())
 
     def rows(self, keys: Iterable[str] | None = None) -> list[dict[str, Any]]:
-        """The rows of these pieces in this order; of all, sorted by key, by default.
-
-        The order never depends on which piece was done first.
-        """
+        """The rows of these pieces in this order; by default of all pieces, sorted by key."""
         found = self._select(keys)
         return [_decode_row(row) for piece in found for row in piece["rows"]]
 
     def details(self, keys: Iterable[str] | None = None) -> list[dict[str, Any]]:
-        """What was kept besides rows, in the order of these pieces."""
+        """The details of these pieces, in this order."""
         return [detail for piece in self._select(keys) for detail in piece["details"]]
 
     def discard(self) -> None:
-        """No pieces are kept any more."""
+        """Remove all pieces."""
         files.remove_folder(Path(self.folder))
 
     def _select(self, keys: Iterable[str] | None) -> list[Piece]:

@@ -1,7 +1,7 @@
-"""SQL over all runs, confined to two tables in memory: `runs` and `rows`.
+"""SQL over all runs, restricted to two in-memory tables: `runs` and `rows`.
 
-DuckDB is opened on nothing, with every way to files, network, extensions and Python's own
-variables shut, and its settings locked, before it sees the user's text.
+Before DuckDB gets the user's SQL, access to files, network, extensions and Python variables is
+disabled and the configuration is locked.
 """
 
 import json
@@ -33,14 +33,14 @@ _SANDBOX: dict[str, str | bool | int | float | list[str]] = {
 
 _JSON_COLUMNS = ("summary", "baselines", "spec", "versions")
 
-# Only these words can lead to the table `rows`; without them its files need not be read.
+# A query without any of these words can't use the table `rows`, so its files are not read.
 _MENTIONS_ROWS = re.compile(
     r"rows|show|describe|query|information_schema|duckdb_|pg_", re.IGNORECASE
 )
 
 
 def query(records: Sequence[Record], sql: str, *, seconds: float = MAX_SECONDS) -> "pl.DataFrame":
-    """The answer to one SELECT, WITH, DESCRIBE or SHOW; BadSpec with DuckDB's words otherwise."""
+    """Run one SELECT, WITH, DESCRIBE or SHOW statement; BadSpec has DuckDB's message."""
     with open_database() as connection, _translate_errors(seconds):
         _check_select(connection, sql)
         fill_database(connection, records, with_rows=bool(_MENTIONS_ROWS.search(sql)))
@@ -48,7 +48,7 @@ def query(records: Sequence[Record], sql: str, *, seconds: float = MAX_SECONDS) 
 
 
 def open_database() -> "duckdb.DuckDBPyConnection":
-    """A database in memory with every way out of it shut."""
+    """A sandboxed in-memory database."""
     import duckdb
 
     return duckdb.connect(":memory:", config=_SANDBOX)
@@ -57,7 +57,7 @@ def open_database() -> "duckdb.DuckDBPyConnection":
 def query_database(
     connection: "duckdb.DuckDBPyConnection", sql: str, *, seconds: float = MAX_SECONDS
 ) -> "pl.DataFrame":
-    """The answer of a database that was filled before; the same refusals as `query`."""
+    """Query a database that was filled before; the same errors as `query`."""
     with _translate_errors(seconds):
         _check_select(connection, sql)
         return _execute(connection, sql, seconds)
@@ -70,9 +70,11 @@ def _translate_errors(seconds: float) -> Iterator[None]:
     try:
         yield
     except duckdb.InterruptException:
-        raise BadSpec(f"The query took more than {seconds:g} seconds. Ask for less.") from None
+        raise BadSpec(
+            f"The query took more than {seconds:g} seconds. Add a limit or a filter."
+        ) from None
     except duckdb.Error as error:
-        raise BadSpec(f"The query can't be answered. {error}") from None
+        raise BadSpec(f"The query failed. {error}") from None
 
 
 def _check_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> None:
@@ -81,12 +83,12 @@ def _check_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> None:
     try:
         sql.encode()
     except UnicodeEncodeError as error:
-        raise BadSpec(f"The query is not readable text: {error}.") from None
+        raise BadSpec(f"The query is not valid text: {error}.") from None
     kinds = [statement.type for statement in connection.extract_statements(sql)]
     if kinds != [duckdb.StatementType.SELECT]:
-        said = ", ".join(kind.name for kind in kinds) or "nothing"
+        names = ", ".join(kind.name for kind in kinds) or "nothing"
         raise BadSpec(
-            f"A query must be one SELECT, WITH, DESCRIBE or SHOW statement, got: {said}. "
+            f"A query must be one SELECT, WITH, DESCRIBE or SHOW statement, got: {names}. "
             'Example: "select layers, avg(value) from rows group by layers".'
         )
 
@@ -94,7 +96,7 @@ def _check_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> None:
 def fill_database(
     connection: "duckdb.DuckDBPyConnection", records: Sequence[Record], *, with_rows: bool = True
 ) -> None:
-    """The two tables; from then on the settings are locked."""
+    """Create the two tables and lock the configuration."""
     frame = _runs_frame(records)
     connection.register("listed", frame.to_arrow())
     as_json = ", ".join(f"{name}::json as {name}" for name in _JSON_COLUMNS)
@@ -153,7 +155,7 @@ def _run_row(record: Record) -> dict[str, Any]:
 
 
 def _text(value: str) -> str:
-    """The text with `?` for half characters: a name with stray bytes has them, no table does."""
+    """The text with `?` for lone surrogates, which file names may have but tables can't."""
     return value.encode("utf-8", "replace").decode()
 
 
@@ -162,7 +164,7 @@ def _json(value: Any) -> str:
 
 
 def _int64_or_none(value: Any) -> int | None:
-    """The number where 64 bits hold it; several seeds, and larger ones, stay in the spec."""
+    """The value if it is a 64-bit integer; lists of seeds and larger seeds are in the spec."""
     return value if isinstance(value, int) and -(2**63) <= value < 2**63 else None
 
 
@@ -174,7 +176,7 @@ def _float_or_none(value: float | None) -> float | None:
 
 
 def rows_frame(records: Sequence[Record]) -> "pl.DataFrame":
-    """The rows of all runs, joined by column name, with the run they are of in front."""
+    """The rows of all runs, concatenated by column name, with method and address first."""
     import polars as pl
 
     if not records:
@@ -186,7 +188,7 @@ def rows_frame(records: Sequence[Record]) -> "pl.DataFrame":
 
 
 def _with_run_columns(record: Record, mixed: set[str]) -> "pl.DataFrame":
-    """A run's rows with its method and address, and mixed columns as text."""
+    """A run's rows with its method and address; columns of mixed type become text."""
     import polars as pl
 
     names = {"method": _text(record.method), "address": _text(record.address)}
@@ -198,12 +200,12 @@ def _with_run_columns(record: Record, mixed: set[str]) -> "pl.DataFrame":
 
 
 def _mixed_type_columns(frames: Sequence["pl.DataFrame"]) -> set[str]:
-    """Columns that are numbers in one run and something else in another: those become text."""
+    """Columns that are numbers in one run and something else in another."""
     import polars as pl
 
-    types = {(name, dtype) for frame in frames for name, dtype in frame.schema.items()}
+    columns = {(name, dtype) for frame in frames for name, dtype in frame.schema.items()}
     kinds: dict[str, set[str]] = {}
-    for name, dtype in types:
+    for name, dtype in columns:
         if dtype != pl.Null:
             kinds.setdefault(name, set()).add("number" if dtype.is_numeric() else str(dtype))
-    return {name for name, found in kinds.items() if len(found) > 1}
+    return {name for name, types in kinds.items() if len(types) > 1}

@@ -1,4 +1,4 @@
-"""One finished run: `result.json`, `rows.parquet` beside it, artefacts if it made any."""
+"""A finished run on disk: `result.json`, `rows.parquet` and artefacts."""
 
 import hashlib
 import io
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 RESULT_FILE, ROWS_FILE = "result.json", "rows.parquet"
 
-# What stands in result.json, and what it must be.
+# The fields of result.json and their types.
 RESULT_FIELDS: dict[str, type | tuple[type, ...]] = {
     "method": str,
     "address": str,
@@ -41,7 +41,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,119}")
 
 @dataclass(frozen=True)
 class Record:
-    """A finished run as it stands on the disk."""
+    """A finished run on disk."""
 
     method: str
     address: str
@@ -58,22 +58,22 @@ class Record:
     path: Path
     created: str = ""
     files: dict[str, Any] = field(default_factory=dict)
-    """sha256 and bytes of every file beside result.json, by name."""
+    """SHA-256 and size of every other file of the run, by name."""
 
     @cached_property
     def rows(self) -> "pl.DataFrame":
-        """One row per measured cell; Corrupt when rows.parquet is not as it was written."""
+        """The table in rows.parquet; Corrupt if the file has changed."""
         path = self.path / ROWS_FILE
         data = _read_bytes(path)
         _check_digest(path, hashlib.sha256(data).hexdigest(), self.files.get(ROWS_FILE))
         return _parquet_frame(path, data)
 
     def file(self, name: str) -> Path:
-        """A file of this run by its name, after a look at its checksum."""
+        """The path of a file of this run, after checking its checksum."""
         lookup(self.files, name, kind=f"file of run {self.address}")
         path = self.path.joinpath(*run_file_path(name).parts)
         if not path.is_file() and not remote.fetch(path):
-            raise Missing(f"{str(path)!r} is gone. Make it again with: {self.command}")
+            raise Missing(f"{str(path)!r} is missing. Make it again with: {self.command}")
         _check_digest(path, files.sha256_file(path), self.files[name])
         return path
 
@@ -87,21 +87,21 @@ class Record:
         return {**values, "path": str(self.path)}
 
     def brief(self) -> dict[str, Any]:
-        """What a listing says of the run."""
+        """The fields shown in a listing of runs."""
         names = ("method", "address", "seed", "seconds", "created", "summary")
         values = {name: getattr(self, name) for name in names}
-        both = {"model": join_names(self.model), "data": join_names(self.data)}
-        return {**values, **both, "path": str(self.path)}
+        described = {"model": join_names(self.model), "data": join_names(self.data)}
+        return {**values, **described, "path": str(self.path)}
 
 
 def join_names(described: Any) -> str:
-    """The name in a description of a model or data set, or the names in a list of them."""
+    """The name of a described model or dataset, or the names in a list of them."""
     many = described if isinstance(described, list) else [described]
     return ", ".join(str(one.get("name", "?") if isinstance(one, dict) else one) for one in many)
 
 
 def run_folder(folder: Path | str, method: str, address: str) -> Path:
-    """Where a run is kept; BadSpec for a name that would lead out of the folder."""
+    """The folder of a run; BadSpec for names that would be outside of `folder`."""
     for label, name in (("method", method), ("address", address)):
         ours = files.is_temporary(Path(str(name))) or str(name).endswith(PARTIAL_SUFFIX)
         if not _NAME.fullmatch(str(name)) or ours:
@@ -112,7 +112,7 @@ def run_folder(folder: Path | str, method: str, address: str) -> Path:
 
 
 def run_file_path(name: str) -> PurePosixPath:
-    """A file's name inside a run; BadSpec when it would lead out of it."""
+    """The relative path of a file in a run; BadSpec if it would be outside of the run."""
     path = PurePosixPath(name)
     if not path.parts or not all(_NAME.fullmatch(part) for part in path.parts):
         raise BadSpec(
@@ -123,7 +123,7 @@ def run_file_path(name: str) -> PurePosixPath:
 
 
 def read_record(folder: Path) -> Record:
-    """The run in a folder; Missing before it is done, Corrupt when result.json can't be used."""
+    """The run in a folder; Missing if it is not finished, Corrupt if result.json is invalid."""
     path = folder / RESULT_FILE
     if not files.file_exists(path):
         remote.fetch(path, files.read_json)
@@ -132,21 +132,23 @@ def read_record(folder: Path) -> Record:
         name for name, kind in RESULT_FIELDS.items() if not isinstance(content.get(name), kind)
     ]
     if wrong:
-        raise Corrupt(f"{str(path)!r} lacks or spoils: {', '.join(wrong)}.")
+        raise Corrupt(f"{str(path)!r} has missing or invalid fields: {', '.join(wrong)}.")
     if (content["method"], content["address"]) != (folder.parent.name, folder.name):
-        raise Corrupt(f"{str(path)!r} is of {content['method']}/{content['address']}: moved here?")
-    held = content.get("files", {})
+        raise Corrupt(
+            f"{str(path)!r} belongs to {content['method']}/{content['address']}. Was it moved?"
+        )
+    sums = content.get("files", {})
     fields: dict[str, Any] = {name: content.get(name) for name in RESULT_FIELDS}
     return Record(
         **fields,
         path=folder,
         created=str(content.get("created", "")),
-        files=held if isinstance(held, dict) else {},
+        files=sums if isinstance(sums, dict) else {},
     )
 
 
 def read_if_intact(folder: Path) -> Record | None:
-    """The run in a folder when every byte of it is there; None otherwise."""
+    """The run in a folder if all its files are intact; None otherwise."""
     try:
         record = read_record(folder)
         for name in record.files:
@@ -163,19 +165,19 @@ def _read_bytes(path: Path) -> bytes:
         try:
             return path.read_bytes()
         except FileNotFoundError:
-            raise Corrupt(f"{str(path)!r} is gone, though its run is done.") from None
+            raise Corrupt(f"{str(path)!r} is missing, though its run is finished.") from None
 
 
 def _check_digest(path: Path, digest: str, expected: Any) -> None:
-    """Corrupt unless the digest is the one recorded; files made by hand have none."""
+    """Raise Corrupt unless the digest is the recorded one; hand-written runs record none."""
     if isinstance(expected, dict) and expected.get("sha256") != digest:
         raise Corrupt(f"{str(path)!r} fails its checksum. Remove its folder and repeat the run.")
 
 
 def _parquet_frame(path: Path, data: bytes) -> "pl.DataFrame":
-    """A parquet file's rows; Corrupt when it is damaged, or unfolds to more than fits.
+    """Read a parquet file; Corrupt if it is damaged or too large.
 
-    Read by pyarrow: Polars ends the whole process at some damage, for want of the room it asks for.
+    Read with pyarrow: on some damaged files Polars allocates too much and ends the process.
     """
     import polars as pl
     import pyarrow
@@ -185,9 +187,9 @@ def _parquet_frame(path: Path, data: bytes) -> "pl.DataFrame":
     try:
         file = pyarrow.parquet.ParquetFile(io.BytesIO(data))
         check_parquet_size(repr(str(path)), file.metadata, virtual_memory().available)
-        # One thread: a small table is read sooner than a thread starts.
+        # A small table is read faster than a thread starts.
         table = file.read(use_threads=False)
-        # Every value, and no notes: at text that is no UTF-8 Polars panics, pyarrow does not.
+        # Invalid UTF-8 makes Polars panic, so pyarrow validates first; schema metadata is dropped.
         table.validate(full=True)
         bare = pyarrow.Table.from_arrays(table.columns, names=table.column_names)
         return pl.DataFrame(pl.from_arrow(bare))

@@ -1,11 +1,11 @@
-"""Runs: each saved whole or not at all, found by address, asked all at once.
+"""Save runs atomically, find them by address, and query all of them.
 
-runs/<method>/<address>/result.json     written last: done means this file is there
-runs/<method>/<address>/rows.parquet    one row per measured cell
-runs/<method>/<address>.partial/        pieces of a run that isn't done yet (`Progress`)
+runs/<method>/<address>/result.json     written last: a run is finished if this file exists
+runs/<method>/<address>/rows.parquet    one row per measured value
+runs/<method>/<address>.partial/        pieces of an unfinished run (`Progress`)
 
-`runs` may be a URL: finished runs go up with result.json last, and are fetched when asked for;
-unfinished ones stay on this machine.
+`runs` may be a URL: finished runs are uploaded, result.json last, and fetched when needed;
+unfinished runs stay on this machine.
 """
 
 import errno
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress", "Record", "Runs", "find_record", "run_progress", "results", "save_record"]
 
-# How often a rename is tried against other processes that finish the same run.
+# Tries to rename while other processes finish the same run.
 _ATTEMPTS = 20
 
 
@@ -55,41 +55,41 @@ class Runs:
         return iter(self._scan[0])
 
     def __len__(self) -> int:
-        """How many runs can be read."""
+        """Number of readable runs."""
         return len(self._scan[0])
 
     @property
     def broken(self) -> list[tuple[Path, str]]:
-        """(folder, reason) of runs whose result.json can't be used."""
+        """(folder, reason) of runs whose result.json is invalid."""
         return list(self._scan[1])
 
     def get(self, address: str) -> Record:
-        """The run whose address begins so (`probe/3f2a` works too)."""
+        """The run whose address begins with `address` (`probe/3f2a` works too)."""
         method, _, digits = address.rpartition("/")
-        found = [r for r in self if r.address.startswith(digits) and method in ("", r.method)]
-        exact = [record for record in found if record.address == digits]
-        if len(exact or found) == 1:
-            return (exact or found)[0]
-        if not found:
+        matches = [r for r in self if r.address.startswith(digits) and method in ("", r.method)]
+        exact = [record for record in matches if record.address == digits]
+        if len(exact or matches) == 1:
+            return (exact or matches)[0]
+        if not matches:
             hint = suggestion(digits, [record.address for record in self])
             raise Missing(
                 f"No run {address!r} in {str(self.folder)!r}. {hint}`cutaway ls` lists them."
             )
-        fits = ", ".join(f"{r.method}/{r.address}" for r in found[:5])
-        raise BadSpec(f"{address!r} fits {len(found)} runs: {fits}. Give more of the address.")
+        names = ", ".join(f"{r.method}/{r.address}" for r in matches[:5])
+        raise BadSpec(f"{address!r} matches {len(matches)} runs: {names}. Give more digits.")
 
     def query(self, sql: str) -> "pl.DataFrame":
-        """The answer to one SELECT over the tables `runs` and `rows`; nothing else is reachable."""
+        """Run one SELECT over the tables `runs` and `rows`; nothing else is accessible."""
         from cutaway.store.query import query
 
         return query(list(self), sql)
 
     @cached_property
     def _scan(self) -> tuple[list[Record], list[tuple[Path, str]]]:
-        """What can be read and what can't."""
+        """The readable runs, and the folders that can't be read."""
         records, broken = [], []
         with disk.disk_errors(self.folder):
-            folders = sorted({*_run_folders(self.folder), *_remote_run_folders(self.folder)})
+            folders = _run_folders(self.folder)
         for path in folders:
             try:
                 records.append(read_record(path))
@@ -102,7 +102,7 @@ class Runs:
 
 
 def results(folder: Path | str = "runs") -> Runs:
-    """The runs kept in a folder; none when it isn't there yet."""
+    """The finished runs in a folder; none if it doesn't exist."""
     folder = remote.local_folder(folder)
     with disk.disk_errors(folder):
         if folder.exists() and not folder.is_dir():
@@ -111,18 +111,18 @@ def results(folder: Path | str = "runs") -> Runs:
 
 
 def find_record(folder: Path | str, method: str, address: str) -> Record | None:
-    """The run if it is done and whole; None when it must be made (again)."""
+    """The finished run if all its files are intact, else None."""
     return _upload(read_if_intact(run_folder(folder, method, address)))
 
 
 def run_progress(folder: Path | str, method: str, address: str) -> Progress:
-    """The pieces of a run that are done already; `save` removes them."""
+    """The finished pieces of an unfinished run; `save_record` removes them."""
     target = run_folder(folder, method, address)
     return Progress(target.with_name(target.name + PARTIAL_SUFFIX))
 
 
 def find_finished_elsewhere(folder: Path | str, method: str, address: str) -> Record | None:
-    """The run, when another process was quicker with it and has put its pieces away."""
+    """The run if another process has finished it meanwhile; removes its pieces."""
     record = find_record(folder, method, address)
     if record is not None:
         run_progress(folder, method, address).discard()
@@ -147,7 +147,7 @@ def save_record(
     rows: "pl.DataFrame",
     files: Mapping[str, Path | bytes] | None = None,
 ) -> Record:
-    """The run as it stands on the disk, whole; the first one saved when it was there already."""
+    """Save a run atomically; if it was already saved, the first one is kept and returned."""
     target = run_folder(folder, method, address)
     record = read_if_intact(target)
     if record is None:
@@ -176,32 +176,32 @@ def save_record(
 
 
 def _plain(spec: "Spec") -> dict[str, Any]:
-    # Specs take pydantic, which readers of results can do without.
+    # Imported here because reading results doesn't need pydantic.
     from cutaway.core.spec import spec_to_dict
 
     return spec_to_dict(spec)
 
 
 def _upload(record: Record | None) -> Record | None:
-    """The run is in the store too when that is elsewhere: its files first, result.json last."""
-    far = None if record is None else remote.remote_of(record.path)
-    if record is not None and far is not None and RESULT_FILE not in far.names(record.path):
+    """Upload a run to a remote store: its files first, result.json last."""
+    store = None if record is None else remote.remote_of(record.path)
+    if record is not None and store is not None and RESULT_FILE not in store.names(record.path):
         for name in (*record.files, RESULT_FILE):
-            far.send(record.path.joinpath(*run_file_path(name).parts))
+            store.send(record.path.joinpath(*run_file_path(name).parts))
     return record
 
 
 def parquet_bytes(rows: "pl.DataFrame") -> bytes:
-    """A tidy table as parquet: the same table gives the same bytes."""
+    """A tidy table as parquet bytes; equal tables give equal bytes."""
     nested = [name for name, dtype in rows.schema.items() if dtype.is_nested() or dtype.is_object()]
     taken = [name for name in rows.columns if name.lower() in ("method", "address")]
     if nested or taken:
         raise BadData(
             f"Rows must be tidy: one value per cell, and columns other than method and address "
-            f"(those are the run's own). Not so: {', '.join(nested + taken)}."
+            f"(those are reserved). Got: {', '.join(nested + taken)}."
         )
     buffer = io.BytesIO()
-    # One chunk, fixed groups: how the table was put together must not show in the file.
+    # One chunk and fixed row groups, so that the bytes don't depend on how the table was built.
     rows.rechunk().write_parquet(buffer, compression="zstd", row_group_size=1 << 18)
     return buffer.getvalue()
 
@@ -209,28 +209,31 @@ def parquet_bytes(rows: "pl.DataFrame") -> bytes:
 def _check_file_names(files: Mapping[str, Path | bytes]) -> Mapping[str, Path | bytes]:
     for name in files:
         if str(run_file_path(name)) in (RESULT_FILE, ROWS_FILE):
-            raise BadSpec(f"A file of a run can't be called {name!r}: that is the run's own.")
+            raise BadSpec(f"A file of a run can't be called {name!r}: that name is reserved.")
     return files
 
 
-def _publish(target: Path, fields: dict[str, Any], held: Mapping[str, Path | bytes]) -> Record:
-    """Everything in a folder aside, then one rename."""
-    aside = disk.temporary_path(target)
-    disk.check_free_space(target.parent, sum(_size(content) for content in held.values()))
+def _publish(target: Path, fields: dict[str, Any], contents: Mapping[str, Path | bytes]) -> Record:
+    """Write everything to a temporary folder, then rename it."""
+    temporary = disk.temporary_path(target)
+    disk.check_free_space(target.parent, sum(_size(content) for content in contents.values()))
     with disk.disk_errors(target):
         disk.make_folder(target.parent)
         try:
-            aside.mkdir()
-            sums = {name: _write_run_file(aside, name, content) for name, content in held.items()}
-            disk.write_synced(aside / RESULT_FILE, disk.sealed_bytes({**fields, "files": sums}))
-            disk.sync_folder(aside)
-            return _rename(aside, target)
+            temporary.mkdir()
+            sums = {
+                name: _write_run_file(temporary, name, content)
+                for name, content in contents.items()
+            }
+            disk.write_synced(temporary / RESULT_FILE, disk.sealed_bytes({**fields, "files": sums}))
+            disk.sync_folder(temporary)
+            return _rename(temporary, target)
         finally:
-            disk.discard(aside)
+            disk.discard(temporary)
 
 
 def _write_run_file(folder: Path, name: str, content: Path | bytes) -> dict[str, Any]:
-    """Writes one file of a run; its checksum and size."""
+    """Write one file of a run; returns its checksum and size."""
     path = folder.joinpath(*run_file_path(name).parts)
     disk.make_folder(path.parent)
     disk.write_synced(path, content if isinstance(content, bytes) else _file_chunks(content))
@@ -247,15 +250,15 @@ def _size(content: Path | bytes) -> int:
     if isinstance(content, bytes):
         return len(content)
     if not content.is_file():
-        raise Missing(f"No file {str(content)!r} to keep with the run.")
+        raise Missing(f"No file {str(content)!r} to save with the run.")
     return content.stat().st_size
 
 
-def _rename(aside: Path, target: Path) -> Record:
-    """`aside` becomes `target`, unless another process has put a whole run there first."""
+def _rename(temporary: Path, target: Path) -> Record:
+    """Rename the temporary folder to `target`, unless another process saved the run first."""
     for _ in range(_ATTEMPTS):
         try:
-            aside.rename(target)
+            temporary.rename(target)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
@@ -266,21 +269,19 @@ def _rename(aside: Path, target: Path) -> Record:
         else:
             disk.sync_folder(target.parent)
             return read_record(target)
-    raise RunError(f"{str(target)!r} keeps changing under other processes. Repeat the command.")
+    raise RunError(f"{str(target)!r} is being changed by other processes. Repeat the command.")
 
 
 def _run_folders(folder: Path) -> list[Path]:
-    """Folders that could be runs: not temporary, not partial."""
-    found = [path for method in _folders_in(folder) for path in _folders_in(method)]
-    return [path for path in found if not disk.is_temporary(path) and path.suffix != PARTIAL_SUFFIX]
-
-
-def _remote_run_folders(folder: Path) -> list[Path]:
-    """The runs that a store elsewhere has."""
-    found = [
-        folder / m / a for m in remote.list_names(folder) for a in remote.list_names(folder / m)
-    ]
-    return [path for path in found if not disk.is_temporary(path) and path.suffix != PARTIAL_SUFFIX]
+    """Folders of runs, here and in a remote store: not temporary, not partial."""
+    here = {path for method in _folders_in(folder) for path in _folders_in(method)}
+    names = remote.list_names
+    there = {folder / m / a for m in names(folder) for a in names(folder / m)}
+    return sorted(
+        path
+        for path in here | there
+        if not disk.is_temporary(path) and path.suffix != PARTIAL_SUFFIX
+    )
 
 
 def _folders_in(folder: Path) -> list[Path]:

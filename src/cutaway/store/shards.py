@@ -1,7 +1,7 @@
-"""One shard: a safetensors file of many columns for some rows, and its sealed sidecar.
+"""Shards: a safetensors file with many columns for some rows, and a sidecar JSON file.
 
-The sidecar is written last: a shard without one doesn't exist. It carries a checksum for every
-tensor, so that reading one column touches, and verifies, that column's bytes alone.
+The sidecar is written last; a shard without one is ignored. It has a checksum for every tensor,
+so that reading a column reads and verifies only that column's bytes.
 """
 
 import hashlib
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 RowNumbers = NDArray[np.int64]
 
-# Columns may have any name, so they get a prefix that keeps them apart from ROWS and LENGTHS.
+# Columns may have any name; the prefix distinguishes them from ROWS and LENGTHS.
 _COLUMN, ROWS, LENGTHS = "column/", "rows", "lengths"
 
-_REMEDY = "Drop it with `cutaway cache verify --repair`; its rows are then computed again."
+_REMEDY = "Remove it with `cutaway cache verify --repair`; its rows are then computed again."
 
 _TORCH_DTYPES = {code: name for name, code in tensors.DTYPES.items()}
 
 
 @dataclass(frozen=True)
 class ColumnInfo:
-    """What a column holds: `shape` is one row's shape (of one token's, when ragged)."""
+    """Type and shape of a column; `shape` is that of one row (of one token if ragged)."""
 
     name: str
     dtype: str
@@ -44,7 +44,7 @@ class ColumnInfo:
 
 @dataclass(frozen=True)
 class Shard:
-    """A whole shard, as its sidecar describes it."""
+    """A shard, as described by its sidecar."""
 
     path: Path
     bytes: int
@@ -68,39 +68,39 @@ class Shard:
 
     @cached_property
     def rows(self) -> RowNumbers:
-        """The row numbers, one per row of each dense column; of a far shard they come alone."""
-        far = remote.fetch_tensor(self.path, ROWS, self.entries[ROWS]["sha256"])
-        if far is not None:
-            return np.frombuffer(far, dtype="<i8").astype(np.int64)
+        """The row numbers; for a remote shard only this tensor is fetched."""
+        data = remote.fetch_tensor(self.path, ROWS, self.entries[ROWS]["sha256"])
+        if data is not None:
+            return np.frombuffer(data, dtype="<i8").astype(np.int64)
         return self._tensor(ROWS).numpy().copy()
 
     @cached_property
     def lengths(self) -> RowNumbers:
-        """How many tokens each row of a ragged shard has."""
+        """Number of tokens in each row of a ragged shard."""
         return self._tensor(LENGTHS).numpy().copy()
 
     def block(self, column: str) -> "Tensor":
-        """A column's values as a view on the file, verified on the first read."""
+        """A column's values as a view of the file, verified on the first read."""
         return self._tensor(_COLUMN + column)
 
     def check(self) -> None:
-        """Corrupt unless every tensor of the file passes its checksum now."""
+        """Raise Corrupt unless every tensor passes its checksum now."""
         self._verified.clear()
         for name in self.entries:
             self._tensor(name)
 
     @property
-    def far(self) -> bool:
-        """Whether it lies in a store elsewhere and wasn't fetched yet."""
+    def is_remote(self) -> bool:
+        """Whether it is in a remote store and has not been fetched."""
         return not self.path.exists() and remote.remote_of(self.path) is not None
 
     @property
     def dropped(self) -> bool:
-        """Whether it has been taken away since it was found: its sidecar goes first."""
+        """Whether it has been removed meanwhile; its sidecar is removed first."""
         return not sidecar_path(self.path).exists()
 
     def drop(self) -> None:
-        """The shard is gone, sidecar first, so that it is never half there."""
+        """Remove the shard, its sidecar first, so that it is never incomplete."""
         files.discard(sidecar_path(self.path))
         files.discard(self.path)
 
@@ -127,7 +127,7 @@ def write_shard(
     columns: Mapping[str, Sequence["Tensor"]],
     lengths: Sequence[RowNumbers] = (),
 ) -> Path:
-    """A new shard in `folder`, made of blocks in their order; the path of its file."""
+    """Write a new shard from blocks; returns the path of its file."""
     import torch
 
     blocks = {_COLUMN + name: list(parts) for name, parts in columns.items()}
@@ -139,7 +139,7 @@ def write_shard(
     files.check_free_space(folder, sum(part.nbytes for parts in blocks.values() for part in parts))
     files.write_atomic(path, layout.chunks())
     described = files.sealed_bytes(_description(path, layout, bool(lengths)))
-    # A store elsewhere has the shard first, then its sidecar; only then does it count here.
+    # A remote store gets the shard and its sidecar before the local sidecar is written.
     remote.send(path)
     remote.send(sidecar_path(path), described)
     files.write_atomic(sidecar_path(path), described)
@@ -155,24 +155,24 @@ def _description(path: Path, layout: tensors.TensorLayout, ragged: bool) -> dict
 
 
 def sidecar_path(path: Path) -> Path:
-    """Where a shard's description is."""
+    """The path of a shard's sidecar."""
     return path.with_suffix(".json")
 
 
 def is_sidecar(name: str) -> bool:
-    """Whether a file's name is that of a shard's description."""
+    """Whether it is the file name of a sidecar."""
     return name.startswith("shard-") and name.endswith(".json")
 
 
 def find_shards(folder: Path) -> list[Shard]:
-    """The whole shards of a folder, always in the same order; Corrupt names a damaged one."""
+    """The shards of a folder, always in the same order; Corrupt names a damaged one."""
     found = sorted(folder.glob("shard-*.json")) if folder.is_dir() else []
     shards = (read_shard(path) for path in found)
     return [shard for shard in shards if shard is not None]
 
 
 def read_shard(described: Path) -> Shard | None:
-    """The shard of a sidecar; None when both were dropped a moment ago."""
+    """The shard of a sidecar; None if it was just removed."""
     try:
         state = described.stat()
         return _parse(described, state.st_size, state.st_mtime_ns)
@@ -180,7 +180,7 @@ def read_shard(described: Path) -> Shard | None:
         return None
 
 
-# Sidecars never change once written; size and time in the key see to those that did anyway.
+# Sidecars don't change; size and time are in the key in case one was replaced.
 @lru_cache(maxsize=4096)
 def _parse(described: Path, size: int, changed: int) -> Shard:
     del size, changed
@@ -197,12 +197,12 @@ def _parse(described: Path, size: int, changed: int) -> Shard:
 
 
 def _check_size(path: Path, expected: int) -> tuple[int, int]:
-    """Size and time of a file that has its full size; Corrupt otherwise."""
+    """Size and modification time of a file of the expected size; Corrupt otherwise."""
     try:
         state = path.stat()
     except FileNotFoundError:
         if not remote.fetch(path):
-            raise Corrupt(f"{str(path)!r} is gone. {_REMEDY}") from None
+            raise Corrupt(f"{str(path)!r} is missing. {_REMEDY}") from None
         state = path.stat()
     if state.st_size != expected:
         raise Corrupt(f"{str(path)!r} has {state.st_size} bytes, expected {expected}. {_REMEDY}")
@@ -210,7 +210,7 @@ def _check_size(path: Path, expected: int) -> tuple[int, int]:
 
 
 def orphan_shards(folder: Path) -> list[Path]:
-    """Shard files that never got their sidecar and have been silent for an hour."""
+    """Shard files without a sidecar that are older than an hour."""
     import time
 
     now = time.time()

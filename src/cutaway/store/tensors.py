@@ -1,9 +1,8 @@
-"""Tensors as safetensors files: written in one pass, read through a memory map.
+"""Write safetensors files in one pass, and read them memory-mapped.
 
-Reading is the safetensors library's. Writing is ours, 8 bytes of length + a JSON header + the
-data as the format's page states it, because a shard arrives as many small blocks: the library
-would want them joined first, names its own temporary files, and hides the system's error number
-when the disk is full.
+Reading uses the safetensors library. Writing is done here (8 bytes of length, a JSON header, the
+data), because a shard consists of many small blocks: the library needs them concatenated, uses
+its own temporary files, and hides the system's error number when the disk is full.
 """
 
 import hashlib
@@ -19,7 +18,7 @@ from cutaway.core.lookup import lookup
 if TYPE_CHECKING:
     from torch import Tensor
 
-# torch's name of a type -> the name in the file.
+# torch dtype -> name in the file.
 DTYPES = {
     "float64": "F64",
     "float32": "F32",
@@ -33,19 +32,19 @@ DTYPES = {
     "bool": "BOOL",
 }
 
-# How files begin that run code when they are loaded: zip archives of torch, bare pickles.
+# First bytes of files that run code when loaded: torch's zip archives, pickles.
 _PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 @dataclass
 class TensorLayout:
-    """Which blocks go where in a file, and, once `chunks` was used up, their checksums."""
+    """The layout of a file, and the checksums of its tensors after `chunks` was consumed."""
 
     blocks: Mapping[str, Sequence["Tensor"]]
     sha256: dict[str, str] = field(default_factory=dict)
 
     def entries(self) -> dict[str, dict[str, Any]]:
-        """Type, shape and place of each tensor, in the order of the file."""
+        """Type, shape and offsets of each tensor, in file order."""
         entries: dict[str, dict[str, Any]] = {}
         start = 0
         for name in self._order():
@@ -60,9 +59,9 @@ class TensorLayout:
         return entries
 
     def chunks(self) -> Iterator[bytes | memoryview]:
-        """The file's bytes, piece by piece, without a second copy of the data."""
+        """The file's bytes in chunks, without copying the data."""
         header = json.dumps(self.entries(), separators=(",", ":")).encode()
-        # Padded so that the data starts at a multiple of 8, as every type's reader likes it.
+        # Padded so that the data is aligned to 8 bytes.
         header += b" " * (-len(header) % 8)
         yield len(header).to_bytes(8, "little") + header
         for name in self._order():
@@ -74,22 +73,22 @@ class TensorLayout:
             self.sha256[name] = total.hexdigest()
 
     def _order(self) -> list[str]:
-        """Widest type first: each tensor then starts at a multiple of its own width."""
+        """Largest item size first, so that each tensor is aligned to its item size."""
         return sorted(self.blocks, key=lambda name: (-self.blocks[name][0].itemsize, name))
 
 
 def _joined_shape(blocks: Sequence["Tensor"]) -> list[int]:
-    """The shape of the blocks put one below the other; a lone block keeps its own."""
+    """The shape of the concatenated blocks; a single block keeps its shape."""
     if len(blocks) == 1:
         return list(blocks[0].shape)
     return [sum(len(block) for block in blocks), *blocks[0].shape[1:]]
 
 
 def check_same_form(name: str, blocks: Sequence["Tensor"]) -> None:
-    """Mismatch unless the blocks of one tensor agree in type and in all but the first axis."""
+    """Raise Mismatch unless the blocks agree in type and in all but the first axis."""
     forms = {(dtype_name(block), tuple(block.shape[1:])) for block in blocks}
     if len(forms) > 1:
-        raise Mismatch(f"Column {name!r} comes in several forms: {sorted(forms)!r}. Keep to one.")
+        raise Mismatch(f"Column {name!r} has several types or shapes: {sorted(forms)!r}. Use one.")
 
 
 def dtype_name(tensor: "Tensor") -> str:
@@ -98,7 +97,7 @@ def dtype_name(tensor: "Tensor") -> str:
 
 
 def raw_bytes(tensor: "Tensor") -> memoryview:
-    """The tensor's memory, not a copy where it is contiguous and on the CPU."""
+    """The tensor's memory; not copied if it is contiguous and on the CPU."""
     import torch
 
     flat = tensor.detach().to("cpu").contiguous().reshape(-1)
@@ -106,29 +105,29 @@ def raw_bytes(tensor: "Tensor") -> memoryview:
 
 
 def refuse_pickle(path: Path) -> None:
-    """BadData when the file is a pickle or a torch archive, which run code when loaded."""
+    """Raise BadData for pickles and torch archives, which can run code when loaded."""
     with path.open("rb") as handle:
         head = handle.read(8)
     if head.startswith(_PICKLES) and int.from_bytes(head, "little") > path.stat().st_size:
         raise BadData(
             f"{str(path)!r} is a pickle, which can run any code when it is loaded. Only "
-            f"safetensors files are read: convert it with safetensors.torch.save_file."
+            "safetensors files are read: convert it with safetensors.torch.save_file."
         )
 
 
 def tensor_names(path: Path) -> tuple[str, ...]:
-    """The names in a safetensors file; Corrupt when its header doesn't fit the file."""
+    """The tensor names in a safetensors file; Corrupt if its header is invalid."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="numpy") as file:
             return tuple(file.keys())
     except (SafetensorError, OSError, ValueError) as error:
-        raise Corrupt(f"{str(path)!r} is cut short or damaged: {error}.") from None
+        raise Corrupt(f"{str(path)!r} is truncated or damaged: {error}.") from None
 
 
 def map_tensor(path: Path, name: str) -> "Tensor":
-    """One tensor as a view on the file: only the bytes that are used are ever read."""
+    """One tensor as a memory-mapped view of the file."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -136,4 +135,4 @@ def map_tensor(path: Path, name: str) -> "Tensor":
             tensor: Tensor = file.get_tensor(name)
             return tensor
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise Corrupt(f"{str(path)!r} has no whole tensor {name!r}: {error}.") from None
+        raise Corrupt(f"{str(path)!r} has no intact tensor {name!r}: {error}.") from None

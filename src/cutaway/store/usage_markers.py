@@ -1,8 +1,8 @@
-"""Who uses a folder, and when it was last used: small files, no locks.
+"""Marker files that show whether a folder is in use and when it was last used.
 
-`in-use-<machine>-<process>-<random>` stands in a folder while an object of a living process
-holds it; the time of `used` is the last read. Both are a courtesy to the cache's eviction, so
-where they can't be written (a read-only disk) reading goes on without them.
+`in-use-<machine>-<process>-<random>` exists while an object of a running process uses the folder;
+the time of `used` is the last read. Both only serve the cache's eviction, so reading works
+without them on a read-only disk.
 """
 
 import os
@@ -17,42 +17,42 @@ _IN_USE = "in-use-"
 
 
 class InUseMarker:
-    """A claim on a folder that ends with this object or with its process."""
+    """A marker that is removed with this object; it is void when its process ends."""
 
     def __init__(self, folder: Path) -> None:
-        """Nothing is written before `take`."""
+        """Nothing is written before `create`."""
         self.path = folder / f"{_IN_USE}{owner_token()}"
 
-    def take(self) -> None:
-        """The folder is marked as in use, if it is there and can be written."""
+    def create(self) -> None:
+        """Mark the folder as in use, if it exists and is writable."""
         with suppress(OSError):
             if self.path.exists() or not self.path.parent.is_dir():
                 return
             self.path.touch()
-            weakref.finalize(self, _release, self.path, os.getpid())
+            weakref.finalize(self, _remove_own, self.path, os.getpid())
 
 
-def _release(path: Path, process: int) -> None:
-    """Only the process that took the hold gives it back; a fork must not."""
+def _remove_own(path: Path, process: int) -> None:
+    """Only the process that created the marker removes it; a fork must not."""
     if os.getpid() == process:
         discard(path)
 
 
 def in_use(folder: Path) -> bool:
-    """Whether a living process holds the folder."""
-    holds = list(folder.glob(f"{_IN_USE}*"))
-    return any(not is_abandoned(hold, here=FOREVER, elsewhere=DAY) for hold in holds)
+    """Whether a running process uses the folder."""
+    markers = list(folder.glob(f"{_IN_USE}*"))
+    return any(not is_abandoned(marker, here=FOREVER, elsewhere=DAY) for marker in markers)
 
 
 def remove_dead_markers(folder: Path) -> None:
-    """The holds of dead processes are gone."""
-    for hold in folder.glob(f"{_IN_USE}*"):
-        if is_abandoned(hold, here=FOREVER, elsewhere=DAY):
-            discard(hold)
+    """Remove the markers of dead processes."""
+    for marker in folder.glob(f"{_IN_USE}*"):
+        if is_abandoned(marker, here=FOREVER, elsewhere=DAY):
+            discard(marker)
 
 
 def mark_used(folder: Path) -> None:
-    """The folder counts as used just now."""
+    """Record that the folder was used now."""
     with suppress(OSError):
         (folder / "used").touch()
 
