@@ -1,4 +1,4 @@
-"""Baselines answer like probes, from train rows alone."""
+"""Baselines of a probe: word counts, text models, control tasks."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,59 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from cutaway.core.errors import UnknownName
-from cutaway.measure.baselines import BASELINE_C_GRID, BASELINES, ConstantBaseline, fit_baseline
+from cutaway.core.errors import BadData, Mismatch, UnknownName
+from cutaway.measure.baselines import (
+    BASELINE_C_GRID,
+    BASELINES,
+    ConstantBaseline,
+    _terms,
+    control_labels,
+    control_words,
+    count_words,
+    fit_baseline,
+    split_words,
+)
 from cutaway.measure.metrics import evaluate, metrics_for_task
 from cutaway.measure.splits import Split, SplitPlan, split
-from cutaway.measure.words import _terms, count_words, split_words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The cat, the CAT!", ["the", "cat", ",", "the", "cat", "!"]),
+        ("don't can’t o'", ["don't", "can’t", "o", "'"]),
+        ("😀 naïve 東京", ["😀", "naïve", "東京"]),
+        (" \n", []),
+    ],
+)
+def test_words_keep_apostrophes_and_marks_are_words(text, words):
+    assert split_words(text) == words
+
+
+def test_words_and_pairs_of_neighbours_are_counted():
+    words = count_words(["a b a b", "b"])
+    assert words.single.sum() == 2
+    # a a-b b b-a, in the order of the alphabet
+    assert words.counts.toarray().tolist() == [[2, 2, 2, 1], [0, 0, 1, 0]]
+
+
+def test_a_word_of_the_second_text_is_another_term_than_the_same_of_the_first():
+    words = count_words(["yes", "no"], pairs=["no", "yes"])
+    assert words.counts.shape == (2, 4)
+    assert (words.counts[0].toarray() != words.counts[1].toarray()).any()
+
+
+def test_terms_known_to_rows_are_those_that_occur_in_them():
+    words = count_words(["a b", "b c", "d"])
+    single = words.known_to(np.array([0, 1]), pairs=False)
+    assert words.counts[2][:, single].sum() == 0
+    assert len(single) == 3
+    assert len(words.known_to(np.array([0, 1]), pairs=True)) == 5
+
+
+def test_texts_without_words_have_no_terms():
+    assert count_words(["", "  "]).counts.shape == (2, 0)
+
 
 every_baseline = pytest.mark.parametrize("name", BASELINES)
 MOODS = (("dull", "grim", "sad"), ("bright", "glad", "merry"), ("odd", "weird", "queer"))
@@ -160,3 +208,70 @@ def test_a_class_without_train_rows_scores_0_and_keeps_its_column():
 def test_an_unknown_baseline_is_refused_with_a_suggestion():
     with pytest.raises(UnknownName, match="Did you mean 'majority'"):
         fit_baseline("majorty", None, None, None, task="binary")
+
+
+WORDS = [f"word{i}" for i in range(30)]
+
+
+def texts_of(n=400, seed=0):
+    """Texts of four words each from thirty."""
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, 4)) + "." for _ in range(n)]
+
+
+def test_the_label_is_a_function_of_the_control_word_alone():
+    texts = texts_of()
+    labels = np.random.default_rng(1).integers(0, 2, 400)
+    control = control_labels(texts, labels, seed=0)
+    by_word = {}
+    for word, label in zip(control_words(texts), control, strict=True):
+        assert by_word.setdefault(word, label) == label
+    assert len(by_word) == len(WORDS)
+    assert set(control) == {0, 1}
+
+
+def test_the_control_says_nothing_about_the_task():
+    texts = texts_of(2000)
+    labels = np.random.default_rng(1).integers(0, 2, 2000)
+    agree = [np.mean(control_labels(texts, labels, seed=s) == labels) for s in range(20)]
+    assert np.mean(agree) == pytest.approx(0.5, abs=0.02)
+
+
+def test_classes_keep_about_their_number_of_rows():
+    texts = texts_of(2000)
+    labels = np.repeat([0, 1, 2], [1400, 400, 200])
+    shares = [np.bincount(control_labels(texts, labels, seed=s), minlength=3) for s in range(5)]
+    assert np.abs(np.array(shares) - [1400, 400, 200]).max() < 100
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.linspace(0, 1, 400),
+        np.random.default_rng(0).integers(0, 2, (400, 3)),
+        np.arange(400) % 5,
+        np.arange(400) % 2 == 0,
+    ],
+    ids=["regression", "multilabel", "multiclass", "bool"],
+)
+def test_control_labels_are_labels_of_the_task_and_seeded(labels):
+    texts = texts_of()
+    control = control_labels(texts, labels, seed=0)
+    assert control.shape == labels.shape
+    assert control.dtype == labels.dtype
+    assert {str(row) for row in control} <= {str(row) for row in labels}
+    assert np.array_equal(control_labels(texts, labels, seed=0), control)
+    assert not np.array_equal(control_labels(texts, labels, seed=1), control)
+
+
+def test_the_control_word_is_the_last_one_that_enough_texts_share():
+    texts = ["the film rests!", "the film xyzzy", "a film, the", "plugh", "😀", ""]
+    assert control_words(texts, shared=3) == ["film", "film", "the", "plugh", "😀", ""]
+    assert control_words(texts, shared=99) == ["rests", "xyzzy", "the", "plugh", "😀", ""]
+
+
+def test_texts_with_one_control_word_have_no_control():
+    with pytest.raises(BadData, match="share the control word 'end'"):
+        control_labels(["the end"] * 12, np.arange(12) % 2, seed=0)
+    with pytest.raises(Mismatch, match="2 texts and 3 labels"):
+        control_labels(["a", "b"], np.arange(3), seed=0)

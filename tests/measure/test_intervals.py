@@ -12,8 +12,6 @@ from cutaway.core.errors import BadData, BadSpec, Mismatch
 from cutaway.measure.intervals import (
     Interval,
     bootstrap,
-    bootstrap_mean,
-    cell_interval,
     corrected_t,
     over_seeds,
     paired_t,
@@ -83,24 +81,29 @@ def test_wilson_agrees_with_scipy_and_stays_between_0_and_1(n, data, level):
     assert 0 <= found.low <= found.mean <= found.high <= 1
 
 
-def test_the_bootstrap_of_a_mean_is_the_general_one_and_near_the_normal():
+def test_the_bootstrap_agrees_with_scipy_and_is_near_the_normal_interval():
     values = np.random.default_rng(0).normal(2.0, 1.0, 400)
-    quick = bootstrap_mean(values, seed=1, resamples=2000)
-    plain = bootstrap(lambda rows: float(values[rows].mean()), 400, seed=1, resamples=2000)
-    assert [quick.mean, quick.low, quick.high] == pytest.approx([plain.mean, plain.low, plain.high])
+    found = bootstrap(lambda rows: float(values[rows].mean()), 400, seed=1, resamples=2000)
+    expected = stats.bootstrap((values,), np.mean, n_resamples=2000, method="percentile", rng=2)
+    interval = expected.confidence_interval
+    assert [found.low, found.high] == pytest.approx([interval.low, interval.high], abs=0.02)
     reach = 1.96 * values.std() / 20
-    assert [quick.low, quick.high] == pytest.approx(
-        [quick.mean - reach, quick.mean + reach], abs=0.02
+    assert [found.low, found.high] == pytest.approx(
+        [found.mean - reach, found.mean + reach], abs=0.02
     )
 
 
-def test_the_bootstrap_is_seeded_and_its_blocks_do_not_show(monkeypatch):
+def test_the_bootstrap_depends_on_its_seed_and_not_on_its_blocks(monkeypatch):
     values = np.random.default_rng(0).random(50)
-    first = bootstrap_mean(values, seed=3)
-    assert bootstrap_mean(values, seed=3) == first
-    assert bootstrap_mean(values, seed=4) != first
+
+    def interval(seed):
+        return bootstrap(lambda rows: float(values[rows].mean()), 50, seed=seed)
+
+    first = interval(3)
+    assert interval(3) == first
+    assert interval(4) != first
     monkeypatch.setattr("cutaway.measure.intervals.RESAMPLE_BLOCK", 170)
-    assert bootstrap_mean(values, seed=3) == first
+    assert interval(3) == first
 
 
 def test_resamples_without_a_value_are_left_out():
@@ -108,19 +111,6 @@ def test_resamples_without_a_value_are_left_out():
     found = bootstrap(lambda rows: auc(labels[rows], scores[rows]), 4, seed=0, resamples=200)
     assert 0 <= found.low <= found.mean <= found.high <= 1
     assert math.isnan(bootstrap(lambda rows: math.nan, 4, seed=0, resamples=5).low)
-
-
-def test_a_cell_of_one_repeat_takes_its_interval_from_the_test_rows():
-    right = np.array([1.0] * 8 + [0.0] * 2)
-    one = cell_interval([0.8], n_train=70, n_test=10, rows=right)
-    assert one == wilson(8, 10)
-    errors = np.linspace(0, 1, 10)
-    assert cell_interval([0.5], n_train=70, n_test=10, rows=errors) == bootstrap_mean(
-        errors, seed=0
-    )
-    assert math.isnan(cell_interval([0.5], n_train=70, n_test=10).low)
-    several = cell_interval([0.5, 0.6], n_train=70, n_test=10, rows=errors)
-    assert several == corrected_t([0.5, 0.6], n_train=70, n_test=10)
 
 
 @given(first=VALUES, seed=st.integers(0, 99))

@@ -1,6 +1,6 @@
-"""Whether a probability means what it says.
+"""Calibration: whether predicted probabilities match observed frequencies.
 
-A forecast is calibrated when, of all answers given with confidence 0.8, 80 % are right. The
+A classifier is calibrated when, of all predictions with confidence 0.8, 80 % are correct. The
 expected calibration error is the mean gap between the two, over bins of equal width (Guo et
 al. 2017, "On Calibration of Modern Neural Networks"; the bins are theirs: 15, left-open).
 """
@@ -16,20 +16,20 @@ from cutaway.core.errors import BadSpec
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """Per bin of confidence: how sure the answers were, how many were right, how many there are."""
+    """Mean confidence, accuracy and number of predictions per confidence bin."""
 
     edges: NDArray[np.float64]
-    """The bins + 1 borders; bin i holds confidences in (edges[i], edges[i + 1]]."""
+    """The bins + 1 edges; bin i holds confidences in (edges[i], edges[i + 1]]."""
     confidence: NDArray[np.float64]
-    """Mean confidence of the bin's answers; NaN where it has none."""
+    """Mean confidence of the bin's predictions; NaN if it has none."""
     accuracy: NDArray[np.float64]
-    """Share of the bin's answers that are right; NaN where it has none."""
+    """Share of the bin's predictions that are correct; NaN if it has none."""
     count: NDArray[np.int64]
-    """How many answers fell into the bin."""
+    """Number of predictions in the bin."""
 
     @property
     def ece(self) -> float:
-        """The expected calibration error: the gap per bin, weighted by its answers."""
+        """The expected calibration error: the gap per bin, weighted by its predictions."""
         gaps = np.nan_to_num(np.abs(self.accuracy - self.confidence))
         return float(gaps @ self.count / self.count.sum())
 
@@ -37,10 +37,10 @@ class Reliability:
 def reliability(
     probabilities: NDArray[np.floating], labels: NDArray[Any], *, bins: int = 15
 ) -> Reliability:
-    """The reliability bins of top answers.
+    """The reliability bins of top predictions.
 
-    `probabilities` is (n,), the probability of class 1, or (n, cls). The answer is the likeliest
-    class (the lowest on a tie), its confidence that class's probability.
+    `probabilities` is (n,), the probability of class 1, or (n, cls). The prediction is the most
+    probable class (the lowest on a tie), its confidence the probability of that class.
     """
     if bins < 1:
         raise BadSpec(f"bins must be at least 1, got {bins!r}.")
@@ -58,10 +58,7 @@ def reliability(
 
 
 def ece(probabilities: NDArray[np.floating], labels: NDArray[Any], *, bins: int = 15) -> float:
-    """The expected calibration error; NaN where the scores are not probabilities.
-
-    Margins and distances leave [0, 1], and nothing about their calibration can be said.
-    """
+    """The expected calibration error; NaN if the scores are not probabilities (outside [0, 1])."""
     values = np.asarray(probabilities, dtype=float)
     if values.min() < 0.0 or values.max() > 1.0:
         return float("nan")

@@ -1,15 +1,16 @@
-"""How far a number can be trusted, and whether two numbers differ.
+"""Confidence intervals, and tests of differences.
 
 - `corrected_t`: over repeated splits, whose train parts overlap, so that the plain t interval is
   far too narrow. Nadeau and Bengio (2003), "Inference for the Generalization Error": the variance
   of the mean is s^2 (1/J + n_test/n_train). For k folds this is Bouckaert and Frank's (2004).
-- `wilson`: of a proportion, from one test set. Wilson (1927); stays inside [0, 1].
+- `wilson`: a proportion, from one test set. Wilson (1927); stays inside [0, 1].
 - `bootstrap`: percentile interval over resampled rows. Efron and Tibshirani (1993).
 - `paired_t`: two cells on the same splits, the corrected t on their differences.
-- `two_shares`: two proportions from one test set, as if from two: cells that agree on most rows
-  differ less by chance than that, so it errs on the side of "can't be told".
-- `tested.py` chooses: repeats that share their test rows can't be judged by their spread alone.
-- `over_seeds`: trainings with several seeds, or the one there is by its own rows.
+- `two_proportions`: two proportions from one test set, treated as if from two. Cells that agree on
+  most rows differ less by chance than that, so the test is conservative.
+- `over_seeds`: trainings with several seeds, or a single training by the intervals of its parts.
+
+`repeats.py` chooses between them by how the test rows were drawn.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,47 +29,47 @@ RESAMPLE_BLOCK = 4_000_000
 
 
 def _special() -> Any:
-    # Loaded when first used: a page that shows intervals needn't wait for it.
+    # Imported on first use, so that pages of the report load quickly.
     from scipy import special
 
     return special
 
 
 def t_quantile(freedom: float, level: float) -> float:
-    """How many errors an interval of this level reaches to either side."""
+    """Half the width of an interval of this level, in standard errors."""
     return float(_special().stdtrit(freedom, (1 + level) / 2))
 
 
 def t_p_value(freedom: float, errors: float) -> float:
-    """The chance of lying so many errors away, to either side."""
+    """The two-sided p value of a deviation of this many standard errors."""
     return float(2 * _special().stdtr(freedom, -errors))
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and where it lies with the chance `level`; NaN borders where nothing can be said."""
+    """A mean with its confidence interval; NaN bounds if there are too few values."""
 
     mean: float
     low: float
     high: float
     level: float
     n: int
-    """How many values (repeats or rows) it comes from."""
+    """Number of values (repeats or rows) it comes from."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How much more one cell has than another on the same splits."""
+    """The difference between two cells on the same splits."""
 
     interval: Interval
     p: float
-    """The chance of so large a difference if there were none (two-sided)."""
+    """Two-sided p value."""
 
 
 def corrected_t(
     values: ArrayLike, *, n_train: float, n_test: float, level: float = 0.95
 ) -> Interval:
-    """The interval of a mean over J repeated splits; NaN borders for one repeat.
+    """The interval of a mean over J repeated splits; NaN bounds for one repeat.
 
     Repeats without a value (NaN) are left out and `n` counts the others.
     """
@@ -84,8 +85,8 @@ def over_seeds(seeds: Sequence[Sequence[Interval]], *, level: float = 0.95) -> I
     """The interval of a mean over trainings, each of them the mean of its parts (sets of texts).
 
     Over several seeds it is the plain t interval. With one seed it comes from the parts' own
-    intervals, as of sets that share no text: a lone part's is kept as it is. The borders are NaN
-    where a part has none.
+    intervals, as of sets that share no text: the interval of a single part is kept as it is. The bounds are NaN
+    if a part has none.
     """
     means = [float(np.mean([part.mean for part in parts])) for parts in seeds]
     if len(seeds) != 1:
@@ -98,7 +99,7 @@ def over_seeds(seeds: Sequence[Sequence[Interval]], *, level: float = 0.95) -> I
 
 
 def clip_interval(interval: Interval, low: float, high: float) -> Interval:
-    """The interval without what the measured thing can't be, such as a share above 1."""
+    """The interval clipped to the possible values of the metric."""
     return replace(
         interval,
         low=interval.low if isnan(interval.low) else max(low, interval.low),
@@ -139,7 +140,7 @@ def wilson(right: float, n: int, *, level: float = 0.95) -> Interval:
     middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     reach = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     low, high = max(0.0, float(middle - reach)), min(1.0, float(middle + reach))
-    # At 0 and n the border is the share itself; rounding must not put it beyond.
+    # At 0 and n the bound is the proportion itself; rounding must not push it beyond.
     return Interval(share, min(low, share), max(high, share), level, n)
 
 
@@ -166,7 +167,7 @@ def bootstrap(
 ) -> Interval:
     """The percentile interval of a statistic of row numbers, 0 to n - 1.
 
-    Resamples without a value (NaN, as AUC with one class) are left out.
+    Resamples without a value (NaN, such as AUC with one class) are left out.
     """
     _check_level(level)
     drawn = [
@@ -179,47 +180,12 @@ def bootstrap(
     )
 
 
-def bootstrap_mean(
-    values: ArrayLike, *, seed: int, level: float = 0.95, resamples: int = 1000
-) -> Interval:
-    """The percentile interval of a mean over rows, all resamples at once."""
-    known = _not_nan(values, level)
-    drawn = [
-        known[block].mean(axis=1)
-        for block in _resample_blocks(len(known), seed=seed, resamples=resamples)
-    ]
-    return _percentile_interval(float(known.mean()), np.concatenate(drawn), level, len(known))
-
-
-def cell_interval(
-    values: ArrayLike,
-    *,
-    n_train: float,
-    n_test: float,
-    rows: ArrayLike | None = None,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Interval:
-    """The interval of one cell's mean over its repeats.
-
-    With one repeat it comes from the test rows, `rows` being what each adds to the mean: Wilson's
-    for rights and wrongs, the bootstrap's for anything else. Without rows the borders are NaN.
-    """
-    found = corrected_t(values, n_train=n_train, n_test=n_test, level=level)
-    if found.n != 1 or rows is None:
-        return found
-    each = np.asarray(rows, dtype=np.float64)
-    if bool(np.isin(each, (0.0, 1.0)).all()):
-        return wilson(float(each.sum()), len(each), level=level)
-    return bootstrap_mean(each, seed=seed, level=level)
-
-
 def _corrected_standard_error(values: NDArray[np.float64], n_train: float, n_test: float) -> float:
     if not (n_train > 0 and n_test >= 0):
         raise BadSpec(
             f"n_train must be above 0 and n_test at least 0, got {n_train!r}, {n_test!r}."
         )
-    # Equal values leave a variance of 1e-33, which is none.
+    # Rounding gives equal values a variance of 1e-33 instead of 0.
     spread = 0.0 if values.min() == values.max() else float(values.var(ddof=1))
     return float(np.sqrt(spread * (1 / len(values) + n_test / n_train)))
 
@@ -250,4 +216,4 @@ def _not_nan(values: ArrayLike, level: float) -> NDArray[np.float64]:
 
 def _check_level(level: float) -> None:
     if not 0 < level < 1:
-        raise BadSpec(f"level must lie between 0 and 1, got {level!r}.")
+        raise BadSpec(f"level must be between 0 and 1, got {level!r}.")

@@ -1,11 +1,11 @@
-"""The METRICS table: what is measured, on what, for which tasks.
+"""The METRICS table: how each metric is computed, for which tasks, and how to read it.
 
 A metric is a function of labels and predictions. Shapes: labels and decisions are (n,) class
 numbers, 0/1 (n, cls) for multilabel, floats (n,) for regression; scores are (n,) for binary
-(the score of class 1) and (n, cls) otherwise. Numbers agree with scikit-learn's where it has
-them (the tests say so); written in plain numpy because a grid calls them ten thousand times.
+(the score of class 1) and (n, cls) otherwise. The values equal scikit-learn's
+(tested); written in numpy because a grid calls each metric thousands of times.
 
-Where a number has no meaning it is NaN, never an exception: AUC with one class in the labels,
+An undefined value is NaN, never an exception: AUC with one class in the labels,
 average precision with no positive label, correlation with a constant, R2 of constant labels,
 ECE of scores that are not probabilities. With several classes, AUC and average precision are
 means over the classes that have a value. F1 without a true or predicted positive and MCC of
@@ -122,43 +122,45 @@ def _metric(name: str | Metric) -> Metric:
 
 
 def accuracy(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
-    """The share of right decisions; of rows with every label right for multilabel."""
+    """The share of correct decisions; of rows with every label correct for multilabel."""
     right = labels == decisions
     return float((right if right.ndim == 1 else right.all(axis=1)).mean())
 
 
 def f1(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
     """The F1 of class 1."""
-    true, said = labels == 1, decisions == 1
-    total = np.count_nonzero(true) + np.count_nonzero(said)
-    return float(2.0 * np.count_nonzero(true & said) / total) if total else 0.0
+    true, predicted = labels == 1, decisions == 1
+    total = np.count_nonzero(true) + np.count_nonzero(predicted)
+    return float(2.0 * np.count_nonzero(true & predicted) / total) if total else 0.0
 
 
 def f1_macro(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
     """The mean F1 over the classes that occur, in labels or decisions; over all for multilabel."""
-    right, said, true = _class_counts(labels, decisions)
-    total = said + true
+    right, predicted, true = _class_counts(labels, decisions)
+    total = predicted + true
     each = 2.0 * right / np.maximum(total, 1)
     return float(each.mean() if labels.ndim == 2 else each[total > 0].mean())
 
 
 def f1_micro(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
     """The F1 over all decisions taken together; the accuracy where each row has one class."""
-    right, said, true = _class_counts(labels, decisions)
-    total = float(said.sum() + true.sum())
+    right, predicted, true = _class_counts(labels, decisions)
+    total = float(predicted.sum() + true.sum())
     return float(2.0 * right.sum() / total) if total else 0.0
 
 
 def mcc(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
     """Matthews' correlation of labels and decisions, for any number of classes (Gorodkin 2004)."""
-    right, said, true = (t.astype(float) for t in _class_counts(labels, decisions))
+    right, predicted, true = (t.astype(float) for t in _class_counts(labels, decisions))
     square = float(len(labels)) ** 2
-    spread = (square - said @ said) * (square - true @ true)
-    return float((right.sum() * len(labels) - said @ true) / np.sqrt(spread)) if spread else 0.0
+    spread = (square - predicted @ predicted) * (square - true @ true)
+    return (
+        float((right.sum() * len(labels) - predicted @ true) / np.sqrt(spread)) if spread else 0.0
+    )
 
 
 def auc(labels: NDArray[Any], scores: NDArray[Any]) -> float:
-    """The chance that a positive scores above a negative, ties counted half."""
+    """The probability that a positive scores above a negative, ties counted half."""
     return _mean_over_classes(_auc, labels, scores)
 
 
@@ -196,11 +198,11 @@ def spearman(labels: NDArray[Any], values: NDArray[Any]) -> float:
 
 
 def log_rmse(truth: NDArray[Any], answers: NDArray[Any], *, worst: float | None = None) -> float:
-    """sqrt(mean (ln(1 + truth) - ln(1 + answer))^2), every answer counted.
+    """sqrt(mean (ln(1 + truth) - ln(1 + answer))^2) over all answers.
 
-    NaN stands for an answer that could not be decoded. It and answers below 0 count as the worse
-    of 0 and `worst`; answers above `worst` count as `worst`. So no answer is worse than none, and
-    leaving one out never helps. `worst` defaults to one digit more than the largest truth has.
+    NaN is an answer that could not be decoded. It and answers below 0 count as the worse of 0 and
+    `worst`; answers above `worst` count as `worst`, so that no answer is worse than a missing one.
+    `worst` defaults to one digit more than the largest truth has.
     """
     if truth.min() < 0:
         raise BadData(f"log_rmse needs truths of at least 0, got {truth.min()!r}.")
@@ -209,8 +211,8 @@ def log_rmse(truth: NDArray[Any], answers: NDArray[Any], *, worst: float | None 
         raise BadData(f"worst must be at least the largest truth {truth.max()!r}, got {worst!r}.")
     level, top = np.log1p(truth), np.log1p(ceiling)
     usable = answers >= 0
-    said = np.log1p(np.where(usable, np.minimum(answers, ceiling), 0.0))
-    miss = np.where(usable, np.abs(level - said), np.maximum(level, top - level))
+    predicted = np.log1p(np.where(usable, np.minimum(answers, ceiling), 0.0))
+    miss = np.where(usable, np.abs(level - predicted), np.maximum(level, top - level))
     return float(np.sqrt(np.mean(miss**2)))
 
 
@@ -221,7 +223,7 @@ def exact_match(truth: NDArray[Any], answers: NDArray[Any]) -> float:
 
 SINGLE_LABEL_TASKS: tuple[Task, ...] = ("binary", "multiclass")
 CLASSIFICATION_TASKS: tuple[Task, ...] = ("binary", "multiclass", "multilabel")
-# F1 micro is the accuracy wherever each row has one class, so binary goes without.
+# F1 micro equals the accuracy if each row has one class.
 MULTI_TASKS: tuple[Task, ...] = ("multiclass", "multilabel")
 
 METRICS: dict[str, Metric] = {
@@ -276,10 +278,10 @@ RECIPE_METRICS: dict[str, MetricFacts] = {
 def _class_counts(
     labels: NDArray[Any], decisions: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Per class: how often decided and right, how often decided, how often true."""
+    """Per class: true positives, predicted positives, actual positives."""
     if labels.ndim == 2:
-        true, said = labels == 1, decisions == 1
-        return (true & said).sum(axis=0), said.sum(axis=0), true.sum(axis=0)
+        true, predicted = labels == 1, decisions == 1
+        return (true & predicted).sum(axis=0), predicted.sum(axis=0), true.sum(axis=0)
     whole, picked = labels.astype(np.int64), decisions.astype(np.int64)
     size = int(max(whole.max(), picked.max())) + 1
     right = np.bincount(whole[whole == picked], minlength=size)
@@ -304,7 +306,7 @@ def _auc(positive: NDArray[np.bool_], scores: NDArray[Any]) -> float:
     high, low = scores[positive], np.sort(scores[~positive])
     if high.size == 0 or low.size == 0:
         return NAN
-    # Each negative below a positive is found by both searches, each tie by one.
+    # Each negative below a positive is counted by both searches, each tie by one.
     found = low.searchsorted(high, "left").sum() + low.searchsorted(high, "right").sum()
     return float(found / (2.0 * high.size * low.size))
 
@@ -314,7 +316,7 @@ def _average_precision(positive: NDArray[np.bool_], scores: NDArray[Any]) -> flo
         return NAN
     order = np.argsort(-scores, kind="stable")
     ranked = scores[order]
-    # Equal scores are found together, so only the last of a tie is a place to stop.
+    # Equal scores share one threshold: the last of a tie.
     stops = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(ranked) - 1)
     found = np.cumsum(positive[order])[stops]
     return float(np.sum(np.diff(found, prepend=0) * found / (stops + 1)) / found[-1])

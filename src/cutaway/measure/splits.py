@@ -1,14 +1,14 @@
-"""The PROTOCOLS table: which rows are learned from, tuned on and tested on.
+"""The PROTOCOLS table: which rows are used for training, validation and testing.
 
 Every protocol is seeded (PCG64, one spawned stream per repeat, so repeat 3 is the same rows
 whether 5 or 50 are asked for), stratified (`strata.py` says by what), and gives `Split`s whose
 three parts share no row.
 
-    repeats   seeded cuts 70/10/20, again and again
-    kfold     each row is tested on exactly once; validation rows are cut out of the others
-    fixed     the parts that come with the data; without a dev part, one is cut out of train
-    kshot     K rows of each class to learn from, K to tune on, the rest (or the test part) to test
-    curve     the cuts of `repeats`, their train part thinned to each of the sizes, nested
+    repeats   repeated seeded splits 70/10/20
+    kfold     each row is tested exactly once; validation rows are taken from the other folds
+    fixed     the parts that come with the data; without a dev part, one is split off train
+    kshot     K rows per class for training, K for validation, the rest (or the test part) for testing
+    curve     the splits of `repeats`, with nested subsamples of the training part of each size
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,40 +26,40 @@ from cutaway.measure.strata import RowIndices, nested_order, shuffle, strata, st
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Row numbers to learn from, to tune on and to test on; no row in two of them."""
+    """Row indices for training, validation and testing; no row in two of them."""
 
     repeat: int
-    """Which repeat, or which fold."""
+    """Number of the repeat or fold."""
     train: RowIndices
     val: RowIndices
     test: RowIndices
     size: int | None = None
-    """The training size that was asked for, None where none was."""
+    """The requested training size, if there was one."""
     drawn: int | None = None
-    """Rows that a thinned train part was drawn from, None where it wasn't thinned."""
+    """Size of the full training part if `train` is a subsample of it."""
     tested: int | None = None
-    """Distinct rows that the repeats together test on, where they (nearly) share their test rows;
-    None where each repeat draws its own."""
+    """Number of distinct test rows of all repeats, if the repeats share (nearly all of) them; None
+    if each repeat draws its own."""
 
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """How to split. Each protocol reads the fields it knows and leaves the others."""
+    """How to split. Each protocol uses the fields it needs and ignores the others."""
 
     protocol: str = "repeats"
     seed: int = 0
     repeats: int = 10
-    """How many splits (of each size); kfold gives one per fold instead."""
+    """Number of splits (of each size); kfold gives one per fold instead."""
     fractions: tuple[float, float, float] = (0.7, 0.1, 0.2)
-    """Train, validation, test; kfold and fixed take the proportion of the first two from it."""
+    """Train, validation, test; kfold and fixed use the ratio of the first two."""
     folds: int = 5
     shots: int = 16
-    """Rows per class to learn from in kshot; as many again to tune on."""
+    """Training rows per class in kshot; the same number for validation."""
     sizes: tuple[int, ...] = ()
     """Training sizes of curve."""
 
     def __post_init__(self) -> None:
-        """BadSpec for a value that can't be."""
+        """BadSpec for an invalid value."""
         lookup(PROTOCOLS, self.protocol, kind="protocol")
         for name, least in {"seed": 0, "repeats": 1, "folds": 2, "shots": 1}.items():
             if (value := getattr(self, name)) < least:
@@ -74,7 +74,7 @@ class SplitPlan:
 
 @dataclass(frozen=True, eq=False)
 class SplitData:
-    """What is split: the stratum of each row, what the strata are called, the fixed parts."""
+    """The rows to split: the stratum of each, the names of the strata, the fixed parts."""
 
     groups: RowIndices
     task: Task
@@ -104,7 +104,7 @@ def split(
     parts: NDArray[np.str_] | None = None,
     classes: Sequence[str] = (),
 ) -> tuple[Split, ...]:
-    """Every split of the plan; BadData or BadSpec says why rows or plan don't allow one."""
+    """Every split of the plan; BadData or BadSpec if the rows or the plan don't allow one."""
     ground = SplitData(strata(np.asarray(labels), task), task, tuple(classes), parts)
     if len(ground.groups) < 2:
         raise BadData(f"{len(ground.groups)} labelled rows can't be split; give at least 10.")
@@ -142,7 +142,7 @@ def _kfold(ground: SplitData, plan: SplitPlan) -> Iterator[Split]:
     _check_two_per_class(ground)
     mixed = shuffle(ground.rows, repeat_rng(plan.seed, 0))
     ordered = mixed[np.argsort(ground.groups[mixed], kind="stable")]
-    # Dealt like cards, class after class: folds and classes per fold differ by one at most.
+    # Assigned in turn, class after class: sizes of folds and classes per fold differ by at most one.
     fold = np.empty(len(ordered), dtype=np.int64)
     fold[ordered] = np.arange(len(ordered)) % plan.folds
     for k in range(plan.folds):
@@ -155,7 +155,7 @@ def _kfold(ground: SplitData, plan: SplitPlan) -> Iterator[Split]:
 def _fixed(ground: SplitData, plan: SplitPlan) -> Iterator[Split]:
     train, test = _fixed_part(ground, "train"), _fixed_part(ground, "test")
     if "dev" in _known_parts(ground):
-        # Every repeat would be this one again, and ten of it would look like certainty.
+        # Every repeat would be the same split, and ten copies would look like certainty.
         yield Split(0, train, _fixed_part(ground, "dev"), test)
         return
     for repeat in range(plan.repeats):
@@ -196,7 +196,7 @@ def _curve(ground: SplitData, plan: SplitPlan) -> Iterator[Split]:
                 f"Training sizes must be at most the train part, {len(whole.train)} rows, "
                 f"got {[s for s in sizes if s > len(whole.train)]!r}."
             )
-        # A stream of its own, so that the curve's full size is the split of `repeats`.
+        # A separate stream, so that the full size of the curve is the split of `repeats`.
         order = nested_order(
             whole.train, ground.groups, repeat_rng(plan.seed, whole.repeat).spawn(1)[0]
         )
@@ -216,7 +216,7 @@ SHARED_TEST_PROTOCOLS = ("fixed", "kshot")
 
 
 def _with_tested_count(made: tuple[Split, ...], n: int) -> tuple[Split, ...]:
-    """The splits, knowing how many rows they test on together."""
+    """The splits with the number of distinct rows they test on together."""
     seen = np.zeros(n, dtype=bool)
     for one in made:
         seen[one.test] = True
@@ -254,7 +254,7 @@ def _check_two_per_class(ground: SplitData) -> None:
     if lone:
         raise BadData(
             f"{len(lone)} classes have 1 row each (first: {lone[0]!r}), and a class needs 2, one "
-            "to learn from and one to test on. Drop or merge them."
+            "for training and one for testing. Drop or merge them."
         )
 
 
@@ -265,8 +265,8 @@ def _check_enough_shots(ground: SplitData, pool: RowIndices, shots: int, *, spar
         if have < need:
             raise BadData(
                 f"Class {ground.name(int(group))!r} has {have} rows, and shots={shots} takes "
-                f"{need} ({shots} to learn from, {shots} to tune on"
-                f"{', 1 to test on' if spare else ''}). Ask for fewer shots."
+                f"{need} ({shots} for training, {shots} for validation"
+                f"{', 1 for testing' if spare else ''}). Ask for fewer shots."
             )
 
 

@@ -1,4 +1,4 @@
-"""Rows cut so that every part looks like the whole.
+"""Stratified splitting of rows.
 
 Strata are the classes for binary and multiclass; for multilabel each row counts under its rarest
 label; for regression under its tenth of the label range, by rank.
@@ -42,9 +42,9 @@ def shuffle(rows: RowIndices, rng: np.random.Generator) -> RowIndices:
 def allocate(counts: NDArray[np.int64], fractions: tuple[float, ...]) -> NDArray[np.int64]:
     """How many rows of each stratum go to each part: (strata, parts).
 
-    Every number is its exact share rounded down or up. The spare rows go where the parts lag
-    most behind their share so far, so that the totals keep to the fractions, too; a stratum
-    without a row in the first part (train) gives it its first spare one.
+    Every number is its exact share rounded down or up. Remaining rows go to the parts
+    that are furthest below their share so far, so that the totals match the fractions too; a stratum
+    without a row in the first part (train) gives it its first remaining row.
     """
     exact = counts[:, None] * np.asarray(fractions)[None, :]
     # 0.7 * 10 is 7.000000000000001 and 0.1 * 30 is 3.0000000000000004; 0.3 * 10 must stay 3.
@@ -65,7 +65,7 @@ def allocate(counts: NDArray[np.int64], fractions: tuple[float, ...]) -> NDArray
 def stratified_cut(
     rows: RowIndices, groups: RowIndices, fractions: tuple[float, ...], rng: np.random.Generator
 ) -> list[RowIndices]:
-    """The rows in as many random parts as there are fractions, each like the whole."""
+    """The rows in random parts of these fractions, each with the proportions of the strata."""
     mixed = shuffle(rows, rng)
     _, place, counts = np.unique(groups[mixed], return_inverse=True, return_counts=True)
     shares = allocate(counts, fractions)
@@ -78,9 +78,9 @@ def stratified_cut(
 
 
 def nested_order(rows: RowIndices, groups: RowIndices, rng: np.random.Generator) -> RowIndices:
-    """The rows in a random order whose every beginning looks like the whole.
+    """The rows in a random order in which every prefix has the proportions of the strata.
 
-    One row of each stratum comes first, so that no beginning longer than that lacks a class.
+    One row of each stratum comes first, so that no longer prefix lacks a class.
     """
     mixed = shuffle(rows, rng)
     _, place, counts = np.unique(groups[mixed], return_inverse=True, return_counts=True)
@@ -106,6 +106,6 @@ def _rank_bins(labels: NDArray[Any]) -> RowIndices:
             f"{int((~np.isfinite(labels)).sum())} labels are not finite; drop those rows."
         )
     rank = np.argsort(np.argsort(labels, kind="stable"), kind="stable")
-    # At least five rows in a bin, or the bins would say more than the labels do.
+    # At least five rows per bin.
     bins = int(np.clip(len(labels) // 5, 1, RANK_BINS))
     return rank * bins // len(labels)

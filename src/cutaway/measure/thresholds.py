@@ -1,4 +1,4 @@
-"""Scores become decisions at a cut that is chosen on rows kept for it."""
+"""Decision thresholds, chosen on validation rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Counts = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Threshold:
-    """Scores above `value` are called positive."""
+    """Scores above `value` are positive."""
 
     value: float
 
@@ -25,7 +25,7 @@ class Threshold:
 
 
 def _accuracy(found: Counts, called: Counts, positives: int, n: int) -> Counts:
-    # Right: the positives found and the negatives not called.
+    # Correct: true positives and true negatives.
     return (found + (n - called) - (positives - found)) / n
 
 
@@ -42,30 +42,30 @@ CRITERIA: dict[str, Callable[[Counts, Counts, int, int], Counts]] = {
 def best_threshold(
     scores: ArrayLike, labels: NDArray[Any], *, metric: str = "accuracy"
 ) -> Threshold:
-    """The cut with the best `metric` on these rows, found by one sort.
+    """The threshold with the best `metric` on these rows, found by one sort.
 
-    Every way to cut is weighed, "always yes" (-inf) and "always no" (the highest score) too, so
-    equal scores need no case of their own: the decision is then constant. A cut between two
-    scores lies half-way; of equally good cuts the middle one is taken.
+    All thresholds are compared, including "always positive" (-inf) and "always negative" (the highest
+    score), so equal scores need no special case. A threshold between two scores is half-way between
+    them; of equally good ones the middle one is taken.
     """
     criterion = lookup(CRITERIA, metric, kind="threshold metric")
     values, positive = np.asarray(scores, dtype=np.float64), np.asarray(labels) == 1
     _check_scores(values, positive)
     levels, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    # After each cut, from "always yes" upwards: how many are called, how many of them rightly.
+    # For each threshold, from -inf upwards: number of positives predicted, and of true positives.
     called = len(values) - np.concatenate([[0.0], np.cumsum(count)])
     hits = np.bincount(place, weights=positive, minlength=len(levels))
     found = hits.sum() - np.concatenate([[0.0], np.cumsum(hits)])
     merit = criterion(found, called, int(positive.sum()), len(values))
     if np.isneginf(levels[0]):
-        # Nothing lies below -inf: "always yes" would not be kept to.
+        # No threshold is below a score of -inf: "always positive" is impossible.
         merit[0] = -1.0
     best = np.flatnonzero(merit == merit.max())
     return Threshold(float(_candidate_thresholds(levels)[best[len(best) // 2]]))
 
 
 def _candidate_thresholds(levels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One cut below all levels, one between each two, one at the highest."""
+    """One threshold below all levels, one between each two, one at the highest."""
     low, high = levels[:-1], levels[1:]
     with np.errstate(invalid="ignore"):
         middle = low / 2 + high / 2

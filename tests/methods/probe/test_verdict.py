@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cutaway.core.errors import BadData
-from cutaway.measure.shared_test_variance import ResamplingInfo
+from cutaway.measure.repeats import ResamplingInfo
 from cutaway.methods.probe.verdict import (
     Evidence,
     ProbeScore,

@@ -16,8 +16,8 @@ from cutaway.core.errors import BadSpec, CutawayError
 from cutaway.engine import PieceFailed, find_engine, run_pieces
 from cutaway.extract.model_handle import ModelHandle
 from cutaway.extract.request import build_token_rows
+from cutaway.measure.baselines import WordCounts, count_words
 from cutaway.measure.splits import Split
-from cutaway.measure.words import WordCounts, count_words
 from cutaway.methods.nextword import measure
 from cutaway.methods.nextword.features import (
     NextwordFeatures,

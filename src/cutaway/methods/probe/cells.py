@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_curve
 from torch import Tensor
 
-from cutaway.measure.baselines import fit_baseline
-from cutaway.measure.control import control_labels
+from cutaway.measure.baselines import control_labels, fit_baseline
 from cutaway.measure.metrics import auc
 from cutaway.measure.repeats import RepeatMetrics
 from cutaway.measure.splits import Split
@@ -33,10 +32,10 @@ from cutaway.methods.probe.details import (
 )
 from cutaway.methods.probe.inputs import ProbeInputs
 from cutaway.methods.probe.maths.cell import ProbeOutcome, RaggedTokens, probe_splits, take_rows
+from cutaway.methods.probe.maths.fitted import ProbeOutputs
 from cutaway.methods.probe.maths.layer_mix import LayerMix
 from cutaway.methods.probe.maths.mdl import code_length
 from cutaway.methods.probe.maths.projection import ProbeProjection, project_2d
-from cutaway.methods.probe.maths.test_outputs import ProbeOutputs
 from cutaway.methods.probe.rows import MAIN_METRIC, PieceResult, ProbeCell, cell_result
 
 MAX_POINTS = 400

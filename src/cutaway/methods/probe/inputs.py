@@ -15,9 +15,9 @@ from cutaway.engine import find_engine
 from cutaway.extract.activations import StoredActivations, extract
 from cutaway.extract.model_handle import ModelHandle, make_model_handle, random_twin_handle
 from cutaway.extract.request import ExtractionRequest
-from cutaway.measure.shared_test_variance import assign_blocks
+from cutaway.measure.baselines import WordCounts, count_words
+from cutaway.measure.repeats import assign_blocks
 from cutaway.measure.splits import Split, SplitPlan, split
-from cutaway.measure.words import WordCounts, count_words
 from cutaway.methods.probe.maths.cell import RaggedTokens, RowBlocks, classifier
 from cutaway.methods.probe.maths.fitted import FitSettings
 from cutaway.methods.probe.maths.layer_mix import LayerMix, mix_layers, parse_layers

@@ -9,11 +9,11 @@ import polars as pl
 
 from cutaway.measure.repeats import (
     RepeatMetrics,
+    ResamplingInfo,
     group_by_size,
     metric_interval,
     resampling_info,
 )
-from cutaway.measure.shared_test_variance import ResamplingInfo
 from cutaway.methods.probe.details import AnyDetail, validate_details
 from cutaway.recipe.table import Row, table
 from cutaway.store.progress import Progress

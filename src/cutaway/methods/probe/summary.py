@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from cutaway.core.textset import TextSet
-from cutaway.measure.shared_test_variance import ResamplingInfo
+from cutaway.measure.repeats import ResamplingInfo
 from cutaway.methods.probe.rows import CELL_COLUMNS, MAIN_METRIC, CellKey, cell_key
 from cutaway.methods.probe.verdict import Evidence, ProbeScore, best_score, verdict_sentences
 

@@ -1,7 +1,7 @@
 """The verdict of a probe run, in sentences. Needs no torch.
 
 Two cells are compared on the same splits, by the corrected paired t test or, where the repeats
-share their test rows, by the variance of these rows too (`measure/shared_test_variance.py`).
+share their test rows, by the variance of these rows too (`measure/repeats.py`).
 "Statistically indistinguishable" means that no difference is significant at the given level.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from cutaway.core.errors import BadData
 from cutaway.measure.intervals import Difference, Interval, clip_interval, negate
 from cutaway.measure.metrics import UNIT, MetricFacts, metric_facts
-from cutaway.measure.shared_test_variance import ResamplingInfo, mean_interval, paired_difference
+from cutaway.measure.repeats import ResamplingInfo, mean_interval, paired_difference
 
 BASELINE_TITLES = {"bow": "bag-of-words", "tfidf": "TF-IDF"}
 

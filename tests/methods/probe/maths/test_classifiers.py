@@ -15,8 +15,8 @@ from torch import nn
 from cutaway.core.errors import BadData, BadSpec, UnknownName
 from cutaway.measure.splits import Split
 from cutaway.methods.probe.maths.cell import CLASSIFIERS, RaggedTokens, classifier, probe_split
+from cutaway.methods.probe.maths.closed_form import logistic
 from cutaway.methods.probe.maths.fitted import FitSettings
-from cutaway.methods.probe.maths.linear import logistic
 from cutaway.methods.probe.maths.train import ProbeTraining
 
 VECTORS = {name: row for name, row in CLASSIFIERS.items() if row.kind != "tokens"}
@@ -315,7 +315,7 @@ def test_the_attention_probe_finds_the_token_that_mean_pooling_drowns():
 
 
 def test_attention_adds_up_to_one_and_starts_as_the_mean():
-    from cutaway.methods.probe.maths.attention_probe import AttentionProbe
+    from cutaway.methods.probe.maths.nets import AttentionProbe
 
     texts, _ = marked(20)
     probe = AttentionProbe(8, 3)

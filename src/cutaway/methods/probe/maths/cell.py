@@ -21,10 +21,9 @@ from cutaway.core.textset import Task
 from cutaway.measure.metrics import METRICS
 from cutaway.measure.splits import Split
 from cutaway.measure.thresholds import Threshold, best_threshold
-from cutaway.methods.probe.maths.attention_probe import RaggedTokens
 from cutaway.methods.probe.maths.classifiers import CLASSIFIERS, Classifier, classifier
-from cutaway.methods.probe.maths.fitted import FitSettings, FittedProbe
-from cutaway.methods.probe.maths.test_outputs import ProbeOutputs
+from cutaway.methods.probe.maths.fitted import FitSettings, FittedProbe, ProbeOutputs
+from cutaway.methods.probe.maths.nets import RaggedTokens
 from cutaway.solvers import RowBlocks, check_finite
 
 __all__ = [

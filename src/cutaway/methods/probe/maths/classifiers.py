@@ -19,8 +19,17 @@ from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
 from cutaway.core.textset import Task
 from cutaway.measure.splits import Split
-from cutaway.methods.probe.maths.attention_probe import AttentionProbe
-from cutaway.methods.probe.maths.closed_form import binary_relevance, pca, qda
+from cutaway.methods.probe.maths.closed_form import (
+    binary_relevance,
+    binary_relevance_splits,
+    lda,
+    logistic,
+    naive_bayes,
+    nearest_centroid,
+    pca,
+    qda,
+    ridge,
+)
 from cutaway.methods.probe.maths.fitted import (
     ALL_TASKS,
     CLASSIFICATION_TASKS,
@@ -29,15 +38,7 @@ from cutaway.methods.probe.maths.fitted import (
     FitSplitsFunction,
     FittedProbe,
 )
-from cutaway.methods.probe.maths.linear import (
-    binary_relevance_splits,
-    lda,
-    logistic,
-    naive_bayes,
-    nearest_centroid,
-    ridge,
-)
-from cutaway.methods.probe.maths.nets import glu, mlp, user_net
+from cutaway.methods.probe.maths.nets import AttentionProbe, glu, mlp, user_net
 from cutaway.methods.probe.maths.sklearn_bridge import clone_factory, sklearn_fit
 from cutaway.methods.probe.maths.train import gradient_fit
 

@@ -16,14 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.core.errors import BadSpec, RunError
-from cutaway.methods.probe.maths.attention_probe import RaggedTokens
 from cutaway.methods.probe.maths.fitted import (
     FitFunction,
     FitSettings,
     FittedProbe,
     squeeze_outputs,
 )
-from cutaway.methods.probe.maths.nets import NetFactory
+from cutaway.methods.probe.maths.nets import NetFactory, RaggedTokens
 
 FeaturesT = TypeVar("FeaturesT", Tensor, RaggedTokens)
 Loss = Callable[[Tensor, Tensor], Tensor]

@@ -8,7 +8,7 @@ import pytest
 from cutaway.core.errors import Mismatch
 from cutaway.measure.intervals import corrected_t, paired_t, two_proportions, wilson
 from cutaway.measure.metrics import auc
-from cutaway.measure.shared_test_variance import (
+from cutaway.measure.repeats import (
     N_BLOCKS,
     ResamplingInfo,
     assign_blocks,
