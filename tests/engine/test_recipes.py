@@ -1,18 +1,13 @@
 """The same command on every engine gives the same table."""
 
-import numpy as np
 import polars as pl
 import pytest
-import torch
 from polars.testing import assert_frame_equal
 
 import cutaway
 from cutaway.extract.model_handle import ModelHandle, make_model_handle
 from cutaway.methods.probe.spec import ProbeSpec
-from cutaway.methods.shortcut import cross_products as products
-from cutaway.methods.shortcut.maths.moments import layer_pairs, moments_from_state_dict
 from cutaway.models.load import open_model
-from cutaway.store.activations import open_activations
 from tests.engine.work import Stubborn
 from tests.methods.probe.test_recipe import labelled
 from tests.tiny import tiny, toy_model
@@ -76,35 +71,6 @@ def test_a_cell_that_fails_is_recorded_with_the_same_reason_everywhere(model, ho
     failed = there.filter(pl.col("status") == "failed")
     assert failed.height == 2
     assert set(failed["reason"]) == {"ArithmeticError: it does not want to"}
-
-
-@pytest.mark.parametrize("workers", [1, 2, 3, 7])
-@pytest.mark.parametrize("precise", [True, False])
-def test_partial_sums_add_up_to_the_single_pass(home, workers, precise):
-    """To 1e-10 relative, also where chunks are multiplied in float32: they are the same chunks."""
-    home("one")
-    rng = np.random.default_rng(0)
-    marks = rng.integers(1, 4, size=60)
-    shelf = open_activations({"for": "sums"}, 60)
-    states = {i: torch.randn(int(marks.sum()), 6) * 10**i + 100 for i in range(3)}
-    with shelf.writer() as writer:
-        writer.append_ragged(range(60), marks, {f"{i}/marks": s for i, s in states.items()})
-    texts = np.sort(rng.choice(60, size=45, replace=False))
-    adder = products.PartialMoments(shelf, layer_pairs(2), 2, precise, chunk=16)
-    stretches = list(products.example_ranges(texts, marks[texts], workers, adder.chunk))
-    assert len(stretches) <= workers
-    parts = [
-        moments_from_state_dict({k: torch.as_tensor(v) for k, v in adder(s).items()})
-        for s in stretches
-    ]
-    total = sum(parts[1:], parts[0])
-    single = adder.accumulator()
-    for _, rows in products.stored_states(shelf, texts, range(3), at_once=7):
-        single.add(rows)
-    one = single.moments()
-    assert total.rows == one.rows == marks[texts].sum()
-    for name, value in one.state_dict().items():
-        torch.testing.assert_close(total.state_dict()[name], value, rtol=1e-10, atol=0, msg=name)
 
 
 def test_a_fit_is_the_same_from_partial_sums(model, home, tmp_path):

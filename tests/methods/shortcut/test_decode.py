@@ -1,4 +1,4 @@
-"""Decoding: cut models give the plain model's states, verified drafts its very tokens."""
+"""Decoding: verified drafts and exits give the tokens that a literal run gives."""
 
 from dataclasses import replace
 
@@ -6,7 +6,6 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from cutaway.core.errors import BadSpec
 from cutaway.methods.shortcut.decode import (
     Drafter,
     TokenPicker,
@@ -14,13 +13,13 @@ from cutaway.methods.shortcut.decode import (
     plain_decode,
     plain_generate,
     speculative_decode,
+    stop_token_ids,
 )
 from cutaway.methods.shortcut.maths.fit import IDENTITY, Shortcut
 from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.methods.shortcut.segments import segmented
-from cutaway.models.load import open_model
 from cutaway.models.read import collect_states
-from tests.tiny import FAMILIES, toy_model
+from tests.tiny import FAMILIES
 
 CAUSAL = [name for name, row in FAMILIES.items() if row.kind == "causal"]
 NEVER = frozenset({-1})
@@ -37,38 +36,10 @@ def drafter(lm, *, length: int = 3, floor: float = 0.0, jump: Shortcut = IDENTIT
     return Drafter(jump, words, turned, None if bias is None else bias.detach(), length, floor)
 
 
-@pytest.fixture(scope="module")
-def toy(tmp_path_factory):
-    return open_model(str(toy_model(tmp_path_factory.mktemp("toy"))))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", CAUSAL)
-@pytest.mark.parametrize("border", [0, 1])
-@torch.inference_mode()
-def test_tokens_that_wait_between_stretches_get_the_plain_models_states(
-    family, border: int, tiny_lm
-) -> None:
-    lm = tiny_lm(family)
-    ids = ids_of(lm, 9)
-    plain = collect_states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers
-    with segmented(lm, [border]) as cut:
-        front = torch.cat(
-            [cut.run(0, ids[:, :4]), *(cut.run(0, ids[:, i : i + 1]) for i in range(4, 9))], 1
-        )
-        rear = torch.cat(
-            [cut.run(1, ids[:, :6], front[:, :6]), cut.run(1, ids[:, 6:], front[:, 6:])], 1
-        )
-    torch.testing.assert_close(front, plain[border], rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(rear, plain[lm.layers], rtol=1e-4, atol=1e-4)
-    again = collect_states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers
-    assert torch.equal(again[lm.layers], plain[lm.layers])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("family", CAUSAL)
 @torch.inference_mode()
-def test_verified_drafts_write_what_generate_writes(family, tiny_lm) -> None:
+def test_verified_drafts_give_what_generate_gives(family, tiny_lm) -> None:
     lm = tiny_lm(family)
     for seed in range(3):
         prompt = ids_of(lm, 5, seed=seed)
@@ -81,7 +52,7 @@ def test_verified_drafts_write_what_generate_writes(family, tiny_lm) -> None:
 
 
 @torch.inference_mode()
-def test_a_hundred_prompts_come_out_as_generate_writes_them(toy) -> None:
+def test_a_hundred_prompts_give_what_generate_gives(toy) -> None:
     stops = frozenset({int(toy.tokenizer.eos_token_id)})
     prompts = [ids_of(toy, 1 + seed % 7, seed=seed) for seed in range(100)]
     plain = [plain_generate(toy, prompt, 16, stops)[0][0] for prompt in prompts]
@@ -97,7 +68,7 @@ def test_a_hundred_prompts_come_out_as_generate_writes_them(toy) -> None:
 
 
 @torch.inference_mode()
-def test_an_exit_that_is_never_sure_writes_what_generate_writes(toy) -> None:
+def test_an_exit_that_is_never_confident_gives_what_generate_gives(toy) -> None:
     prompt = ids_of(toy, 4)
     [expected], _ = plain_generate(toy, prompt, 14, NEVER)
     jumps = dict.fromkeys((1, 2, 3), IDENTITY)
@@ -138,7 +109,9 @@ def test_early_exit_with_a_cache_equals_a_literal_run_without_one(toy, lambda_: 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neox"])
 @pytest.mark.parametrize("layer", [0, 1])
 @torch.inference_mode()
-def test_drafts_that_look_back_write_what_generate_writes(family, layer: int, tiny_lm) -> None:
+def test_drafts_that_use_the_previous_state_give_what_generate_gives(
+    family, layer: int, tiny_lm
+) -> None:
     lm = tiny_lm(family)
     rng = torch.Generator().manual_seed(layer)
     jump = Shortcut((torch.randn(2 * lm.width, lm.width, generator=rng) / lm.width**0.5,))
@@ -146,8 +119,8 @@ def test_drafts_that_look_back_write_what_generate_writes(family, layer: int, ti
     [expected], _ = plain_generate(lm, prompt, 14, NEVER)
     with segmented(lm, [layer]) as cut:
         found = speculative_decode(
-            cut, prompt, replace(drafter(lm, jump=jump), uses_previous=True), logits_fn(lm), limit=14,
-            stops=NEVER,
+            cut, prompt, replace(drafter(lm, jump=jump), uses_previous=True), logits_fn(lm),
+            limit=14, stops=NEVER,
         )  # fmt: skip
         cut.reset()
     assert found.tokens == expected
@@ -155,7 +128,7 @@ def test_drafts_that_look_back_write_what_generate_writes(family, layer: int, ti
 
 
 @torch.inference_mode()
-def test_the_plain_loop_writes_what_generate_writes(toy) -> None:
+def test_the_plain_loop_gives_what_generate_gives(toy) -> None:
     prompt = ids_of(toy, 4)
     [expected], _ = plain_generate(toy, prompt, 14, NEVER)
     with segmented(toy, []) as cut:
@@ -203,9 +176,18 @@ def last_probs(lm, rows: torch.Tensor) -> torch.Tensor:
     return lm.module(rows, use_cache=False).logits[:, -1].softmax(-1)
 
 
-def test_what_cannot_be_cut_is_refused(toy, tiny_lm) -> None:
-    with pytest.raises(BadSpec, match=r"out of range.*0\.\.2"), segmented(toy, [3]):
-        pass
-    masked = tiny_lm("bert")
-    with pytest.raises(BadSpec, match="only causal models"), segmented(masked, [1]):
-        pass
+def test_stop_tokens_come_from_the_generation_config_or_the_tokenizer(toy, monkeypatch) -> None:
+    for configured, expected in ((7, {7}), ([3, 5], {3, 5}), (None, {toy.tokenizer.eos_token_id})):
+        monkeypatch.setattr(toy.module.generation_config, "eos_token_id", configured)
+        assert stop_token_ids(toy) == expected
+
+
+@torch.inference_mode()
+def test_generation_ends_with_a_stop_token(toy) -> None:
+    prompt = ids_of(toy, 4)
+    with segmented(toy, []) as cut:
+        tokens = plain_decode(cut, prompt, logits_fn(toy), limit=14, stops=NEVER).tokens
+        stop = frozenset({tokens[3]})
+        cut.reset()
+        stopped = plain_decode(cut, prompt, logits_fn(toy), limit=14, stops=stop).tokens
+    assert stopped == tokens[: tokens.index(tokens[3]) + 1]

@@ -1,4 +1,4 @@
-"""Choosing a draft: hindsight tells what drafting does, the rehearsal what it costs."""
+"""The choice of a draft: the replay predicts acceptance, the simulation the time."""
 
 import pytest
 import torch
@@ -7,7 +7,9 @@ from cutaway.methods.shortcut.decode import Drafter, plain_generate, speculative
 from cutaway.methods.shortcut.draft_choice import (
     Continuation,
     DraftReplay,
+    choose_draft,
     continuation_states,
+    make_drafter,
     replay_drafts,
     simulated_seconds,
 )
@@ -15,57 +17,55 @@ from cutaway.methods.shortcut.maths.fit import Shortcut
 from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.methods.shortcut.segments import segmented
 from cutaway.methods.shortcut.step_timing import StepTimes
-from cutaway.models.load import open_model
-from tests.tiny import toy_model
 
 NEVER = frozenset({-1})
-# Blocks take 8 and the head 2, however many tokens go through at once; a call is free.
-COSTS = StepTimes({1: 8.0, 9: 8.0}, {1: 2.0, 9: 2.0}, 0.0)
+# Blocks take 8 and the head 2 for any number of tokens; there is no overhead.
+TIMES = StepTimes({1: 8.0, 9: 8.0}, {1: 2.0, 9: 2.0}, 0.0)
 
 
-@pytest.fixture(scope="module")
-def toy(tmp_path_factory):
-    return open_model(str(toy_model(tmp_path_factory.mktemp("toy"))))
-
-
-def view(right: list[bool], sure: list[float] | None = None) -> DraftReplay:
-    return DraftReplay([right], [sure or [1.0] * len(right)])
+def replay_of(correct: list[bool], confidence: list[float] | None = None) -> DraftReplay:
+    return DraftReplay([correct], [confidence or [1.0] * len(correct)])
 
 
 def test_a_draft_that_is_never_tried_costs_what_plain_costs() -> None:
-    seconds = simulated_seconds(COSTS, 0.0, 0.0, view([True] * 12, [0.1] * 12), 4, floor=0.5)
-    assert seconds == pytest.approx(12 * COSTS.plain)
+    seconds = simulated_seconds(TIMES, 0.0, 0.0, replay_of([True] * 12, [0.1] * 12), 4, floor=0.5)
+    assert seconds == pytest.approx(12 * TIMES.plain)
 
 
-def test_free_drafts_that_are_always_right_divide_the_time() -> None:
-    assert simulated_seconds(COSTS, 0.0, 0.0, view([True] * 12), 3, floor=0.0) == 3 * COSTS.plain
-    assert simulated_seconds(COSTS, 0.0, 0.0, view([False] * 12), 3, floor=0.0) == 12 * COSTS.plain
+def test_free_and_correct_drafts_divide_the_time() -> None:
+    assert (
+        simulated_seconds(TIMES, 0.0, 0.0, replay_of([True] * 12), 3, floor=0.0) == 3 * TIMES.plain
+    )
+    assert (
+        simulated_seconds(TIMES, 0.0, 0.0, replay_of([False] * 12), 3, floor=0.0)
+        == 12 * TIMES.plain
+    )
 
 
 def test_blocks_of_the_draft_are_paid_for_every_token() -> None:
     # A quarter of the blocks for each of 3 tokens, then the rest and the head once.
-    assert simulated_seconds(COSTS, 0.5, 0.25, view([True] * 3), 2, floor=0.0) == pytest.approx(
-        3 * 2 + 6 + 2 + 2 * 0.5
-    )
+    assert simulated_seconds(
+        TIMES, 0.5, 0.25, replay_of([True] * 3), 2, floor=0.0
+    ) == pytest.approx(3 * 2 + 6 + 2 + 2 * 0.5)
 
 
-def test_a_wrong_draft_ends_what_is_kept() -> None:
-    seconds = simulated_seconds(COSTS, 0.0, 0.0, view([True, False, True, True]), 3, floor=0.0)
-    assert seconds == 2 * COSTS.plain
+def test_nothing_is_accepted_after_a_wrong_draft() -> None:
+    seconds = simulated_seconds(TIMES, 0.0, 0.0, replay_of([True, False, True, True]), 3, floor=0.0)
+    assert seconds == 2 * TIMES.plain
 
 
-@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("uses_previous", [False, True])
 @torch.inference_mode()
-def test_hindsight_tells_how_many_drafts_are_kept(toy, back: bool) -> None:
+def test_the_replay_predicts_the_number_of_rounds(toy, uses_previous: bool) -> None:
     rng = torch.Generator().manual_seed(1)
-    width = toy.width * (2 if back else 1)
+    width = toy.width * (2 if uses_previous else 1)
     jump = torch.zeros(width, toy.width)
     jump[-toy.width :] = torch.eye(toy.width)
     jump += 0.02 * torch.randn(jump.shape, generator=rng)
     weight, bias = toy.output_embedding
     drafter = Drafter(
         Shortcut((jump,)), torch.arange(toy.vocab), weight.detach().T.contiguous(),
-        None if bias is None else bias.detach(), 3, 0.3, back,
+        None if bias is None else bias.detach(), 3, 0.3, uses_previous,
     )  # fmt: skip
     kept = rounds = 0
     hoped = 0.0
@@ -84,3 +84,20 @@ def test_hindsight_tells_how_many_drafts_are_kept(toy, back: bool) -> None:
         )
     assert kept > 0
     assert rounds == pytest.approx(hoped, abs=2)
+
+
+def test_the_best_setting_is_chosen_among_those_given(toy, maps) -> None:
+    prompt = torch.randint(5, toy.vocab, (1, 6), generator=torch.Generator().manual_seed(0))
+    [tokens], _ = plain_generate(toy, prompt, 24, NEVER)
+    text = Continuation(prompt[0].tolist() + tokens, 24)
+    setting = choose_draft(toy, maps, [text], [("mat", 1), ("tuned", 2)], lengths=(2,))
+    assert (setting.kind, setting.layer) in {("mat", 1), ("tuned", 2)}
+    assert setting.length == 2
+    assert setting.expected > 0
+
+
+def test_a_drafter_chooses_from_frequent_tokens_and_those_of_the_prompt(toy, maps) -> None:
+    drafter = make_drafter(toy, maps, "mat", 1, prompt=[3, 3, 7])
+    assert {3, 7, *maps.draft_tokens(toy.vocab).tolist()} == set(drafter.vocabulary.tolist())
+    weight, _ = toy.output_embedding
+    torch.testing.assert_close(drafter.weight.T, weight[drafter.vocabulary])

@@ -7,7 +7,6 @@ import pytest
 
 from cutaway.core.errors import Missing
 from cutaway.methods.shortcut.figures import FIGURES
-from cutaway.methods.shortcut.lens_page import lens_page, lens_table
 from cutaway.report.export import figure_csv
 
 COLUMNS = ("source", "target", "layer", "lambda", "confidence", "low", "high")
@@ -88,27 +87,3 @@ def test_the_r2_map_draws_negative_values_as_0_and_tells_them() -> None:
     assert max(v for line in mat.z for v in line if v is not None) == 0.5
     assert {v for line in same.z for v in line if v is not None} == {0.0}
     assert same.customdata[0][0][0] == "-3.00"
-
-
-LOOK = {
-    "model": "<b>m</b>",
-    "tokens": ["a", " b"],
-    "layers": [0, 1],
-    "kinds": ["id"],
-    "words": {"id": [[["</script>x"], ["y"]], [["\n"], ["w w"]]]},
-    "probs": {"id": [[[0.5], [0.25]], [[1.0], [0.1]]]},
-    "agree": {"id": [[False, True], [True, True]]},
-}
-
-
-def test_words_of_the_model_are_never_markup() -> None:
-    page = lens_page(LOOK)
-    assert page.count("</script>") == 2
-    assert "<b>m</b>" not in page
-
-
-def test_the_terminal_table_has_the_last_layer_on_top_and_stars_for_agreement() -> None:
-    header, last, first = lens_table(LOOK, "id")
-    assert header == ["layer", "a", "·b"]
-    assert last == ["1", "↵ 100*", "w·w 10*"]
-    assert first == ["0", "</script>x 50", "y 25*"]

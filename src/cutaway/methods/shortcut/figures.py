@@ -167,11 +167,18 @@ def exits_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         names = wide["confidence"].unique(maintain_order=True).to_list()
         for (kind, name), cells in wide.group_by(keys, maintain_order=True):
             dash = theme.DASHES[names.index(name) % len(theme.DASHES)]
-            _add_exit_line(figure, cells.sort("lambda"), kind, f"{kind}, {name}{suffix}", dash)
+            line, points = {"color": COLOURS.get(str(kind)), "dash": dash}, cells.sort("lambda")
+            _add_scatter(
+                figure, points["layers"], points["precision@1"], f"{kind}, {name}{suffix}", line,
+                customdata=[[value] for value in points["lambda"]], meta={"columns": ["lambda"]},
+                hovertemplate="lambda %{customdata[0]}<br>%{x:.2f} layers, %{y:.3f}<extra></extra>",
+            )  # fmt: skip
         for (kind,), cells in group.filter(pl.col("confidence") == "fixed").group_by(
             ["kind"], maintain_order=True
         ):
-            _add_fixed_line(figure, cells.sort("layer"), kind, suffix)
+            line = {"color": COLOURS.get(str(kind)), "dash": "dot", "width": 1}
+            points, name = cells.sort("layer"), f"{kind}, fixed layer{suffix}"
+            _add_scatter(figure, points["layer"], points["value"], name, line, mode="lines")
     figure.update_xaxes(title="mean layers processed")
     figure.update_yaxes(title=TITLES["precision@1"])
     return theme.finish_figure(
@@ -183,33 +190,6 @@ def exits_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     )
 
 
-def _add_exit_line(figure: go.Figure, cells: pl.DataFrame, kind: Any, name: str, dash: str) -> None:
-    figure.add_trace(
-        go.Scatter(
-            x=cells["layers"],
-            y=cells["precision@1"],
-            mode="lines+markers",
-            name=formats.figure_label(name),
-            line={"color": COLOURS.get(kind), "dash": dash},
-            customdata=[[value] for value in cells["lambda"]],
-            meta={"columns": ["lambda"]},
-            hovertemplate="lambda %{customdata[0]}<br>%{x:.2f} layers, %{y:.3f}<extra></extra>",
-        )
-    )
-
-
-def _add_fixed_line(figure: go.Figure, cells: pl.DataFrame, kind: Any, suffix: str) -> None:
-    figure.add_trace(
-        go.Scatter(
-            x=cells["layer"],
-            y=cells["value"],
-            mode="lines",
-            name=formats.figure_label(f"{kind}, fixed layer{suffix}"),
-            line={"color": COLOURS.get(kind), "dash": "dot", "width": 1},
-        )
-    )
-
-
 def _add_line(
     figure: go.Figure, cells: pl.DataFrame, x: str, kind: str, suffix: str = "", dash: str = "solid"
 ) -> None:
@@ -217,20 +197,21 @@ def _add_line(
     colour, group = COLOURS.get(kind, theme.PALETTE[7]), f"{kind}{suffix}"
     ends = cells.drop_nulls(["low", "high"])
     if not ends.is_empty():
-        figure.add_trace(
-            go.Scatter(
-                x=[*ends[x], *reversed(ends[x].to_list())],
-                y=[*ends["high"], *reversed(ends["low"].to_list())],
-                fill="toself", mode="none", fillcolor=colour, opacity=0.15,
-                hoverinfo="skip", showlegend=False, legendgroup=group, meta={"band": True},
-            )
-        )  # fmt: skip
-    figure.add_trace(
-        go.Scatter(
-            x=cells[x], y=cells["value"], name=formats.figure_label(group), legendgroup=group,
-            mode="lines+markers", line={"color": colour, "dash": dash},
-        )
-    )  # fmt: skip
+        around = [*ends[x], *reversed(ends[x].to_list())]
+        band = [*ends["high"], *reversed(ends["low"].to_list())]
+        options = {"fill": "toself", "mode": "none", "fillcolor": colour, "opacity": 0.15}
+        hidden = {"hoverinfo": "skip", "showlegend": False, "meta": {"band": True}}
+        figure.add_trace(go.Scatter(x=around, y=band, legendgroup=group, **options, **hidden))
+    _add_scatter(
+        figure, cells[x], cells["value"], group, {"color": colour, "dash": dash}, legendgroup=group
+    )
+
+
+def _add_scatter(
+    figure: go.Figure, x: Any, y: Any, name: str, line: dict[str, Any], **options: Any
+) -> None:
+    options = {"mode": "lines+markers", "line": line, **options}
+    figure.add_trace(go.Scatter(x=x, y=y, name=formats.figure_label(name), **options))
 
 
 FIGURES: dict[str, Callable[[pl.DataFrame, RunOrRuns], go.Figure]] = {

@@ -11,12 +11,7 @@ from cutaway.methods.shortcut.cross_products import gather_moments
 from cutaway.methods.shortcut.draft_maps import fit_draft_maps
 from cutaway.methods.shortcut.maps import save_maps, text_fingerprints
 from cutaway.methods.shortcut.maths.fidelity import StreamingR2
-from cutaway.methods.shortcut.maths.fit import (
-    IDENTITY,
-    Shortcut,
-    check_fit_options,
-    fit_shortcuts,
-)
+from cutaway.methods.shortcut.maths.fit import IDENTITY, Shortcut, check_fit_options, fit_shortcuts
 from cutaway.methods.shortcut.maths.moments import layer_pairs
 from cutaway.methods.shortcut.maths.tune import train_tuned_map
 from cutaway.methods.shortcut.memory import estimate_sample, fit_bytes, maps_bytes

@@ -17,12 +17,7 @@ from cutaway.methods.shortcut.maths.lens import (
     layer_predictions,
 )
 from cutaway.methods.shortcut.memory import MAX_LOGITS, estimate_sample, eval_bytes
-from cutaway.methods.shortcut.sample import (
-    SampleRequest,
-    StateSample,
-    TextRows,
-    load_sample_texts,
-)
+from cutaway.methods.shortcut.sample import SampleRequest, StateSample, TextRows, load_sample_texts
 from cutaway.methods.shortcut.spec import EvalSpec, ExitSpec
 from cutaway.models.lm import LM
 from cutaway.recipe.cost import Estimate

@@ -33,9 +33,7 @@ class StreamingR2:
     _origin: dict[StateKey, Tensor] = field(default_factory=dict)
 
     def add(
-        self,
-        batch: Mapping[Any, Float[Tensor, "m _"]],
-        maps: Mapping[str, Mapping[Any, Shortcut]],
+        self, batch: Mapping[Any, Float[Tensor, "m _"]], maps: Mapping[str, Mapping[Any, Shortcut]]
     ) -> None:
         """Add a batch of all layers; `maps` are given by kind (`mat`, `id`) and pair."""
         self.rows += len(next(iter(batch.values())))

@@ -1,0 +1,35 @@
+"""`cutaway.shortcut`: the Python names."""
+
+import inspect
+
+import pytest
+
+import cutaway
+from cutaway.methods.shortcut import api
+from cutaway.methods.shortcut.figures import FIGURES
+from cutaway.methods.shortcut.page import PAGE, supports
+
+
+def test_every_promised_name_is_there() -> None:
+    assert {"fit", "eval", "exit", "generate", "lens", "load", "import_maps"} <= set(dir(api))
+    assert cutaway.shortcut.fit.__name__ == "fit"
+    with pytest.raises(AttributeError, match="contest2"):
+        api.contest2  # noqa: B018
+
+
+def test_signatures_show_the_fields_of_the_spec() -> None:
+    parameters = inspect.signature(api.exit).parameters
+    assert parameters["agreement"].default is None
+    assert parameters["confidence"].default == ("gap", "max", "entropy")
+
+
+def test_loading_checks_the_model(maps_file, fitted, toy) -> None:
+    assert api.load(maps_file, toy).kinds == api.load(maps_file).kinds
+
+
+def test_the_page_shows_every_figure() -> None:
+    assert {name for names in PAGE.views.values() for name in names} == set(FIGURES)
+
+
+def test_models_without_a_head_have_layers_only(toy) -> None:
+    assert supports(toy) == "yes"

@@ -1,0 +1,69 @@
+"""Verdicts of shortcut: the first sentence states the finding, others follow when they apply."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from cutaway.methods.shortcut.maths.exit import CalibratedExit
+from cutaway.methods.shortcut.verdict import (
+    eval_verdict,
+    exit_verdict,
+    fit_verdict,
+    generate_verdict,
+)
+
+CALIBRATED = CalibratedExit(0.97, 0.95, 0.05, 8.0, 0.99, 500, 10)
+TIMING = {"block_ms": 1.7, "look_ms": 9.8, "exit_ms": 94.0, "plain_ms": 60.0}
+EXIT = {"layers": 10, "risk": 0.05, "positions": 1}
+
+
+def test_a_fit_is_compared_with_the_identity() -> None:
+    [sentence] = fit_verdict(0.834, -2.0, 15, 30)
+    assert "from layer 15 explains 83% of the variance of layer 30" in sentence
+    assert "identity: none" in sentence
+
+
+@pytest.mark.parametrize(("best", "compared"), [("mat", True), ("id", False)])
+def test_an_evaluation_is_compared_with_the_logit_lens(best, compared) -> None:
+    [sentence] = eval_verdict({"id": [0.1, 0.2, 1.0], "mat": [0.3, 0.5, 1.0]}, best, 2)
+    assert f"through the {best} map" in sentence
+    assert ("logit lens, id: 20%" in sentence) == compared
+
+
+def test_the_best_saving_comes_first() -> None:
+    sentences = exit_verdict({"id/gap": 0.02, "mat/max": 0.07}, [], {}, **EXIT)
+    assert sentences == [
+        "At 95 % agreement with the full model, early exit skips at most 7.0% of the 10 layers "
+        "(mat/max)."
+    ]
+
+
+def test_a_calibration_states_its_guarantee_and_its_limits() -> None:
+    found = [("mat", "gap", CALIBRATED)]
+    guarantee = exit_verdict({"mat/gap": 0.3}, found, {}, **EXIT)[1]
+    assert "agreement is at least 95% with 95% confidence" in guarantee
+    assert "20.0% of the layers are skipped" in guarantee
+    dependent = exit_verdict({"mat/gap": 0.3}, found, {}, **EXIT | {"positions": 3})
+    assert "independent" in dependent[2]
+    few = CalibratedExit(1.112, 0.95, 0.05, 10.0, 1.0, 20, 10)
+    assert "59 are needed" in exit_verdict({"a/b": 0.0}, [("a", "b", few)], {}, **EXIT)[2]
+
+
+def test_timing_is_reported_as_estimated_and_as_measured() -> None:
+    [_, estimated] = exit_verdict({"a/b": 0.0}, [], TIMING, **EXIT)
+    assert "1.7 ms" in estimated and "60 ms" in estimated
+    run = {"run_exit_ms": 94.0, "run_plain_ms": 72.0, "run_layers": 29.1, "run_lambda": 0.9}
+    assert "29.1 layers" in exit_verdict({"a/b": 0.0}, [], TIMING | run, **EXIT)[2]
+
+
+def test_generated_texts_are_compared_with_plain_generate() -> None:
+    text = SimpleNamespace(
+        seconds=1.0, plain_seconds=2.0, accepted=0.5, layers_mean=4.0, identical=True
+    )
+    setting = SimpleNamespace(kind="ahead", layer=0, length=3, floor=0.2)
+    drafted = generate_verdict([text], setting, layers=6, sample=False)
+    assert drafted[0].startswith("2.00 times the speed of plain generate")
+    assert "50% of the drafted tokens were accepted" in drafted[1]
+    assert drafted[2] == "1 of 1 texts are identical to plain generate's."
+    exited = generate_verdict([text], None, layers=6, sample=True)
+    assert exited[1:] == ["Tokens exit after 4.0 of 6 layers on average."]
