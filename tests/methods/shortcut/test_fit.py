@@ -60,8 +60,8 @@ def test_a_second_fit_finds_the_first(fitted, options, maps_file, monkeypatch) -
     assert again.record.address == fitted.record.address
 
 
-def test_without_out_the_maps_are_in_the_runs_folder(options, toy) -> None:
-    result = shortcut.fit(**options, text=OTHER, layers="to-final")
+def test_without_out_the_maps_are_in_the_runs_folder(options, toy, tmp_path) -> None:
+    result = shortcut.fit(**options | {"runs": str(tmp_path)}, text=OTHER, layers="to-final")
     maps = shortcut.load(result.path / "shortcut.safetensors", toy)
     assert maps.jump(0, 3).factors
     assert "30 rows for 32 coordinates" in result.summary["notes"][0]

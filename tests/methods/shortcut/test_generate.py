@@ -76,7 +76,9 @@ def test_draft_maps_draft_what_the_model_generates(options, folder) -> None:
     assert all(text.identical for text in out.texts)
     assert sum(text.accepted for text in out.texts) > 0.5
     with pytest.raises(BadSpec, match="No maps of kind ahead from layer 2"):
-        shortcut.generate(**options, shortcut=file, prompt="so i", kind="ahead", exit_layers=2)
+        shortcut.generate(
+            **options, shortcut=file, prompt="so i", kind="ahead", exit_layers=2, max_new_tokens=4
+        )
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,6 @@ def test_the_grid_is_written_as_a_page_and_printed(toy, tmp_path, capsys) -> Non
     assert "logit lens" in capsys.readouterr().out
 
 
-def test_a_text_of_one_token_is_refused(toy) -> None:
+def test_a_text_of_fewer_than_two_tokens_is_refused(toy) -> None:
     with pytest.raises(BadData, match="fewer than two tokens"):
-        shortcut.lens("a", model=toy, quiet=True)
+        shortcut.lens("", model=toy, quiet=True)

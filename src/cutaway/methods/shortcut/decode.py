@@ -109,8 +109,8 @@ def speculative_decode(
     final = model.run(1, prompt, model.run(0, prompt))
     token, previous = picker.pick(head(final[0, -1:])[0]), final[0, -1]
     while result.append(token, last, limit, stops):
-        room = min(drafter.length, limit - len(result.tokens) - 1)
-        draft = _draft(model, token, previous, drafter, room, picker)
+        length = min(drafter.length, limit - len(result.tokens) - 1)
+        draft = _draft(model, token, previous, drafter, length, picker)
         ids = torch.tensor([[token, *draft.tokens]], device=model.lm.device)
         final = model.run(1, ids, torch.cat(draft.states, dim=1))
         accepted = _verify(draft, head(final[0]), drafter, picker)

@@ -117,10 +117,10 @@ def _tensor_in_pickle(content: bytes) -> Tensor:
     """The tensor in a pickle: its storage as bytes, then offset, two sizes, two strides."""
     steps = [(op.name, arg) for op, arg, _ in pickletools.genops(content)]
     words = {word for _, arg in steps if isinstance(arg, str) for word in arg.split()}
-    found: list[Any] = [arg for name, arg in steps if name in VALUE_OPCODES]
-    if words != TENSOR_GLOBALS or [type(arg) for arg in found] != [bytes, *[int] * 5]:
+    values: list[Any] = [arg for name, arg in steps if name in VALUE_OPCODES]
+    if words != TENSOR_GLOBALS or [type(arg) for arg in values] != [bytes, *[int] * 5]:
         raise ValueError("it contains something other than one matrix.")
-    raw, offset, *shape = found
+    raw, offset, *shape = values
     saved = torch.load(io.BytesIO(raw), map_location="cpu", weights_only=True)
     size, stride = shape[:2], shape[2:]
     flat = torch.tensor([], dtype=saved.dtype).set_(saved)

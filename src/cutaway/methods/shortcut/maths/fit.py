@@ -199,9 +199,9 @@ def _best_ridge(
     total = _total_squares(gram, target, shrinks_to_identity) @ weight
 
     def error(ridge: float) -> float:
-        kept = 1 / (values + ridge)
-        squared = total - 2 * (power * kept).sum() + (power * values * kept.square()).sum()
-        freedom = gram.moments.rows - (values * kept).sum() - int(gram.intercept)
+        inverse = 1 / (values + ridge)
+        squared = total - 2 * (power * inverse).sum() + (power * values * inverse.square()).sum()
+        freedom = gram.moments.rows - (values * inverse).sum() - int(gram.intercept)
         return float(squared / freedom**2) if freedom > 0 else float("inf")
 
     return min(RIDGES, key=error)
