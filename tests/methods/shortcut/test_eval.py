@@ -6,8 +6,7 @@ import torch
 
 from cutaway.core.errors import BadData, BadSpec, Missing, UnknownName
 from cutaway.core.textset import TextSet
-from cutaway.extract.request import ExtractionRequest
-from cutaway.extract.token_rows import build_token_rows
+from cutaway.extract.request import ExtractionRequest, build_token_rows
 from cutaway.measure.splits import hold_out_split
 from cutaway.methods.shortcut import api as shortcut
 from cutaway.methods.shortcut.block_parts import PART_GROUPS

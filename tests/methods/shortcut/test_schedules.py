@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from cutaway.extract.request import ExtractionRequest
-from cutaway.extract.token_rows import build_token_rows
+from cutaway.extract.request import ExtractionRequest, build_token_rows
 from cutaway.methods.shortcut.maths.schedule import SkipSchedule, best_schedules
 from cutaway.methods.shortcut.schedules import candidate_schedules, run_schedule
 from cutaway.models.read import collect_states
