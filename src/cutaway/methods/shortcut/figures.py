@@ -176,9 +176,9 @@ def exits_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         for (kind,), cells in group.filter(pl.col("confidence") == "fixed").group_by(
             ["kind"], maintain_order=True
         ):
-            line = {"color": COLOURS.get(str(kind)), "dash": "dot", "width": 1}
+            thin = {"color": COLOURS.get(str(kind)), "dash": "dot", "width": 1}
             points, name = cells.sort("layer"), f"{kind}, fixed layer{suffix}"
-            _add_scatter(figure, points["layer"], points["value"], name, line, mode="lines")
+            _add_scatter(figure, points["layer"], points["value"], name, thin, mode="lines")
     figure.update_xaxes(title="mean layers processed")
     figure.update_yaxes(title=TITLES["precision@1"])
     return theme.finish_figure(
