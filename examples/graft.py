@@ -29,7 +29,7 @@ print(found.rows.filter(found.rows["metric"] == "relative_gain"))
 # %% The skill is a small file. Put it on a model, take it off again: bit for bit the same.
 model = cutaway.open(base)
 skill = cutaway.graft.load(file)
-before = {name: model.params()[name].clone() for name in skill.patch.mask.places}
+before = {name: model.params()[name].clone() for name in skill.patch.mask.indices}
 skill.attach(model)
 changed = sum(int((model.params()[name] != old).sum()) for name, old in before.items())
 print(f"{changed} of {skill.size} weights changed, {Path(file).stat().st_size / 1024:.0f} kB")

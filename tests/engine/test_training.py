@@ -17,10 +17,10 @@ import cutaway
 from cutaway.catalog import VERBS
 from cutaway.console import Console
 from cutaway.core.errors import Mismatch, Missing, RunError
+from cutaway.core.spec import address
 from cutaway.core.textset import TextSet
 from cutaway.engine import Resources
 from cutaway.extract.model_handle import make_model_handle, training_resources
-from cutaway.methods.finetune.recipe import finetune
 from cutaway.methods.graft import continual, learn
 from cutaway.methods.inject import recipe
 from cutaway.methods.inject.examples import lm_examples
@@ -32,7 +32,7 @@ from cutaway.methods.inject.fisher_sums import (
 )
 from cutaway.methods.inject.spec import FisherSpec
 from cutaway.models.load import open_model
-from cutaway.recipe.life_cycle import warn_if_not_parallel
+from cutaway.recipe.life_cycle import Context, warn_if_not_parallel
 from cutaway.recipe.worker_pieces import WorkerTask, check_same_run, run_on_workers, runs_on_workers
 from cutaway.store.progress import Progress
 from tests.engine import work
@@ -56,7 +56,7 @@ def toy(tmp_path_factory) -> Path:
     (folder / "rows.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
     for name in ("toy", "again"):
         (folder / f"{name}.toml").write_text(TASK.replace('name = "toy"', f'name = "{name}"'))
-    finetune(
+    cutaway.graft.finetune(
         model=str(folder / "base"), task=str(folder / "toy.toml"), data=str(folder / "rows.tsv"),
         out=str(folder / "tuned"), runs=str(folder / "runs"), shots=12, steps=20, every=10,
         optimizer="adamw", lr=5e-3, quiet=True,
@@ -87,18 +87,26 @@ def test_masks_are_the_same_wherever_they_are_learned(toy, tmp_path, elsewhere):
 
 
 def test_a_worker_opens_both_models_once_for_all_its_masks(toy, tmp_path, monkeypatch):
-    opened, prepare = [], learn.open_learning
-    monkeypatch.setattr(learn, "open_learning", lambda *a: opened.append(1) or prepare(*a))
+    opened, resolve = [], learn.resolve
+    monkeypatch.setattr(learn, "resolve", lambda *a: opened.append(1) or resolve(*a))
     spec = build_learn(toy, tmp_path)
-    made = prepare(spec, QUIET)
-    sizes, said = learn.mask_sizes(made), learn.base_and_tuned(made)
-    ranked = {k: {n: p.numpy() for n, p in m.places.items()} for k, m in made.search.ranked.items()}
-    hand = learn.MaskWorker(spec, {}, made.name, said, ranked, made.search.units)
-    jobs = learn.mask_jobs(made, sizes)
-    assert len([hand(job) for job in jobs]) == len(jobs) > 2
+    request = resolve(spec, Context())
+    search, size = request.search(QUIET), 40
+    search.rank_by_gradients([size])
+    masks = {
+        which: {name: indices.numpy() for name, indices in mask.indices.items()}
+        for which, mask in search.gradient_masks.items()
+    }
+    outputs = request.evaluator.outputs()
+    worker = learn.MaskWorker(
+        spec, {}, address(spec, **request.identity), tmp_path, outputs, outputs, masks,
+        search.step_units,
+    )  # fmt: skip
+    jobs = [learn.MaskJob(kind, size, seed) for kind in ("learned", "random") for seed in (0, 1)]
+    assert all(worker(job) for job in jobs)
     assert len(opened) == 1
     with pytest.raises(Mismatch, match="other weights or rows"):
-        replace(hand, name="0" * 16)(jobs[0])
+        replace(worker, address="0" * 16)(jobs[0])
 
 
 def build_learn(toy: Path, folder: Path):

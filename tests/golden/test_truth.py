@@ -123,7 +123,7 @@ def test_graft_the_largest_movements_over_all_tensors_together() -> None:
     right: dict[str, list[int]] = {}
     for _, name, place in every[:6]:
         right.setdefault(name, []).append(place)
-    assert {n: p.tolist() for n, p in mask.places.items()} == {
+    assert {n: p.tolist() for n, p in mask.indices.items()} == {
         n: sorted(p) for n, p in right.items()
     }
 

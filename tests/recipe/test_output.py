@@ -179,7 +179,7 @@ def test_an_out_beside_a_users_json_is_refused_before_the_work(
         raise AssertionError("the work had begun")
 
     monkeypatch.setattr("cutaway.methods.inject.fisher.open_spec_model", too_late)
-    monkeypatch.setattr("cutaway.methods.graft.learn.open_learning", too_late)
+    monkeypatch.setattr("cutaway.methods.graft.learn.resolve", too_late)
     (tmp_path / "mine.json").write_text("{}")
     out = {"out": str(tmp_path / "mine.safetensors"), "runs": str(tmp_path / "runs")}
     with pytest.raises(BadSpec, match=r"mine\.json"):

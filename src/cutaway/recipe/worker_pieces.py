@@ -13,14 +13,17 @@ from typing import Any, TypeVar
 
 from cutaway.console import Console
 from cutaway.core.errors import Mismatch, Missing, RunError
+from cutaway.core.spec import address
 from cutaway.engine import PieceFailed, Resources, find_engine, run_pieces
 from cutaway.models.lm import LM
+from cutaway.recipe.life_cycle import Context, Request
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.options import RunOptions
 from cutaway.store import files
 
 Piece = TypeVar("Piece")
 Done = TypeVar("Done")
+RequestT = TypeVar("RequestT", bound=Request)
 SpecT = TypeVar("SpecT", bound=RunOptions)
 
 SHARED_MARKER = "shared.json"
@@ -77,6 +80,15 @@ def check_same_run(there: str, here: str) -> None:
             f"A worker reads other weights or rows (run {there}) than here (run {here}): give "
             "every machine the same checkpoint and the same files."
         )
+
+
+def resolve_on_worker(
+    resolve: Callable[[Any, Context], RequestT], spec: RunOptions, objects: Objects, run: str
+) -> RequestT:
+    """The request as a worker resolves it; Mismatch unless its address is that of the run."""
+    request = resolve(spec, Context(objects=objects))
+    check_same_run(address(spec, **request.identity), run)
+    return request
 
 
 def run_on_workers(

@@ -75,6 +75,6 @@ def test_the_table_puts_before_and_after_side_by_side() -> None:
     table = finetune_table(TWO)
     assert table.height == 4
     line = table.row(0, named=True)
-    assert (line["before"], line["after"], line["one answer for all"]) == (0.5, 0.9, 0.55)
+    assert (line["before"], line["after"], line["majority baseline"]) == (0.5, 0.9, 0.55)
     assert (line["low"], line["high"]) == (0.8, 0.95)
     assert table.filter(pl.col("metric") == "ece")["before"].to_list() == [None, None]

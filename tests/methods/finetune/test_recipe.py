@@ -1,4 +1,4 @@
-"""Laws of `cutaway finetune` on toy models that know half of what they are taught."""
+"""`cutaway finetune` on toy models: scores, checkpoints, restarts, refusals."""
 
 import os
 import signal
@@ -11,12 +11,14 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
+import cutaway
+from cutaway.catalog import VERBS
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.spec import build_spec
 from cutaway.core.textset import TextSet
-from cutaway.methods.finetune.recipe import estimate, finetune
 from cutaway.methods.finetune.spec import FinetuneSpec
 from cutaway.models.load import open_model
+from cutaway.recipe import life_cycle
 from cutaway.store.results import results
 from cutaway.training import loop as training
 from tests.tiny import BAD, GOOD, THINGS, toy_model
@@ -71,7 +73,9 @@ def tensors(folder: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("mode", WAYS)
 def test_a_skill_is_learned_and_the_checkpoint_is_a_plain_one(toy, tmp_path, mode) -> None:
     family, out = WAYS[mode], tmp_path / "out"
-    result = finetune(**options(toy, family), mode=mode, out=str(out), runs=str(tmp_path / "runs"))
+    result = cutaway.graft.finetune(
+        **options(toy, family), mode=mode, out=str(out), runs=str(tmp_path / "runs")
+    )
     test = result.summary["test"]
     assert test["base"]["accuracy"] < 0.2
     assert test["tuned"]["accuracy"] > 0.9
@@ -101,7 +105,7 @@ SPARSE = {"optimizer": "sgd", "lr": 0.5, "l1": 2e-3, "l1_way": "threshold", "wei
 @pytest.mark.parametrize("more", [{}, SPARSE | {"schedule": "linear"}], ids=["adamw", "threshold"])
 def test_a_killed_run_ends_in_the_same_weights(toy, tmp_path, monkeypatch, more) -> None:
     given = options(toy, "bert", **more)
-    finetune(**given, out=str(tmp_path / "whole"), runs=str(tmp_path / "a"))
+    cutaway.graft.finetune(**given, out=str(tmp_path / "whole"), runs=str(tmp_path / "a"))
     again = given | {"out": str(tmp_path / "killed"), "runs": str(tmp_path / "b")}
     child = os.fork()
     if child == 0:
@@ -113,7 +117,7 @@ def test_a_killed_run_ends_in_the_same_weights(toy, tmp_path, monkeypatch, more)
             return take(*args)
 
         training.training_step = die
-        finetune(**again)
+        cutaway.graft.finetune(**again)
         os._exit(0)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     assert not (tmp_path / "killed").exists()
@@ -122,7 +126,7 @@ def test_a_killed_run_ends_in_the_same_weights(toy, tmp_path, monkeypatch, more)
     monkeypatch.setattr(
         training, "training_step", lambda *args: steps.append(args[-1]) or take(*args)
     )
-    finetune(**again)
+    cutaway.graft.finetune(**again)
     assert steps == list(range(10, 30))
     one, other = tensors(tmp_path / "whole"), tensors(tmp_path / "killed")
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -131,20 +135,20 @@ def test_a_killed_run_ends_in_the_same_weights(toy, tmp_path, monkeypatch, more)
 
 def test_a_finished_run_is_found_and_not_done_again(toy, tmp_path, monkeypatch) -> None:
     given = options(toy, "bert", runs=str(tmp_path))
-    first = finetune(**given)
+    first = cutaway.graft.finetune(**given)
     checkpoint = Path(first.summary["checkpoint"])
     assert checkpoint == first.path / "checkpoint"
     assert open_model(checkpoint).kind == "masked"
     monkeypatch.setattr(training, "training_step", None)
-    assert finetune(**given).record.created == first.record.created
-    elsewhere = finetune(**given, out=str(tmp_path / "copy"))
+    assert cutaway.graft.finetune(**given).record.created == first.record.created
+    elsewhere = cutaway.graft.finetune(**given, out=str(tmp_path / "copy"))
     assert elsewhere.summary["checkpoint"] == str(tmp_path / "copy")
     one, other = tensors(checkpoint), tensors(tmp_path / "copy")
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_rows_tell_base_tuned_and_majority_with_intervals(toy, tmp_path) -> None:
-    result = finetune(**options(toy, "bert"), runs=str(tmp_path))
+    result = cutaway.graft.finetune(**options(toy, "bert"), runs=str(tmp_path))
     rows = results(tmp_path).get(result.record.address).rows
     test = rows.filter((pl.col("part") == "test") & (pl.col("metric") == "accuracy"))
     assert set(test["kind"]) == {"base", "tuned", "majority"}
@@ -154,12 +158,12 @@ def test_rows_tell_base_tuned_and_majority_with_intervals(toy, tmp_path) -> None
     assert dev["step"].to_list() == [0, 10, 20, 30]
     assert {"base", "task", "mode", "seed", "step", "part", "metric"} <= set(rows.columns)
     assert "ece" in set(rows["metric"])
-    assert "one answer for all gets 0.500" in result.summary["verdict"][0]
+    assert "the majority baseline scores 0.500" in result.summary["verdict"][0]
 
 
 def test_a_head_keeps_the_names_of_its_base(toy, tmp_path) -> None:
     out = tmp_path / "out"
-    result = finetune(
+    result = cutaway.graft.finetune(
         **options(toy, "bert"), mode="head", out=str(out), runs=str(tmp_path / "runs")
     )
     assert result.summary["test"]["tuned"]["accuracy"] > 0.9
@@ -171,7 +175,7 @@ def test_a_head_keeps_the_names_of_its_base(toy, tmp_path) -> None:
 def test_a_model_given_as_an_object_stays_as_it_was(toy, tmp_path) -> None:
     lm = open_model(str(toy / "bert"))
     before = {name: value.clone() for name, value in lm.params().items()}
-    finetune(**options(toy, "bert") | {"model": lm}, runs=str(tmp_path))
+    cutaway.graft.finetune(**options(toy, "bert") | {"model": lm}, runs=str(tmp_path))
     assert all(torch.equal(value, before[name]) for name, value in lm.params().items())
     assert not any(value.requires_grad for value in lm.params().values())
     assert not lm.module.training
@@ -181,7 +185,7 @@ def test_l1_keeps_weights_near_their_start(toy, tmp_path) -> None:
     far = {}
     for l1 in (0.0, 0.05):
         out = str(tmp_path / str(l1))
-        finetune(**options(toy, "bert"), l1=l1, out=out, runs=str(tmp_path / "runs"))
+        cutaway.graft.finetune(**options(toy, "bert"), l1=l1, out=out, runs=str(tmp_path / "runs"))
         tuned, base = tensors(tmp_path / str(l1)), tensors(toy / "bert")
         far[l1] = float(sum((tuned[name] - base[name]).abs().sum() for name in base))
     assert far[0.05] < 0.5 * far[0.0]
@@ -189,7 +193,7 @@ def test_l1_keeps_weights_near_their_start(toy, tmp_path) -> None:
 
 def test_an_l1_threshold_leaves_most_weights_exactly_where_they_were(toy, tmp_path) -> None:
     given = options(toy, "bert", **SPARSE)
-    result = finetune(**given, out=str(tmp_path / "out"), runs=str(tmp_path / "runs"))
+    result = cutaway.graft.finetune(**given, out=str(tmp_path / "out"), runs=str(tmp_path / "runs"))
     assert result.summary["test"]["tuned"]["accuracy"] > 0.9
     tuned, base = tensors(tmp_path / "out"), tensors(toy / "bert")
     moved = sum(int((tuned[name] != base[name]).sum()) for name in base)
@@ -197,7 +201,7 @@ def test_an_l1_threshold_leaves_most_weights_exactly_where_they_were(toy, tmp_pa
 
 
 def test_biases_only_moves_nothing_else(toy, tmp_path) -> None:
-    finetune(
+    cutaway.graft.finetune(
         **options(toy, "bert"), biases_only=True, out=str(tmp_path / "out"), runs=str(tmp_path)
     )
     before, after = tensors(toy / "bert"), tensors(tmp_path / "out")
@@ -211,7 +215,7 @@ def test_a_regression_learns_a_point_between_two_words(toy, tmp_path) -> None:
     values = np.array([5.0 if any(w in t.split() for w in GOOD) else 1.0 for t in texts])
     rows = TextSet("scores", tuple(texts), values, "regression")
     given = options(toy, "bert") | {"data": rows, "task": None}
-    result = finetune(
+    result = cutaway.graft.finetune(
         **given, template="{text} , so i {mask} it .", words="love,hate", runs=str(tmp_path)
     )
     assert result.summary["metric"] == "pearson"
@@ -229,17 +233,16 @@ def test_long_texts_are_cut_and_counted_but_never_the_question(toy, tmp_path) ->
         "long", texts, np.tile([1] * 6 + [0] * 6, len(THINGS)), "binary", ("bad", "good")
     )
     given = options(toy, "bert") | {"data": rows}
-    result = finetune(**given, runs=str(tmp_path))
+    result = cutaway.graft.finetune(**given, runs=str(tmp_path))
     assert result.summary["cut_texts"] == 48
     assert result.summary["test"]["tuned"]["accuracy"] > 0.9
 
 
 def test_a_dry_run_costs_little_and_changes_nothing(toy, tmp_path) -> None:
     given = {k: v for k, v in options(toy, "bert").items() if k != "quiet"}
-    (cost,) = estimate(
-        build_spec(FinetuneSpec, {**given, "steps": 5000, "runs": str(tmp_path / "runs")})
-    )
-    assert cost.steps == 5000
+    spec = build_spec(FinetuneSpec, {**given, "steps": 5000, "runs": str(tmp_path / "runs")})
+    (cost,) = life_cycle.estimate(VERBS["finetune"], spec)
+    assert cost.plain()["steps"] == 5000
     assert cost.seconds > 1
     assert "5,000 steps on 24 rows" in cost.sentence()
     assert not (tmp_path / "runs").exists()
@@ -264,7 +267,7 @@ def test_a_dry_run_costs_little_and_changes_nothing(toy, tmp_path) -> None:
 )
 def test_wrong_requests_are_refused_with_the_value(toy, tmp_path, change, error, said) -> None:
     with pytest.raises(error, match=said):
-        finetune(**options(toy, "bert") | change, runs=str(tmp_path))
+        cutaway.graft.finetune(**options(toy, "bert") | change, runs=str(tmp_path))
 
 
 def test_rows_without_text_are_refused_or_left_out_as_asked(toy, tmp_path) -> None:
@@ -272,8 +275,8 @@ def test_rows_without_text_are_refused_or_left_out_as_asked(toy, tmp_path) -> No
     rows.write_text((toy / "rows.tsv").read_text() + "\t1\n")
     given = options(toy, "bert", data=str(rows), steps=1, every=1, runs=str(tmp_path / "runs"))
     with pytest.raises(BadData, match="--drop-empty"):
-        finetune(**given)
-    result = finetune(**given, drop_empty=True)
+        cutaway.graft.finetune(**given)
+    result = cutaway.graft.finetune(**given, drop_empty=True)
     assert any("1 " in note for note in result.summary["notes"])
 
 
@@ -282,8 +285,8 @@ def test_a_folder_of_something_else_is_never_replaced(toy, tmp_path) -> None:
     (tmp_path / "mine" / "thesis.txt").write_text("all of it")
     given = options(toy, "bert", steps=10, runs=str(tmp_path / "runs"))
     with pytest.raises(BadSpec, match=r"mine' holds other files"):
-        finetune(**given, out=str(tmp_path / "mine"))
+        cutaway.graft.finetune(**given, out=str(tmp_path / "mine"))
     assert (tmp_path / "mine" / "thesis.txt").exists()
-    first = finetune(**given, out=str(tmp_path / "first"))
+    first = cutaway.graft.finetune(**given, out=str(tmp_path / "first"))
     with pytest.raises(BadSpec, match=f"another run, {first.record.address}"):
-        finetune(**given, out=str(tmp_path / "first"), seed=1)
+        cutaway.graft.finetune(**given, out=str(tmp_path / "first"), seed=1)

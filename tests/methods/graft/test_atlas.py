@@ -6,9 +6,12 @@ import pytest
 import torch
 
 from cutaway.methods.graft import atlas
+from cutaway.methods.graft.atlas import head_layout, module_location, weights_by_head
 from cutaway.methods.graft.maths.patch import Patch
 from cutaway.methods.graft.maths.select import Mask
+from cutaway.methods.graft.skill import load_skill
 from cutaway.models.load import open_model
+from tests.methods.graft.toy import value
 from tests.tiny import FAMILIES, tiny
 
 LAYER = 1
@@ -89,3 +92,59 @@ def test_a_weight_belongs_to_the_heads_that_it_changes_most(case, tmp_path) -> N
         for row in range(1, outputs, width):
             claimed = planted(lm, name, row)
             assert claimed == most_changed(lm, name, row, out, len(claimed)), (name, row)
+
+
+def test_the_atlas_counts_every_weight_once(learned) -> None:
+    _, result, out = learned
+    assert sum(value(result.rows, "learned", "weights")) == load_skill(out).size
+
+
+HEADED = [name for name in FAMILIES if name not in ("albert", "mixtral", "qwen3_moe")]
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_every_weight_of_every_family_has_its_place_in_the_atlas(tiny_lm, family) -> None:
+    lm = tiny_lm(family)
+    places = {name: module_location(lm, name) for name in lm.params()}
+    blocks = {place.layer for place in places.values() if place.layer is not None}
+    assert blocks == set(range(1, len(lm.blocks) + 1))
+    assert all(place.module for place in places.values())
+
+
+class _All:
+    """A skill that holds every weight of a model's attention, or of some of its modules."""
+
+    def __init__(self, lm, words=("",)) -> None:
+        chosen = {
+            name: value
+            for name, value in lm.params().items()
+            if head_layout(module_location(lm, name).module, lm.anatomy) and name.endswith(words)
+        }
+        self.patch = Patch(Mask({n: torch.arange(p.numel()) for n, p in chosen.items()}), {}, {})
+        self.shapes = {n: tuple(p.shape) for n, p in chosen.items()}
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neox", "bert", "roberta", "modernbert"])
+def test_a_skill_of_all_attention_weights_is_spread_evenly_over_the_heads(tiny_lm, family) -> None:
+    lm = tiny_lm(family)
+    found = weights_by_head(lm, _All(lm))
+    assert set(found) == {(layer, head) for layer in (1, 2, 3) for head in range(4)}
+    assert len(set(found.values())) == 1
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        ("llama", "o_proj.weight"),
+        ("gpt2", "attn.c_proj.weight"),
+        ("gpt_neox", "attention.dense.weight"),
+        ("bert", "attention.output.dense.weight"),
+    ],
+)
+def test_the_map_out_of_attention_belongs_to_the_heads_it_reads(tiny_lm, family, name) -> None:
+    lm = tiny_lm(family)
+    found = weights_by_head(lm, _All(lm, (name,)))
+    held = sum(p.numel() for n, p in lm.params().items() if n.endswith(name))
+    assert held > 0
+    assert sum(found.values()) == held
+    assert len(set(found.values())) == 1

@@ -8,13 +8,15 @@ import torch
 from torch import nn
 
 import cutaway
+from cutaway.catalog import VERBS
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import build_spec
-from cutaway.methods.graft.continual import estimate, frozen_entries
+from cutaway.methods.graft.continual import frozen_entries
 from cutaway.methods.graft.maths.select import Mask, intersection_size
 from cutaway.methods.graft.skill import load_skill
 from cutaway.methods.graft.spec import ContinualSpec
 from cutaway.models.load import open_model
+from cutaway.recipe import life_cycle
 from cutaway.training import loop as training
 from cutaway.training.plan import TrainingPlan
 from tests.tiny import BAD, DEEDS, GOOD, PEOPLE, THINGS, toy_model
@@ -196,5 +198,6 @@ def test_tasks_of_one_name_are_refused(course, tmp_path) -> None:
 
 
 def test_a_dry_run_counts_every_training(course) -> None:
-    costs = estimate(build_spec(ContinualSpec, options(course)))
-    assert [cost.steps for cost in costs] == [40] * 4
+    spec = build_spec(ContinualSpec, options(course))
+    costs = life_cycle.estimate(VERBS["graft continual"], spec)
+    assert [cost.plain()["steps"] for cost in costs] == [40] * 4

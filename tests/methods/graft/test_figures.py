@@ -10,11 +10,11 @@ from cutaway.methods.graft.figures import FIGURES
 from cutaway.methods.graft.rows import (
     GRAFT_SCHEMA,
     GraftCoordinates,
-    graft_frame,
     with_seed_intervals,
 )
 from cutaway.methods.graft.spec import BASELINES
 from cutaway.methods.graft.table import KIND_LABELS, graft_results_table
+from cutaway.recipe.table import table
 
 HERE = GraftCoordinates("base", "tuned", "task")
 KINDS = ("learned", *BASELINES)
@@ -52,10 +52,10 @@ def matrix(metric: str) -> list[dict]:
 
 
 TABLES = {
-    "ood": graft_frame(matrix("accuracy")),
-    "overlap": graft_frame(matrix("overlap")),
+    "ood": table(matrix("accuracy"), GRAFT_SCHEMA),
+    "overlap": table(matrix("overlap"), GRAFT_SCHEMA),
 }
-ALL = graft_frame(measured())
+ALL = table(measured(), GRAFT_SCHEMA)
 # The figures of a course of tasks have tests of their own.
 OWN = [name for name, draw in FIGURES.items() if not draw.__module__.endswith("continual")]
 
@@ -87,7 +87,9 @@ def test_reliability_keeps_sizes_apart_and_weighs_seeds_by_their_answers() -> No
         for (size, seed), values in said.items()
         for name, value in zip(("confidence", "accuracy", "count"), values, strict=True)
     ]
-    lines = {line.name: line for line in FIGURES["reliability"](graft_frame(rows), None).data}
+    lines = {
+        line.name: line for line in FIGURES["reliability"](table(rows, GRAFT_SCHEMA), None).data
+    }
     assert list(lines) == ["calibrated", "learned mask, 1.0e-03", "learned mask, 1.0e-04"]
     assert list(lines["learned mask, 1.0e-03"].y) == pytest.approx([0.9])
     assert list(lines["learned mask, 1.0e-04"].y) == pytest.approx([0.2])
@@ -123,7 +125,7 @@ def test_intervals_over_seeds_hold_the_mean_and_stay_shares() -> None:
     assert {(r["low"], r["high"]) for r in found[:3]} == {(found[0]["low"], 1.0)}
     assert 0.7 < found[0]["low"] < 0.963
     assert "low" not in found[3]
-    assert graft_frame(found).columns == list(GRAFT_SCHEMA)
+    assert table(found, GRAFT_SCHEMA).columns == list(GRAFT_SCHEMA)
 
 
 SINGLE = ["sparsity", "gain", "agreement", "learning", "atlas", "heads", "reliability"]

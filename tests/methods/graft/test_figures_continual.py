@@ -49,6 +49,6 @@ def test_the_table_says_what_was_lost() -> None:
     table = forgetting_table(ROWS)
     lost = {(line["task"], line["way"]): line["forgotten"] for line in table.iter_rows(named=True)}
     assert lost["first", "with grafts"] == pytest.approx(0.02)
-    assert lost["first", "plain training"] == pytest.approx(0.35)
-    assert lost["second", "plain training"] == 0
+    assert lost["first", "sequential training"] == pytest.approx(0.35)
+    assert lost["second", "sequential training"] == 0
     assert graft_results_table(ROWS).equals(table)

@@ -12,24 +12,14 @@ from cutaway.methods.graft.held_out import held_out_texts, skill_training_data, 
 from cutaway.methods.graft.skill import load_skill
 from cutaway.training.options import TrainingSpec
 from cutaway.training.task_split import split_task_rows
-from tests.methods.graft.test_learn import Room, value
+from tests.methods.graft.toy import ToyGraft, value
 
 ALL = 240
 
 
-@pytest.fixture(scope="module")
-def room(tmp_path_factory) -> Room:
-    return Room(tmp_path_factory.mktemp("unseen"))
-
-
-@pytest.fixture(scope="module")
-def skill(room) -> str:
-    return room.skill()
-
-
-def measured(room: Room, skill: str, data: str, **more):
+def measured(toy: ToyGraft, skill: str, data: str, **more):
     return graft.eval(
-        skill=[skill], base=room.pair("bert")[0], data=[data], runs=room.runs, text="none",
+        skill=[skill], base=toy.pair("bert")[0], data=[data], runs=toy.runs, text="none",
         quiet=True, **more,
     )  # fmt: skip
 
@@ -51,42 +41,42 @@ def note(texts: TextSet, seed: int = 13, shots: int | None = None) -> dict:
     return {"digest": texts.digest, "data_seed": seed, "shots": shots}
 
 
-def test_on_the_set_it_was_taught_on_a_skill_has_the_scores_that_learning_told(room, skill) -> None:
-    result = measured(room, skill, room.data, tuned=room.pair("bert")[1])
+def test_on_the_set_it_was_taught_on_a_skill_has_the_scores_that_learning_told(toy, skill) -> None:
+    result = measured(toy, skill, toy.data, tuned=toy.pair("bert")[1])
     told = load_skill(skill).meta["metrics"]
     for kind in ("base", "tuned", "learned", "removed"):
         assert value(result.rows, kind, "accuracy") == [told[kind]["accuracy"]["value"]]
-    assert any("48 of its 240 rows are measured" in line for line in result.summary["notes"])
+    assert any("48 of its 240 rows are evaluated" in line for line in result.summary["notes"])
 
 
-def test_another_set_is_measured_whole_and_nothing_is_said(room, skill) -> None:
-    result = measured(room, skill, room.other)
+def test_another_set_is_measured_whole_and_nothing_is_said(toy, skill) -> None:
+    result = measured(toy, skill, toy.other)
     assert result.record.data["rows"] == 60
     assert result.summary["notes"] == []
 
 
 def test_a_file_that_does_not_say_how_rows_were_dealt_gives_all_rows_and_a_warning(
-    room, skill, tmp_path
+    toy, skill, tmp_path
 ) -> None:
     about = load_skill(skill).meta["task"]["data"]
     old = {name: about[name] for name in ("name", "rows", "digest")}
     path = with_data(skill, tmp_path / "old.safetensors", old)
-    result = measured(room, path, room.data)
+    result = measured(toy, path, toy.data)
     assert result.record.data["rows"] == ALL
-    assert any("training rows among them" in line for line in result.summary["verdict"])
-    assert measured(room, path, room.other).summary["notes"] == []
+    assert any("that include training rows" in line for line in result.summary["verdict"])
+    assert measured(toy, path, toy.other).summary["notes"] == []
     older = with_data(skill, tmp_path / "older.safetensors", None)
-    found = measured(room, older, room.other)
+    found = measured(toy, older, toy.other)
     assert found.record.data["rows"] == 60
-    assert any("doesn't say what it was taught on" in line for line in found.summary["verdict"])
+    assert any("doesn't say what it was trained on" in line for line in found.summary["verdict"])
 
 
 def test_a_checkpoint_and_a_stacked_skill_say_what_they_were_taught_on(
-    room, skill, tmp_path
+    toy, skill, tmp_path
 ) -> None:
     own = load_skill(skill).meta["task"]["data"]
     assert (own["rows"], own["shots"], own["data_seed"]) == (ALL, None, 13)
-    assert training_data_of([], room.pair("bert")[1]) == [own]
+    assert training_data_of([], toy.pair("bert")[1]) == [own]
     both = str(tmp_path / "both.safetensors")
     graft.stack(skill=[skill, skill], rule="mean", out=both)
     assert skill_training_data(load_skill(both)) == [own, own]

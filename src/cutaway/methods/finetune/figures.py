@@ -1,4 +1,4 @@
-"""The figures of `finetune`: how the score grew, and what it came to beside base and majority."""
+"""The figures of `finetune`: the training curve, and test scores before and after."""
 
 from collections.abc import Callable
 
@@ -12,13 +12,12 @@ from cutaway.report import formats, theme
 from cutaway.report.metric_labels import metric_label
 from cutaway.report.records import RunOrRuns, short_name
 
-# Who answered -> words, colour.
+# Label and colour of each kind of model.
 KIND_STYLES = {
     "tuned": ("after fine-tuning", theme.PALETTE[0]),
     "base": ("before", theme.PALETTE[1]),
-    "majority": ("one answer for all", theme.NEUTRAL),
+    "majority": ("majority baseline", theme.NEUTRAL),
 }
-# Shown as bars where they were measured: the task's own figure is always among them.
 BAR_METRICS = ("accuracy", "f1", "f1_macro", "mcc", "pearson", "spearman", "auc", "ece")
 
 
@@ -26,7 +25,7 @@ def training_curve(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     """Training loss and dev score over the steps."""
     steps = rows.filter(pl.col("part").is_in(["train", "dev"]))
     if steps.is_empty():
-        raise Missing("There is no training curve among these rows: cutaway finetune makes one.")
+        raise Missing("These rows have no training curve: cutaway finetune measures one.")
     runs = _rows_by_run(steps)
     titles = ["loss", "score on dev"]
     figure = make_subplots(rows=1, cols=2, subplot_titles=titles, horizontal_spacing=0.12)
@@ -43,15 +42,15 @@ def training_curve(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     figure.update_yaxes(title="nats", col=1)
     return theme.finish_figure(
         figure,
-        title="How the skill was learned",
-        caption="Left the loss on training batches (solid, mean since the point before) and on dev "
-        "rows (dashed); right the score on dev rows, by which the kept checkpoint was chosen. "
-        "Step 0 is the base. A dev loss that rises while the training loss falls is overfitting.",
+        title="Training curve",
+        caption="Left: loss on training batches (solid, mean since the previous point) and on dev "
+        "rows (dashed). Right: score on dev rows, which selects the checkpoint. Step 0 is the "
+        "base model. A dev loss that rises while the training loss falls means overfitting.",
     )
 
 
 def score_bars(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """Test scores before and after, beside one answer for all."""
+    """Test scores before and after fine-tuning, and of the majority baseline."""
     test = rows.filter((pl.col("part") == "test") & pl.col("metric").is_in(BAR_METRICS))
     test = test.filter(pl.col("value").is_not_null())
     if test.is_empty():
@@ -73,9 +72,9 @@ def score_bars(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     figure.update_layout(barmode="group")
     return theme.finish_figure(
         figure,
-        title="What fine-tuning came to",
-        caption="Scores on test rows with 95 % intervals (whiskers). Of all but the calibration "
-        "error (ECE) more is better. The grey bar always gives the commonest answer.",
+        title="Scores before and after fine-tuning",
+        caption="Scores on test rows with 95 % intervals. Higher is better, except for the "
+        "calibration error (ECE). The grey bar always predicts the most frequent class.",
     )
 
 
@@ -114,7 +113,7 @@ def _add_curve(
 
 
 def _rows_by_run(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """The rows of each run under the shortest name that tells it from the others."""
+    """The rows of each run, named by the coordinates in which the runs differ."""
     columns = [name for name in RUN_COLUMNS if name in rows.columns]
     groups = rows.partition_by(columns, maintain_order=True, as_dict=True)
     varying = [i for i, _ in enumerate(columns) if len({key[i] for key in groups}) > 1]

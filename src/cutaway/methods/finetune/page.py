@@ -6,7 +6,7 @@ from cutaway.report.method_page import MethodPage
 
 PAGE = MethodPage(
     "finetune",
-    "Can the model be taught the task, and what did it know before?",
+    "How much does fine-tuning improve the task, and how good was the model before?",
     ":material/school:",
     {"Scores": ("scores",), "Training": ("curve",)},
     ("base", "task", "mode"),

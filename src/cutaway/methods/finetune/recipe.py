@@ -1,174 +1,184 @@
-"""`cutaway finetune`: teach a model a task, keep the checkpoint that did best on dev."""
+"""`cutaway finetune`: fine-tune a model on a task and keep the checkpoint that is best on dev."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from cutaway.console import Console
 from cutaway.core.errors import BadSpec
-from cutaway.core.spec import address, build_spec
 from cutaway.engine.process_group import process_group
-from cutaway.methods.finetune.checkpoint import (
-    FinetuneOutcome,
-    checkpoint_path,
-    need_free_output,
-    reuse_checkpoint,
-    written_checkpoint,
-)
-from cutaway.methods.finetune.rows import curve_rows, finetune_frame, finetune_verdict
+from cutaway.methods.finetune.rows import FINETUNE_SCHEMA, FinetuneCoordinates, curve_rows
 from cutaway.methods.finetune.spec import FinetuneSpec
+from cutaway.methods.finetune.verdict import finetune_verdict
 from cutaway.models.lm import LM, model_facts
 from cutaway.recipe.cost import Estimate
-from cutaway.recipe.life_cycle import on_rank0
-from cutaway.recipe.objects import Objects, name_objects
+from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.open_for_spec import open_spec_model
-from cutaway.recipe.provenance import CostMeter, measure_cost, provenance
-from cutaway.recipe.result import Result
-from cutaway.store.results import find_record, run_progress, save_record
+from cutaway.recipe.output import CheckpointFolder
+from cutaway.recipe.table import table
+from cutaway.store.records import run_folder
 from cutaway.training.cost import estimate_training
 from cutaway.training.finetune_loop import restored, run_finetuning
+from cutaway.training.loop import TrainingResult
 from cutaway.training.task_model import TaskModel, finetune_mode, make_task_model
-from cutaway.training.task_scores import majority_scores, scores_with_intervals
+from cutaway.training.task_scores import Scores, majority_scores, scores_with_intervals
 from cutaway.training.task_split import TaskSplit, load_task_split
 from cutaway.training.trainable_params import trainable_params
 
-
-def finetune(*, quiet: bool = False, **options: Any) -> Result:
-    """Teach a model a task; `model` and `data` may be given as objects, and stay as they are."""
-    fields = ("model", "data")
-    named, objects = name_objects(options, fields, single=fields)
-    spec, console = build_spec(FinetuneSpec, named), Console(quiet=quiet)
-    return run(spec, console=console, objects=objects)
+OUTPUT = CheckpointFolder("finetune")
 
 
-def run(
-    spec: FinetuneSpec, *, console: Console | None = None, objects: Objects | None = None
-) -> Result:
-    """The taught model's checkpoint, and what it can do beside what the base could."""
-    console = console or Console(quiet=True)
-    process_group(spec.device)
-    lm = open_spec_model(spec, objects)
-    pupil, lesson = open_task(lm, spec, objects)
-    name = address(spec, model=lm.identity, data=lesson.digest, mode=pupil.mode)
-    done = find_record(spec.runs, "finetune", name)
-    if done is not None and (again := reuse_checkpoint(spec, name, done)) is not None:
-        return Result(again)
-    need_free_output(spec, name)
-    params = trainable_params(pupil, spec)
-    with restored(params, when=bool(objects and spec.model in objects)):
-        with measure_cost() as meter:
-            work = train_and_score(spec, name, pupil, lesson, params, console)
-        return on_rank0(lambda: save_with_checkpoint(work, meter), spec.runs, "finetune", name)
+@dataclass(frozen=True, eq=False)
+class FinetuneRequest:
+    """The model with the task's examples, and their split into train, dev and test."""
+
+    spec: FinetuneSpec
+    model: TaskModel
+    split: TaskSplit
+    keep_weights: bool
+    """Whether the model was given as an object, so its weights are restored afterwards."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The model, the task with its rows, and the mode."""
+        return {"model": self.lm.identity, "data": self.split.digest, "mode": self.model.mode}
+
+    @property
+    def lm(self) -> LM:
+        """The language model that is trained."""
+        return self.model.lm
+
+    @property
+    def coordinates(self) -> FinetuneCoordinates:
+        """The coordinates that all rows of the run share."""
+        spec, task = self.spec, self.split.task.name
+        return FinetuneCoordinates(self.lm.name, task, self.model.mode, spec.shots, spec.data_seed)
 
 
-def train_and_score(
-    spec: FinetuneSpec,
-    name: str,
-    pupil: TaskModel,
-    lesson: TaskSplit,
-    params: Mapping[str, nn.Parameter],
-    console: Console,
-) -> FinetuneOutcome:
-    """Measured on the test rows before, taught, measured after."""
-    test = pupil.examples.take(lesson.test)
-    base = scores_with_intervals(test, pupil.predict_proba(lesson.test))
-    folder = run_progress(spec.runs, "finetune", name).folder / "training"
-    trained = run_finetuning(pupil, lesson, params, spec, folder, console, identity=name)
-    tuned = scores_with_intervals(test, pupil.predict_proba(lesson.test))
-    scores = {"tuned": tuned, "base": base, "majority": majority_scores(test)}
-    return FinetuneOutcome(spec, name, pupil.lm, pupil, lesson, params, trained, scores)
+@dataclass(frozen=True, eq=False)
+class FinetuneOutcome:
+    """A finished training: its parameters, its curve, and the test scores by kind of model."""
+
+    params: Mapping[str, nn.Parameter]
+    trained: TrainingResult
+    scores: Mapping[str, Scores]
 
 
-def open_task(
-    lm: LM, spec: FinetuneSpec, objects: Objects | None = None
-) -> tuple[TaskModel, TaskSplit]:
-    """The model with the task's questions, and how the rows are dealt."""
+def resolve(spec: FinetuneSpec, context: Context) -> FinetuneRequest:
+    """The model and the task; BadSpec for a mode that the model can't be trained in."""
+    lm = open_spec_model(spec, context.objects)
     mode = finetune_mode(lm, spec.mode)
     if spec.at != "auto" and mode != "head":
         raise BadSpec(f"at is for --mode head, got {spec.at!r} with mode {mode!r}.")
     columns = {name: getattr(spec, name) for name in ("text_column", "pair_column", "label_column")}
-    lesson = load_task_split(spec, task=spec.task, data=spec.data, columns=columns, objects=objects)
-    pupil = make_task_model(
-        lm,
-        lesson,
-        mode,
-        template=spec.template,
-        words=spec.words,
-        at=spec.at,
-        max_tokens=spec.max_tokens,
-        seed=spec.seed,
+    split = load_task_split(
+        spec, task=spec.task, data=spec.data, columns=columns, objects=context.objects
     )
-    return pupil, lesson
+    model = make_task_model(
+        lm, split, mode, template=spec.template, words=spec.words, at=spec.at,
+        max_tokens=spec.max_tokens, seed=spec.seed,
+    )  # fmt: skip
+    return FinetuneRequest(spec, model, split, spec.model in context.objects)
 
 
-def save_with_checkpoint(work: FinetuneOutcome, meter: CostMeter) -> Result:
-    """The checkpoint and the run are on the disk."""
-    with written_checkpoint(work) as held:
-        return save_finetune_run(work, meter, held)
-
-
-def save_finetune_run(
-    work: FinetuneOutcome, meter: CostMeter, held: Mapping[str, Path | bytes]
-) -> Result:
-    """The run, saved whole."""
-    spec, texts, where = work.spec, work.lesson.texts, work.where
-    metric = work.lesson.task.metric
-    steps = {"base": 0, "majority": 0, "tuned": work.trained.best_step}
+def measure(request: FinetuneRequest, run: Run) -> Outcome:
+    """Test scores before and after training, the training curve, and the checkpoint."""
+    spec, texts, coordinates = request.spec, request.split.texts, request.coordinates
+    params = trainable_params(request.model, spec)
+    with restored(params, when=request.keep_weights):
+        done = train_and_score(request, params, run)
+        note = checkpoint_note(request, done, run.address)
+        # Other processes have the same weights: one checkpoint is enough.
+        first = process_group().first
+        files = OUTPUT.write(spec, run.scratch, request.model.save, note) if first else {}
+    steps = {"base": 0, "majority": 0, "tuned": done.trained.best_step}
     rows = [
         row
-        for kind, scores in work.scores.items()
-        for row in where.rows(kind, steps[kind], "test", scores)
-    ] + curve_rows(where, work.trained.curve)
-    record = save_record(
-        spec.runs,
-        method="finetune",
-        address=work.name,
-        spec=spec,
-        summary=summarise_finetuning(work),
-        baselines={
-            f"{where.base} on {texts.name}": {
-                kind: work.scores[kind][metric].mean for kind in ("base", "majority")
-            }
-        },
-        model=model_facts(work.lm),
+        for kind, scores in done.scores.items()
+        for row in coordinates.rows(kind, steps[kind], "test", scores)
+    ]
+    metric = request.split.task.metric
+    constant = {kind: done.scores[kind][metric].mean for kind in ("base", "majority")}
+    return Outcome(
+        rows=table(rows + curve_rows(coordinates, done.trained.curve), FINETUNE_SCHEMA),
+        summary=summarise_finetuning(request, done, run.address),
+        baselines={f"{coordinates.base} on {texts.name}": constant},
+        model=model_facts(request.lm),
         data={"name": texts.name, "rows": len(texts), "digest": texts.digest},
-        **provenance("finetune", spec, meter),
-        rows=finetune_frame(rows),
-        files=held,
+        files=files,
     )
-    return Result(record)
 
 
-def summarise_finetuning(work: FinetuneOutcome) -> dict[str, Any]:
-    """The findings."""
-    metric, asked, trained = work.lesson.task.metric, work.pupil.examples, work.trained
-    best = work.scores["tuned"][metric]
-    shown = {"value": best.mean, "low": best.low, "high": best.high}
+def train_and_score(
+    request: FinetuneRequest, params: Mapping[str, nn.Parameter], run: Run
+) -> FinetuneOutcome:
+    """Train the parameters in place; scores on the test rows before and after."""
+    model, test = request.model, request.split.test
+    examples = model.examples.take(test)
+    base = scores_with_intervals(examples, model.predict_proba(test))
+    trained = run_finetuning(
+        model, request.split, params, request.spec, run.folder / "training", run.console,
+        identity=run.address,
+    )  # fmt: skip
+    tuned = scores_with_intervals(examples, model.predict_proba(test))
+    scores = {"tuned": tuned, "base": base, "majority": majority_scores(examples)}
+    model.module.eval()
+    return FinetuneOutcome(params, trained, scores)
+
+
+def checkpoint_note(
+    request: FinetuneRequest, done: FinetuneOutcome, address: str
+) -> dict[str, Any]:
+    """The origin of a checkpoint: run, base, task, data, and its test scores."""
+    prompt = request.model.examples.format
     return {
-        "mode": work.pupil.mode,
-        "task": work.lesson.task.name,
-        "template": asked.format.template,
-        "words": list(asked.format.words),
+        "finetune": address,
+        "base": {"name": request.lm.name, "digest": request.lm.digest},
+        "task": request.split.task.name,
+        "data": request.split.training_data,
+        "mode": request.model.mode,
+        "template": prompt.template,
+        "words": list(prompt.words),
+        "trained": sorted(done.params),
+        "test": {name: score.mean for name, score in done.scores["tuned"].items()},
+    }
+
+
+def summarise_finetuning(
+    request: FinetuneRequest, done: FinetuneOutcome, address: str
+) -> dict[str, Any]:
+    """Best score, all test scores, what was trained on what, and the verdict."""
+    spec, split, trained = request.spec, request.split, done.trained
+    metric, examples = split.task.metric, request.model.examples
+    best = done.scores["tuned"][metric]
+    shown = {"value": best.mean, "low": best.low, "high": best.high}
+    own = run_folder(spec.runs, "finetune", address) / OUTPUT.name
+    return {
+        "mode": request.model.mode,
+        "task": split.task.name,
+        "template": examples.format.template,
+        "words": list(examples.format.words),
         "metric": metric,
-        "best": {"model": work.lm.name, "data": work.lesson.texts.name, "metric": metric, **shown},
-        "test": {k: {n: s.mean for n, s in found.items()} for k, found in work.scores.items()},
-        "rows": {part: len(getattr(work.lesson, part)) for part in ("train", "dev", "test")},
+        "best": {"model": request.lm.name, "data": split.texts.name, "metric": metric, **shown},
+        "test": {k: {n: s.mean for n, s in scores.items()} for k, scores in done.scores.items()},
+        "rows": {part: len(getattr(split, part)) for part in ("train", "dev", "test")},
         "best_step": trained.best_step,
         "best_dev": trained.best,
         "stopped": trained.stopped,
         "steps_per_second": round(trained.curve[-1]["step"] / max(trained.seconds, 1e-9), 2),
-        "trained_weights": sum(p.numel() for p in work.params.values()),
-        "cut_texts": asked.truncated,
-        "checkpoint": str(checkpoint_path(work.spec, work.name)),
-        "notes": list(work.lesson.texts.notes),
+        "trained_weights": sum(p.numel() for p in done.params.values()),
+        "cut_texts": examples.truncated,
+        "checkpoint": str(Path(spec.out) if spec.out else own),
+        "notes": list(split.texts.notes),
         "verdict": finetune_verdict(
-            work.where, metric, work.scores, trained, len(work.lesson.train)
+            done.scores, metric, task=split.task.name, steps=trained.best_step,
+            rows=len(split.train), shots=spec.shots,
         ),
-    }
+    }  # fmt: skip
 
 
-def estimate(spec: FinetuneSpec, *, console: Console | None = None) -> list[Estimate]:
-    """The cost, from a few steps that change nothing."""
-    return [estimate_training(*open_task(open_spec_model(spec), spec), spec)]
+def estimate(request: FinetuneRequest) -> list[Estimate]:
+    """The cost, extrapolated from a few steps that change nothing."""
+    return [estimate_training(request.model, request.split, request.spec)]

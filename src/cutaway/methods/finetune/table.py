@@ -5,12 +5,12 @@ import polars as pl
 from cutaway.report.method_table import MethodTable
 
 RUN_COLUMNS = ("base", "task", "mode", "shots", "seed")
-"""What tells one fine-tuning from another."""
-KIND_LABELS = {"base": "before", "majority": "one answer for all", "tuned": "after"}
+"""The columns that identify a run."""
+KIND_LABELS = {"base": "before", "majority": "majority baseline", "tuned": "after"}
 
 
 def finetune_table(rows: pl.DataFrame) -> pl.DataFrame:
-    """One line per run and metric: before, one answer for all, after with its interval."""
+    """One line per run and metric: before, majority baseline, after with its interval."""
     test = rows.filter((pl.col("part") == "test") & pl.col("kind").is_in(list(KIND_LABELS)))
     index = [*(name for name in RUN_COLUMNS if name in rows.columns), "metric"]
     named = test.with_columns(pl.col("kind").replace(KIND_LABELS))

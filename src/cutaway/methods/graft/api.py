@@ -23,7 +23,7 @@ __all__ = ["load", *group_functions("graft")]
 
 
 def load(path: Path | str) -> "Skill":
-    """The skill in a file: it has `attach(model)` and `detach(model)`."""
+    """Load a skill file; the skill has `attach(model)` and `detach(model)`."""
     from cutaway.methods.graft.skill import load_skill
 
     return load_skill(path)

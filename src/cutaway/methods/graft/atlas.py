@@ -52,7 +52,7 @@ def atlas_rows(where: GraftCoordinates, lm: LM, skill: Skill) -> list[Row]:
     sizes: Counter[ModuleLocation] = Counter()
     for name, value in lm.params().items():
         sizes[module_location(lm, name)] += value.numel()
-    for name, places in skill.patch.mask.places.items():
+    for name, places in skill.patch.mask.indices.items():
         held[module_location(lm, name)] += len(places)
     rows = []
     for place in sizes:
@@ -72,7 +72,7 @@ def weights_by_head(lm: LM, skill: Skill) -> dict[tuple[int, int], float]:
     if shape is None:
         return total
     share = shape.heads // shape.keys
-    for name, places in skill.patch.mask.places.items():
+    for name, places in skill.patch.mask.indices.items():
         place = module_location(lm, name)
         reader = head_layout(place.module, lm.anatomy)
         if place.layer is None or reader is None:

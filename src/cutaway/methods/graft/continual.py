@@ -1,10 +1,10 @@
-"""`cutaway graft continual`: tasks one after the other, with and without forgetting.
+"""`cutaway graft continual`: learn several tasks in sequence, with grafts and without.
 
-    graft        train on the task with the earlier skills' weights held still, find the few
-                 weights that hold what was learned, keep those alone
-    sequential   train on each task from where the last one ended
+    graft        train on the task while the weights of earlier skills are frozen, find the few
+                 weights that hold what was learned, and keep only those
+    sequential   train on each task from where the previous one ended
 
-After each task both are tested on all tasks.
+After each task both models are tested on all tasks.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,314 +18,274 @@ from torch import Tensor, nn
 
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec
-from cutaway.core.spec import address
 from cutaway.extract.model_handle import training_resources
-from cutaway.methods.graft.continual_skill import learn_task_skill, pair_after_task, with_metadata
+from cutaway.methods.graft.continual_skill import ContinualTask, learn_task_skill
 from cutaway.methods.graft.forgetting import base_scores, summarise_forgetting
-from cutaway.methods.graft.maths.patch import Patch, values_at, write_values
+from cutaway.methods.graft.maths.patch import values_at, write_values
 from cutaway.methods.graft.maths.select import Mask, Params, mask_size, union_mask
 from cutaway.methods.graft.maths.soft_mask import assign_weights
-from cutaway.methods.graft.rows import GraftCoordinates, graft_frame
+from cutaway.methods.graft.rows import GRAFT_SCHEMA, GraftCoordinates
 from cutaway.methods.graft.skill import Skill, load_skill
 from cutaway.methods.graft.spec import ContinualSpec
 from cutaway.models.digests import checksum
 from cutaway.models.lm import LM, model_facts
+from cutaway.models.digests import checksum
+from cutaway.recipe.cost import Estimate
+from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_for_spec
-from cutaway.recipe.provenance import measure_cost, provenance
-from cutaway.recipe.result import Result
-from cutaway.recipe.table import Row
+from cutaway.recipe.table import Row, table
 from cutaway.recipe.worker_pieces import (
-    check_same_run,
     local_spec,
+    resolve_on_worker,
     run_on_workers,
     runs_on_workers,
     sendable,
 )
 from cutaway.store.progress import Progress
-from cutaway.store.results import find_record, run_progress, save_record
+from cutaway.training.cost import estimate_training
 from cutaway.training.finetune_loop import restored, run_finetuning
-from cutaway.training.task_model import TaskModel, finetune_mode, make_task_model
-from cutaway.training.task_scores import Scores, scores_with_intervals
-from cutaway.training.task_split import TaskSplit, load_task_split
+from cutaway.training.task_model import finetune_mode, make_task_model
+from cutaway.training.task_scores import scores_with_intervals
+from cutaway.training.task_split import load_task_split
 from cutaway.training.trainable_params import trainable_params
 
-EMPTY_MASK = Mask({})
-# Weights, gradients, the optimiser, those of the best step and of before, the mask's logits.
+# Copies of the weights in memory: weights, gradients, optimizer, best step, start, mask logits.
 COPIES = 7
 
 
 @dataclass(frozen=True, eq=False)
-class ContinualTask:
-    """One task of the course."""
-
-    pupil: TaskModel
-    lesson: TaskSplit
-
-    @property
-    def name(self) -> str:
-        """The task's name."""
-        return self.lesson.task.name
-
-
-@dataclass(frozen=True, eq=False)
-class ContinualContext:
-    """The model, its courses, and where unfinished pieces are kept."""
+class ContinualRequest:
+    """The model, the parameters to train, and the tasks in the order they are learned."""
 
     spec: ContinualSpec
-    name: str
     lm: LM
-    courses: tuple[ContinualTask, ...]
+    tasks: tuple[ContinualTask, ...]
     params: Mapping[str, nn.Parameter]
-    folder: Path
-    console: Console
 
     @property
-    def where(self) -> GraftCoordinates:
-        """The coordinates that all rows share; the task is each row's own."""
-        return GraftCoordinates(self.lm.name, None, "")
+    def identity(self) -> dict[str, Any]:
+        """The base and the tasks with their rows."""
+        return {"base": self.lm.identity, "data": [task.split.digest for task in self.tasks]}
 
 
-def run(
-    spec: ContinualSpec, *, console: Console | None = None, objects: Objects | None = None
-) -> Result:
-    """The forgetting table: every task's score after every task, both ways."""
-    work = open_continual(spec, console or Console(quiet=True), objects)
-    done = find_record(spec.runs, "graft", work.name)
-    if done is not None:
-        return Result(done)
-    with measure_cost() as meter:
-        rows = list(score_all_tasks(work, "base", 0))
-        found = run_strategies(work, objects)
-        rows += [row for way in STRATEGY_RUNNERS for row in found[way]]
-    texts = [course.lesson.texts for course in work.courses]
-    record = save_record(
-        spec.runs,
-        method="graft",
-        address=work.name,
-        spec=spec,
-        summary=summarise_forgetting(
-            rows, [course.name for course in work.courses], _metrics(work)
-        ),
-        baselines=base_scores(rows),
-        model=model_facts(work.lm),
-        data=[{"name": t.name, "rows": len(t), "digest": t.digest} for t in texts],
-        **provenance("graft continual", spec, meter),
-        rows=graft_frame(rows),
-        files=skill_files(work),
-    )
-    return Result(record)
-
-
-def open_continual(
-    spec: ContinualSpec, console: Console, objects: Objects | None = None
-) -> ContinualContext:
-    """The model with every task's questions."""
+def resolve(spec: ContinualSpec, context: Context) -> ContinualRequest:
+    """The model with the examples of every task."""
     if len(spec.task) < 2:
         raise BadSpec(f"task needs at least two tasks to learn in turn, got {spec.task[0]!r}.")
     if spec.data and len(spec.data) != len(spec.task):
         raise BadSpec(
-            f"data has {len(spec.data)} entries for {len(spec.task)} tasks: one for each."
+            f"data has {len(spec.data)} entries for {len(spec.task)} tasks: give one for each."
         )
-    lm = open_for_spec(spec.base, spec, objects, revision=spec.revision)
-    sources = spec.data or (None,) * len(spec.task)
-    courses = []
-    for task, data in zip(spec.task, sources, strict=True):
-        lesson = load_task_split(spec, task=task, data=data, objects=objects)
-        pupil = make_task_model(
-            lm, lesson, finetune_mode(lm, None), max_tokens=spec.max_tokens, seed=spec.seed
-        )
-        courses.append(ContinualTask(pupil, lesson))
-    names = [course.name for course in courses]
+    lm = open_for_spec(spec.base, spec, context.objects, revision=spec.revision)
+    tasks = []
+    for name, data in zip(spec.task, spec.data or (None,) * len(spec.task), strict=True):
+        split = load_task_split(spec, task=name, data=data, objects=context.objects)
+        mode = finetune_mode(lm, None)
+        model = make_task_model(lm, split, mode, max_tokens=spec.max_tokens, seed=spec.seed)
+        tasks.append(ContinualTask(model, split))
+    names = [task.name for task in tasks]
     if len(set(names)) < len(names):
         raise BadSpec(f"Tasks must have different names, got {', '.join(names)}.")
-    name = address(spec, base=lm.identity, data=[course.lesson.digest for course in courses])
-    params = trainable_params(courses[0].pupil, spec)
+    params = trainable_params(tasks[0].model, spec)
     mask_size(spec.sparsity, sum(value.numel() for value in params.values()))
-    folder = run_progress(spec.runs, "graft", name).folder
-    return ContinualContext(spec, name, lm, tuple(courses), params, folder, console)
+    return ContinualRequest(spec, lm, tuple(tasks), params)
+
+
+def measure(request: ContinualRequest, run: Run) -> Outcome:
+    """The score of every task after every task, with both strategies."""
+    training = ContinualTraining(request, run.address, run.folder, run.console)
+    rows = list(training.score_all_tasks("base", 0))
+    by_strategy = run_strategies(training, run)
+    rows += [row for strategy in STRATEGY_RUNNERS for row in by_strategy[strategy]]
+    names = [task.name for task in request.tasks]
+    metrics = {task.name: task.model.examples.metric for task in request.tasks}
+    texts = [task.split.texts for task in request.tasks]
+    return Outcome(
+        rows=table(rows, GRAFT_SCHEMA),
+        summary=summarise_forgetting(rows, names, metrics),
+        baselines=base_scores(rows),
+        model=model_facts(request.lm),
+        data=[{"name": t.name, "rows": len(t), "digest": t.digest} for t in texts],
+        files=training.skill_files(),
+    )
+
+
+def estimate(request: ContinualRequest) -> list[Estimate]:
+    """The cost of training on each task, twice: once per strategy."""
+    costs = [estimate_training(task.model, task.split, request.spec) for task in request.tasks]
+    return [cost for cost in costs for _ in STRATEGY_RUNNERS]
 
 
 @dataclass(frozen=True, eq=False)
-class ContinualWorker:
-    """What a worker needs to go one way: the request; what it learns is in the run's folder."""
+class ContinualTraining:
+    """The training of one run; finished scores, skills and checkpoints are in its folder."""
 
-    spec: ContinualSpec
-    objects: Objects
-    name: str
+    request: ContinualRequest
+    address: str
+    folder: Path
+    console: Console
 
-    @cached_property
-    def work(self) -> ContinualContext:
-        """The model and its courses, opened once per worker."""
-        work = open_continual(self.spec, Console(quiet=True), self.objects)
-        check_same_run(work.name, self.name)
-        return work
+    def run(self, strategy: str) -> list[Row]:
+        """All tasks with one strategy; the base's weights are restored afterwards."""
+        with restored(self.request.params, when=True):
+            return list(STRATEGY_RUNNERS[strategy](self))
 
-    def __call__(self, way: str) -> list[Row]:
-        """The rows of one way."""
-        return run_strategy(self.work, way)
+    def train(
+        self, task: ContinualTask, key: str, project: Callable[[], None] | None = None
+    ) -> None:
+        """Train on one task, from the current weights."""
+        run_finetuning(
+            task.model, task.split, self.request.params, self.request.spec, self.folder / key,
+            self.console, identity=f"{self.address} {key}", project=project,
+        )  # fmt: skip
 
+    def score_all_tasks(self, kind: str, stage: int) -> Iterator[Row]:
+        """Every task's scores with the current weights."""
+        for task in self.request.tasks:
+            yield from self.score(kind, stage, task)
 
-def run_strategies(work: ContinualContext, objects: Objects | None) -> dict[str, list[Row]]:
-    """The rows of each way, one after the other here, or each by a worker of the engine."""
-    spec = work.spec
-    if not runs_on_workers(spec.engine, objects, work.console):
-        return {way: run_strategy(work, way) for way in STRATEGY_RUNNERS}
-    hand = ContinualWorker(local_spec(spec), sendable(objects), work.name)
-    needs = training_resources(spec.engine, spec, work.lm, copies=COPIES)
-    return dict(
-        run_on_workers(
-            spec.engine, hand, STRATEGY_RUNNERS, key=lambda way: f"way {way}", needs=needs, kept=work.folder,
-            console=work.console,
-        )
-    )  # fmt: skip
+    def score(self, kind: str, stage: int, task: ContinualTask) -> list[Row]:
+        """One task's scores with the current weights, measured only once per run."""
+        progress, key = Progress(self.folder), f"{kind}-{stage}-{task.name}"
+        if key not in progress.done():
+            progress.put(key, self._score_rows(kind, stage, task))
+        return progress.rows([key])
 
+    def _score_rows(self, kind: str, stage: int, task: ContinualTask) -> list[Row]:
+        examples = task.model.examples.take(task.split.test)
+        names = [examples.metric, *(["ece"] if examples.task != "regression" else [])]
+        probabilities = task.model.predict_proba(task.split.test)
+        scores = scores_with_intervals(examples, probabilities, names)
+        return self.rows(kind, stage, task, scores, data=task.split.texts.name)
 
-def run_strategy(work: ContinualContext, way: str) -> list[Row]:
-    """All tasks, one way; the weights are the base's again afterwards."""
-    with restored(work.params, when=True):
-        return list(STRATEGY_RUNNERS[way](work))
+    def rows(
+        self, kind: str, stage: int, task: ContinualTask, scores: Mapping[str, Any], **cell: Any
+    ) -> list[Row]:
+        """One row per metric."""
+        spec = self.request.spec
+        coordinates = GraftCoordinates(self.request.lm.name, None, task.name)
+        cell |= {"step": stage, "seed": spec.seed, "sparsity": spec.sparsity}
+        return coordinates.scores(kind, scores, **cell)
 
-
-def train_sequentially(work: ContinualContext) -> Iterator[Row]:
-    """Each task from where the last one ended."""
-    for stage, course in enumerate(work.courses, start=1):
-        work.console.print(f"Plain training, task {stage} of {len(work.courses)}: {course.name}.")
-        _train_on(work, course, f"sequential-{stage}")
-        yield from score_all_tasks(work, "sequential", stage)
-
-
-def train_with_grafts(work: ContinualContext) -> Iterator[Row]:
-    """Each task outside the earlier skills; of what it learned only a few weights are kept."""
-    taken, base = EMPTY_MASK, checksum(work.lm.params())
-    for stage, course in enumerate(work.courses, start=1):
-        work.console.print(f"Grafts, task {stage} of {len(work.courses)}: {course.name}.")
-        before = {name: value.detach().clone() for name, value in work.params.items()}
-        with frozen_entries(work.params, taken) as project:
-            _train_on(work, course, f"graft-{stage}", project)
-        yield from _score_once(work, "outside", stage, course)
-        path = skill_file(work, stage, course)
+    def skill(self, stage: int, before: Params, base: str) -> Skill:
+        """The skill of what was learned since `before`, found or loaded; with its scores."""
+        task, params = self.request.tasks[stage - 1], self.request.params
+        path = self.skill_path(stage)
         if not path.with_suffix(".json").exists():
-            _make_skill(work, stage, before, base).save(path)
-        patch = load_skill(path).patch
-        assign_weights(work.params, before)
-        write_values(work.params, patch.mask, patch.after)
-        taken = union_mask([taken, patch.mask])
-        yield _size_row(work, stage, course, patch)
-        yield from score_all_tasks(work, "graft", stage)
+            learned = learn_task_skill(
+                self.request.spec, self.request.lm, task, params, before, base, self.console
+            )
+            write_values(params, learned.skill.patch.mask, learned.skill.patch.after)
+            kinds = (("base", 0), ("outside", stage), ("graft", stage))
+            rows = [row for kind, step in kinds for row in self.score(kind, step, task)]
+            earlier = [one.name for one in self.request.tasks[: stage - 1]]
+            learned.with_metadata(rows, earlier).save(path)
+        return load_skill(path)
+
+    def skill_path(self, stage: int) -> Path:
+        """Where a task's skill is kept until the run is saved."""
+        name = self.request.tasks[stage - 1].name
+        stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in name)
+        return self.folder / f"{stage}-{stem}.safetensors"
+
+    def skill_files(self) -> dict[str, Path | bytes]:
+        """Every task's skill, by its file name in the run's folder."""
+        paths = [self.skill_path(stage) for stage in range(1, len(self.request.tasks) + 1)]
+        return {file.name: file for path in paths for file in (path, path.with_suffix(".json"))}
 
 
-def _make_skill(work: ContinualContext, stage: int, before: Params, base: str) -> Skill:
-    """The skill of what the model has learned since `before`, with its scores."""
-    course = work.courses[stage - 1]
-    pair = pair_after_task(work, course, before, base)
-    skill = learn_task_skill(work, course, pair)
-    write_values(work.params, skill.patch.mask, skill.patch.after)
-    marks = (("base", 0), ("outside", stage), ("graft", stage))
-    rows = [row for kind, step in marks for row in _score_once(work, kind, step, course)]
-    return with_metadata(work, course, pair, skill, rows)
+def train_sequentially(training: ContinualTraining) -> Iterator[Row]:
+    """Train on each task from where the previous one ended."""
+    tasks = training.request.tasks
+    for stage, task in enumerate(tasks, start=1):
+        training.console.print(f"Sequential training, task {stage} of {len(tasks)}: {task.name}.")
+        training.train(task, f"sequential-{stage}")
+        yield from training.score_all_tasks("sequential", stage)
 
 
-STRATEGY_RUNNERS: dict[str, Callable[[ContinualContext], Iterator[Row]]] = {
+def train_with_grafts(training: ContinualTraining) -> Iterator[Row]:
+    """Train on each task outside the earlier skills, and keep only the task's skill."""
+    tasks, params = training.request.tasks, training.request.params
+    frozen, base = Mask({}), checksum(training.request.lm.params())
+    for stage, task in enumerate(tasks, start=1):
+        training.console.print(f"Grafts, task {stage} of {len(tasks)}: {task.name}.")
+        before = {name: value.detach().clone() for name, value in params.items()}
+        with frozen_entries(params, frozen) as project:
+            training.train(task, f"graft-{stage}", project)
+        yield from training.score("outside", stage, task)
+        patch = training.skill(stage, before, base).patch
+        assign_weights(params, before)
+        write_values(params, patch.mask, patch.after)
+        frozen = union_mask([frozen, patch.mask])
+        yield from training.rows("graft", stage, task, {"size": float(patch.size)})
+        yield from training.score_all_tasks("graft", stage)
+
+
+STRATEGY_RUNNERS: dict[str, Callable[[ContinualTraining], Iterator[Row]]] = {
     "sequential": train_sequentially,
     "graft": train_with_grafts,
 }
 
 
-def skill_file(work: ContinualContext, stage: int, course: ContinualTask) -> Path:
-    """Where a task's skill is kept until the run is done."""
-    return work.folder / f"{stage}-{_file_stem(course.name)}.safetensors"
-
-
-def skill_files(work: ContinualContext) -> dict[str, Path]:
-    """Every task's skill, by the name that the run keeps it under."""
-    found = [skill_file(work, stage, course) for stage, course in enumerate(work.courses, start=1)]
-    return {file.name: file for path in found for file in (path, path.with_suffix(".json"))}
-
-
-def _train_on(
-    work: ContinualContext,
-    course: ContinualTask,
-    key: str,
-    project: Callable[[], None] | None = None,
-) -> None:
-    run_finetuning(
-        course.pupil, course.lesson, work.params, work.spec, work.folder / key, work.console,
-        identity=f"{work.name} {key}", project=project,
+def run_strategies(training: ContinualTraining, run: Run) -> dict[str, list[Row]]:
+    """The rows of each strategy, one after the other here, or each on a worker."""
+    spec = training.request.spec
+    if not runs_on_workers(spec.engine, run.objects, run.console):
+        return {strategy: training.run(strategy) for strategy in STRATEGY_RUNNERS}
+    folder = run.folder.absolute()
+    worker = ContinualWorker(local_spec(spec), sendable(run.objects), run.address, folder)
+    needs = training_resources(spec.engine, spec, training.request.lm, copies=COPIES)
+    return dict(
+        run_on_workers(
+            spec.engine, worker, STRATEGY_RUNNERS, key=lambda strategy: f"strategy {strategy}",
+            needs=needs, kept=run.folder, console=run.console,
+        )
     )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class ContinualWorker:
+    """Runs one strategy on a worker; what it learns is kept in the run's folder."""
+
+    spec: ContinualSpec
+    objects: Objects
+    address: str
+    folder: Path
+
+    @cached_property
+    def training(self) -> ContinualTraining:
+        """The model and its tasks, opened once per worker."""
+        request = resolve_on_worker(resolve, self.spec, self.objects, self.address)
+        return ContinualTraining(request, self.address, self.folder, Console(quiet=True))
+
+    def __call__(self, strategy: str) -> list[Row]:
+        """The rows of one strategy."""
+        return self.training.run(strategy)
 
 
 @contextmanager
 def frozen_entries(params: Mapping[str, nn.Parameter], mask: Mask) -> Iterator[Callable[[], None]]:
-    """The chosen weights neither move nor count in the gradient; what is given puts them back."""
-    kept = values_at(params, mask)
+    """The chosen weights get no gradient; the yielded function restores them after a step."""
+    before = values_at(params, mask)
 
-    def without(places: Tensor) -> Callable[[Tensor], Tensor]:
+    def zero_gradient(indices: Tensor) -> Callable[[Tensor], Tensor]:
         def hook(grad: Tensor) -> Tensor:
-            still = grad.contiguous().clone()
-            still.view(-1)[places.to(grad.device)] = 0
-            return still
+            masked = grad.contiguous().clone()
+            masked.view(-1)[indices.to(grad.device)] = 0
+            return masked
 
         return hook
 
-    flags = {name: params[name].requires_grad for name in mask.places}
+    flags = {name: params[name].requires_grad for name in mask.indices}
     hooks = []
-    for name, places in mask.places.items():
-        params[name].requires_grad_(True)
-        param: Any = params[name]
-        hooks.append(param.register_hook(without(places)))
+    for name, indices in mask.indices.items():
+        param: Any = params[name].requires_grad_(True)
+        hooks.append(param.register_hook(zero_gradient(indices)))
     try:
-        yield lambda: write_values(params, mask, kept)
+        yield lambda: write_values(params, mask, before)
     finally:
         for hook in hooks:
             hook.remove()
         for name, flag in flags.items():
             params[name].requires_grad_(flag)
-
-
-def score_all_tasks(work: ContinualContext, kind: str, stage: int) -> Iterator[Row]:
-    """Every task's scores with the weights in place."""
-    for course in work.courses:
-        yield from _score_once(work, kind, stage, course)
-
-
-def _score_once(work: ContinualContext, kind: str, stage: int, course: ContinualTask) -> list[Row]:
-    """One task's scores; measured once, whatever interrupts the course."""
-    kept, key = Progress(work.folder), f"{kind}-{stage}-{course.name}"
-    if key not in kept.done():
-        kept.put(key, list(_score_rows(work, kind, stage, course)))
-    return kept.rows([key])
-
-
-def _score_rows(
-    work: ContinualContext, kind: str, stage: int, course: ContinualTask
-) -> Iterator[Row]:
-    asked = course.pupil.examples.take(course.lesson.test)
-    names = [asked.metric, *(["ece"] if asked.task != "regression" else [])]
-    found: Scores = scores_with_intervals(
-        asked, course.pupil.predict_proba(course.lesson.test), names
-    )
-    for row in work.where.scores(kind, found, step=stage, data=course.lesson.texts.name):
-        yield row | {"task": course.name, "seed": work.spec.seed, "sparsity": work.spec.sparsity}
-
-
-def _size_row(work: ContinualContext, stage: int, course: ContinualTask, patch: Patch) -> Row:
-    row = work.where.row("graft", "size", float(patch.size), step=stage)
-    return row | {"task": course.name, "seed": work.spec.seed, "sparsity": work.spec.sparsity}
-
-
-def _metrics(work: ContinualContext) -> dict[str, str]:
-    return {course.name: course.pupil.examples.metric for course in work.courses}
-
-
-def _file_stem(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)
-
-
-def estimate(spec: ContinualSpec, *, console: Console | None = None) -> list[Any]:
-    """The cost of each task's training, twice: both ways train it."""
-    from cutaway.training.cost import estimate_training
-
-    work = open_continual(spec, Console(quiet=True))
-    costs = [estimate_training(course.pupil, course.lesson, spec) for course in work.courses]
-    return [cost for cost in costs for _ in range(2)]

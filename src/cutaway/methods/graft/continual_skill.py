@@ -1,85 +1,100 @@
-"""The skill of one task of a course: found in what was learned, and what its file says."""
+"""The skill of one task in a sequence: the weights that hold it, and the metadata of its file."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from torch import nn
+
+from cutaway.console import Console
 from cutaway.core.spec import build_spec
 from cutaway.methods.graft.evaluation import make_evaluator
 from cutaway.methods.graft.mask_search import MaskSearch
-from cutaway.methods.graft.maths.patch import make_patch
 from cutaway.methods.graft.maths.select import Params, mask_size
 from cutaway.methods.graft.maths.soft_mask import assign_weights
 from cutaway.methods.graft.model_pair import ModelPair
 from cutaway.methods.graft.skill import Skill
-from cutaway.methods.graft.spec import LearnSpec
+from cutaway.methods.graft.spec import ContinualSpec, LearnSpec
 from cutaway.methods.graft.summary import skill_metadata
+from cutaway.models.lm import LM
 from cutaway.models.digests import checksum
 from cutaway.recipe.table import Row
+from cutaway.training.task_model import TaskModel
+from cutaway.training.task_split import TaskSplit
 
-if TYPE_CHECKING:
-    from cutaway.methods.graft.continual import ContinualContext, ContinualTask
-
-# What a skill file calls the kinds of a course's rows.
+# The names of the kinds of rows in a skill file.
 SKILL_KINDS = {"base": "base", "outside": "tuned", "graft": "learned"}
 
 
-def pair_after_task(
-    work: "ContinualContext", course: "ContinualTask", before: Params, base: str
-) -> ModelPair:
-    """The model as it was before the task, which it is again now, and as the task left it."""
-    facts = {
-        "base": {"name": work.lm.name, "digest": work.lm.digest, "checksum": base},
-        "tuned": {
-            "name": f"{work.lm.name} after {course.name}",
-            "checksum": checksum(work.lm.params()),
-        },
+@dataclass(frozen=True, eq=False)
+class ContinualTask:
+    """One task of the sequence: the model with the task's examples, and their split."""
+
+    model: TaskModel
+    split: TaskSplit
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        return self.split.task.name
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedTaskSkill:
+    """A skill, and the search that found it."""
+
+    skill: Skill
+    search: MaskSearch
+    split: TaskSplit
+
+    def with_metadata(self, rows: Sequence[Row], earlier: Sequence[str]) -> Skill:
+        """The skill with the metadata of `graft learn`, and the tasks that were learned before."""
+        spec, pair, skill = self.search.spec, self.search.pair, self.skill
+        share = skill.size / pair.total
+        cell = {"step": None, "sparsity": share}
+        renamed = [{**row, "kind": SKILL_KINDS[row["kind"]], **cell} for row in rows]
+        meta = skill_metadata(
+            spec, pair, self.split, skill, renamed, share=share, seeds=(spec.seed,)
+        )
+        return Skill(skill.patch, skill.shapes, {**meta, "after": list(earlier)})
+
+
+def learn_task_skill(
+    spec: ContinualSpec,
+    lm: LM,
+    task: ContinualTask,
+    params: Mapping[str, nn.Parameter],
+    before: Params,
+    base: str,
+    console: Console,
+) -> LearnedTaskSkill:
+    """The few weights that hold what the task changed; `params` are those of `before` afterwards.
+
+    `base` is the checksum of the model before the first task.
+    """
+    facts: dict[str, Any] = {
+        "base": {"name": lm.name, "digest": lm.digest, "checksum": base},
+        "tuned": {"name": f"{lm.name} after {task.name}", "checksum": checksum(lm.params())},
     }
-    tuned = {name: value.detach().clone() for name, value in work.params.items()}
-    assign_weights(work.params, before)
-    return ModelPair(work.lm, course.pupil, work.params, before, tuned, {}, facts)
+    tuned = {name: value.detach().clone() for name, value in params.items()}
+    assign_weights(params, before)
+    pair = ModelPair(task.model, params, before, tuned, {}, facts)
+    wanted = _learn_spec(spec, task.name)
+    evaluator = make_evaluator(task.model, task.split, wanted, None)
+    search = MaskSearch(wanted, pair, evaluator, task.split.train, console)
+    size = mask_size(spec.sparsity, pair.total)
+    search.rank_by_gradients([size])
+    skill = search.skill(search.patch(search.learn(size, spec.seed).mask))
+    return LearnedTaskSkill(skill, search, task.split)
 
 
-def learn_task_skill(work: "ContinualContext", course: "ContinualTask", pair: ModelPair) -> Skill:
-    """The few weights that hold what the task taught."""
-    wanted = _learn_spec(work, course)
-    trial = make_evaluator(course.pupil, course.lesson, wanted, None)
-    search = MaskSearch(wanted, pair, trial, course.lesson.train, work.console)
-    size = mask_size(work.spec.sparsity, pair.total)
-    search.rank([size])
-    mask = search.learned(size, work.spec.seed).mask
-    shapes = {name: tuple(pair.base[name].shape) for name in mask.places}
-    return Skill(make_patch(pair.base, pair.tuned, mask), shapes, {})
-
-
-def with_metadata(
-    work: "ContinualContext",
-    course: "ContinualTask",
-    pair: ModelPair,
-    skill: Skill,
-    rows: Sequence[Row],
-) -> Skill:
-    """The skill with what `graft learn` says of one, and the tasks whose skills it stands on."""
-    share = skill.size / pair.total
-    renamed = [
-        {**row, "kind": SKILL_KINDS[row["kind"]], "step": None, "sparsity": share} for row in rows
-    ]
-    meta: dict[str, Any] = skill_metadata(
-        _learn_spec(work, course), pair, course.lesson, skill, renamed, share=share,
-        seeds=(work.spec.seed,),
-    )  # fmt: skip
-    names = [one.name for one in work.courses]
-    after = names[: names.index(course.name)]
-    return Skill(skill.patch, skill.shapes, {**meta, "after": after})
-
-
-def _learn_spec(work: "ContinualContext", course: "ContinualTask") -> LearnSpec:
-    spec = work.spec
+def _learn_spec(spec: ContinualSpec, task: str) -> LearnSpec:
     return build_spec(
         LearnSpec,
         {
             "base": spec.base,
             "tuned": spec.base,
-            "task": course.name,
+            "task": task,
             "sparsity": spec.sparsity,
             "optimizer": spec.mask_optimizer,
             "steps": spec.mask_steps,

@@ -1,72 +1,51 @@
-"""What learning a mask will cost, from one step that changes nothing."""
+"""The cost of `graft learn`, extrapolated from one step that changes nothing."""
 
 import time
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
+from cutaway.methods.graft.mask_search import MaskSearch
 from cutaway.methods.graft.maths.select import mask_size
 from cutaway.methods.graft.maths.soft_mask import gradients_enabled
+from cutaway.recipe.cost import Estimate
 
-if TYPE_CHECKING:
-    from cutaway.methods.graft.learn import LearnContext
-
-
-@dataclass(frozen=True)
-class MaskLearningCost:
-    """Masks, steps, seconds and megabytes, told before it starts."""
-
-    weights: int
-    sizes: tuple[int, ...]
-    masks: int
-    seconds: float
-    memory_mb: float
-
-    def sentence(self) -> str:
-        """The estimate for people."""
-        sizes = ", ".join(f"{size:,}" for size in self.sizes)
-        return (
-            f"{self.weights:,} weights moved and may be chosen; masks of {sizes}, {self.masks} to "
-            f"measure: about {self.seconds:,.0f} s, {self.memory_mb:,.0f} MB of memory besides the "
-            "model."
-        )
-
-    def plain(self) -> dict[str, Any]:
-        """The estimate as JSON-ready values."""
-        return asdict(self)
+SKILL_BYTES = 12
+"""Bytes of one weight in a skill file: its index, and its values before and after."""
 
 
-def estimate_mask_learning(work: "LearnContext", drawn: frozenset[str]) -> MaskLearningCost:
-    """The cost of a run, from one step's gradient and a few answers."""
-    spec, pair = work.spec, work.pair
+def estimate_mask_learning(
+    search: MaskSearch, seeds: Sequence[int], random_kinds: frozenset[str]
+) -> Estimate:
+    """The cost of a run, from the gradient of one batch and the predictions on a few rows."""
+    spec, pair = search.spec, search.pair
     sizes = tuple(mask_size(share, pair.total) for share in spec.sparsity)
-    step = _step_seconds(work)
-    look = _row_seconds(work)
-    others = sum(len(work.seeds) if kind in drawn else 1 for kind in spec.baselines)
-    learned = len(sizes) * len(work.seeds)
-    judged = learned * (1 + spec.steps // spec.every) * len(work.trial.judges)
-    tested = (3 + learned + len(sizes) * others) * len(work.trial.test)
-    slopes = spec.slope_examples / spec.step_examples
-    seconds = (learned * spec.steps + slopes) * step + (judged + tested) * look
-    size = sum(value.nbytes for value in pair.base.values())
-    return MaskLearningCost(
-        weights=pair.total,
-        sizes=sizes,
-        masks=learned + len(sizes) * others,
+    baselines = sum(len(seeds) if kind in random_kinds else 1 for kind in spec.baselines)
+    learned, masks = len(sizes) * len(seeds), len(sizes) * (len(seeds) + baselines)
+    evaluator = search.evaluator
+    scored = learned * (1 + spec.steps // spec.every) * len(evaluator.validation)
+    tested = (3 + masks) * len(evaluator.test)
+    steps = learned * spec.steps + spec.slope_examples / spec.step_examples
+    seconds = steps * _step_seconds(search, seeds[0]) + (scored + tested) * _row_seconds(search)
+    weights_mb = sum(value.nbytes for value in pair.base.values()) / 2**20
+    return Estimate(
+        f"{pair.total:,} weights to choose from; masks of {', '.join(f'{n:,}' for n in sizes)}, "
+        f"{masks} to measure",
         seconds=round(seconds, 1),
-        memory_mb=round((5 if spec.optimizer == "adam" else 4) * size / 2**20, 1),
+        memory_mb=round((5 if spec.optimizer == "adam" else 4) * weights_mb, 1),
+        disk_mb=round(SKILL_BYTES * len(seeds) * sum(sizes) / 2**20, 1),
+        counts={"weights": pair.total, "sizes": sizes, "masks": masks},
     )
 
 
-def _step_seconds(work: "LearnContext") -> float:
-    pair, losses = work.pair, work.search.losses(work.seeds[0])(1)
-    with gradients_enabled(pair.live, pair.base):
+def _step_seconds(search: MaskSearch, seed: int) -> float:
+    losses = search.losses(seed)(1)
+    with gradients_enabled(search.pair.params, search.pair.base):
         begin = time.perf_counter()
         losses[0]().backward()  # type: ignore[no-untyped-call]
         return (time.perf_counter() - begin) * len(losses)
 
 
-def _row_seconds(work: "LearnContext") -> float:
-    some = work.trial.test[:32]
+def _row_seconds(search: MaskSearch) -> float:
+    rows = search.evaluator.test[:32]
     begin = time.perf_counter()
-    work.pair.pupil.predict_proba(some)
-    return (time.perf_counter() - begin) / len(some)
+    search.pair.model.predict_proba(rows)
+    return (time.perf_counter() - begin) / len(rows)

@@ -1,7 +1,7 @@
-"""What a model can do with the weights it holds right now: the task, and its own language."""
+"""Evaluate the weights that a model has at the moment: task scores and language-model loss."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,134 +17,156 @@ from cutaway.models.batches import TokenBudget, batches_by_length
 from cutaway.models.lm import LM
 from cutaway.models.loss import lm_loss, mask_tokens, mlm_loss
 from cutaway.models.tokens import pad, tokenize
-from cutaway.training.prompting import EVAL_BATCH_TOKENS, predict_from_proba
+from cutaway.training.prompting import EVAL_BATCH_TOKENS, PromptedExamples, predict_from_proba
 from cutaway.training.task_model import TaskModel
 from cutaway.training.task_scores import metric_values, scores_with_intervals
 from cutaway.training.task_split import TaskSplit
 
-# How much the loss counts where two masks have the same metric.
+# The weight of the loss in a mask's score: it only breaks ties of the metric.
 LOSS_TIE_BREAK = 1e-3
+MAX_TEXT_TOKENS = 128
+
+TokenRows = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class TaskOutputs:
-    """The answers of one model to the test rows, and its language-model loss."""
+    """Probabilities and predictions of one model on the test rows, and its language-model loss."""
 
-    answers: NDArray[np.float64]
-    decisions: NDArray[Any]
-    language: Interval | None = None
+    probabilities: NDArray[np.float64]
+    predictions: NDArray[Any]
+    lm_loss: Interval | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class TaskEvaluator:
-    """The rows that models are tried on."""
+    """The rows and texts that models are evaluated on."""
 
-    pupil: TaskModel
+    model: TaskModel
     test: NDArray[np.int64]
-    judges: NDArray[np.int64]
-    """Train and dev rows that judge masks on the way."""
-    prose: tuple[tuple[int, ...], ...] = ()
-    """Texts as tokens, for the language-model loss."""
+    validation: NDArray[np.int64]
+    """Train and dev rows that score masks while they are learned."""
+    text_rows: TokenRows = ()
+    """Held-out texts as tokens, for the language-model loss."""
     seed: int = 0
-    facts: dict[str, Any] = field(default_factory=dict)
 
-    def said(self, *, language: bool = False) -> TaskOutputs:
-        """What the weights in place answer."""
-        asked, found = self.pupil.examples.take(self.test), self.pupil.predict_proba(self.test)
-        loss = mean_lm_loss(self.pupil.lm, self.prose, self.seed) if language else None
-        return TaskOutputs(found, predict_from_proba(asked, found), loss)
+    @property
+    def test_examples(self) -> PromptedExamples:
+        """The test rows as prompts with labels."""
+        return self.model.examples.take(self.test)
 
-    def scores(self, said: TaskOutputs, base: TaskOutputs, tuned: TaskOutputs) -> dict[str, Any]:
-        """Every metric of the task, the share of the gain, agreement with the tuned model."""
-        asked = self.pupil.examples.take(self.test)
-        metric, classes = asked.metric, asked.task != "regression"
-        names = dict.fromkeys([metric, *(("accuracy", "ece") if classes else ())])
-        found: dict[str, Any] = dict(scores_with_intervals(asked, said.answers, list(names)))
-        before, after = (
-            metric_values(asked, one.answers, [metric])[metric] for one in (base, tuned)
+    def outputs(self, *, language: bool = False) -> TaskOutputs:
+        """Outputs with the current weights; `language` adds the language-model loss."""
+        probabilities = self.model.predict_proba(self.test)
+        loss = mean_lm_loss(self.model.lm, self.text_rows, self.seed) if language else None
+        return TaskOutputs(
+            probabilities, predict_from_proba(self.test_examples, probabilities), loss
         )
-        found["relative_gain"] = relative_gain(found[metric].mean, before, after)
-        if classes:
-            same = int((said.decisions == tuned.decisions).sum())
-            found["agreement"] = wilson(same, len(asked))
-        if said.language is not None:
-            found["lm_loss"] = said.language
-        return found
 
-    def reliability(self, said: TaskOutputs) -> Reliability | None:
-        """The calibration of the answers; None for a regression."""
-        asked = self.pupil.examples.take(self.test)
-        if asked.task == "regression":
+    def scores(self, outputs: TaskOutputs, base: TaskOutputs, tuned: TaskOutputs) -> dict[str, Any]:
+        """The task's metrics, the relative gain, agreement with the tuned model, text loss."""
+        examples = self.test_examples
+        ends = [
+            metric_values(examples, one.probabilities, [examples.metric])[examples.metric]
+            for one in (base, tuned)
+        ]
+        scores = task_scores(examples, outputs)
+        scores |= gain_and_agreement(examples, outputs, tuned, scores[examples.metric].mean, *ends)
+        return scores if outputs.lm_loss is None else scores | {"lm_loss": outputs.lm_loss}
+
+    def reliability(self, outputs: TaskOutputs) -> Reliability | None:
+        """The reliability diagram of the predictions; None for a regression."""
+        examples = self.test_examples
+        if examples.task == "regression":
             return None
-        return reliability(said.answers, asked.labels)
+        return reliability(outputs.probabilities, examples.labels)
 
-    def judge(self) -> float:
-        """The metric on the judging rows, with the loss as a tie-break."""
-        asked, found = self.pupil.examples.take(self.judges), self.pupil.predict_proba(self.judges)
-        right = (asked.targets.cpu().numpy() * np.log(np.clip(found, 1e-12, 1.0))).sum(axis=1)
-        return self._metric(found) + LOSS_TIE_BREAK * float(right.mean())
+    def score(self) -> float:
+        """The metric on the validation rows, ties broken by the loss; higher is better."""
+        examples = self.model.examples.take(self.validation)
+        probabilities = self.model.predict_proba(self.validation)
+        log_likelihood = np.log(np.clip(probabilities, 1e-12, 1.0))
+        likely = (examples.targets.cpu().numpy() * log_likelihood).sum(axis=1)
+        return _metric_or_zero(examples, probabilities) + LOSS_TIE_BREAK * float(likely.mean())
 
     def metric(self) -> float:
-        """The task's metric on the judging rows."""
-        return self._metric(self.pupil.predict_proba(self.judges))
+        """The task's metric on the validation rows."""
+        examples = self.model.examples.take(self.validation)
+        return _metric_or_zero(examples, self.model.predict_proba(self.validation))
 
-    def _metric(self, found: NDArray[np.float64]) -> float:
-        asked = self.pupil.examples.take(self.judges)
-        value = metric_values(asked, found, [asked.metric])[asked.metric]
-        return 0.0 if np.isnan(value) else value
+
+def _metric_or_zero(examples: PromptedExamples, probabilities: NDArray[np.float64]) -> float:
+    value = metric_values(examples, probabilities, [examples.metric])[examples.metric]
+    return 0.0 if np.isnan(value) else value
+
+
+def task_scores(examples: PromptedExamples, outputs: TaskOutputs) -> dict[str, Any]:
+    """The task's metric, and for classes accuracy and calibration error, with intervals."""
+    names = [examples.metric, *(("accuracy", "ece") if examples.task != "regression" else ())]
+    return dict(scores_with_intervals(examples, outputs.probabilities, list(dict.fromkeys(names))))
+
+
+def gain_and_agreement(
+    examples: PromptedExamples,
+    outputs: TaskOutputs,
+    tuned: TaskOutputs,
+    value: float,
+    base_value: float,
+    tuned_value: float,
+) -> dict[str, Any]:
+    """The metric's gain relative to the tuned model's, and agreement with its predictions."""
+    scores: dict[str, Any] = {"relative_gain": relative_gain(value, base_value, tuned_value)}
+    if examples.task != "regression":
+        same = int((outputs.predictions == tuned.predictions).sum())
+        scores["agreement"] = wilson(same, len(examples))
+    return scores
 
 
 def make_evaluator(
-    pupil: TaskModel, lesson: TaskSplit, spec: Any, prose: TextSet | None
+    model: TaskModel, split: TaskSplit, spec: Any, texts: TextSet | None
 ) -> TaskEvaluator:
-    """The rows of a lesson as a trial: its test rows, and some of train and dev to judge by."""
+    """Evaluate on the test rows, validate on samples of train and dev, and on the texts."""
     rng = np.random.default_rng([spec.seed, 1])
-    parts = [_subsample(rows, spec.judge_examples, rng) for rows in (lesson.train, lesson.dev)]
-    return TaskEvaluator(
-        pupil, lesson.test, np.concatenate(parts), heldout_token_rows(pupil.lm, prose), spec.seed
-    )
+    parts = [_subsample(rows, spec.judge_examples, rng) for rows in (split.train, split.dev)]
+    text_rows = heldout_token_rows(model.lm, texts)
+    return TaskEvaluator(model, split.test, np.concatenate(parts), text_rows, spec.seed)
 
 
-def load_heldout_text(
-    spec: Any, lm: LM, objects: Mapping[str, Any] | None = None
-) -> TextSet | None:
-    """The held-out text; None where none is wanted or the model has no head to speak with."""
+def load_heldout_text(spec: Any, lm: LM, objects: Mapping[str, Any]) -> TextSet | None:
+    """The held-out text; None when none is wanted or the model has no language-model head."""
     if spec.text == "none" or not lm.has_head:
         return None
-    source = (objects or {}).get(spec.text, spec.text)
+    source = objects.get(spec.text, spec.text)
     return load_text_set(
         source, as_task="text", limit=spec.text_limit, seed=spec.seed, offline=spec.offline
     )
 
 
-def heldout_token_rows(
-    lm: LM, prose: TextSet | None, most: int = 128
-) -> tuple[tuple[int, ...], ...]:
-    """Texts as tokens, those long enough to predict something in."""
-    if prose is None:
+def heldout_token_rows(lm: LM, texts: TextSet | None) -> TokenRows:
+    """Texts as tokens, without those too short to predict a token in."""
+    if texts is None:
         return ()
-    rows = tokenize(lm, prose.texts, limit=min(most, lm.context)).rows
+    rows = tokenize(lm, texts.texts, limit=min(MAX_TEXT_TOKENS, lm.context)).rows
     return tuple(tuple(row) for row in rows if len(row) > 2)
 
 
 @torch.inference_mode()
-def mean_lm_loss(lm: LM, rows: tuple[tuple[int, ...], ...], seed: int) -> Interval | None:
-    """Mean loss over texts: of the next token, or of masked ones, the same ones every time."""
+def mean_lm_loss(lm: LM, rows: TokenRows, seed: int) -> Interval | None:
+    """Mean loss over texts: of the next token, or of masked tokens drawn with the seed."""
     if not rows:
         return None
-    found = np.zeros(len(rows))
-    for batch, _ in batches_by_length(
-        [len(row) for row in rows], TokenBudget(fixed=EVAL_BATCH_TOKENS)
-    ):
+    losses = np.zeros(len(rows))
+    budget = TokenBudget(fixed=EVAL_BATCH_TOKENS)
+    for batch, _ in batches_by_length([len(row) for row in rows], budget):
         ids, mask = (x.to(lm.device) for x in pad([rows[i] for i in batch.rows], lm.pad_id))
         if lm.kind == "causal":
             each = lm_loss(lm, None, ids, mask)
         else:
             rng = np.random.default_rng([seed, int(batch.rows[0])])
-            shown, labels = mask_tokens(lm, ids, mask, rng=rng)
-            each = mlm_loss(lm, None, shown, mask, labels)
-        found[batch.rows] = each.double().cpu().numpy()
-    return corrected_t(found, n_train=1, n_test=0)
+            masked_ids, labels = mask_tokens(lm, ids, mask, rng=rng)
+            each = mlm_loss(lm, None, masked_ids, mask, labels)
+        losses[batch.rows] = each.double().cpu().numpy()
+    return corrected_t(losses, n_train=1, n_test=0)
 
 
 def _subsample(rows: NDArray[np.int64], most: int, rng: np.random.Generator) -> NDArray[np.int64]:

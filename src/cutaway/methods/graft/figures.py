@@ -1,7 +1,7 @@
-"""The figures of `graft`, by name: what few weights keep, where they are, what they share.
+"""The figures of `graft`: scores by mask size, where the weights are, and what skills share.
 
-A figure takes the rows and the run they come from; it raises Missing, with the way to mend it,
-when the run holds nothing to draw.
+A figure takes the rows and their run; it raises Missing, naming the command that measures them,
+when the rows have nothing to draw.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,22 +34,21 @@ COLOURS = {
 }
 REFERENCE_DASHES = {"base": "dot", "tuned": "dash"}
 DASHES = ("solid", "dash", "dot", "dashdot")
-MASKS_FIRST = ("learned", "removed")
 
 
 def headline_metric(rows: pl.DataFrame, record: RunOrRuns) -> str:
-    """The task's metric: the one its run names, else accuracy."""
+    """The task's metric: the one that the run names, else accuracy."""
     named = None if record is None else (single_runs(record)[0].summary or {}).get("metric")
     return str(named or "accuracy")
 
 
 def sparsity_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """The metric against the share of weights that are kept, a line per kind of mask."""
+    """The metric by the share of weights that are kept, a line per kind of mask."""
     metric = headline_metric(rows, record)
     table = seed_means(rows).filter((pl.col("metric") == metric) & (pl.col("kind") != "removed"))
     masks = table.filter(~pl.col("kind").is_in(list(REFERENCE_DASHES)))
     if masks.is_empty() or masks["sparsity"].drop_nulls().is_empty() or _n_task_sets(masks) > 1:
-        raise Missing(f"This run has no masks of a size to draw: {LEARN_COMMAND} measures them.")
+        raise Missing(f"This run has no masks by size: {LEARN_COMMAND} measures them.")
     need_single_base(masks)
     figure = go.Figure()
     for kind in sorted(masks["kind"].unique(), key=kind_rank):
@@ -58,15 +57,15 @@ def sparsity_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     for kind, dash in REFERENCE_DASHES.items():
         _add_reference_line(figure, table.filter(pl.col("kind") == kind), kind, dash, span)
     figure.update_xaxes(
-        title="share of the trained weights that is kept", type="log", exponentformat="power"
+        title="share of the changed weights that is kept", type="log", exponentformat="power"
     )
     figure.update_yaxes(title=metric)
     return theme.finish_figure(
         figure,
-        title="What a few weights keep of the skill",
-        caption=f"Test {metric} of the base with only the chosen weights tuned, all masks of one "
-        "size side by side. Whiskers give the 95 % interval: over seeds where there are several, "
-        "over test rows otherwise. The lines across are the base and the fully tuned model.",
+        title="Score by number of weights kept",
+        caption=f"Test {metric} of the base with only the chosen weights tuned, by kind of mask. "
+        "Whiskers: 95 % intervals, over seeds if there are several, else over test rows. "
+        "Horizontal lines: the base and the fully tuned model.",
     )
 
 
@@ -106,7 +105,7 @@ def _add_reference_line(
 
 
 def error_bars(shown: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Error bars where an interval is known."""
+    """Error bars of the cells that have an interval."""
     known = [None not in (c["low"], c["high"], c["mean"]) for c in shown]
     return {
         "type": "data",
@@ -153,7 +152,7 @@ def bar_figure(
 
 
 def reliability_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """How often answers of a certain confidence are right: base, tuned, learned mask."""
+    """Accuracy by confidence: base, tuned model, learned masks."""
     table = rows.filter(pl.col("bin").is_not_null())
     if table.is_empty():
         raise Missing(f"This run has no reliability bins: {LEARN_COMMAND} measures them.")
@@ -169,19 +168,18 @@ def reliability_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         _add_reliability_line(
             figure, _pooled_bins(cells), str(kind), size if kind == "learned" else None
         )
-    figure.update_xaxes(title="confidence of the answer", range=[-0.02, 1.02])
-    figure.update_yaxes(title="share of such answers that are right", range=[-0.04, 1.04])
+    figure.update_xaxes(title="confidence", range=[-0.02, 1.02])
+    figure.update_yaxes(title="accuracy", range=[-0.04, 1.04])
     return theme.finish_figure(
         figure,
-        title="Does the model know when it is right",
-        caption="Test answers in bins of confidence; on the dotted line a confidence of 0.8 means "
-        "80 % right. Below it the model is too sure of itself. The size of a point grows with the "
-        "number of answers in its bin.",
+        title="Reliability diagram",
+        caption="Accuracy of test predictions in bins of confidence; on the dotted line a model is "
+        "calibrated, below it overconfident. Larger points have more predictions in their bin.",
     )
 
 
 def _pooled_bins(cells: pl.DataFrame) -> pl.DataFrame:
-    """The bins of one mask; over several seeds each answer counts alike."""
+    """The bins of one mask, pooled over seeds."""
     laid = cells.pivot(on="metric", index=["seed", "bin"], values="value")
     count = pl.col("bin_count")
     share = [(pl.col(n) * count).sum() / count.sum() for n in ("bin_confidence", "bin_accuracy")]
@@ -204,16 +202,16 @@ def _add_reliability_line(
             },
             marker={"size": [5 + 12 * c / most for c in laid["bin_count"]]},
             customdata=laid["bin_count"].to_list(),
-            hovertemplate="confidence %{x:.2f}: %{y:.2f} right, %{customdata:.0f} answers",
+            hovertemplate="confidence %{x:.2f}: accuracy %{y:.2f}, %{customdata:.0f} predictions",
         )
     )  # fmt: skip
 
 
 def mask_learning_curve(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """The score of the rounded mask on train and dev rows, step by step, a line per seed."""
+    """The score of the rounded mask on train and dev rows by step, a line per seed."""
     table = rows.filter(pl.col("metric") == "mask_score")
     if table.is_empty():
-        raise Missing(f"This run has no learning curve: {LEARN_COMMAND} draws one.")
+        raise Missing(f"This run has no learning curve: {LEARN_COMMAND} measures one.")
     need_single_base(table)
     figure = go.Figure()
     groups = table.group_by(["sparsity", "seed"], maintain_order=True)
@@ -230,16 +228,16 @@ def mask_learning_curve(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     figure.update_yaxes(title="score on train and dev rows")
     return theme.finish_figure(
         figure,
-        title="How the mask was learned",
-        caption="After so many gradient steps the soft mask is rounded to its exact size and "
-        "judged: the task's metric, ties broken by the loss. The best mask of the way is kept.",
+        title="Learning curve of the mask",
+        caption="The soft mask, rounded to its exact size, is evaluated while it is learned: the "
+        "task's metric, with the loss as tie-break. The best of these masks is kept.",
     )
 
 
 def matrix_figure(
     metric: str | None, title: str, caption: str, axes: tuple[str, str], hint: str
 ) -> Callable[[pl.DataFrame, RunOrRuns], go.Figure]:
-    """A figure function: a heat map of the learned kind over `task` and `data`."""
+    """A figure function: a heat map of the skills by `task` and `data`."""
 
     def draw(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         chosen = metric or headline_metric(rows, record)
@@ -277,26 +275,26 @@ FIGURES: dict[str, Callable[[pl.DataFrame, RunOrRuns], go.Figure]] = {
     "forgetting": forgetting_figure,
     "gain": bar_figure(
         "relative_gain",
-        "Which share of the gain is kept",
-        "0 is the base, 1 the fully tuned model, on the same test rows; whiskers give the 95 % "
-        "interval over seeds where there are several.",
+        "Share of the fine-tuning gain that is kept",
+        "0 is the base, 1 the fully tuned model, on the same test rows. Whiskers: 95 % intervals "
+        "over seeds if there are several.",
     ),
     "agreement": bar_figure(
         "agreement",
-        "How often a graft answers as the tuned model does",
-        "Share of test rows with the tuned model's answer, right or wrong; whiskers give the "
-        "95 % interval.",
+        "Agreement with the tuned model",
+        "Share of test rows with the same prediction as the tuned model, right or wrong. "
+        "Whiskers: 95 % intervals.",
     ),
     "language": bar_figure(
         "lm_loss",
-        "What the skill costs the model's own language",
+        "Language-model loss with and without the skill",
         "Mean loss on held-out text: of the next token for causal models, of masked tokens for "
-        "masked ones. Higher than the base means that language was lost.",
+        "masked models. Values above the base mean worse language modelling.",
     ),
     "calibration": bar_figure(
         "ece",
         "Expected calibration error",
-        "Mean gap between confidence and accuracy over 15 bins of the test answers; 0 is "
+        "Mean gap between confidence and accuracy over 15 bins of test predictions; 0 is "
         "calibrated.",
     ),
     "reliability": reliability_figure,
@@ -306,15 +304,15 @@ FIGURES: dict[str, Callable[[pl.DataFrame, RunOrRuns], go.Figure]] = {
     "ood": matrix_figure(
         None,
         "Skills on other data with the same labels",
-        "Line: the skill; column: the data it is tried on, answered in the skill's own words.",
+        "Rows: skills. Columns: data, evaluated with the skill's own prompts.",
         ("skill", "data"),
         "cutaway graft eval with several --data makes one.",
     ),
     "overlap": matrix_figure(
         "overlap",
-        "Which share of a skill's weights another skill has too",
-        "Line i, column j: |i and j| / |j|. A skill has all its own weights; skills of masks drawn "
-        "at random would share about the sparsity itself.",
+        "Overlap of skills",
+        "Row i, column j: the share of skill j's weights that skill i has too, |i and j| / |j|. "
+        "Random masks would share about the sparsity.",
         ("skill i", "skill j"),
         "cutaway graft overlap with several skills makes one.",
     ),

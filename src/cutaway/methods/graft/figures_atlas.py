@@ -1,4 +1,4 @@
-"""Where a skill lives: heat maps of its weights by block and module, and by attention head."""
+"""Heat maps of a skill's weights by block and module, and by attention head."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ LEARN_COMMAND = "cutaway graft learn --base --tuned --task"
 
 
 def module_heatmap(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """Weights of the skill by block and module; hover for the share of the module."""
+    """Number of the skill's weights by block and module."""
     table = rows.filter(pl.col("metric").is_in(["weights", "density"]))
     if table.filter(pl.col("layer").is_not_null()).is_empty():
-        raise Missing(f"This run has no atlas: {LEARN_COMMAND} draws one.")
+        raise Missing(f"This run has no weights by module: {LEARN_COMMAND} counts them.")
     need_single_base(table)
     inside = table.filter(pl.col("layer").is_not_null())
     counts, shares = (
@@ -46,20 +46,18 @@ def module_heatmap(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     figure.update_xaxes(title="block")
     return theme.finish_figure(
         figure,
-        title="Where the skill lives",
-        caption="Chosen weights per block and module; hover for the share of the module they are."
+        title="Location of the skill",
+        caption="Chosen weights per block and module; hover for their share of the module."
         f" Outside the blocks: {_outside_blocks(outside)}.",
         height=max(320, 26 * len(modules) + 170),
     )
 
 
 def head_heatmap(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """Weights of the skill by block and attention head."""
+    """Number of the skill's weights by block and attention head."""
     table = rows.filter(pl.col("metric") == "head_weights")
     if table.is_empty():
-        raise Missing(
-            f"This run has no weights in attention heads to draw: {LEARN_COMMAND} finds them."
-        )
+        raise Missing(f"This run has no weights by attention head: {LEARN_COMMAND} counts them.")
     need_single_base(table)
     found = {(c["layer"], c["head"]): c["value"] for c in table.iter_rows(named=True)}
     layers = list(range(1, max(layer for layer, _ in found) + 1))
@@ -78,9 +76,9 @@ def head_heatmap(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     figure.update_yaxes(title="block")
     return theme.finish_figure(
         figure,
-        title="Which attention heads hold it",
-        caption="Chosen weights of queries, keys, values and outputs, per block and head. A key or "
-        "value head that several heads share counts for each of them in equal parts.",
+        title="Location of the skill in the attention heads",
+        caption="Chosen weights in query, key, value and output projections, per block and "
+        "head. Weights of a key or value head that several heads share are split equally.",
         height=max(320, 22 * len(layers) + 170),
     )
 

@@ -1,4 +1,4 @@
-"""What `graft continual` found: every task's score after every task, with grafts and without."""
+"""Figure and table of `graft continual`: every task's score after every task."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from cutaway.core.errors import Missing
 from cutaway.report import formats, theme
 from cutaway.report.records import RunOrRuns
 
-STRATEGY_STYLES = {"graft": ("with grafts", "solid"), "sequential": ("plain training", "dash")}
+STRATEGY_STYLES = {"graft": ("with grafts", "solid"), "sequential": ("sequential training", "dash")}
 CONTINUAL_COMMAND = "cutaway graft continual --base --task --task"
 
 
 def continual_scores(rows: pl.DataFrame) -> pl.DataFrame:
-    """The score rows of a course, the task's own metric only; `step` counts tasks learned."""
+    """The rows of the tasks' own metrics; `step` is the number of tasks learned."""
     table = rows.filter(
         pl.col("kind").is_in([*STRATEGY_STYLES, "base"]) & pl.col("step").is_not_null()
     )
@@ -24,10 +24,10 @@ def continual_scores(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def forgetting_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """A line per task and way: its test score as task after task is learned."""
+    """Test score by number of tasks learned, a line per task and strategy."""
     table = continual_scores(rows)
     if table.is_empty():
-        raise Missing(f"This run is no course of tasks: {CONTINUAL_COMMAND} makes one.")
+        raise Missing(f"This run has no sequence of tasks: {CONTINUAL_COMMAND} measures one.")
     tasks = _task_order(table)
     colours, figure = theme.assign_colours(tasks), go.Figure()
     for task in tasks:
@@ -47,19 +47,19 @@ def forgetting_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         "base",
         *(f"{i}: {formats.figure_label(task)}" for i, task in enumerate(tasks, start=1)),
     ]
-    figure.update_xaxes(title="learned so far", tickvals=list(range(len(names))), ticktext=names)
+    figure.update_xaxes(title="tasks learned", tickvals=list(range(len(names))), ticktext=names)
     figure.update_yaxes(title=" / ".join(table["metric"].unique(maintain_order=True)))
     return theme.finish_figure(
         figure,
-        title="What is forgotten when the next task is learned",
-        caption="Each task's test score after every task. Solid: trained outside the earlier "
-        "skills' weights, and only the few weights that hold the new skill are kept. Dashed: plain "
-        "training of one task after the other. A line that falls after its own task is forgetting.",
+        title="Forgetting",
+        caption="Each task's test score after every task. Solid: the weights of earlier skills are "
+        "frozen, and only the few weights of the new skill are kept. Dashed: sequential training. "
+        "A line that falls after its own task was learned shows forgetting.",
     )
 
 
 def forgetting_table(rows: pl.DataFrame) -> pl.DataFrame:
-    """A line per task and way: before, when learned, at the end, and what was lost."""
+    """A line per task and strategy: score before, when learned, at the end, and the loss."""
     table = continual_scores(rows)
     tasks = _task_order(table)
     cells = {(c["kind"], c["task"], c["step"]): c for c in table.iter_rows(named=True)}
@@ -83,7 +83,7 @@ def forgetting_table(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _task_order(table: pl.DataFrame) -> list[str]:
-    """The tasks in the order they were learned: that of the base's rows."""
+    """The tasks in the order they were learned, which is that of the base's rows."""
     base = table.filter(pl.col("kind") == "base")
     return list(dict.fromkeys(base["task"].to_list()))
 

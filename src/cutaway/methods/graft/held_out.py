@@ -1,8 +1,8 @@
-"""Which rows of a set nobody has learned from: skills and tuned models say what taught them.
+"""The rows of a set that no skill and no tuned model was trained on.
 
-A set without parts is dealt to train, dev and test by `lesson.deal`. Beside the weights that were
-taught stands the set's digest, with the seed and the shots of that deal, so that the same test
-rows are found again when the same set is measured on.
+A set without fixed splits is split by `training.task_split`. Skill files and checkpoints keep the
+set's digest with the seed and the shots of that split, so the same test rows are found again when
+the same set is evaluated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,21 +22,21 @@ from cutaway.training.options import TrainingSpec
 from cutaway.training.task_split import split_task_rows
 
 TrainingData = Mapping[str, Any]
-"""What `Lesson.taught_on` said; empty where nothing is known."""
+"""`TaskSplit.training_data` as read from a file; empty when the file doesn't have it."""
 
 
 def training_data_of(skills: Sequence[Skill], tuned: str | None) -> list[TrainingData]:
-    """What each skill, and the tuned model where a note lies beside it, was taught on."""
-    found = [one for skill in skills for one in skill_training_data(skill)]
+    """What each skill was trained on, and the tuned model if its folder has a note."""
+    data = [one for skill in skills for one in skill_training_data(skill)]
     note = None if tuned is None else Path(tuned) / OWNER_FILE
     if note is not None and note.is_file():
-        data = files.read_json(note).get("data")
-        found += [data] if isinstance(data, dict) else []
-    return found
+        tuned_on = files.read_json(note).get("data")
+        data += [tuned_on] if isinstance(tuned_on, dict) else []
+    return data
 
 
 def skill_training_data(skill: Skill) -> list[TrainingData]:
-    """What a skill was taught on, or each of those that it is stacked of."""
+    """What a skill was trained on; for a stacked skill one entry per part."""
     if "stacked" in skill.meta:
         parts = skill.meta["stacked"].get("data") or [{}]
     else:
@@ -45,69 +45,69 @@ def skill_training_data(skill: Skill) -> list[TrainingData]:
 
 
 def held_out_texts(
-    texts: TextSet, forms: Sequence[TextSet], taught: Sequence[TrainingData]
+    texts: TextSet, variants: Sequence[TextSet], trained_on: Sequence[TrainingData]
 ) -> tuple[TextSet, str]:
-    """The rows to measure on, and what is to be told about them.
+    """The rows to evaluate on, and a note about them for the user.
 
-    The test rows of every deal that this set was taught by; else its test part (dev where it has
-    none); else all of it. `forms` are the set with its classes as those name them that were
-    taught on it.
+    These are the rows that every training on this set kept for testing; else the set's test part
+    (dev if there is none); else all rows. `variants` are the set with its classes ordered as in
+    training, which changes its digest.
     """
-    known = {form.digest: form for form in (texts, *forms)}
-    mine = [one for one in taught if one.get("digest") in known]
-    tests = [_test_rows(known[one["digest"]], one) for one in mine]
-    dealt = [rows for rows in tests if rows is not None]
-    have = set() if texts.parts is None else set(texts.parts.tolist())
-    part = next((name for name in ("test", "dev") if name in have), None)
-    if dealt:
-        found = texts.take(_shared_test_rows(texts, dealt))
+    known = {one.digest: one for one in (texts, *variants)}
+    own = [data for data in trained_on if data.get("digest") in known]
+    tests = [_test_rows(known[data["digest"]], data) for data in own]
+    splits = [rows for rows in tests if rows is not None]
+    parts = set() if texts.parts is None else set(texts.parts.tolist())
+    part = next((name for name in ("test", "dev") if name in parts), None)
+    if splits:
+        chosen = texts.take(_shared_test_rows(texts, splits))
     else:
-        found = texts if part is None else texts.part(part)
-    return found, "" if part is not None else _held_out_note(
-        texts, found, taught, len(mine) - len(dealt)
-    )
+        chosen = texts if part is None else texts.part(part)
+    if part is not None:
+        return chosen, ""
+    return chosen, _held_out_note(texts, chosen, trained_on, len(own) - len(splits))
 
 
-def _test_rows(form: TextSet, taught: TrainingData) -> NDArray[np.int64] | None:
-    """The test rows of a deal; None where the note doesn't say how rows were dealt."""
-    shots, seed = taught.get("shots"), taught.get("data_seed")
+def _test_rows(texts: TextSet, data: TrainingData) -> NDArray[np.int64] | None:
+    """The test rows of a split; None when the file doesn't say how the rows were split."""
+    shots, seed = data.get("shots"), data.get("data_seed")
     if not isinstance(seed, int) or seed < 0:
         return None
     if shots is not None and (not isinstance(shots, int) or shots < 1):
         return None
-    return split_task_rows(form, TrainingSpec(shots=shots, data_seed=seed))[2]
+    return split_task_rows(texts, TrainingSpec(shots=shots, data_seed=seed))[2]
 
 
-def _shared_test_rows(texts: TextSet, dealt: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The rows that every deal tests on; BadData where there is none."""
-    rows: NDArray[np.int64] = reduce(np.intersect1d, dealt)
+def _shared_test_rows(texts: TextSet, splits: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The rows that are test rows in every split; BadData when there is none."""
+    rows: NDArray[np.int64] = reduce(np.intersect1d, splits)
     if not len(rows):
         raise BadData(
-            f"Every row of {texts.name!r} was learned from by one of these skills or the tuned "
-            "model, for they dealt it with other seeds. Measure them one by one, or give other "
-            "rows with --data."
+            f"Every row of {texts.name!r} was used for training by one of these skills or the "
+            "tuned model, because they split it with different seeds. Evaluate them one by one, "
+            "or give other rows with --data."
         )
     return rows
 
 
 def _held_out_note(
-    texts: TextSet, found: TextSet, taught: Sequence[TrainingData], undealt: int
+    texts: TextSet, chosen: TextSet, trained_on: Sequence[TrainingData], unknown_splits: int
 ) -> str:
-    """What to say of a set that has no test rows of its own."""
-    if undealt:
+    """A note about a set without a test part."""
+    if unknown_splits:
         return (
-            f"{texts.name}: it was taught on these rows, and the file doesn't say which of them "
-            f"were held out. Scores are of {len(found):,} rows with training rows among them; "
-            "learn the skill again, or give rows it has not seen."
+            f"{texts.name}: a skill was trained on these rows, and its file doesn't say which were "
+            f"held out. The scores are of {len(chosen):,} rows that include training rows; learn "
+            "the skill again, or give other rows."
         )
-    if any("digest" not in one for one in taught):
+    if any("digest" not in data for data in trained_on):
         return (
-            f"{texts.name}: a skill's file doesn't say what it was taught on. If it was this set, "
-            f"training rows are among the {len(found):,} that are measured."
+            f"{texts.name}: a skill's file doesn't say what it was trained on. If it was this set, "
+            f"the {len(chosen):,} evaluated rows include training rows."
         )
-    if len(found) < len(texts):
+    if len(chosen) < len(texts):
         return (
-            f"{texts.name}: {len(found):,} of its {len(texts):,} rows are measured, those that "
-            "were held out when it was learned from."
+            f"{texts.name}: {len(chosen):,} of its {len(texts):,} rows are evaluated, those that "
+            "were held out in training."
         )
     return ""

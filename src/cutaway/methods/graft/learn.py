@@ -1,20 +1,18 @@
-"""`cutaway graft learn`: the few weights that hold a skill, and others of the same number."""
+"""`cutaway graft learn`: find the few weights that hold a skill, and compare with baselines."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from cutaway.console import Console
 from cutaway.core.errors import Missing
-from cutaway.core.spec import address
 from cutaway.extract.model_handle import training_resources
 from cutaway.methods.graft.atlas import atlas_rows
-from cutaway.methods.graft.cost import MaskLearningCost, estimate_mask_learning
+from cutaway.methods.graft.cost import estimate_mask_learning
 from cutaway.methods.graft.evaluation import (
     TaskEvaluator,
     TaskOutputs,
@@ -22,365 +20,318 @@ from cutaway.methods.graft.evaluation import (
     make_evaluator,
 )
 from cutaway.methods.graft.mask_search import MaskSearch
-from cutaway.methods.graft.maths.patch import Patch, patched_weights, write_values
+from cutaway.methods.graft.maths.patch import patched_weights, write_values
 from cutaway.methods.graft.maths.select import Mask, mask_size
 from cutaway.methods.graft.model_pair import ModelPair, open_model_pair
 from cutaway.methods.graft.rows import GraftCoordinates, with_seed_intervals
 from cutaway.methods.graft.skill import Skill, load_skill
 from cutaway.methods.graft.spec import LearnSpec
-from cutaway.methods.graft.summary import save_graft_run, skill_metadata, summarise_learning
+from cutaway.methods.graft.summary import graft_outcome, skill_metadata, summarise_learning
 from cutaway.methods.graft.tuned_head import copy_head
+from cutaway.recipe.cost import Estimate
+from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_for_spec
-from cutaway.recipe.output import attach_artefact, restore_artefact
-from cutaway.recipe.provenance import measure_cost
-from cutaway.recipe.result import Result
+from cutaway.recipe.output import ArtefactFile
 from cutaway.recipe.table import Row
 from cutaway.recipe.worker_pieces import (
-    check_same_run,
     local_spec,
+    resolve_on_worker,
     run_on_workers,
     runs_on_workers,
     sendable,
 )
-from cutaway.store.artefacts import check_output_free
 from cutaway.store.progress import Progress
-from cutaway.store.results import find_record, run_progress
 from cutaway.training.task_split import TaskSplit, load_task_split
 
-SKILL_FILE = "skill.safetensors"
-# Drawn anew with each seed; the others choose the same weights every time.
+OUTPUT = ArtefactFile("skill.safetensors")
+# Kinds that differ from seed to seed; the other baselines choose the same weights every time.
 RANDOM_KINDS = frozenset({"random", "dare"})
 LEARNED = "learned"
-# Base, tuned, the live model, gradients, logits of the mask and their optimiser.
+# Copies of the weights in memory: base, tuned, live model, gradients, logits and their optimizer.
 COPIES = 7
-MaskJob = tuple[str, int, int]
-"""How a mask is chosen, its size, its seed."""
+
+
+class MaskJob(NamedTuple):
+    """One mask to measure: how it is chosen, its size, its seed."""
+
+    kind: str
+    size: int
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """The name of the finished piece."""
+        return "-".join(map(str, self))
 
 
 @dataclass(frozen=True, eq=False)
-class LearnContext:
-    """Everything a run needs: what is learned, from what, and where pieces are kept."""
+class LearnRequest:
+    """Both models, the task's rows, and what masks are evaluated on."""
 
     spec: LearnSpec
-    name: str
     pair: ModelPair
-    lesson: TaskSplit
-    trial: TaskEvaluator
-    search: MaskSearch
-    where: GraftCoordinates
-    kept: Progress
-    console: Console
+    split: TaskSplit
+    evaluator: TaskEvaluator
+    text_digest: str | None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Both checkpoints, the task with its rows, and the held-out text."""
+        return {
+            "model": self.pair.lm.identity,
+            "base": self.pair.facts["base"]["checksum"],
+            "tuned": self.pair.facts["tuned"]["checksum"],
+            "data": self.split.digest,
+            "text": self.text_digest,
+        }
 
     @property
     def seeds(self) -> tuple[int, ...]:
         """The seeds to learn with."""
         return self.spec.seeds or (self.spec.seed,)
 
-
-def run(
-    spec: LearnSpec, *, console: Console | None = None, objects: Objects | None = None
-) -> Result:
-    """A skill file, and how it does beside the base, the tuned model and other masks."""
-    console = console or Console(quiet=True)
-    if spec.out is not None:
-        check_output_free(Path(spec.out))
-    work = open_learning(spec, console, objects)
-    name = work.name
-    done = find_record(spec.runs, "graft", name)
-    if done is not None and (again := restore_artefact(done, spec.out, SKILL_FILE)) is not None:
-        return Result(again)
-    with measure_cost() as meter:
-        sizes = mask_sizes(work)
-        said = base_and_tuned(work)
-        rows = [*base_and_tuned_rows(work, said), *mask_rows(work, sizes, said, objects)]
-        skill, extra = best_skill(work, sizes[0], said)
-        rows = with_seed_intervals([*rows, *extra, *atlas_rows(work.where, work.pair.lm, skill)])
-    with TemporaryDirectory() as folder:
-        path = Path(spec.out) if spec.out else Path(folder) / SKILL_FILE
-        meta = skill_metadata(
-            spec, work.pair, work.lesson, skill, rows, share=sizes[0] / work.pair.total,
-            seeds=work.seeds,
-        )  # fmt: skip
-        told = {**meta, "run": name}
-        Skill(skill.patch, skill.shapes, told, copy_head(work.pair.pupil)).save(path)
-        files = {} if spec.out else {p.name: p for p in (path, path.with_suffix(".json"))}
-        result = save_graft_run(
-            "learn", spec, name, meter, rows, model=work.pair.lm, data=work.lesson.texts,
-            summary=summarise_learning(work, sizes, rows, str(spec.out or SKILL_FILE)), files=files,
-        )  # fmt: skip
-        return Result(attach_artefact(result.record, spec.out, SKILL_FILE, path))
+    def search(self, console: Console) -> MaskSearch:
+        """The mask search, with nothing ranked yet."""
+        return MaskSearch(self.spec, self.pair, self.evaluator, self.split.train, console)
 
 
-def open_learning(
-    spec: LearnSpec, console: Console, objects: Objects | None = None
-) -> LearnContext:
-    """Both models, the task's rows, the text; and the run's address."""
-    given: Mapping[str, Any] = objects or {}
-    lm = open_for_spec(spec.base, spec, objects)
-    lesson = load_task_split(spec, task=spec.task, data=spec.data, objects=objects)  # type: ignore[arg-type]
-    pair = open_model_pair(spec, lm, lesson, objects)
-    prose = load_heldout_text(spec, lm, given)
-    trial = make_evaluator(pair.pupil, lesson, spec, prose)
-    identity = {
-        "model": lm.identity,
-        "base": pair.facts["base"]["checksum"],
-        "tuned": pair.facts["tuned"]["checksum"],
-        "data": lesson.digest,
-        "text": None if prose is None else prose.digest,
-    }
-    name = address(spec, **identity)
-    search = MaskSearch(spec, pair, trial, lesson.train, console)
-    where = GraftCoordinates(lm.name, pair.facts["tuned"]["name"], lesson.task.name)
-    kept = run_progress(spec.runs, "graft", name)
-    return LearnContext(spec, name, pair, lesson, trial, search, where, kept, console)
+def resolve(spec: LearnSpec, context: Context) -> LearnRequest:
+    """Both models, the task's rows and the held-out text."""
+    lm = open_for_spec(spec.base, spec, context.objects)
+    split = load_task_split(spec, task=spec.task, data=spec.data, objects=context.objects)  # type: ignore[arg-type]
+    pair = open_model_pair(spec, lm, split, context.objects)
+    text = load_heldout_text(spec, lm, context.objects)
+    evaluator = make_evaluator(pair.model, split, spec, text)
+    return LearnRequest(spec, pair, split, evaluator, None if text is None else text.digest)
 
 
-def mask_sizes(work: LearnContext) -> list[int]:
-    """How many weights to keep, one number per sparsity, or the smallest that keeps the gain."""
-    spec, total = work.spec, work.pair.total
-    sizes = [mask_size(share, total) for share in spec.sparsity]
-    work.console.print(
-        f"{total:,} weights moved and may be chosen; masks of {', '.join(f'{n:,}' for n in sizes)}."
+def measure(request: LearnRequest, run: Run) -> Outcome:
+    """A skill, and the scores of base, tuned model, learned masks and baseline masks."""
+    spec, pair, evaluator = request.spec, request.pair, request.evaluator
+    search = request.search(run.console)
+    sizes = mask_sizes(search, request.seeds[0], run)
+    run.console.print(f"Evaluating on {len(evaluator.test):,} test rows.")
+    base = evaluator.outputs(language=True)
+    with pair.as_tuned():
+        tuned = evaluator.outputs(language=True)
+    masks = MaskMeasurement(request, search, run.folder, base, tuned)
+    rows = masks.output_rows("base", base, sparsity=0.0)
+    rows += masks.output_rows("tuned", tuned, sparsity=1.0)
+    rows += mask_rows(masks, sizes, run)
+    skill, removed = best_skill(masks, sizes[0], run.progress)
+    rows = with_seed_intervals([*rows, *removed, *atlas_rows(masks.coordinates, pair.lm, skill)])
+    meta = skill_metadata(
+        spec, pair, request.split, skill, rows, share=sizes[0] / pair.total, seeds=request.seeds
     )
-    if spec.keep_gain is None:
-        work.search.rank(sizes)
-        return sizes
-    key, most = "smallest", max(sizes)
-    if key not in work.kept.done():
-        work.search.rank([most])
-        mask, found = work.search.smallest(most, work.seeds[0])
-        _make_skill(work, work.search.patch(mask)).save(work.kept.folder / f"{key}.safetensors")
-        tried = [{"size": n, "gain": gain, "reached": found.reached} for n, gain in found.tried]
-        work.kept.put(key, [{"size": found.size, "reached": found.reached}, *tried])
-    size = int(work.kept.rows([key])[0]["size"])
-    if not work.kept.rows([key])[0]["reached"]:
-        work.console.print(
-            f"No mask up to {most:,} weights keeps that share; {size:,} is measured."
+    saved = Skill(skill.patch, skill.shapes, {**meta, "run": run.address}, copy_head(pair.model))
+    saved.save(OUTPUT.path(spec, run.scratch))
+    out = str(spec.out or OUTPUT.name)
+    return graft_outcome(
+        "learn", rows, model=pair.lm, data=request.split.texts,
+        summary=summarise_learning(pair, request.split, sizes, rows, seeds=request.seeds, out=out),
+        files=OUTPUT.files(spec, run.scratch),
+    )  # fmt: skip
+
+
+def estimate(request: LearnRequest) -> list[Estimate]:
+    """The cost of the run."""
+    search = request.search(Console(quiet=True))
+    return [estimate_mask_learning(search, request.seeds, RANDOM_KINDS)]
+
+
+def mask_sizes(search: MaskSearch, seed: int, run: Run) -> list[int]:
+    """The number of weights to keep for each sparsity, or the smallest that keeps the gain."""
+    spec, total, progress = search.spec, search.pair.total, run.progress
+    sizes = [mask_size(share, total) for share in spec.sparsity]
+    listed = ", ".join(f"{n:,}" for n in sizes)
+    run.console.print(f"{total:,} weights changed and may be chosen; masks of {listed}.")
+    if spec.keep_gain is not None:
+        key, largest = "smallest", max(sizes)
+        if key not in progress.done():
+            search.rank_by_gradients([largest])
+            mask, found = search.find_smallest(largest, seed)
+            search.skill(search.patch(mask)).save(run.folder / f"{key}.safetensors")
+            tried = [{"size": n, "gain": gain, "reached": found.reached} for n, gain in found.tried]
+            progress.put(key, [{"size": found.size, "reached": found.reached}, *tried])
+        smallest = progress.rows([key])[0]
+        sizes = [int(smallest["size"])]
+        if not smallest["reached"]:
+            run.console.print(
+                f"No mask of up to {largest:,} weights keeps that share of the gain; {sizes[0]:,} "
+                "weights are measured."
+            )
+    search.rank_by_gradients(sizes)
+    return sizes
+
+
+@dataclass(frozen=True, eq=False)
+class MaskMeasurement:
+    """Measures masks one by one, compared with the outputs of base and tuned model."""
+
+    request: LearnRequest
+    search: MaskSearch
+    folder: Path
+    """Where the skills of learned masks are kept until the run is saved."""
+    base: TaskOutputs
+    tuned: TaskOutputs
+
+    @property
+    def coordinates(self) -> GraftCoordinates:
+        """The coordinates that all rows share."""
+        facts = self.request.pair.facts
+        return GraftCoordinates(
+            self.request.pair.lm.name, facts["tuned"]["name"], self.request.split.task.name
         )
-    work.search.rank([size])
-    return [size]
+
+    def rows(self, job: MaskJob) -> list[Row]:
+        """The rows of one mask; the skill of a learned mask is saved in the folder."""
+        return self._learned_rows(job) if job.kind == LEARNED else self._baseline_rows(job)
+
+    def output_rows(self, kind: str, outputs: TaskOutputs, **cell: Any) -> list[Row]:
+        """Scores and reliability diagram of one model on the test rows."""
+        evaluator, cell = self.request.evaluator, {"data": self.request.split.texts.name, **cell}
+        scores = evaluator.scores(outputs, self.base, self.tuned)
+        diagram = evaluator.reliability(outputs)
+        bins = [] if diagram is None else self.coordinates.bins(kind, diagram, **cell)
+        return self.coordinates.scores(kind, scores, **cell) + bins
+
+    def cell(self, size: int, seed: int) -> dict[str, Any]:
+        """The coordinates of one mask."""
+        share = size / self.request.pair.total
+        return {"sparsity": share, "seed": seed, "data": self.request.split.texts.name}
+
+    def skill_path(self, job: MaskJob) -> Path:
+        """The skill file of a learned mask."""
+        return self.folder / f"{job.key}.safetensors"
+
+    def _learned_rows(self, job: MaskJob) -> list[Row]:
+        search, pair, cell = self.search, self.request.pair, self.cell(job.size, job.seed)
+        start = None
+        if self.request.spec.keep_gain is not None:
+            start = load_skill(self.folder / "smallest.safetensors").patch.mask
+        learned = search.learn(job.size, job.seed, start)
+        patch = search.patch(learned.mask)
+        search.skill(patch).save(self.skill_path(job))
+        with patched_weights(pair.params, patch):
+            outputs = self.request.evaluator.outputs(language=True)
+        rows = self.output_rows(LEARNED, outputs, **cell)
+        facts = {"size": float(patch.size), "judge": learned.score}
+        rows += self.coordinates.scores(LEARNED, facts, **cell)
+        for point in learned.curve:
+            step = cell | {"step": int(point["step"])}
+            values = {f"mask_{name}": float(point[name]) for name in ("loss", "score", "ones")}
+            rows += self.coordinates.scores(LEARNED, values, **step)
+        return rows
+
+    def _baseline_rows(self, job: MaskJob) -> list[Row]:
+        try:
+            patch = self.search.baseline(*job)
+        except Missing as error:
+            self.search.console.print(f"{job.kind}: {error}")
+            return []
+        cell = self.cell(job.size, job.seed)
+        with patched_weights(self.request.pair.params, patch):
+            rows = self.output_rows(job.kind, self.request.evaluator.outputs(), **cell)
+        return rows + self.coordinates.scores(job.kind, {"size": float(patch.size)}, **cell)
 
 
-def base_and_tuned(work: LearnContext) -> tuple[TaskOutputs, TaskOutputs]:
-    """What the base and the tuned model answer."""
-    work.console.print(f"Measuring on {len(work.trial.test):,} test rows.")
-    base = work.trial.said(language=True)
-    with work.pair.as_tuned():
-        return base, work.trial.said(language=True)
-
-
-def base_and_tuned_rows(work: LearnContext, said: tuple[TaskOutputs, TaskOutputs]) -> list[Row]:
-    """The rows of base and tuned model."""
-    return [
-        row
-        for kind, one, share in (("base", said[0], 0.0), ("tuned", said[1], 1.0))
-        for row in output_rows(work, kind, one, said, sparsity=share, data=work.lesson.texts.name)
-    ]
-
-
-def output_rows(
-    work: LearnContext,
-    kind: str,
-    one: TaskOutputs,
-    said: tuple[TaskOutputs, TaskOutputs],
-    **place: Any,
-) -> list[Row]:
-    """Scores and reliability of one model on the test rows."""
-    rows = work.where.scores(kind, work.trial.scores(one, *said), **place)
-    found = work.trial.reliability(one)
-    return rows + ([] if found is None else work.where.bins(kind, found, **place))
-
-
-def mask_coordinates(work: LearnContext, size: int, seed: int) -> dict[str, Any]:
-    """The coordinates of one mask."""
-    share = size / work.pair.total
-    return {"sparsity": share, "seed": seed, "data": work.lesson.texts.name}
-
-
-def mask_jobs(work: LearnContext, sizes: list[int]) -> list[MaskJob]:
-    """A mask learned per size and seed, and masks of the same sizes chosen in other ways."""
-    learned = [(LEARNED, size, seed) for size in sizes for seed in work.seeds]
-    return learned + [
-        (kind, size, seed)
+def mask_rows(masks: MaskMeasurement, sizes: list[int], run: Run) -> list[Row]:
+    """The rows of every mask, measured here or by the engine's workers; finished ones are kept."""
+    spec, seeds = masks.request.spec, masks.request.seeds
+    jobs = [MaskJob(LEARNED, size, seed) for size in sizes for seed in seeds]
+    jobs += [
+        MaskJob(kind, size, seed)
         for size in sizes
-        for kind in work.spec.baselines
-        for seed in (work.seeds if kind in RANDOM_KINDS else work.seeds[:1])
+        for kind in spec.baselines
+        for seed in (seeds if kind in RANDOM_KINDS else seeds[:1])
     ]
-
-
-def mask_rows(
-    work: LearnContext,
-    sizes: list[int],
-    said: tuple[TaskOutputs, TaskOutputs],
-    objects: Objects | None = None,
-) -> list[Row]:
-    """The rows of every mask, made here or by the engine's workers; what is done stays done."""
-    jobs, done = mask_jobs(work, sizes), work.kept.done()
+    done = run.progress.done()
     todo = [
         job
         for job in jobs
-        if job_key(job) not in done
-        or (job[0] == LEARNED and not _skill_path(work, job_key(job)).exists())
+        if job.key not in done or (job.kind == LEARNED and not masks.skill_path(job).exists())
     ]
-    elsewhere = bool(todo) and runs_on_workers(work.spec.engine, objects, work.console)
-    found = (
-        _measure_on_workers(work, todo, said, objects)
-        if elsewhere
-        else _measure_locally(work, todo, said)
-    )
-    for job, rows in found:
-        work.kept.put(job_key(job), rows)
-    return work.kept.rows([job_key(job) for job in jobs])
+    workers = bool(todo) and runs_on_workers(spec.engine, run.objects, run.console)
+    for job, rows in _on_workers(masks, todo, run) if workers else _locally(masks, todo, run):
+        run.progress.put(job.key, rows)
+    return run.progress.rows([job.key for job in jobs])
 
 
-def job_key(job: MaskJob) -> str:
-    """One word for a mask: how it is chosen, its size, its seed."""
-    return "-".join(map(str, job))
-
-
-def _measure_locally(
-    work: LearnContext, todo: list[MaskJob], said: tuple[TaskOutputs, TaskOutputs]
+def _locally(
+    masks: MaskMeasurement, todo: list[MaskJob], run: Run
 ) -> Iterator[tuple[MaskJob, list[Row]]]:
-    others = [job for job in todo if job[0] != LEARNED]
-    for job in todo[: len(todo) - len(others)]:
-        yield job, measure_mask(work, job, said)
-    with work.console.progress("other masks", len(others)) as advance:
-        for job in others:
-            yield job, measure_mask(work, job, said)
-            advance(note=job[0])
+    # A learned mask has its own progress bar.
+    for job in (job for job in todo if job.kind == LEARNED):
+        yield job, masks.rows(job)
+    baselines = [job for job in todo if job.kind != LEARNED]
+    with run.console.progress("baseline masks", len(baselines)) as advance:
+        for job in baselines:
+            yield job, masks.rows(job)
+            advance(note=job.kind)
 
 
-def _measure_on_workers(
-    work: LearnContext,
-    todo: list[MaskJob],
-    said: tuple[TaskOutputs, TaskOutputs],
-    objects: Objects | None,
+def _on_workers(
+    masks: MaskMeasurement, todo: list[MaskJob], run: Run
 ) -> Iterator[tuple[MaskJob, list[Row]]]:
-    spec, search = work.spec, work.search
-    ranked = {
-        which: {name: places.numpy() for name, places in mask.places.items()}
-        for which, mask in search.ranked.items()
+    spec, search = masks.request.spec, masks.search
+    arrays = {
+        which: {name: indices.numpy() for name, indices in mask.indices.items()}
+        for which, mask in search.gradient_masks.items()
     }
-    hand = MaskWorker(
-        local_spec(spec), sendable(objects), work.name, said, ranked, dict(search.units)
-    )
-    needs = training_resources(spec.engine, spec, work.pair.lm, copies=COPIES)
-    with work.console.progress("masks", len(todo)) as advance:
+    worker = MaskWorker(
+        local_spec(spec), sendable(run.objects), run.address, run.folder.absolute(), masks.base,
+        masks.tuned, arrays, dict(search.step_units),
+    )  # fmt: skip
+    needs = training_resources(spec.engine, spec, masks.request.pair.lm, copies=COPIES)
+    with run.console.progress("masks", len(todo)) as advance:
         for job, rows in run_on_workers(
-            spec.engine, hand, todo, key=job_key, needs=needs, kept=work.kept.folder,
-            console=work.console,
+            spec.engine, worker, todo, key=lambda job: job.key, needs=needs, kept=run.folder,
+            console=run.console,
         ):  # fmt: skip
             yield job, rows
-            advance(note=job[0])
+            advance(note=job.kind)
 
 
 @dataclass(frozen=True, eq=False)
 class MaskWorker:
-    """What a worker needs to make a mask: the request, and what was measured and ranked once."""
+    """Measures masks on a worker: the spec, and what was computed once for all masks."""
 
     spec: LearnSpec
     objects: Objects
-    name: str
-    said: tuple[TaskOutputs, TaskOutputs]
-    ranked: Mapping[tuple[str, int], Mapping[str, Any]]
-    units: Mapping[int, float]
+    address: str
+    folder: Path
+    base: TaskOutputs
+    tuned: TaskOutputs
+    gradient_masks: Mapping[tuple[str, int], Mapping[str, Any]]
+    step_units: Mapping[int, float]
 
     @cached_property
-    def work(self) -> LearnContext:
+    def measurement(self) -> MaskMeasurement:
         """Both models and the rows, opened once per worker."""
-        work = open_learning(self.spec, Console(quiet=True), self.objects)
-        check_same_run(work.name, self.name)
-        work.search.units.update(self.units)
-        for which, places in self.ranked.items():
-            work.search.ranked[which] = Mask({n: torch.from_numpy(p) for n, p in places.items()})
-        return work
+        request = resolve_on_worker(resolve, self.spec, self.objects, self.address)
+        search = request.search(Console(quiet=True))
+        search.step_units.update(self.step_units)
+        for which, indices in self.gradient_masks.items():
+            mask = Mask({name: torch.from_numpy(array) for name, array in indices.items()})
+            search.gradient_masks[which] = mask
+        return MaskMeasurement(request, search, self.folder, self.base, self.tuned)
 
     def __call__(self, job: MaskJob) -> list[Row]:
-        """The mask's rows; a learned one's skill is in the run's folder."""
-        return measure_mask(self.work, job, self.said)
+        """The rows of one mask."""
+        return self.measurement.rows(job)
 
 
-def measure_mask(
-    work: LearnContext, job: MaskJob, said: tuple[TaskOutputs, TaskOutputs]
-) -> list[Row]:
-    """One mask, measured."""
-    kind, size, seed = job
-    if kind == LEARNED:
-        return _learned_rows(work, job_key(job), size, seed, said)
-    return _baseline_rows(work, kind, size, seed, said)
-
-
-def _learned_rows(
-    work: LearnContext, key: str, size: int, seed: int, said: tuple[TaskOutputs, TaskOutputs]
-) -> list[Row]:
-    begin = work.kept.folder / "smallest.safetensors"
-    start = load_skill(begin).patch.mask if work.spec.keep_gain is not None else None
-    learned = work.search.learned(size, seed, start)
-    patch = work.search.patch(learned.mask)
-    _make_skill(work, patch).save(_skill_path(work, key))
-    place = mask_coordinates(work, size, seed)
-    with patched_weights(work.pair.live, patch):
-        one = work.trial.said(language=True)
-    rows = output_rows(work, "learned", one, said, **place)
-    rows += work.where.scores(
-        "learned", {"size": float(patch.size), "judge": learned.score}, **place
-    )
-    for point in learned.curve:
-        at = place | {"step": int(point["step"])}
-        named = {
-            "mask_loss": point["loss"],
-            "mask_score": point["score"],
-            "mask_ones": point["ones"],
-        }
-        rows += work.where.scores("learned", {n: float(v) for n, v in named.items()}, **at)
-    return rows
-
-
-def _baseline_rows(
-    work: LearnContext, kind: str, size: int, seed: int, said: tuple[TaskOutputs, TaskOutputs]
-) -> list[Row]:
-    try:
-        patch = work.search.baseline(kind, size, seed)
-    except Missing as error:
-        work.console.print(f"{kind}: {error}")
-        return []
-    place = mask_coordinates(work, size, seed)
-    with patched_weights(work.pair.live, patch):
-        rows = output_rows(work, kind, work.trial.said(), said, **place)
-    return rows + work.where.scores(kind, {"size": float(patch.size)}, **place)
-
-
-def best_skill(
-    work: LearnContext, size: int, said: tuple[TaskOutputs, TaskOutputs]
-) -> tuple[Skill, list[Row]]:
-    """The skill of the seed that was judged best on train and dev, and what removing it costs."""
-    scored = {
-        seed: next(
-            row["value"]
-            for row in work.kept.rows([f"learned-{size}-{seed}"])
-            if row["metric"] == "judge"
-        )
-        for seed in work.seeds
+def best_skill(masks: MaskMeasurement, size: int, progress: Progress) -> tuple[Skill, list[Row]]:
+    """The skill of the seed with the best validation score, and the rows of removing it."""
+    jobs = [MaskJob(LEARNED, size, seed) for seed in masks.request.seeds]
+    scores = {
+        job: next(row["value"] for row in progress.rows([job.key]) if row["metric"] == "judge")
+        for job in jobs
     }
-    seed = max(scored, key=lambda one: (scored[one], -one))
-    skill = load_skill(_skill_path(work, f"learned-{size}-{seed}"))
-    with work.pair.as_tuned():
-        write_values(work.pair.live, skill.patch.mask, skill.patch.before)
-        gone = work.trial.said(language=True)
-    return skill, output_rows(work, "removed", gone, said, **mask_coordinates(work, size, seed))
-
-
-def _make_skill(work: LearnContext, patch: Patch) -> Skill:
-    shapes = {name: tuple(work.pair.base[name].shape) for name in patch.mask.places}
-    return Skill(patch, shapes, dict(work.pair.facts))
-
-
-def _skill_path(work: LearnContext, key: str) -> Path:
-    return work.kept.folder / f"{key}.safetensors"
-
-
-def estimate(spec: LearnSpec, *, console: Console | None = None) -> list[MaskLearningCost]:
-    """What the run will cost, before it starts."""
-    work = open_learning(spec, console or Console(quiet=True))
-    return [estimate_mask_learning(work, RANDOM_KINDS)]
+    best = max(jobs, key=lambda job: (scores[job], -job.seed))
+    skill, pair = load_skill(masks.skill_path(best)), masks.request.pair
+    with pair.as_tuned():
+        write_values(pair.params, skill.patch.mask, skill.patch.before)
+        outputs = masks.request.evaluator.outputs(language=True)
+    return skill, masks.output_rows("removed", outputs, **masks.cell(size, best.seed))

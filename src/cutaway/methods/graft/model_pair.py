@@ -1,4 +1,4 @@
-"""A base and its tuned model as one live model: the base's weights, the tuned ones beside them."""
+"""A base model and its fine-tuned version, opened as one live model."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,71 +25,70 @@ from cutaway.training.task_split import TaskSplit
 
 @dataclass(frozen=True, eq=False)
 class ModelPair:
-    """The live model holds the base's weights; `base` and `tuned` are those that moved."""
+    """A live model with the base's weights, and copies of the weights that tuning changed."""
 
-    lm: LM
-    pupil: TaskModel
-    live: Mapping[str, nn.Parameter]
-    """The weights that a mask may choose from, as the model has them."""
+    model: TaskModel
+    params: Mapping[str, nn.Parameter]
+    """The live parameters that a mask may choose from."""
     base: Params
     tuned: Params
-    besides: Params
-    """Tuned weights that moved too but may not be chosen: only the tuned model has them."""
+    fixed: Params
+    """Tuned weights that a mask may not choose; only the tuned model has them."""
     facts: dict[str, Any]
-    """Both checkpoints: name, digest, checksum, weights."""
+    """Both checkpoints: name, digest, checksum."""
+
+    @property
+    def lm(self) -> LM:
+        """The live language model."""
+        return self.model.lm
 
     @property
     def total(self) -> int:
-        """How many weights a mask may choose from."""
+        """The number of weights that a mask may choose from."""
         return sum(value.numel() for value in self.base.values())
 
     @contextmanager
     def as_tuned(self) -> Iterator[None]:
-        """The live model with every tuned weight; the base again afterwards."""
-        params = self.pupil.params()
-        kept = {name: params[name].data.clone() for name in self.besides}
+        """The live model has all tuned weights; those of the base are restored afterwards."""
+        params = self.model.params()
+        before = {name: params[name].data.clone() for name in self.fixed}
         try:
-            assign_weights(params, self.tuned)
-            assign_weights(params, self.besides)
+            assign_weights(params, {**self.tuned, **self.fixed})
             yield
         finally:
-            assign_weights(params, self.base)
-            assign_weights(params, kept)
+            assign_weights(params, {**self.base, **before})
 
 
 def open_model_pair(
-    spec: LearnSpec, lm: LM, lesson: TaskSplit, objects: Objects | None = None
+    spec: LearnSpec, lm: LM, split: TaskSplit, objects: Objects | None = None
 ) -> ModelPair:
-    """Both checkpoints, weight by weight; Mismatch when they are not one architecture."""
-    pupil = make_task_model(
-        lm, lesson, finetune_mode(lm, spec.mode), template=spec.template, words=spec.words,
+    """Both checkpoints, matched by weight name; Mismatch for different architectures."""
+    model = make_task_model(
+        lm, split, finetune_mode(lm, spec.mode), template=spec.template, words=spec.words,
         at=spec.at, max_tokens=spec.max_tokens, seed=spec.seed,
     )  # fmt: skip
-    if pupil.mode == "head":
-        other, facts = load_tuned_with_head(
-            pupil, spec.tuned, spec.at, **second_model_options(spec)
-        )
+    if model.mode == "head":
+        other, facts = load_tuned_with_head(model, spec, spec.tuned)
     else:
         tuned = open_for_spec(spec.tuned, spec, objects, check=False)
         other, facts = tuned.params(), {"name": tuned.name, "digest": tuned.digest}
         check_same_parameters(lm.params(), tuned=other)
         _need_same_tokenizer(lm, tuned)
-    params = pupil.params()
+    params = model.params()
     check_same_parameters(params, tuned=other)
-    moved = [name for name in params if not torch.equal(params[name].data, other[name].data)]
-    if not moved:
+    changed = [name for name in params if not torch.equal(params[name].data, other[name].data)]
+    if not changed:
         raise BadData(
-            f"{spec.tuned!r} has the weights of {spec.base!r}: nothing was tuned, so there is "
-            "nothing to find."
+            f"{spec.tuned!r} has exactly the weights of {spec.base!r}: nothing was tuned, so there "
+            "is no skill to find."
         )
-    allowed = _maskable_names(spec, moved, head_names(pupil))
+    names = _maskable_names(spec, changed, head_names(model))
     return ModelPair(
-        lm=lm,
-        pupil=pupil,
-        live={name: params[name] for name in allowed},
-        base={name: params[name].data.clone() for name in allowed},
-        tuned={name: other[name].data for name in allowed},
-        besides={name: other[name].data for name in moved if name not in allowed},
+        model=model,
+        params={name: params[name] for name in names},
+        base={name: params[name].data.clone() for name in names},
+        tuned={name: other[name].data for name in names},
+        fixed={name: other[name].data for name in changed if name not in names},
         facts={
             "base": {"name": lm.name, "digest": lm.digest, "checksum": checksum(lm.params())},
             "tuned": {**facts, "checksum": checksum(other)},
@@ -97,30 +96,22 @@ def open_model_pair(
     )
 
 
-def second_model_options(spec: Any) -> dict[str, Any]:
-    """How a second model is opened: as the first one, without the check at the door again."""
-    return {
-        "dtype": spec.dtype, "device": spec.device, "offline": spec.offline, "check": False,
-        "track_changes": False,
-    }  # fmt: skip
-
-
-def _maskable_names(spec: LearnSpec, moved: Sequence[str], heads: Sequence[str]) -> list[str]:
-    """The moved weights that fit the patterns; a head is never masked, it is kept whole."""
+def _maskable_names(spec: LearnSpec, changed: Sequence[str], heads: Sequence[str]) -> list[str]:
+    """The changed weights that match the patterns; a classification head is never masked."""
     patterns = spec.params or ("*",)
-    found = [n for n in moved if n not in heads and any(fnmatchcase(n, p) for p in patterns)]
-    if not found:
+    names = [n for n in changed if n not in heads and any(fnmatchcase(n, p) for p in patterns)]
+    if not names:
         raise BadSpec(
-            f"No weight that moved fits {' '.join(patterns)!r}. A name looks like "
-            f"{moved[len(moved) // 2]!r}."
+            f"No changed weight matches params {' '.join(patterns)!r}. A name looks like "
+            f"{changed[len(changed) // 2]!r}."
         )
-    return found
+    return names
 
 
 def _need_same_tokenizer(lm: LM, tuned: LM) -> None:
     if lm.tokenizer_digest != tuned.tokenizer_digest:
         raise Mismatch(
             f"{lm.name!r} and {tuned.name!r} have different tokenizers "
-            f"({lm.tokenizer_digest[:12]}, {tuned.tokenizer_digest[:12]}): the same text would be "
-            "other tokens. Save the base's tokenizer with the tuned model."
+            f"({lm.tokenizer_digest[:12]}, {tuned.tokenizer_digest[:12]}), so the same text has "
+            "different tokens. Save the base's tokenizer with the tuned model."
         )

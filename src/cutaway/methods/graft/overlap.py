@@ -1,4 +1,4 @@
-"""`cutaway graft overlap`: how much of each skill's weights every other skill has too."""
+"""`cutaway graft overlap`: measure which weights skills share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from cutaway.methods.graft.skill import Skill, load_skill
 from cutaway.methods.graft.spec import OverlapSpec
 from cutaway.methods.graft.stack import need_same_base
 from cutaway.methods.graft.summary import graft_outcome
+from cutaway.methods.graft.verdict import overlap_verdict
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.table import Row
 from cutaway.store.files import sha256_file
@@ -42,71 +43,46 @@ def resolve(spec: OverlapSpec, context: Context) -> OverlapRequest:
 
 
 def measure(request: OverlapRequest, run: Run) -> Outcome:
-    """The matrix |i and j| / |j|, and what chance alone would give."""
-    skills, rows = request.skills, overlap_rows(request.skills)
-    base = skills[0].meta["base"]
-    model = {"name": base["name"], "digest": base.get("digest"), "checksum": base["checksum"]}
-    return graft_outcome(
-        "overlap",
-        rows,
-        model=model,
-        data=skill_facts(skills, request.spec),
-        summary=summarise_overlap(skills, rows),
-    )
-
-
-def skill_facts(skills: Sequence[Skill], spec: OverlapSpec) -> dict[str, Any]:
-    """The skills as what was looked at."""
-    return {
-        "name": ", ".join(unique_labels(skills)),
-        "rows": len(skills),
-        "files": list(spec.skill),
-    }
-
-
-def overlap_rows(skills: Sequence[Skill]) -> list[Row]:
-    """One row per ordered pair: `task` is skill i, `data` skill j, value |i and j| / |j|."""
-    labels, found = (
-        unique_labels(skills),
-        select.overlap_matrix([skill.patch.mask for skill in skills]),
-    )
-    rows = []
-    for i, one in enumerate(skills):
-        where = GraftCoordinates(one.meta["base"]["name"], None, labels[i])
-        total = one.meta.get("trained")
-        for j, label in enumerate(labels):
-            place: dict[str, Any] = {"sparsity": one.meta.get("sparsity"), "data": label}
-            rows.append(where.row("learned", "overlap", float(found[i, j]), **place))
-            # Two masks drawn at random share |i| / P of j's weights.
-            chance = one.size / total if total else None
-            rows.append(where.row("random", "overlap", 1.0 if i == j else chance, **place))
-    return rows
-
-
-def unique_labels(skills: Sequence[Skill]) -> list[str]:
-    """A name per skill; skills of one task are numbered."""
-    names = [skill.label for skill in skills]
-    seen: dict[str, int] = {}
-    found = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        found.append(name if names.count(name) == 1 else f"{name} {seen[name]}")
-    return found
-
-
-def summarise_overlap(skills: Sequence[Skill], rows: list[Row]) -> dict[str, Any]:
-    """The matrix by name, and its largest entry in words."""
+    """The matrix |i and j| / |j|, and the value expected by chance."""
+    skills, labels = request.skills, unique_labels(request.skills)
+    rows, base = overlap_rows(skills), skills[0].meta["base"]
     matrix: dict[str, dict[str, float]] = {}
     for row in rows:
         if row["kind"] == "learned":
             matrix.setdefault(row["task"], {})[row["data"]] = row["value"]
-    apart = [(i, j, v) for i, line in matrix.items() for j, v in line.items() if i != j]
-    i, j, most = max(apart, key=lambda found: found[2])
-    return {
-        "skills": {label: s.size for label, s in zip(unique_labels(skills), skills, strict=True)},
-        "overlap": matrix,
-        "verdict": [
-            f"The largest overlap: {i} has {most:.1%} of the weights of {j}; "
-            f"{sum(v == 0 for *_, v in apart)} of {len(apart)} pairs share none."
-        ],
-    }
+    return graft_outcome(
+        "overlap",
+        rows,
+        model={"name": base["name"], "digest": base.get("digest"), "checksum": base["checksum"]},
+        data={"name": ", ".join(labels), "rows": len(skills), "files": list(request.spec.skill)},
+        summary={
+            "skills": {label: skill.size for label, skill in zip(labels, skills, strict=True)},
+            "overlap": matrix,
+            "verdict": overlap_verdict(matrix),
+        },
+    )
+
+
+def overlap_rows(skills: Sequence[Skill]) -> list[Row]:
+    """One row per ordered pair: `task` is skill i, `data` skill j, value |i and j| / |j|."""
+    labels, rows = unique_labels(skills), []
+    overlap = select.overlap_matrix([skill.patch.mask for skill in skills])
+    for i, skill in enumerate(skills):
+        coordinates = GraftCoordinates(skill.meta["base"]["name"], None, labels[i])
+        total = skill.meta.get("trained")
+        for j, label in enumerate(labels):
+            cell: dict[str, Any] = {"sparsity": skill.meta.get("sparsity"), "data": label}
+            rows.append(coordinates.row("learned", "overlap", float(overlap[i, j]), **cell))
+            # A random mask as large as i contains |i| / total of the weights of j.
+            chance = skill.size / total if total else None
+            rows.append(coordinates.row("random", "overlap", 1.0 if i == j else chance, **cell))
+    return rows
+
+
+def unique_labels(skills: Sequence[Skill]) -> list[str]:
+    """A label per skill; skills of the same task are numbered."""
+    names = [skill.label for skill in skills]
+    return [
+        name if names.count(name) == 1 else f"{name} {names[: i + 1].count(name)}"
+        for i, name in enumerate(names)
+    ]

@@ -6,13 +6,13 @@ from cutaway.report.method_page import MethodPage
 
 PAGE = MethodPage(
     "graft",
-    "Which few weights hold a fine-tuned skill, and what do they share with others?",
+    "Which few weights hold a fine-tuned skill, and do skills share weights?",
     ":material/content_cut:",
     {
-        "What is kept": ("sparsity", "gain", "agreement", "learning"),
-        "Where it lives": ("atlas", "heads", "overlap"),
-        "What it costs": ("language", "calibration", "reliability", "ood"),
-        "One after the other": ("forgetting",),
+        "Scores": ("sparsity", "gain", "agreement", "learning"),
+        "Location": ("atlas", "heads", "overlap"),
+        "Side effects": ("language", "calibration", "reliability", "ood"),
+        "Continual learning": ("forgetting",),
     },
     ("base", "task", "kind"),
     side_by_side=True,

@@ -1,7 +1,7 @@
-"""The tidy table of a graft run: one row per measured cell."""
+"""The rows of a graft run: one per kind of mask, size, seed and metric."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import polars as pl
@@ -9,13 +9,10 @@ import polars as pl
 from cutaway.measure.calibration import Reliability
 from cutaway.measure.intervals import Interval, clip_interval, corrected_t
 from cutaway.measure.metrics import UNIT, metric_facts
-from cutaway.recipe.table import Row, bounds, table
+from cutaway.recipe.table import Row, bounds
 
 GRAFT_SCHEMA = {
-    "base": pl.String,
-    "tuned": pl.String,
-    "task": pl.String,
-    "kind": pl.String,
+    **dict.fromkeys(("base", "tuned", "task", "kind"), pl.String),
     "sparsity": pl.Float64,
     "seed": pl.Int64,
     "data": pl.String,
@@ -40,48 +37,42 @@ class GraftCoordinates:
     tuned: str | None
     task: str
 
-    def row(self, kind: str, metric: str, value: float | Interval | None, **place: Any) -> Row:
-        """One cell; a bare number has no interval."""
-        shared = {"base": self.base, "tuned": self.tuned, "task": self.task}
-        cell = {**shared, "kind": kind, "metric": metric, **place}
-        return cell | bounds(value)
+    def row(self, kind: str, metric: str, value: float | Interval | None, **cell: Any) -> Row:
+        """One row; a bare number has no interval."""
+        return {**asdict(self), "kind": kind, "metric": metric, **cell, **bounds(value)}
 
-    def scores(self, kind: str, scores: Mapping[str, Any], **place: Any) -> list[Row]:
+    def scores(self, kind: str, scores: Mapping[str, Any], **cell: Any) -> list[Row]:
         """One row per metric."""
-        return [self.row(kind, name, value, **place) for name, value in scores.items()]
+        return [self.row(kind, name, value, **cell) for name, value in scores.items()]
 
-    def bins(self, kind: str, found: Reliability, **place: Any) -> list[Row]:
-        """The reliability diagram: confidence, accuracy and answers per bin that has any."""
+    def bins(self, kind: str, diagram: Reliability, **cell: Any) -> list[Row]:
+        """A reliability diagram: confidence, accuracy and count of each bin that isn't empty."""
         return [
-            self.row(kind, f"bin_{name}", float(getattr(found, name)[i]), bin=i, **place)
-            for i in range(len(found.count))
-            if found.count[i]
+            self.row(kind, f"bin_{name}", float(getattr(diagram, name)[i]), bin=i, **cell)
+            for i in range(len(diagram.count))
+            if diagram.count[i]
             for name in ("confidence", "accuracy", "count")
         ]
 
 
 def with_seed_intervals(rows: Iterable[Row]) -> list[Row]:
-    """The rows; where a cell was measured with several seeds, with the interval over them."""
+    """The rows; a cell measured with several seeds gets the interval over the seeds."""
     listed = list(rows)
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in listed:
-        groups.setdefault(tuple(row.get(name) for name in CELL_COLUMNS), []).append(row)
-    ends = {key: _seed_interval(found) for key, found in groups.items() if len(found) > 1}
-    return [row | ends.get(tuple(row.get(name) for name in CELL_COLUMNS), {}) for row in listed]
+        groups.setdefault(_cell(row), []).append(row)
+    ends = {key: _seed_interval(many) for key, many in groups.items() if len(many) > 1}
+    return [row | ends.get(_cell(row), {}) for row in listed]
+
+
+def _cell(row: Row) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in CELL_COLUMNS)
 
 
 def _seed_interval(rows: list[Row]) -> dict[str, float]:
     """low and high of the mean over seeds: seeds are independent, so the plain t interval."""
-    found = corrected_t([_none_to_nan(row["value"]) for row in rows], n_train=1, n_test=0)
+    values = [float("nan") if row["value"] is None else row["value"] for row in rows]
+    interval = corrected_t(values, n_train=1, n_test=0)
     if metric_facts(rows[0]["metric"]).bounds == UNIT:
-        found = clip_interval(found, 0.0, 1.0)
-    return {"low": found.low, "high": found.high}
-
-
-def _none_to_nan(value: float | None) -> float:
-    return float("nan") if value is None else value
-
-
-def graft_frame(rows: Iterable[Row]) -> pl.DataFrame:
-    """The rows as a table with every column of the schema; NaN becomes null."""
-    return table(rows, GRAFT_SCHEMA)
+        interval = clip_interval(interval, 0.0, 1.0)
+    return {"low": interval.low, "high": interval.high}

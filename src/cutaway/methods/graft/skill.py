@@ -1,9 +1,9 @@
-"""A skill: the few weights that hold it, for which base, and how well it does.
+"""A skill: the few weights that hold what a model was fine-tuned for, and its file.
 
-In its file: `places` (flat positions, tensor after tensor), `before` (the base's values) and
-`after` (the tuned ones); of a skill learned with a head also `head.NAME`, the head's weights. Which
-tensors, their shapes and how many places each has stand in the JSON beside it, with the checksums
-of both checkpoints, the task and the metrics.
+The file has `places` (flat indices, tensor after tensor), `before` (the base's values) and `after`
+(the tuned values); for a skill learned with a classification head also `head.NAME`. The JSON beside
+it has each tensor's name, shape and number of indices, the checksums of both checkpoints, the task
+and the metrics.
 """
 
 from collections.abc import Mapping
@@ -34,59 +34,59 @@ HEAD_PREFIX = "head."
 
 @dataclass(frozen=True, eq=False)
 class Skill:
-    """Weights of a skill with the values before and after; `meta` says what it is."""
+    """A sparse change of weights; `meta` has its base, task and metrics."""
 
     patch: Patch
     shapes: dict[str, tuple[int, ...]]
     meta: dict[str, Any]
     head: dict[str, Tensor] = field(default_factory=dict)
-    """The head that it was measured with, by weight name; empty where the model's own answers."""
+    """The classification head that it was measured with, by weight name; may be empty."""
 
     @property
     def size(self) -> int:
-        """How many weights it changes."""
+        """The number of weights it changes."""
         return self.patch.size
 
     @property
     def task(self) -> str:
-        """What it was learned for."""
+        """The name of its task; empty when unknown."""
         return str(self.meta.get("task", {}).get("name", ""))
 
     @property
     def label(self) -> str:
-        """A name for tables: the task."""
+        """The name shown in tables."""
         return self.task or "skill"
 
     def attach(self, model: Any, *, check: BaseCheck = "all") -> Any:
-        """The model, which now has the skill: changed in place, and known as another model.
+        """Add the skill to a model in place, and return the model, which gets a new identity.
 
-        Refuses a model that isn't the skill's base. With check="places" only the weights it
-        changes must be the base's, so that skills can be put on one after the other.
+        Refuses a model that isn't the skill's base. With check="places" only the weights that it
+        changes must be the base's, so that several skills can be attached.
         """
         if check == "all":
             self.need_base(model)
-        params = self._fitting(model)
+        params = self._checked_weights(model)
         wrong = count_mismatches(params, self.patch.mask, self.patch.before)
         if wrong:
             raise Mismatch(
-                f"{wrong:,} of the {self.size:,} weights of the skill {self.label!r} are not the "
-                "base's here: it is attached already, or another skill has changed them."
+                f"{wrong:,} of the {self.size:,} weights of the skill {self.label!r} differ from "
+                "the base: it is attached already, or another skill has changed them."
             )
         write_values(params, self.patch.mask, self.patch.after)
         return _with_new_identity(model)
 
     def detach(self, model: Any, *, check: BaseCheck = "all") -> Any:
-        """The model without the skill: its base again, bit for bit, changed in place.
+        """Remove the skill from a model in place: the base again, bit for bit.
 
-        Refuses a model that hasn't the skill, or isn't the base once it is gone; with
+        Refuses a model without the skill, or one that isn't the base afterwards; with
         check="places" other weights may differ from the base.
         """
-        params = self._fitting(model)
+        params = self._checked_weights(model)
         wrong = count_mismatches(params, self.patch.mask, self.patch.after)
         if wrong:
             raise Mismatch(
-                f"{wrong:,} of the {self.size:,} weights of the skill {self.label!r} are not as "
-                "it left them: it isn't attached here, or the model was trained further."
+                f"{wrong:,} of the {self.size:,} weights of the skill {self.label!r} differ from "
+                "its values: it isn't attached here, or the model was trained further."
             )
         write_values(params, self.patch.mask, self.patch.before)
         if check == "all":
@@ -99,24 +99,23 @@ class Skill:
 
     def save(self, path: Path | str) -> Path:
         """Write the skill: a safetensors file and the JSON beside it."""
-        names = list(self.patch.mask.places)
-        where = [self.patch.mask.places[name] for name in names]
-        wide = max((int(p.max()) for p in where), default=0) >= 2**31
+        names = list(self.patch.mask.indices)
+        indices = list(self.patch.mask.indices.values())
+        wide = max((int(one.max()) for one in indices), default=0) >= 2**31
         tensors = {
-            "places": torch.cat(where).to(torch.int64 if wide else torch.int32),
+            "places": torch.cat(indices).to(torch.int64 if wide else torch.int32),
             "before": torch.cat([self.patch.before[name].cpu() for name in names]),
             "after": torch.cat([self.patch.after[name].cpu() for name in names]),
             **{HEAD_PREFIX + name: value.detach().cpu() for name, value in self.head.items()},
         }
         table = [
-            {"name": n, "shape": list(self.shapes[n]), "places": len(p)}
-            for n, p in zip(names, where, strict=True)
+            {"name": name, "shape": list(self.shapes[name]), "places": len(one)}
+            for name, one in self.patch.mask.indices.items()
         ]
-        return save_artefact(
-            Path(path), tensors, {**self.meta, "method": "graft", "tensors": table}
-        )
+        meta = {**self.meta, "method": "graft", "tensors": table}
+        return save_artefact(Path(path), tensors, meta)
 
-    def _fitting(self, model: Any) -> dict[str, Tensor]:
+    def _checked_weights(self, model: Any) -> dict[str, Tensor]:
         params = model_weights(model)
         need_matching_shapes(params, self.patch.mask, self.shapes)
         kinds, mine = self._dtypes(params)
@@ -147,8 +146,8 @@ class Skill:
         return "another model or other weights. Give the base it was learned from."
 
     def _dtypes(self, params: Params) -> tuple[set[str], str]:
-        """The number types of the model where the skill changes it, and the skill's own."""
-        kinds = {dtype_name(params[n]) for n in self.patch.mask.places if n in params}
+        """The dtypes of the weights that the skill changes in the model, and the skill's dtype."""
+        kinds = {dtype_name(params[n]) for n in self.patch.mask.indices if n in params}
         return kinds, dtype_name(next(iter(self.patch.after.values())))
 
 
@@ -157,7 +156,7 @@ def load_skill(path: Path | str) -> Skill:
     artefact = load_artefact(Path(path))
     meta = dict(artefact.meta) if isinstance(artefact.meta, dict) else {}
     if meta.get("method") != "graft":
-        raise BadData(f"{str(path)!r} is no skill: its method is {meta.get('method')!r}.")
+        raise BadData(f"{str(path)!r} is not a skill: its method is {meta.get('method')!r}.")
     table = _tensor_table(path, meta.pop("tensors", None))
     counts = [row["places"] for row in table]
     parts = {}
@@ -165,23 +164,23 @@ def load_skill(path: Path | str) -> Skill:
         values = artefact.tensor(part)
         if values.dim() != 1 or len(values) != sum(counts):
             raise BadData(
-                f"{str(path)!r}: {part!r} has the shape {list(values.shape)}, but its description "
-                f"speaks of {sum(counts):,} weights."
+                f"{str(path)!r}: {part!r} has the shape {list(values.shape)}, but its JSON "
+                f"describes {sum(counts):,} weights."
             )
         parts[part] = dict(
             zip([row["name"] for row in table], torch.split(values, counts), strict=True)
         )
-    places = {name: value.long() for name, value in parts["places"].items()}
+    indices = {name: value.long() for name, value in parts["places"].items()}
     shapes = {row["name"]: tuple(row["shape"]) for row in table}
-    _need_valid_indices(path, places, shapes)
+    _need_valid_indices(path, indices, shapes)
     before, after = ({n: v.clone() for n, v in parts[k].items()} for k in ("before", "after"))
     heads = [name for name in artefact.names if name.startswith(HEAD_PREFIX)]
     head = {name.removeprefix(HEAD_PREFIX): artefact.tensor(name).clone() for name in heads}
-    return Skill(Patch(Mask(places), before, after), shapes, meta, head)
+    return Skill(Patch(Mask(indices), before, after), shapes, meta, head)
 
 
 def _tensor_table(path: Path | str, table: Any) -> list[dict[str, Any]]:
-    """The described tensors; BadData unless each has a name, a shape and a count of places."""
+    """The described tensors; BadData unless each has a name, a shape and a count of indices."""
     rows = table if isinstance(table, list) else [table]
     for row in rows:
         if not (
@@ -193,7 +192,7 @@ def _tensor_table(path: Path | str, table: Any) -> list[dict[str, Any]]:
         ):
             raise BadData(
                 f"{str(path)!r} describes a tensor as {str(row)[:60]!r}; expected its name, its "
-                "shape and how many of its places the skill has."
+                "shape and the number of its weights in the skill."
             )
     names = [row["name"] for row in rows]
     if len(set(names)) < len(names):
@@ -202,29 +201,31 @@ def _tensor_table(path: Path | str, table: Any) -> list[dict[str, Any]]:
 
 
 def _are_sizes(values: list[Any]) -> bool:
-    """Whether all are whole numbers a tensor can have."""
+    """Whether all are integers that a tensor's shape can have."""
     return all(isinstance(v, int) and 0 <= v < 2**48 for v in values)
 
 
 def _need_valid_indices(
-    path: Path | str, places: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]
+    path: Path | str, indices: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]
 ) -> None:
-    for name, where in places.items():
+    for name, one in indices.items():
         size = torch.Size(shapes[name]).numel()
-        if len(where) and not 0 <= int(where.min()) <= int(where.max()) < size:
-            raise BadData(f"{str(path)!r} has places outside {name!r}, which has {size:,} weights.")
+        if len(one) and not 0 <= int(one.min()) <= int(one.max()) < size:
+            raise BadData(
+                f"{str(path)!r} has indices outside {name!r}, which has {size:,} weights."
+            )
 
 
 def model_weights(model: Any) -> dict[str, Tensor]:
-    """The weights of a model of ours, or of a transformers module, by name; tied ones once."""
+    """The weights of an opened model or a transformers module by name; tied ones once."""
     module = model.module if isinstance(model, LM) else model
     if not isinstance(module, nn.Module):
-        raise BadData(f"A model is needed, ours or a transformers one, got {type(model).__name__}.")
+        raise BadData(f"Expected an LM or a torch module, got {type(model).__name__}.")
     return dict(module.named_parameters())
 
 
 def _with_new_identity(model: Any) -> Any:
-    """The model; one of ours is known from here on by the weights it has now."""
+    """The model, identified by the weights that it has now."""
     return model.refresh_digest() if isinstance(model, LM) else model
 
 

@@ -1,4 +1,4 @@
-"""`cutaway graft stack`: one skill made of several."""
+"""`cutaway graft stack`: combine several skills into one."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ def perform(spec: StackSpec, context: Context) -> ActionResult:
 
 
 def stack_skills(skills: Sequence[Skill], rule: str = "sum") -> Skill:
-    """One skill with every change; Mismatch for skills of different bases."""
+    """One skill with the changes of all; Mismatch for skills of different bases."""
     need_same_base(skills)
     made = core.stack_patches([skill.patch for skill in skills], rule)
     shapes = {name: shape for skill in skills for name, shape in skill.shapes.items()}
@@ -50,7 +50,7 @@ def stack_skills(skills: Sequence[Skill], rule: str = "sum") -> Skill:
         },
         "cutaway": __version__,
     }
-    return Skill(made.patch, {n: shapes[n] for n in made.patch.mask.places}, meta)
+    return Skill(made.patch, {n: shapes[n] for n in made.patch.mask.indices}, meta)
 
 
 def need_same_base(skills: Sequence[Skill]) -> None:
@@ -61,6 +61,6 @@ def need_same_base(skills: Sequence[Skill]) -> None:
         if base["checksum"] != first["checksum"]:
             raise Mismatch(
                 f"The skills {skills[0].label!r} and {skill.label!r} come from different bases: "
-                f"{first['name']!r} (weights {first['checksum'][:CHECKSUM_CHARS]}) and {base['name']!r} "
-                f"(weights {base['checksum'][:CHECKSUM_CHARS]})."
+                f"{first['name']!r} (weights {first['checksum'][:CHECKSUM_CHARS]}) and "
+                f"{base['name']!r} (weights {base['checksum'][:CHECKSUM_CHARS]})."
             )

@@ -1,4 +1,4 @@
-"""Graft runs for reading: a line per kind of mask and size, or the overlap of skills."""
+"""The table of a graft run: a line per kind of mask and size, or the overlap of skills."""
 
 from typing import Any
 
@@ -24,31 +24,33 @@ KIND_LABELS = {
     "fisher": "top Fisher",
     "uniform": "top movement per tensor",
     "biases": "biases only",
-    "ties": "top movement, stretched (TIES)",
-    "dare": "random, stretched (DARE)",
+    "ties": "top movement, rescaled (TIES)",
+    "dare": "random, rescaled (DARE)",
 }
-TABLE_METRICS = ("accuracy", "f1", "mcc", "pearson", "spearman", "relative_gain", "agreement", "ece",
-         "lm_loss", "size")  # fmt: skip
+TABLE_METRICS = (
+    "accuracy", "f1", "mcc", "pearson", "spearman", "relative_gain", "agreement", "ece", "lm_loss",
+    "size",
+)  # fmt: skip
 DETAIL_COLUMNS = ("layer", "part", "head", "bin", "step")
 
 
 def whole_model_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows about whole models: no block, no bin, no step."""
+    """The rows about whole models: without block, bin and step."""
     return rows.filter(pl.all_horizontal(pl.col(name).is_null() for name in DETAIL_COLUMNS))
 
 
 def need_single_base(rows: pl.DataFrame) -> None:
-    """Missing for rows of several pairs of models: one figure can't tell their masks apart."""
+    """Missing for rows of several pairs of models."""
     bases = rows["base"].drop_nulls().unique().sort().to_list()
     if len(bases) > 1:
         raise Missing(
             f"This figure shows one pair of models, these runs have {len(bases)}: "
-            f"{', '.join(map(str, bases))}. Look at one of them, or at several side by side."
+            f"{', '.join(map(str, bases))}. Choose one of them, or show the runs side by side."
         )
 
 
 def seed_means(rows: pl.DataFrame) -> pl.DataFrame:
-    """Mean over seeds and the interval of every base, kind, size, set and metric."""
+    """Mean over seeds, with its interval, by base, kind, size, set and metric."""
     keys = ["base", "task", "kind", "sparsity", "data", "metric"]
     return (
         whole_model_rows(rows)
@@ -85,7 +87,7 @@ def graft_results_table(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def overlap_table(table: pl.DataFrame) -> pl.DataFrame:
-    """Line i, column j: the share of skill j's weights that skill i has too."""
+    """Row i, column j: the share of skill j's weights that skill i has too."""
     found = table.filter(pl.col("kind") == "learned")
     names = found["task"].unique(maintain_order=True).to_list()
     cells = {(c["task"], c["data"]): c["mean"] for c in found.iter_rows(named=True)}
@@ -94,7 +96,7 @@ def overlap_table(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def kind_rank(kind: str) -> int:
-    """Where a kind stands: ends first, then the learned mask, then the others."""
+    """The position of a kind: base and tuned first, then learned masks, then baselines."""
     return KIND_ORDER.index(kind) if kind in KIND_ORDER else len(KIND_ORDER)
 
 
@@ -116,7 +118,7 @@ def _schema(used: list[str]) -> dict[str, Any]:
 
 
 def _drop_constant_columns(table: pl.DataFrame) -> pl.DataFrame:
-    """Without the columns that say the same in every line."""
+    """Without the columns that have one value."""
     same = [name for name in ("base", "task", "data") if table[name].n_unique() <= 1]
     return table.drop(same)
 

@@ -30,10 +30,10 @@ def scores_of(seed: int, sizes: list[int], levels: int) -> dict[str, torch.Tenso
     }
 
 
-def flat_places(mask: Mask, scores: dict[str, torch.Tensor]) -> list[int]:
+def flat_indices(mask: Mask, scores: dict[str, torch.Tensor]) -> list[int]:
     start, found = 0, []
     for name, value in scores.items():
-        found += [start + int(p) for p in mask.places.get(name, [])]
+        found += [start + int(p) for p in mask.indices.get(name, [])]
         start += value.numel()
     return found
 
@@ -45,7 +45,11 @@ def flat_places(mask: Mask, scores: dict[str, torch.Tensor]) -> list[int]:
     levels=st.integers(1, 50),
     share=st.floats(0.01, 1.0),
     bounds=st.fixed_dictionaries(
-        {"CHUNK": st.integers(1, 16), "ROW": st.integers(1, 9), "ROOM": st.integers(0, 20)}
+        {
+            "SCORE_CHUNK": st.integers(1, 16),
+            "ROW_SIZE": st.integers(1, 9),
+            "SPARE_CAPACITY": st.integers(0, 20),
+        }
     ),
 )
 def test_the_top_is_that_of_a_stable_sort(seed, sizes, levels, share, bounds) -> None:
@@ -57,7 +61,7 @@ def test_the_top_is_that_of_a_stable_sort(seed, sizes, levels, share, bounds) ->
     with patch.multiple(select, **bounds):
         mask = top_mask(list(scores), scores_from(scores), keep)
     assert mask.size == keep
-    assert flat_places(mask, scores) == expected
+    assert flat_indices(mask, scores) == expected
 
 
 @pytest.mark.parametrize("place", [0, 700, 1023, 1024, 1099])
@@ -85,14 +89,16 @@ def test_a_random_mask_has_its_exact_size_and_is_seeded(keep: int) -> None:
     one, two = (random_mask(sizes, keep, rng=torch.Generator().manual_seed(3)) for _ in range(2))
     assert one.size == keep
     assert one.same(two)
-    assert all(int(p.max()) < sizes[n] and len(p.unique()) == len(p) for n, p in one.places.items())
+    assert all(
+        int(p.max()) < sizes[n] and len(p.unique()) == len(p) for n, p in one.indices.items()
+    )
 
 
 def test_a_random_mask_favours_no_weight() -> None:
     rng = torch.Generator().manual_seed(0)
     drawn = torch.zeros(20)
     for _ in range(2000):
-        for places in random_mask({"a": 20}, 5, rng=rng).places.values():
+        for places in random_mask({"a": 20}, 5, rng=rng).indices.values():
             drawn[places] += 1
     assert float((drawn / 2000 - 0.25).abs().max()) < 0.05
 

@@ -1,8 +1,6 @@
-"""graft: which few weights hold a fine-tuned skill?
+"""The maths of graft, on named tensors and callables that compute a loss.
 
-    mask = movement(base, tuned, keep)           # the top |tuned - base|, exactly `keep` places
-    learned = learn(params, base, tuned, mask, losses, judge, plan, rng=rng)
-    patch = patch_of(base, tuned, learned.mask)  # places, values before, values after
-
-A model enters as live parameters by name and callables that compute a loss from them.
+mask = MASKS["movement"](MaskInputs(base, tuned), keep, rng)   # the top |tuned - base|
+learned = learn_mask(params, base, tuned, mask, losses, evaluate, plan, rng=rng)
+patch = make_patch(base, tuned, learned.mask)
 """

@@ -1,4 +1,4 @@
-"""How much of what fine-tuning brought is kept, and the smallest mask that keeps enough."""
+"""The share of the fine-tuning gain that a graft keeps, and the smallest mask that keeps enough."""
 
 import math
 from collections.abc import Callable
@@ -6,12 +6,10 @@ from dataclasses import dataclass
 
 from cutaway.core.errors import BadSpec
 
-NAN = float("nan")
-
 
 @dataclass(frozen=True)
 class SizeSearchResult:
-    """The smallest size that keeps the wished share, and every size that was tried."""
+    """The smallest size that keeps the wanted share of the gain, and all sizes that were tried."""
 
     size: int
     share: float
@@ -20,26 +18,26 @@ class SizeSearchResult:
 
 
 def relative_gain(graft: float, base: float, tuned: float) -> float:
-    """(graft - base) / (tuned - base); NaN where fine-tuning brought nothing."""
-    return (graft - base) / (tuned - base) if tuned > base else NAN
+    """(graft - base) / (tuned - base); NaN if fine-tuning brought no gain."""
+    return (graft - base) / (tuned - base) if tuned > base else math.nan
 
 
 def find_smallest_size(
-    most: int, gain: Callable[[int], float], wished: float, *, ratio: float = 1.05
+    most: int, gain: Callable[[int], float], wanted: float, *, ratio: float = 1.05
 ) -> SizeSearchResult:
-    """The smallest size up to `most` whose gain is at least `wished`, by bisection of its log.
+    """The smallest size up to `most` whose gain is at least `wanted`, by bisection in log space.
 
-    The gain is taken to grow with the size. The answer is a size that was tried and keeps the
-    share; sizes are told apart down to the factor `ratio`.
+    The gain is assumed to grow with the size. The result is a size that was tried and keeps the
+    share; it is at most `ratio` times too large.
     """
-    if not 0 < wished <= 1:
-        raise BadSpec(f"The wished share of the gain must lie in (0, 1], got {wished!r}.")
+    if not 0 < wanted <= 1:
+        raise BadSpec(f"The wanted share of the gain must be in (0, 1], got {wanted!r}.")
     tried: dict[int, float] = {}
 
     def keeps(size: int) -> bool:
         if size not in tried:
             tried[size] = gain(size)
-        return tried[size] >= wished
+        return tried[size] >= wanted
 
     if not keeps(most):
         return SizeSearchResult(most, tried[most], False, tuple(sorted(tried.items())))

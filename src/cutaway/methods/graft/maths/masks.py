@@ -1,14 +1,14 @@
-"""The MASKS table: other ways to choose as many weights, so that a learned choice can be judged.
+"""The MASKS table: baseline masks of the same size as a learned mask.
 
-random         any weights that moved, then any others
+random         random weights that changed, then any others
 movement       the largest |tuned - base| (the paper's starting mask)
 grad_movement  the largest |gradient x movement|, the gradient of the task loss at the base
 fisher         the largest diagonal Fisher information of the task at the base, of
-               weights that moved (FISH mask)
-uniform        the largest movement within each tensor, as many per weight everywhere
-biases         the largest movement among the biases (BitFit cut to size)
-ties           top movement, its change stretched by a factor chosen on dev (TIES with one task)
-dare           random weights, stretched the same way (DARE: drop and rescale)
+               weights that changed (FISH mask)
+uniform        the largest movement within each tensor, the same share of each
+biases         the largest movement among the biases (BitFit, cut to size)
+ties           the largest movement, rescaled by a factor chosen on train and dev (TIES)
+dare           random weights, rescaled in the same way (DARE: drop and rescale)
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -39,91 +39,91 @@ class TaskGradients:
 
 @dataclass(frozen=True, eq=False)
 class MaskInputs:
-    """What a choice may look at: both checkpoints, and the task's gradients at the base."""
+    """The inputs of a mask rule: both checkpoints, and the task's gradients at the base."""
 
     base: Params
     tuned: Params
-    slopes: TaskGradients | None = None
+    gradients: TaskGradients | None = None
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many weights each tensor has."""
+        """The number of weights of each tensor."""
         return {name: value.numel() for name, value in self.base.items()}
 
     def movement(self, name: str) -> Tensor:
-        """How far each weight of a tensor has gone."""
+        """|tuned - base| of one tensor."""
         return (self.tuned[name].float() - self.base[name].float()).abs_()
 
     def moved(self, name: str) -> Tensor:
-        """Which weights of a tensor are elsewhere than they were."""
+        """Which weights of one tensor changed."""
         return self.tuned[name] != self.base[name]
 
-    def need_slopes(self) -> TaskGradients:
-        """The gradients; Missing when none were taken."""
-        if self.slopes is None:
-            raise Missing("This mask needs gradients of the task: none were taken.")
-        return self.slopes
+    def need_gradients(self) -> TaskGradients:
+        """The gradients; Missing when they were not computed."""
+        if self.gradients is None:
+            raise Missing("This mask needs gradients of the task, which were not computed.")
+        return self.gradients
 
 
 MaskRule = Callable[[MaskInputs, int, torch.Generator], Mask]
 
 
 def task_gradients(params: Params, losses: Iterable[Loss]) -> TaskGradients:
-    """Gradients of one example's loss at a time; the parameters must require gradients."""
+    """Statistics of per-example gradients; the parameters must require gradients."""
     names = list(params)
     mean = {name: torch.zeros_like(params[name], dtype=torch.float32) for name in names}
     square = {name: value.clone() for name, value in mean.items()}
-    seen = 0
+    n = 0
     for loss in losses:
-        found = torch.autograd.grad(loss(), [params[n] for n in names], allow_unused=True)
-        seen += 1
-        for name, grad in zip(names, found, strict=True):
+        grads = torch.autograd.grad(loss(), [params[n] for n in names], allow_unused=True)
+        n += 1
+        for name, grad in zip(names, grads, strict=True):
             if grad is not None:
                 mean[name].add_(grad)
                 square[name].addcmul_(grad.float(), grad.float())
-    if seen == 0:
-        raise Missing("No example to take a gradient of: give at least one.")
+    if n == 0:
+        raise Missing("Gradients need at least one example.")
     for name in names:
-        mean[name].div_(seen)
-        square[name].div_(seen)
+        mean[name].div_(n)
+        square[name].div_(n)
     return TaskGradients(mean, square)
 
 
-def _random(material: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
-    return random_mask(material.sizes, keep, rng=rng, first=material.moved)
+def _random(inputs: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
+    return random_mask(inputs.sizes, keep, rng=rng, first=inputs.moved)
 
 
-def _movement(material: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
-    return top_mask(list(material.base), material.movement, keep)
+def _movement(inputs: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
+    return top_mask(list(inputs.base), inputs.movement, keep)
 
 
-def _grad_movement(material: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
-    mean = material.need_slopes().mean
-    return top_mask(list(material.base), lambda n: mean[n].abs() * material.movement(n), keep)
+def _grad_movement(inputs: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
+    mean = inputs.need_gradients().mean
+    return top_mask(list(inputs.base), lambda n: mean[n].abs() * inputs.movement(n), keep)
 
 
-def _fisher(material: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
-    square = material.need_slopes().square
-    return top_mask(list(material.base), lambda n: square[n] * material.moved(n), keep)
+def _fisher(inputs: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
+    square = inputs.need_gradients().square
+    return top_mask(list(inputs.base), lambda n: square[n] * inputs.moved(n), keep)
 
 
-def _uniform(material: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
-    dealt = {name: n for name, n in proportional_sizes(material.sizes, keep).items() if n}
-    each = [top_mask([name], material.movement, n) for name, n in dealt.items()]
-    return Mask({name: places for mask in each for name, places in mask.places.items()})
+def _uniform(inputs: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
+    counts = {name: n for name, n in proportional_sizes(inputs.sizes, keep).items() if n}
+    each = [top_mask([name], inputs.movement, n) for name, n in counts.items()]
+    return Mask({name: indices for mask in each for name, indices in mask.indices.items()})
 
 
-def _biases(material: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
-    """All the biases there are when they are fewer than asked for."""
-    names = bias_names(list(material.base))
-    total = sum(material.base[name].numel() for name in names)
+def _biases(inputs: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
+    """All biases if there are fewer than `keep`."""
+    names = bias_names(list(inputs.base))
+    total = sum(inputs.base[name].numel() for name in names)
     if total == 0:
-        raise Missing("This model has no biases among the trained weights.")
-    return top_mask(names, material.movement, min(keep, total))
+        raise Missing("This model has no biases among the changed weights.")
+    return top_mask(names, inputs.movement, min(keep, total))
 
 
 def bias_names(names: Sequence[str]) -> list[str]:
-    """The names of biases."""
+    """The names that are biases."""
     return [name for name in names if name.rpartition(".")[2] == "bias"]
 
 
@@ -138,5 +138,5 @@ MASKS: dict[str, MaskRule] = {
     "dare": _random,
 }
 RESCALED = frozenset({"ties", "dare"})
-"""Masks whose change is stretched by a factor that is chosen on dev."""
+"""Masks whose change is rescaled by the best of several factors."""
 NEED_GRADIENTS = frozenset({"grad_movement", "fisher"})

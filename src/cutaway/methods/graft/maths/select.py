@@ -1,4 +1,4 @@
-"""Which weights: masks as sorted places by name, and the exact choice of the top ones."""
+"""Masks as sorted indices per tensor, and the exact top-k over many tensors."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,50 +12,50 @@ from cutaway.core.errors import BadData, BadSpec
 Params = Mapping[str, Tensor]
 WeightIndices = Int[Tensor, " m"]
 ScoreFn = Callable[[str], Tensor]
-# Scores looked at together: small enough for the cache, large enough to be worth a call.
+# Scores compared at once: small enough for the cache, large enough to amortise a call.
 SCORE_CHUNK = 1 << 18
-# Scores passed over together when none of them is high enough.
+# Scores skipped together when their maximum is too low.
 ROW_SIZE = 512
-# Scores held besides the best ones before the others are dropped.
+# Scores held in addition to the best before the others are dropped.
 SPARE_CAPACITY = 1 << 13
 
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """Chosen weights: for each name the sorted places in the flattened tensor, none empty."""
+    """Chosen weights: for each name the sorted indices into the flattened tensor, never empty."""
 
-    places: Mapping[str, WeightIndices]
+    indices: Mapping[str, WeightIndices]
 
     @property
     def size(self) -> int:
-        """How many weights are chosen."""
-        return sum(len(places) for places in self.places.values())
+        """The number of chosen weights."""
+        return sum(len(indices) for indices in self.indices.values())
 
     def same(self, other: "Mask") -> bool:
         """Whether both choose the same weights."""
-        return set(self.places) == set(other.places) and all(
-            torch.equal(places, other.places[name]) for name, places in self.places.items()
+        return set(self.indices) == set(other.indices) and all(
+            torch.equal(indices, other.indices[name]) for name, indices in self.indices.items()
         )
 
 
 def mask_size(sparsity: float, total: int) -> int:
-    """How many of `total` weights a sparsity keeps; BadSpec when that rounds to none."""
+    """The number of weights that a sparsity keeps of `total`; BadSpec when it rounds to 0."""
     if not 0 < sparsity <= 1:
-        raise BadSpec(f"sparsity must lie in (0, 1], got {sparsity!r}.")
+        raise BadSpec(f"sparsity must be in (0, 1], got {sparsity!r}.")
     keep = round(sparsity * total)
     if keep < 1:
         raise BadSpec(
-            f"sparsity {sparsity!r} of {total:,} weights rounds to no weight at all: "
+            f"sparsity {sparsity!r} of {total:,} weights rounds to no weight: "
             f"give at least {1 / total:.1e}."
         )
     return keep
 
 
 def top_mask(names: Sequence[str], score: ScoreFn, keep: int) -> Mask:
-    """Exactly `keep` places with the highest scores over all names together.
+    """The mask of exactly `keep` weights with the highest scores over all names.
 
-    Equal scores: the earlier name, then the earlier place. Scores are asked for name by name and
-    looked at piece by piece, so nothing of their whole size is ever held.
+    Ties go to the earlier name, then to the lower index. Scores are computed name by name and
+    compared in chunks, so scores of all weights are never in memory together.
     """
     if keep < 1:
         _need_valid_size(keep, sum(score(name).numel() for name in names))
@@ -63,7 +63,7 @@ def top_mask(names: Sequence[str], score: ScoreFn, keep: int) -> Mask:
 
 
 def score_threshold(names: Sequence[str], score: ScoreFn, keep: int) -> float:
-    """A score with exactly `keep` above it (fewer only where scores are equal there)."""
+    """A threshold with exactly `keep` scores above it (fewer only in a tie)."""
     pool = _collect_top(names, score, keep + 1)
     if pool.seen <= keep:
         return -float("inf") if pool.seen < keep else pool.lowest(keep) - 1.0
@@ -80,14 +80,14 @@ def _collect_top(names: Sequence[str], score: ScoreFn, keep: int) -> "_TopCollec
 
 
 def scores_from(scores: Params) -> ScoreFn:
-    """Scores that are there already, by name."""
+    """A score function over precomputed scores."""
     return lambda name: scores[name]
 
 
 def random_mask(
     sizes: Mapping[str, int], keep: int, *, rng: torch.Generator, first: ScoreFn | None = None
 ) -> Mask:
-    """Exactly `keep` places, each as likely as any other; those where `first` is 1 before all."""
+    """A uniformly random mask of `keep` weights; those where `first` is 1 come first."""
 
     def score(name: str) -> Tensor:
         drawn = torch.rand(sizes[name], generator=rng)
@@ -97,37 +97,37 @@ def random_mask(
 
 
 def proportional_sizes(sizes: Mapping[str, int], keep: int) -> dict[str, int]:
-    """`keep` dealt out in proportion to the sizes, exactly, the largest remainders first."""
+    """`keep` split in proportion to the sizes, rounded by largest remainder."""
     total = sum(sizes.values())
     _need_valid_size(keep, total)
     exact = {name: keep * size / total for name, size in sizes.items()}
-    dealt = {name: int(value) for name, value in exact.items()}
-    left = keep - sum(dealt.values())
-    for name in sorted(sizes, key=lambda n: (dealt[n] - exact[n], n))[:left]:
-        dealt[name] += 1
-    return dealt
+    counts = {name: int(value) for name, value in exact.items()}
+    left = keep - sum(counts.values())
+    for name in sorted(sizes, key=lambda n: (counts[n] - exact[n], n))[:left]:
+        counts[name] += 1
+    return counts
 
 
 def union_mask(masks: Iterable[Mask]) -> Mask:
-    """Every place that is in one of the masks."""
+    """The weights that are in at least one of the masks."""
     held: dict[str, list[Tensor]] = {}
     for mask in masks:
-        for name, places in mask.places.items():
-            held.setdefault(name, []).append(places)
+        for name, indices in mask.indices.items():
+            held.setdefault(name, []).append(indices)
     return Mask({name: torch.unique(torch.cat(found)) for name, found in held.items()})
 
 
 def intersection_size(one: Mask, other: Mask) -> int:
-    """How many places both masks have."""
+    """The number of weights that are in both masks."""
     return sum(
-        int(torch.isin(places, other.places[name]).sum())
-        for name, places in one.places.items()
-        if name in other.places
+        int(torch.isin(indices, other.indices[name]).sum())
+        for name, indices in one.indices.items()
+        if name in other.indices
     )
 
 
 def overlap_matrix(masks: Sequence[Mask]) -> Float[Tensor, "skill skill"]:
-    """|i and j| / |j| for every pair: the share of skill j's weights that skill i has too."""
+    """|i and j| / |j| for every pair: the share of mask j's weights that mask i has too."""
     for mask in masks:
         if mask.size == 0:
             raise BadData("An empty mask has no overlap with anything.")
@@ -135,26 +135,26 @@ def overlap_matrix(masks: Sequence[Mask]) -> Float[Tensor, "skill skill"]:
 
 
 def _indices_above(scores: Tensor, bar: float) -> Tensor:
-    """The places of scores above the bar, in order; BadData when one is NaN.
+    """The indices of scores above the bar, in order; BadData when one is NaN.
 
-    A row of them whose highest isn't above it is passed over, which most are once the bar is high.
+    Rows of scores whose maximum is not above the bar are skipped, which is most of them.
     """
     whole = len(scores) // ROW_SIZE * ROW_SIZE
     rows, rest = scores[:whole].view(-1, ROW_SIZE), scores[whole:]
     highest = rows.amax(1)
-    # The highest of some numbers is NaN if one of them is.
+    # amax is NaN if one of the numbers is.
     if bool(highest.isnan().any()) or bool(rest.isnan().any()):
-        raise BadData("Scores of weights are NaN: the model or its loss is broken.")
+        raise BadData("Scores of weights are NaN: the model or its loss has NaN values.")
     if bar == -float("inf"):
         return torch.arange(len(scores), device=scores.device)
     hot = (highest > bar).nonzero().reshape(-1)
     inside = (rows[hot] > bar).nonzero()
-    places = hot[inside[:, 0]] * ROW_SIZE + inside[:, 1]
-    return torch.cat([places, (rest > bar).nonzero().reshape(-1) + whole])
+    indices = hot[inside[:, 0]] * ROW_SIZE + inside[:, 1]
+    return torch.cat([indices, (rest > bar).nonzero().reshape(-1) + whole])
 
 
 class _TopCollector:
-    """The best places so far, in the order of names and places, and the score to beat."""
+    """The best weights so far, ordered by name and index, and the score to beat."""
 
     def __init__(self, keep: int) -> None:
         self.keep, self.seen, self.bar = keep, 0, -float("inf")
@@ -162,24 +162,23 @@ class _TopCollector:
         self.count = 0
 
     def add(self, number: int, start: int, scores: Tensor) -> None:
-        """Take what beats the bar: an equal score comes later and loses."""
+        """Add scores above the bar; an equal score comes later and loses."""
         self.seen += len(scores)
-        places = _indices_above(scores, self.bar)
-        self.held.append((scores[places], torch.full_like(places, number), places + start))
-        self.count += len(places)
-        # Often enough for a high bar, seldom enough for few sorts.
+        indices = _indices_above(scores, self.bar)
+        self.held.append((scores[indices], torch.full_like(indices, number), indices + start))
+        self.count += len(indices)
         if self.count > 2 * self.keep + SPARE_CAPACITY:
             self._reduce()
 
     def _reduce(self) -> None:
-        scores, numbers, places = (torch.cat(part) for part in zip(*self.held, strict=True))
+        scores, numbers, indices = (torch.cat(part) for part in zip(*self.held, strict=True))
         if len(scores) > self.keep:
             self.bar = float(torch.topk(scores, self.keep, sorted=False).values.min())
             above = scores > self.bar
             ties = (scores == self.bar).nonzero().reshape(-1)
             above[ties[: self.keep - int(above.sum())]] = True
-            scores, numbers, places = scores[above], numbers[above], places[above]
-        self.held, self.count = [(scores, numbers, places)], len(scores)
+            scores, numbers, indices = scores[above], numbers[above], indices[above]
+        self.held, self.count = [(scores, numbers, indices)], len(scores)
 
     def lowest(self, keep: int) -> float:
         """The lowest of the `keep` best scores."""
@@ -187,11 +186,11 @@ class _TopCollector:
         return float(torch.topk(scores, keep, sorted=False).values.min())
 
     def mask(self, names: Sequence[str]) -> Mask:
-        """The places held, by name."""
+        """The best weights as a mask."""
         _need_valid_size(self.keep, self.seen)
         self._reduce()
-        _, numbers, places = self.held[0]
-        found = {n: places[numbers == i].cpu() for i, n in enumerate(names)}
+        _, numbers, indices = self.held[0]
+        found = {n: indices[numbers == i].cpu() for i, n in enumerate(names)}
         return Mask({name: chosen for name, chosen in found.items() if len(chosen)})
 
 

@@ -1,16 +1,16 @@
-"""Learning which weights to keep: a soft mask, gradient steps on it, an exact mask from it.
+"""Learn which weights to keep: gradient steps on a soft mask, rounded to an exact size.
 
 The paper writes gamma = gamma_base + (1 - 2 gamma_base) sigmoid(S - 10) with gamma_base the
 starting mask in 0/1 and S starting in [0, 1). That is gamma = sigmoid(z) with the logit
 z = S - 10 off the starting mask and z = 10 - S on it; a gradient step on S is the same step on z.
-So z is all that is kept, the order of z is the order of gamma without its rounding, and the mask
-of exact size is the top of z.
+So only z is stored; z has the order of gamma without its rounding error, and the mask of exact
+size is the top of z.
 
-The model's own parameters hold theta(gamma) = base + gamma (tuned - base), written in place. Its
-gradient arrives tensor by tensor during the backward pass, moves z at once and is freed: besides
-the model there are base, tuned and z, and one tensor's gradient. A step in several pieces adds
-their gradients up first, but for mirror descent with a budget: it is linear in the gradient and
-theta stays until the step ends, so there each piece moves z at once too.
+The model's own parameters are theta(gamma) = base + gamma (tuned - base), written in place. Their
+gradient arrives tensor by tensor during the backward pass, updates z at once and is freed: memory
+is the model, base, tuned, z and one tensor's gradient. If a step's loss has several terms, their
+gradients are summed first, except for mirror descent with a budget: it is linear in the gradient
+and theta stays constant during the step, so each term updates z at once.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,12 +24,11 @@ from torch import Tensor, nn
 from cutaway.core.errors import BadSpec
 from cutaway.core.params import check_same_parameters
 from cutaway.methods.graft.maths.patch import values_at, write_values
-from cutaway.methods.graft.maths.recompute import recompute_cheap_ops
 from cutaway.methods.graft.maths.select import Mask, Params, score_threshold, scores_from, top_mask
 
 LiveParams = Mapping[str, nn.Parameter]
 Loss = Callable[[], Tensor]
-# Weights moved together: several passes over so many stay in the processor's cache.
+# Weights updated together: small enough to stay in the processor's cache over several passes.
 CHUNK_SIZE = 1 << 17
 START_LOGIT = 10.0
 BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
@@ -37,23 +36,22 @@ BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
 
 @dataclass(frozen=True)
 class MaskPlan:
-    """How the mask is learned."""
+    """The optimizer of the mask and its schedule."""
 
     steps: int = 100
     lr: float = 1e7
     optimizer: Literal["sgd", "adam", "mirror"] = "sgd"
     """sgd: the paper's plain steps on S; adam: Adam on S; mirror: plain steps on the logit along
-    dL/dgamma, which is mirror descent on gamma, so that no weight is catapulted past others
-    while it crosses the middle, and the order of the logits stays that of what they are worth."""
+    dL/dgamma, which is mirror descent on gamma: the step doesn't depend on how close gamma is to
+    0 or 1, so the order of the logits stays that of the accumulated gradients."""
     every: int = 5
-    """Round and judge after so many steps."""
+    """Steps between evaluations of the rounded mask."""
     budget: bool = False
-    """Hold the soft mask to its size: after each step all logits are shifted alike, so that
-    exactly as many as are to be kept lie above 0. For mirror descent this is the projection
-    onto masks of that size."""
+    """Project the soft mask to its size: after each step all logits are shifted by the same amount,
+    so that exactly as many as are to be kept are above 0."""
 
     def __post_init__(self) -> None:
-        """BadSpec for a value that can't be."""
+        """BadSpec for a value out of range."""
         if self.steps < 0 or self.every < 1 or not self.lr > 0:
             raise BadSpec(
                 "A plan needs steps of at least 0, every of at least 1 and lr above 0, got "
@@ -63,19 +61,19 @@ class MaskPlan:
 
 @dataclass(frozen=True, eq=False)
 class LearnedMask:
-    """The best mask met on the way, what it scored, and the way."""
+    """The best mask of all evaluations, its score, and the learning curve."""
 
     mask: Mask
     score: float
     step: int
-    """After which step; 0 is the starting mask."""
+    """The step of its evaluation; 0 is the starting mask."""
     curve: tuple[dict[str, int | float], ...]
     logits: Params = field(repr=False)
-    """z after the last step: the order in which weights would be kept."""
+    """z after the last step, which ranks all weights."""
 
 
 class SoftMask:
-    """A soft mask over the trained weights, and the parameters that live under it."""
+    """A soft mask over the tuned weights, and the live parameters that it interpolates."""
 
     def __init__(
         self, params: LiveParams, base: Params, tuned: Params, start: Mask, *, rng: torch.Generator
@@ -88,7 +86,7 @@ class SoftMask:
 
     @torch.no_grad()
     def write(self, keep: int | None = None) -> None:
-        """theta(gamma) into the parameters; with `keep`, so many logits lie above 0 then."""
+        """Write theta(gamma) into the parameters; with `keep`, shift z so that as many are > 0."""
         shift = (
             0.0
             if keep is None
@@ -96,76 +94,75 @@ class SoftMask:
         )
         for name, param in self.params.items():
             scratch = _scratch_buffers(param)
-            for piece in self._pieces(name, param.data):
+            for chunk in self._chunks(name, param.data):
                 if shift:
-                    piece.logits.sub_(shift)
-                _write_theta(piece, scratch)
+                    chunk.logits.sub_(shift)
+                _write_theta(chunk, scratch)
 
     def step(self, losses: Sequence[Loss], plan: MaskPlan) -> float:
-        """One step down the sum of the losses; that sum.
+        """One gradient step on the sum of the losses; returns that sum.
 
-        The parameters hold the new theta, unless the plan has a budget: then `write` it.
+        The parameters are the new theta, unless the plan has a budget: then call `write`.
         """
         self.steps += 1
         total = 0.0
         at_once = plan.optimizer == "mirror" and plan.budget
-        with self._listening(plan) as ending:
+        with self._update_hooks(plan) as enabled:
             for number, loss in enumerate(losses, start=1):
-                ending[0] = at_once or number == len(losses)
-                with recompute_cheap_ops():
-                    value = loss()
+                enabled[0] = at_once or number == len(losses)
+                value = loss()
                 value.backward()
                 total += float(value.detach())
         return total
 
-    def hard(self, keep: int) -> Mask:
-        """The top of the soft mask: exactly `keep` places."""
+    def rounded(self, keep: int) -> Mask:
+        """The top of the soft mask: exactly `keep` weights."""
         return top_mask(list(self.logits), scores_from(self.logits), keep)
 
     def ones(self) -> int:
-        """How many weights a cut at gamma = 0.5 would keep, as the reference rounds."""
+        """The number of weights with gamma above 0.5, as the reference rounds."""
         return sum(int((logits > 0).sum()) for logits in self.logits.values())
 
     @contextmanager
-    def _listening(self, plan: MaskPlan) -> Iterator[list[bool]]:
-        """While `ending`, a backward pass moves each tensor's logits as its gradient comes."""
-        ending = [False]
+    def _update_hooks(self, plan: MaskPlan) -> Iterator[list[bool]]:
+        """While enabled, a backward pass updates each tensor's logits and frees its gradient."""
+        enabled = [False]
 
-        def moved(name: str) -> Callable[[Tensor], None]:
+        def update(name: str) -> Callable[[Tensor], None]:
             def hook(param: Tensor) -> None:
-                if ending[0] and param.grad is not None:
-                    self._move(name, param, param.grad, plan)
+                if enabled[0] and param.grad is not None:
+                    self._update(name, param, param.grad, plan)
                     param.grad = None
 
             return hook
 
         hooks = [
-            param.register_post_accumulate_grad_hook(moved(name))
+            param.register_post_accumulate_grad_hook(update(name))
             for name, param in self.params.items()
         ]
         try:
-            yield ending
+            yield enabled
         finally:
             for hook in hooks:
                 hook.remove()
 
     @torch.no_grad()
-    def _move(self, name: str, param: Tensor, grad: Tensor, plan: MaskPlan) -> None:
+    def _update(self, name: str, param: Tensor, grad: Tensor, plan: MaskPlan) -> None:
         scratch = _scratch_buffers(param)
         flat = grad.contiguous().view(-1)
         moments = self._moments_of(name) if plan.optimizer == "adam" else None
-        for piece in self._pieces(name, param.data):
+        for chunk in self._chunks(name, param.data):
             slope, gradient = (
-                STEP_DERIVATIVES[plan.optimizer](piece, scratch),
-                flat[piece.at].float(),
+                STEP_DERIVATIVES[plan.optimizer](chunk, scratch),
+                flat[chunk.at].float(),
             )
             if moments is None:
-                piece.logits.addcmul_(slope, gradient, value=-plan.lr)
+                chunk.logits.addcmul_(slope, gradient, value=-plan.lr)
             else:
-                change = _adam_update(slope.mul_(gradient), moments, piece.at, self.steps)
-                piece.logits.sub_(change, alpha=plan.lr)
+                change = _adam_update(slope.mul_(gradient), moments, chunk.at, self.steps)
+                chunk.logits.sub_(change, alpha=plan.lr)
             if not plan.budget:
-                _write_theta(piece, scratch)
+                _write_theta(chunk, scratch)
 
     def _moments_of(self, name: str) -> tuple[Tensor, Tensor]:
         if name not in self._moments:
@@ -173,7 +170,7 @@ class SoftMask:
             self._moments[name] = (zero, zero.clone())
         return self._moments[name]
 
-    def _pieces(self, name: str, theta: Tensor) -> Iterator["_WeightChunk"]:
+    def _chunks(self, name: str, theta: Tensor) -> Iterator["_WeightChunk"]:
         base, tuned = self.base[name].reshape(-1), self.tuned[name].reshape(-1)
         flat, logits = theta.view(-1), self.logits[name]
         for start in range(0, len(flat), CHUNK_SIZE):
@@ -183,7 +180,7 @@ class SoftMask:
 
 @dataclass(frozen=True, eq=False)
 class _WeightChunk:
-    """Views on a stretch of one tensor."""
+    """Views of a part of one tensor."""
 
     at: slice
     base: Tensor
@@ -194,43 +191,42 @@ class _WeightChunk:
 
 def initial_logits(base: Params, start: Mask, *, rng: torch.Generator) -> dict[str, Tensor]:
     """z before the first step: 10 - S on the starting mask, S - 10 off it, S random in [0, 1)."""
-    found = {}
+    logits = {}
     for name, value in base.items():
         drawn = torch.rand(value.numel(), generator=rng).sub_(START_LOGIT)
-        if name in start.places:
-            places = start.places[name]
-            drawn[places] = -drawn[places]
-        found[name] = drawn.to(value.device)
-    return found
+        if name in start.indices:
+            drawn[start.indices[name]] *= -1
+        logits[name] = drawn.to(value.device)
+    return logits
 
 
-def dtheta_dlogit(piece: "_WeightChunk", scratch: tuple[Tensor, Tensor]) -> Tensor:
+def dtheta_dlogit(chunk: "_WeightChunk", scratch: tuple[Tensor, Tensor]) -> Tensor:
     """dtheta/dz = (tuned - base) gamma (1 - gamma)."""
-    size = len(piece.logits)
+    size = len(chunk.logits)
     gamma, slope = scratch[0][:size], scratch[1][:size]
-    torch.sigmoid(piece.logits, out=gamma)
+    torch.sigmoid(chunk.logits, out=gamma)
     torch.mul(gamma, gamma, out=slope)
     torch.sub(gamma, slope, out=slope)
-    return slope.mul_(dtheta_dgamma(piece, scratch))
+    return slope.mul_(dtheta_dgamma(chunk, scratch))
 
 
-def dtheta_dgamma(piece: "_WeightChunk", scratch: tuple[Tensor, Tensor]) -> Tensor:
+def dtheta_dgamma(chunk: "_WeightChunk", scratch: tuple[Tensor, Tensor]) -> Tensor:
     """dtheta/dgamma = tuned - base."""
-    delta = scratch[0][: len(piece.logits)]
-    return torch.sub(piece.tuned.float(), piece.base.float(), out=delta)
+    delta = scratch[0][: len(chunk.logits)]
+    return torch.sub(chunk.tuned.float(), chunk.base.float(), out=delta)
 
 
-# Along which the gradient at theta moves a logit.
+# What the gradient at theta is multiplied with to step a logit.
 STEP_DERIVATIVES = {"sgd": dtheta_dlogit, "adam": dtheta_dlogit, "mirror": dtheta_dgamma}
 
 
-def _write_theta(piece: "_WeightChunk", scratch: tuple[Tensor, Tensor]) -> None:
+def _write_theta(chunk: "_WeightChunk", scratch: tuple[Tensor, Tensor]) -> None:
     # lerp gives exactly the base at 0 and exactly the tuned value at 1.
-    gamma = torch.sigmoid(piece.logits, out=scratch[0][: len(piece.logits)])
-    if piece.theta.dtype == torch.float32:
-        torch.lerp(piece.base, piece.tuned, gamma, out=piece.theta)
+    gamma = torch.sigmoid(chunk.logits, out=scratch[0][: len(chunk.logits)])
+    if chunk.theta.dtype == torch.float32:
+        torch.lerp(chunk.base, chunk.tuned, gamma, out=chunk.theta)
     else:
-        piece.theta.copy_(torch.lerp(piece.base.float(), piece.tuned.float(), gamma))
+        chunk.theta.copy_(torch.lerp(chunk.base.float(), chunk.tuned.float(), gamma))
 
 
 def _scratch_buffers(param: Tensor) -> tuple[Tensor, Tensor]:
@@ -254,16 +250,16 @@ def learn_mask(
     tuned: Params,
     start: Mask,
     losses: Callable[[int], Sequence[Loss]],
-    judge: Callable[[], float],
+    evaluate: Callable[[], float],
     plan: MaskPlan,
     *,
     rng: torch.Generator,
-    told: Callable[[int, float], None] = lambda step, loss: None,
+    report: Callable[[int, float], None] = lambda step, loss: None,
 ) -> LearnedMask:
-    """The best mask of the starting mask's exact size that the steps lead by.
+    """The best mask of the starting mask's size among those that are evaluated.
 
-    `losses(step)` are the pieces of that step's loss, `judge()` the score (higher is better) of
-    what the parameters hold then. The parameters hold the base again afterwards.
+    `losses(step)` are the terms of that step's loss, `evaluate()` is the score (higher is better)
+    of the current parameters. The parameters are those of the base again afterwards.
     """
     soft = SoftMask(params, base, tuned, start, rng=rng)
     best: tuple[float, Mask, int] = (-float("inf"), start, 0)
@@ -271,38 +267,38 @@ def learn_mask(
     with gradients_enabled(params, base):
         for step in range(plan.steps + 1):
             loss = soft.step(losses(step), plan) if step else float("nan")
-            judging = step % plan.every == 0 or step == plan.steps
-            if judging:
-                mask = soft.hard(start.size) if step else start
-                score = score_mask(params, base, tuned, mask, judge)
-                best = max(best, (score, mask, step), key=lambda found: found[0])
+            evaluating = step % plan.every == 0 or step == plan.steps
+            if evaluating:
+                mask = soft.rounded(start.size) if step else start
+                score = score_mask(params, base, tuned, mask, evaluate)
+                best = max(best, (score, mask, step), key=lambda one: one[0])
                 curve.append({"step": step, "loss": loss, "score": score, "ones": soft.ones()})
-            if judging or plan.budget:
+            if evaluating or plan.budget:
                 soft.write(start.size if plan.budget else None)
-            told(step, loss)
+            report(step, loss)
     score, mask, step = best
     return LearnedMask(mask, score, step, tuple(curve), soft.logits)
 
 
 def score_mask(
-    params: LiveParams, base: Params, tuned: Params, mask: Mask, judge: Callable[[], float]
+    params: LiveParams, base: Params, tuned: Params, mask: Mask, evaluate: Callable[[], float]
 ) -> float:
-    """What `judge` says while the parameters hold the base with the mask's weights tuned."""
+    """The score of the base with the mask's weights tuned."""
     assign_weights(params, base)
     write_values(params, mask, values_at(tuned, mask))
-    return judge()
+    return evaluate()
 
 
 @torch.no_grad()
-def assign_weights(params: Params, base: Params) -> None:
-    """The base's values into the parameters."""
-    for name, value in base.items():
+def assign_weights(params: Params, values: Params) -> None:
+    """Copy values into the parameters, in place."""
+    for name, value in values.items():
         params[name].data.copy_(value)
 
 
 @contextmanager
 def gradients_enabled(params: LiveParams, base: Params) -> Iterator[None]:
-    """Gradients on; afterwards off as before, no gradient left, and the base's values in place."""
+    """The parameters require gradients; flags and the base's values are restored afterwards."""
     flags = {name: param.requires_grad for name, param in params.items()}
     try:
         for param in params.values():

@@ -1,0 +1,94 @@
+"""The findings of graft runs in sentences."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+MAIN_KINDS = ("base", "tuned", "learned", "removed")
+"""Kinds of rows that aren't baseline masks."""
+MAX_EVALUATION_SENTENCES = 12
+
+
+def learning_verdict(
+    scores: Mapping[str, Any], metric: str, task: str, *, size: int, total: int
+) -> list[str]:
+    """How much of the gain a learned mask keeps, and whether it beats the baselines."""
+    at = {kind: _value(found, metric) for kind, found in scores.items()}
+    gain = _value(scores["learned"], "relative_gain")
+    verdict = [
+        f"{size:,} of {total:,} tuned weights ({size / total:.1e}) take {metric} on {task} from "
+        f"{at['base']:.3f} to {at['learned']:.3f}; all of them reach {at['tuned']:.3f}."
+    ]
+    if math.isnan(gain):
+        verdict.append("Fine-tuning brought no gain on these test rows, so none can be kept.")
+    else:
+        verdict.append(f"The skill keeps {gain:.0%} of the gain of fine-tuning.")
+    others = {k: v for k, v in at.items() if k not in MAIN_KINDS and not math.isnan(v)}
+    if others:
+        best = max(others, key=lambda kind: others[kind])
+        word = "better" if at["learned"] > others[best] else "not better"
+        verdict.append(
+            f"The best baseline mask of the same size ({best}) reaches {others[best]:.3f}: the "
+            f"learned mask is {word}."
+        )
+    if "removed" in at:
+        verdict.append(f"Without these weights the tuned model has {at['removed']:.3f}.")
+    return verdict
+
+
+def _value(scores: Mapping[str, Any], metric: str) -> float:
+    value = scores.get(metric, {}).get("value")
+    return float("nan") if value is None else float(value)
+
+
+def evaluation_verdict(
+    matrix: Mapping[str, Mapping[str, Mapping[str, float]]], metric: str, notes: Iterable[str]
+) -> list[str]:
+    """The metric of each skill on each set, with and without the skill."""
+    verdict = []
+    for task, line in matrix["learned"].items():
+        for data, value in line.items():
+            sentence = f"{task} on {data}: {metric} {value:.3f} with the skill, "
+            sentence += f"{matrix['base'][task][data]:.3f} without."
+            if "removed" in matrix:
+                tuned, removed = (matrix[kind][task][data] for kind in ("tuned", "removed"))
+                sentence += f" Tuned model: {tuned:.3f}, with the skill removed {removed:.3f}."
+            verdict.append(sentence)
+    return [*verdict[:MAX_EVALUATION_SENTENCES], *notes]
+
+
+def overlap_verdict(matrix: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """The largest overlap of two skills, and how many pairs share no weight."""
+    pairs = [(i, j, share) for i, line in matrix.items() for j, share in line.items() if i != j]
+    i, j, largest = max(pairs, key=lambda pair: pair[2])
+    none = sum(share == 0 for *_, share in pairs)
+    return [
+        f"Largest overlap: {i} contains {largest:.1%} of the weights of {j}; {none} of "
+        f"{len(pairs)} pairs share none."
+    ]
+
+
+def forgetting_verdict(
+    table: Sequence[Mapping[str, Any]],
+    means: Mapping[str, Mapping[str, float]],
+    tasks: Sequence[str],
+) -> list[str]:
+    """How much of the first task and of all earlier tasks each strategy forgets."""
+    first = {line["way"]: line for line in table if line["task"] == tasks[0]}
+    graft, plain = first["graft"], first["sequential"]
+    kept, lost = means["graft"], means["sequential"]
+    earlier = "the earlier task" if len(tasks) == 2 else f"the {len(tasks) - 1} earlier tasks"
+    verdict = [
+        f"After all tasks, {tasks[0]} (learned first) scores {graft['end']:.3f} with grafts "
+        f"({graft['learned']:.3f} when learned) and {plain['end']:.3f} with sequential training "
+        f"({plain['learned']:.3f} when learned); the base had {graft['before']:.3f}.",
+        f"Mean forgetting over {earlier}: {kept['forgotten']:.3f} with grafts, "
+        f"{lost['forgotten']:.3f} with sequential training. Mean final score over all tasks: "
+        f"{kept['end']:.3f} and {lost['end']:.3f}.",
+    ]
+    if kept["end"] < lost["end"]:
+        verdict.append(
+            "Sequential training ends higher here: the grafts keep too few weights, or there was "
+            "little to forget. Raise --sparsity."
+        )
+    return verdict

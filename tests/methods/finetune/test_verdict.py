@@ -1,0 +1,47 @@
+"""The sentences of a fine-tuning say whether it helped."""
+
+import pytest
+
+from cutaway.measure.intervals import Interval
+from cutaway.methods.finetune.verdict import finetune_verdict
+
+NAN = float("nan")
+
+
+def verdict(before: float, after: float, low: float, constant: float, **more) -> list[str]:
+    scores = {
+        "base": {"accuracy": Interval(before, NAN, NAN, 0.95, 50)},
+        "tuned": {"accuracy": Interval(after, low, after + 0.05, 0.95, 50)},
+        "majority": {"accuracy": Interval(constant, NAN, NAN, 0.95, 50)},
+    }
+    for kind, value in more.items():
+        scores[kind]["ece"] = Interval(value, NAN, NAN, 0.95, 50)
+    return finetune_verdict(scores, "accuracy", task="sst2", steps=30, rows=32, shots=16)
+
+
+def test_the_first_sentence_has_all_numbers() -> None:
+    (sentence,) = verdict(0.5, 0.9, 0.85, 0.55)
+    for part in ("from 0.500 to 0.900", "0.850 to 0.950", "50 test rows", "30 steps on 32 rows",
+                 "(16 per class)", "the majority baseline scores 0.550"):  # fmt: skip
+        assert part in sentence
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ((0.5, 0.6, 0.5, 0.55), "not clearly better than the majority baseline"),
+        ((0.9, 0.9, 0.85, 0.5), "no measurable gain"),
+    ],
+)
+def test_a_training_that_did_not_help_is_named(numbers, words: str) -> None:
+    assert words in verdict(*numbers)[1]
+
+
+def test_an_undefined_constant_score_is_no_bar() -> None:
+    assert len(verdict(0.1, 0.9, 0.8, NAN)) == 1
+    assert "scores undefined" in verdict(0.1, 0.9, 0.8, NAN)[0]
+
+
+def test_calibration_is_given_before_and_after() -> None:
+    last = verdict(0.5, 0.9, 0.85, 0.55, base=0.2, tuned=0.05)[-1]
+    assert last == "Calibration error (ECE): 0.200 before, 0.050 after."

@@ -1,0 +1,46 @@
+"""The rows of graft: coordinates, reliability bins, intervals over seeds."""
+
+import numpy as np
+import pytest
+
+from cutaway.measure.calibration import reliability
+from cutaway.measure.intervals import corrected_t
+from cutaway.methods.graft.rows import GRAFT_SCHEMA, GraftCoordinates, with_seed_intervals
+from cutaway.recipe.table import table
+
+HERE = GraftCoordinates("base", "tuned", "task")
+
+
+def test_the_columns_are_those_of_the_contract() -> None:
+    names = list(GRAFT_SCHEMA)
+    assert names[:6] == ["base", "tuned", "task", "kind", "sparsity", "seed"]
+    assert names[-4:] == ["metric", "value", "low", "high"]
+    assert table([HERE.row("learned", "accuracy", 0.5)], GRAFT_SCHEMA).columns == names
+
+
+def test_bins_have_the_counts_of_the_diagram_and_no_empty_ones() -> None:
+    probabilities = np.array([[0.9, 0.1], [0.2, 0.8], [0.45, 0.55]])
+    diagram = reliability(probabilities, np.array([0, 0, 1]))
+    rows = HERE.bins("base", diagram, sparsity=0.0)
+    counts = {row["bin"]: row["value"] for row in rows if row["metric"] == "bin_count"}
+    assert sum(counts.values()) == 3
+    assert len(rows) == 3 * len(counts)
+    assert all(count > 0 for count in counts.values())
+
+
+@pytest.mark.parametrize(("metric", "low_end"), [("accuracy", True), ("lm_loss", False)])
+def test_the_interval_over_seeds_is_the_t_interval_within_the_metrics_range(
+    metric: str, low_end: bool
+) -> None:
+    values = [0.01, 0.2, 0.05]
+    rows = [HERE.row("learned", metric, v, sparsity=0.1, seed=i) for i, v in enumerate(values)]
+    expected = corrected_t(values, n_train=1, n_test=0)
+    for row in with_seed_intervals(rows):
+        assert row["low"] == (0.0 if low_end else expected.low)
+        assert row["high"] == expected.high
+    assert expected.low < 0
+
+
+def test_a_cell_with_one_seed_keeps_its_own_interval() -> None:
+    rows = [HERE.row("learned", "accuracy", 0.5, sparsity=share, seed=0) for share in (0.1, 0.2)]
+    assert with_seed_intervals(rows) == rows

@@ -1,0 +1,86 @@
+"""The sentences of graft name the numbers they are made from, and judge them correctly."""
+
+import pytest
+
+from cutaway.methods.graft.verdict import (
+    evaluation_verdict,
+    forgetting_verdict,
+    learning_verdict,
+    overlap_verdict,
+)
+
+
+def scores(learned: float, *, gain: float | None = 0.9, **others: float) -> dict:
+    kinds = {"base": 0.5, "tuned": 0.9, "learned": learned, **others}
+    found = {kind: {"accuracy": {"value": value}} for kind, value in kinds.items()}
+    found["learned"]["relative_gain"] = {"value": gain}
+    return found
+
+
+def test_the_first_sentence_has_size_and_scores() -> None:
+    first, second = learning_verdict(scores(0.86), "accuracy", "sst2", size=100, total=10_000)
+    assert first.startswith(
+        "100 of 10,000 tuned weights (1.0e-02) take accuracy on sst2 from 0.500"
+    )
+    assert "0.860" in first and "0.900" in first
+    assert second == "The skill keeps 90% of the gain of fine-tuning."
+
+
+def test_a_tuning_without_gain_is_named() -> None:
+    verdict = learning_verdict(scores(0.5, gain=None), "accuracy", "sst2", size=1, total=10)
+    assert "no gain" in verdict[1]
+
+
+@pytest.mark.parametrize(("learned", "word"), [(0.8, "is better"), (0.7, "is not better")])
+def test_a_learned_mask_is_compared_with_the_best_baseline(learned: float, word: str) -> None:
+    table = scores(learned, random=0.5, movement=0.7, fisher=float("nan"), removed=0.6)
+    verdict = learning_verdict(table, "accuracy", "sst2", size=1, total=10)
+    assert "(movement) reaches 0.700" in verdict[2] and word in verdict[2]
+    assert verdict[3] == "Without these weights the tuned model has 0.600."
+
+
+def test_an_evaluation_names_skill_set_and_both_scores() -> None:
+    matrix = {kind: {"a": {"x": value}} for kind, value in (("base", 0.5), ("learned", 0.8))}
+    assert evaluation_verdict(matrix, "f1", ["note"]) == [
+        "a on x: f1 0.800 with the skill, 0.500 without.", "note",
+    ]  # fmt: skip
+    matrix |= {"tuned": {"a": {"x": 0.9}}, "removed": {"a": {"x": 0.6}}}
+    (sentence,) = evaluation_verdict(matrix, "f1", [])
+    assert sentence.endswith("Tuned model: 0.900, with the skill removed 0.600.")
+
+
+def test_notes_survive_however_many_sets_there_are() -> None:
+    line = {f"set {i}": 0.5 for i in range(40)}
+    matrix = {"base": {"a": line}, "learned": {"a": line}}
+    verdict = evaluation_verdict(matrix, "f1", ["note"])
+    assert len(verdict) == 13 and verdict[-1] == "note"
+
+
+def test_the_largest_overlap_is_that_of_two_different_skills() -> None:
+    matrix = {"a": {"a": 1.0, "b": 0.25}, "b": {"a": 0.0, "b": 1.0}}
+    assert overlap_verdict(matrix) == [
+        "Largest overlap: a contains 25.0% of the weights of b; 1 of 2 pairs share none."
+    ]
+
+
+def forgetting(graft_end: float, plain_end: float) -> list[str]:
+    line = {"task": "one", "learned": 0.9, "before": 0.5}
+    table = [
+        {**line, "way": "graft", "end": graft_end},
+        {**line, "way": "sequential", "end": plain_end},
+    ]
+    means = {
+        "graft": {"end": graft_end, "forgotten": 0.9 - graft_end},
+        "sequential": {"end": plain_end, "forgotten": 0.9 - plain_end},
+    }
+    return forgetting_verdict(table, means, ["one", "two"])
+
+
+def test_forgetting_is_told_for_both_strategies() -> None:
+    first, second = forgetting(0.85, 0.6)
+    assert "one (learned first) scores 0.850 with grafts" in first and "0.600" in first
+    assert "over the earlier task: 0.050 with grafts, 0.300 with sequential training" in second
+
+
+def test_grafts_that_end_lower_come_with_a_remedy() -> None:
+    assert forgetting(0.6, 0.8)[-1].endswith("Raise --sparsity.")
