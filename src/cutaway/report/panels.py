@@ -3,8 +3,9 @@
 Panels are stacked vertically, so a figure is as readable on a phone as on a wide screen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -71,6 +72,18 @@ def draw_baseline(
         row=row,
         col=1,
     )
+
+
+def error_bars(cells: Sequence[Mapping[str, Any]], centre: str = "mean") -> dict[str, Any]:
+    """Error bars from `low` to `high`; of length 0 for cells without an interval."""
+    known = [None not in (c["low"], c["high"], c[centre]) for c in cells]
+    above, below = (
+        [abs(c[end] - c[centre]) if k else 0 for c, k in zip(cells, known, strict=True)]
+        for end in ("high", "low")
+    )
+    return {
+        "type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.2,
+    }  # fmt: skip
 
 
 def omitted_note(lines: int, hidden: int) -> str:

@@ -8,7 +8,7 @@ from plotly.subplots import make_subplots
 
 from cutaway.core.errors import Missing
 from cutaway.methods.finetune.table import RUN_COLUMNS
-from cutaway.report import formats, theme
+from cutaway.report import formats, panels, theme
 from cutaway.report.metric_labels import metric_label
 from cutaway.report.records import RunOrRuns, short_name
 
@@ -78,22 +78,13 @@ def score_bars(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     )
 
 
-def _bar_trace(cells: pl.DataFrame, words: str, colour: str, *, several: bool) -> go.Bar:
-    up = [_error_length(high, value) for value, high in cells.select("value", "high").rows()]
-    down = [_error_length(value, low) for value, low in cells.select("value", "low").rows()]
+def _bar_trace(cells: pl.DataFrame, label: str, colour: str, *, several: bool) -> go.Bar:
     metrics = [metric_label(metric) for metric in cells["metric"]]
     return go.Bar(
-        x=[cells["run"].to_list(), metrics] if several else metrics,
-        y=cells["value"],
-        name=words,
-        marker={"color": colour},
-        error_y={"type": "data", "array": up, "arrayminus": down, "thickness": 1.2},
-        hovertemplate="%{x}<br>%{y:.3f}<extra>" + words + "</extra>",
-    )
-
-
-def _error_length(high: float | None, low: float | None) -> float:
-    return 0.0 if high is None or low is None else max(high - low, 0.0)
+        x=[cells["run"].to_list(), metrics] if several else metrics, y=cells["value"], name=label,
+        marker={"color": colour}, error_y=panels.error_bars(cells.rows(named=True), "value"),
+        hovertemplate="%{x}<br>%{y:.3f}<extra>" + label + "</extra>",
+    )  # fmt: skip
 
 
 def _add_curve(

@@ -4,7 +4,7 @@ A figure takes the rows and their run; it raises Missing, naming the command tha
 when the rows have nothing to draw.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -14,24 +14,15 @@ from cutaway.core.errors import Missing
 from cutaway.methods.graft.figures_atlas import head_heatmap, module_heatmap
 from cutaway.methods.graft.figures_continual import forgetting_figure
 from cutaway.methods.graft.table import KIND_LABELS, kind_rank, need_single_base, seed_means
-from cutaway.report import formats, theme
+from cutaway.report import formats, panels, theme
 from cutaway.report.records import RunOrRuns, single_runs
 
 LEARN_COMMAND = "cutaway graft learn --base --tuned --task"
-COLOURS = {
-    "learned": theme.PALETTE[0],
-    "movement": theme.PALETTE[1],
-    "grad_movement": theme.PALETTE[2],
-    "fisher": theme.PALETTE[3],
-    "uniform": theme.PALETTE[4],
-    "biases": theme.PALETTE[6],
-    "ties": theme.PALETTE[7],
-    "dare": theme.PALETTE[5],
-    "random": theme.NEUTRAL,
-    "base": theme.NEUTRAL,
-    "tuned": theme.PALETTE[2],
+COLOURED = ("learned", "movement", "grad_movement", "fisher", "uniform", "dare", "biases", "ties")
+COLOURS = dict(zip(COLOURED, theme.PALETTE, strict=False)) | {
+    "random": theme.NEUTRAL, "base": theme.NEUTRAL, "tuned": theme.PALETTE[2],
     "removed": theme.PALETTE[4],
-}
+}  # fmt: skip
 REFERENCE_DASHES = {"base": "dot", "tuned": "dash"}
 DASHES = ("solid", "dash", "dot", "dashdot")
 
@@ -83,7 +74,7 @@ def _add_mask_line(figure: go.Figure, cells: pl.DataFrame, kind: str) -> None:
             mode="lines+markers",
             line={"color": COLOURS.get(kind), "width": 3 if kind == "learned" else 1.6},
             marker={"size": 9 if kind == "learned" else 6},
-            error_y=error_bars(shown),
+            error_y=panels.error_bars(shown),
             hovertext=[formats.interval(c["mean"], c["low"], c["high"]) for c in shown],
             hovertemplate="%{x:.1e}: %{hovertext}",
         )
@@ -102,18 +93,6 @@ def _add_reference_line(
             hovertemplate="%{y:.3f}",
         )
     )  # fmt: skip
-
-
-def error_bars(shown: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Error bars of the cells that have an interval."""
-    known = [None not in (c["low"], c["high"], c["mean"]) for c in shown]
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [c["high"] - c["mean"] if k else 0 for c, k in zip(shown, known, strict=True)],
-        "arrayminus": [c["mean"] - c["low"] if k else 0 for c, k in zip(shown, known, strict=True)],
-        "thickness": 1.2,
-    }
 
 
 def bar_figure(
@@ -139,7 +118,7 @@ def bar_figure(
                     y=[c["mean"] for c in shown],
                     name="all" if size is None else f"{size:.1e} of the weights",
                     marker={"color": theme.PALETTE[number % len(theme.PALETTE)]},
-                    error_y=error_bars(shown),
+                    error_y=panels.error_bars(shown),
                     hovertext=[formats.interval(c["mean"], c["low"], c["high"]) for c in shown],
                     hovertemplate="%{x}: %{hovertext}",
                 )

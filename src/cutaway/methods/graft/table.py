@@ -9,10 +9,6 @@ from cutaway.methods.graft.figures_continual import forgetting_table
 from cutaway.report import formats
 from cutaway.report.method_table import MethodTable
 
-KIND_ORDER = (
-    "base", "tuned", "learned", "removed", "random", "movement", "grad_movement", "fisher",
-    "uniform", "biases", "ties", "dare",
-)  # fmt: skip
 KIND_LABELS = {
     "base": "base",
     "tuned": "tuned",
@@ -97,7 +93,7 @@ def overlap_table(table: pl.DataFrame) -> pl.DataFrame:
 
 def kind_rank(kind: str) -> int:
     """The position of a kind: base and tuned first, then learned masks, then baselines."""
-    return KIND_ORDER.index(kind) if kind in KIND_ORDER else len(KIND_ORDER)
+    return [*KIND_LABELS, kind].index(kind)
 
 
 def _sort_key(key: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -44,7 +44,7 @@ def paper_gradient(module, base, tuned, start: Mask, logits, x, y):
         theta[n] = value + gamma.reshape(value.shape) * (tuned[n] - value)
     loss = nn.functional.cross_entropy(torch.func.functional_call(module, theta, (x,)), y)
     grads = torch.autograd.grad(loss, list(s.values()))
-    return s, gamma_base, dict(zip(s, grads, strict=True)), float(loss)
+    return s, gamma_base, dict(zip(s, grads, strict=True)), float(loss.detach())
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
@@ -125,7 +125,7 @@ def test_a_learned_mask_has_its_exact_size_and_is_never_worse_than_its_start(
     lr = 1e4 if optimizer == "sgd" else 0.5
     plan = MaskPlan(steps=20, lr=lr, optimizer=optimizer, every=4)
     learned = learn_mask(
-        params, base, tuned, start, lambda step: [loss], lambda: -float(loss()), plan,
+        params, base, tuned, start, lambda step: [loss], lambda: -float(loss().detach()), plan,
         rng=generator(),
     )  # fmt: skip
     assert learned.mask.size == keep
