@@ -14,7 +14,7 @@ from cutaway.methods.graft.continual_skill import (
 from cutaway.methods.graft.learn import resolve
 from cutaway.methods.graft.maths.select import mask_size
 from cutaway.methods.graft.spec import ContinualSpec, LearnSpec
-from cutaway.models.weight_checksum import checksum
+from cutaway.models.digests import checksum
 from cutaway.recipe.life_cycle import Context
 
 

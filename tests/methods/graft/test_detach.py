@@ -5,8 +5,8 @@ import pytest
 from cutaway.core.errors import BadSpec, Mismatch
 from cutaway.methods.graft import api as graft
 from cutaway.methods.graft.skill import load_skill
+from cutaway.models.digests import checksum
 from cutaway.models.load import open_model
-from cutaway.models.weight_checksum import checksum
 
 
 def test_the_detached_checkpoint_is_the_base_bit_for_bit(toy, skill, tmp_path) -> None:

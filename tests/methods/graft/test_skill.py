@@ -16,8 +16,8 @@ from cutaway.methods.graft import tuned_head as heads
 from cutaway.methods.graft.learn import resolve
 from cutaway.methods.graft.skill import load_skill, model_weights
 from cutaway.methods.graft.spec import LearnSpec
-from cutaway.models.load import open_model
 from cutaway.models.digests import checksum
+from cutaway.models.load import open_model
 from cutaway.recipe.life_cycle import Context
 from cutaway.store.artefacts import load_artefact
 from cutaway.training.task_model import HEAD_FILE

@@ -29,7 +29,6 @@ from cutaway.methods.graft.skill import Skill, load_skill
 from cutaway.methods.graft.spec import ContinualSpec
 from cutaway.models.digests import checksum
 from cutaway.models.lm import LM, model_facts
-from cutaway.models.digests import checksum
 from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.objects import Objects

@@ -16,8 +16,8 @@ from cutaway.methods.graft.model_pair import ModelPair
 from cutaway.methods.graft.skill import Skill
 from cutaway.methods.graft.spec import ContinualSpec, LearnSpec
 from cutaway.methods.graft.summary import skill_metadata
-from cutaway.models.lm import LM
 from cutaway.models.digests import checksum
+from cutaway.models.lm import LM
 from cutaway.recipe.table import Row
 from cutaway.training.task_model import TaskModel
 from cutaway.training.task_split import TaskSplit

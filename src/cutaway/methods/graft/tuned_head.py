@@ -13,8 +13,8 @@ from cutaway.console import quiet_transformers
 from cutaway.core.errors import BadModel
 from cutaway.methods.graft.maths.soft_mask import assign_weights
 from cutaway.methods.graft.spec import LearnSpec
-from cutaway.models.digests import weights_digest
 from cutaway.models.checkpoint import fetch_checkpoint, need_config, need_weights
+from cutaway.models.digests import weights_digest
 from cutaway.recipe.open_for_spec import open_for_spec
 from cutaway.store.artefacts import load_artefact
 from cutaway.training.task_model import HEAD_FILE, TaskModel
