@@ -138,8 +138,10 @@ def test_two_processes_train_a_language_model_as_one(tmp_path):
     words = [
         "quad", "--model", str(tmp_path / "model"), "--text", "docs", "--limit", "40",
         "--objective", "ce", "--steps", "6", "--every", "3", "--batch", "5", "--max-tokens", "24",
+        "--data", "gen:tense?n=40",
     ]  # fmt: skip
     alone, together = both(words, tmp_path)
+    assert set(together["before"]) == set(alone["before"]) == set(together["after"])
     assert together["best"]["value"] == pytest.approx(alone["best"]["value"], rel=1e-5)
 
 

@@ -173,15 +173,6 @@ def test_float32_finds_the_same_decisions_as_float64():
     assert float(same.double().mean()) > 0.995
 
 
-def test_a_start_at_the_minimum_needs_no_step():
-    x = features()
-    y = noisy(x)
-    first = logistic_path(x, y, strengths=STRENGTHS, **TIGHT)
-    again = logistic_path(x, y, strengths=STRENGTHS, tol=1e-8, start=first)
-    assert int(again.iterations.max()) == 0
-    torch.testing.assert_close(again.weights, first.weights)
-
-
 def test_outlier_dimensions_cost_few_iterations():
     x = features(800, 40)
     y = noisy(x)
@@ -235,8 +226,6 @@ def test_bad_requests_are_refused():
         logistic_path(x, y + 1, strengths=(1.0,))
     with pytest.raises(BadData, match="no training row"):
         logistic_path(x, y, strengths=(1.0,), folds=torch.zeros(1, len(x), dtype=torch.bool))
-    with pytest.raises(Mismatch, match="start"):
-        logistic_path(x, y, strengths=(1.0, 2.0), start=logistic_path(x, y, strengths=(1.0,)))
     with pytest.raises(Mismatch, match="labels for"):
         logistic_path(blocks_of(x, 50), y[:-1], strengths=(1.0,))
 

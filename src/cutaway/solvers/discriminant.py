@@ -60,8 +60,8 @@ def class_moments(
     scatter: bool,
 ) -> ClassMoments:
     """The moments of every class in every fold; BadData for a fold without rows of a class."""
-    marks = torch.nn.functional.one_hot(y.to(folds.device).long(), classes).T.bool()
-    both = folds.bool()[:, None] & marks
+    masks = torch.nn.functional.one_hot(y.to(folds.device).long(), classes).T.bool()
+    both = folds.bool()[:, None] & masks
     counts = both.sum(-1)
     if int(counts.min()) == 0:
         fold, label = (counts == 0).nonzero()[0].tolist()
@@ -69,14 +69,10 @@ def class_moments(
             f"Split {fold} has no training row of class {label}; give more rows, or use "
             "'logistic', which doesn't need all classes."
         )
-    seen = group_moments(rows, both.flatten(0, 1), scatter=scatter)
+    moments = group_moments(rows, both.flatten(0, 1), scatter=scatter)
     shape = (len(folds), classes, rows.d)
-    return ClassMoments(
-        seen.count.view(shape[:2]),
-        seen.group_mean.view(shape),
-        seen.group_variance.view(shape),
-        seen,
-    )
+    count, mean = moments.count.view(shape[:2]), moments.group_mean.view(shape)
+    return ClassMoments(count, mean, moments.group_variance.view(shape), moments)
 
 
 def discriminant(
@@ -91,12 +87,12 @@ def discriminant(
     if not (shrinkage is None or shrinkage == "auto" or 0.0 <= float(shrinkage) <= 1.0):
         raise BadSpec(f"shrinkage must be None, 'auto' or from 0 to 1, got {shrinkage!r}.")
     rows = as_row_blocks(x)
-    marks = torch.ones(1, rows.n, dtype=torch.bool) if folds is None else folds.bool().cpu()
+    masks = torch.ones(1, rows.n, dtype=torch.bool) if folds is None else folds.bool().cpu()
     parts: dict[int, tuple[Tensor, Tensor, Tensor, Tensor]] = {}
-    for numbers, tall in folds_by_shape(marks, rows.d, each=classes * rows.n):
-        made = _fit_folds(rows, y, marks[numbers], classes, shrinkage, tall=tall)
+    for numbers, tall in folds_by_shape(masks, rows.d, each=classes * rows.n):
+        made = _fit_folds(rows, y, masks[numbers], classes, shrinkage, tall=tall)
         parts |= dict(zip(numbers, made, strict=True))
-    in_order = (parts[k] for k in range(len(marks)))
+    in_order = (parts[k] for k in range(len(masks)))
     weights, intercept, share, rank = (torch.stack(v) for v in zip(*in_order, strict=True))
     return Discriminant(weights, intercept, share, rank)
 
@@ -118,16 +114,16 @@ class _DiscriminantFold:
 def _fit_folds(
     rows: RowBlocks, y: Tensor, folds: Tensor, classes: int, shrinkage: Shrinkage, *, tall: bool
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    seen = class_moments(rows, y, folds, classes, scatter=tall)
-    centre, unit = seen.overall.mean, seen.overall.deviation
-    ready = rows.standardised(centre, unit)
-    deviation = _within_class_std(seen, unit)
+    moments = class_moments(rows, y, folds, classes, scatter=tall)
+    centre, unit = moments.overall.mean, moments.overall.deviation
+    scaled = rows.standardised(centre, unit)
+    deviation = _within_class_std(moments, unit)
     make = _folds_from_scatter if tall else _folds_from_gram
-    for k, fold in enumerate(make(ready, y, folds, seen, deviation, shrinkage == "auto")):
+    for k, fold in enumerate(make(scaled, y, folds, moments, deviation, shrinkage == "auto")):
         share = _shrinkage_amount(fold, rows.d, shrinkage)
         along, rank = _inverse_times_means(fold, rows.d, share, shrinkage is None)
         weights = along if fold.basis is None else along @ fold.basis.T
-        mean = (fold.count / fold.count.sum()) @ seen.mean[k]
+        mean = (fold.count / fold.count.sum()) @ moments.mean[k]
         raw = weights / (deviation[k] * unit)
         offset = -0.5 * (along * fold.means).sum(1) + torch.log(fold.count / fold.count.sum())
         offset = offset - raw @ mean
@@ -137,18 +133,23 @@ def _fit_folds(
 
 
 def _folds_from_scatter(
-    ready: RowBlocks, y: Tensor, folds: Tensor, seen: ClassMoments, deviation: Tensor, fourth: bool
+    scaled: RowBlocks,
+    y: Tensor,
+    folds: Tensor,
+    moments: ClassMoments,
+    deviation: Tensor,
+    fourth: bool,
 ) -> Iterator[_DiscriminantFold]:
     """Folds with more rows than features, from scatter matrices."""
-    assert seen.overall.scatter is not None
-    centre, unit = seen.overall.mean, seen.overall.deviation
-    grams = fold_scatters(ready, folds, total=seen.overall.scatter / torch.outer(unit, unit))
-    mean = (seen.mean - centre) / unit
-    spread = (
-        _fourth_moments(ready, y, folds, mean, deviation) if fourth else torch.zeros(len(folds))
-    )
+    assert moments.overall.scatter is not None
+    centre, unit = moments.overall.mean, moments.overall.deviation
+    grams = fold_scatters(scaled, folds, total=moments.overall.scatter / torch.outer(unit, unit))
+    mean = (moments.mean - centre) / unit
+    spread = torch.zeros(len(folds))
+    if fourth:
+        spread = _fourth_moments(scaled, y, folds, mean, deviation)
     for k, gram in enumerate(grams):
-        count = seen.count[k]
+        count = moments.count[k]
         within = gram - (mean[k] * count[:, None]).T @ mean[k]
         own = mean[k] - (count / count.sum()) @ mean[k]
         yield _DiscriminantFold(
@@ -157,14 +158,19 @@ def _folds_from_scatter(
 
 
 def _folds_from_gram(
-    ready: RowBlocks, y: Tensor, folds: Tensor, seen: ClassMoments, deviation: Tensor, fourth: bool
+    scaled: RowBlocks,
+    y: Tensor,
+    folds: Tensor,
+    moments: ClassMoments,
+    deviation: Tensor,
+    fourth: bool,
 ) -> Iterator[_DiscriminantFold]:
     """Folds with fewer rows than features, in the span of their rows."""
-    mean = (seen.mean - seen.overall.mean) / seen.overall.deviation
-    for k, mine in enumerate(folds):
-        index = mine.nonzero()[:, 0]
-        count, kinds = seen.count[k], y[index.to(y.device)].to(ready.device).long()
-        gaps = (ready.take(index).double() - mean[k][kinds]) / deviation[k]
+    mean = (moments.mean - moments.overall.mean) / moments.overall.deviation
+    for k, mask in enumerate(folds):
+        index = mask.nonzero()[:, 0]
+        count, labels = moments.count[k], y[index.to(y.device)].to(scaled.device).long()
+        gaps = (scaled.take(index).double() - mean[k][labels]) / deviation[k]
         own = (mean[k] - (count / count.sum()) @ mean[k]) / deviation[k]
         both = torch.cat([gaps, own])
         values, left = torch.linalg.eigh(both @ both.T)
@@ -175,22 +181,24 @@ def _folds_from_gram(
         yield _DiscriminantFold(inside.T @ inside, own @ basis, count, spread, basis)
 
 
-def _within_class_std(seen: ClassMoments, unit: Tensor) -> Float[Tensor, "fold d"]:
+def _within_class_std(moments: ClassMoments, unit: Tensor) -> Float[Tensor, "fold d"]:
     """Within-class standard deviation of each feature, relative to that of all rows."""
-    pooled = (seen.variance * seen.count[..., None]).sum(1) / seen.count.sum(1, keepdim=True)
+    pooled = (moments.variance * moments.count[..., None]).sum(1) / moments.count.sum(
+        1, keepdim=True
+    )
     ratio = pooled / unit.square()
     return torch.where(ratio < 1e-14, torch.ones_like(ratio), ratio.clamp_min(0.0).sqrt())
 
 
 def _fourth_moments(
-    ready: RowBlocks, y: Tensor, folds: Tensor, mean: Tensor, deviation: Tensor
+    scaled: RowBlocks, y: Tensor, folds: Tensor, mean: Tensor, deviation: Tensor
 ) -> Float[Tensor, " fold"]:
     """Per fold, the sum over its rows of |x - its class mean|^4 in scaled features."""
-    total = torch.zeros(len(folds), dtype=torch.float64, device=ready.device)
-    for index, block in ready:
-        kinds, double = y[index].to(ready.device).long(), block.double()
-        for k, mine in enumerate(folds[:, index].to(ready.device)):
-            gap = (double[mine] - mean[k][kinds[mine]]) / deviation[k]
+    total = torch.zeros(len(folds), dtype=torch.float64, device=scaled.device)
+    for index, block in scaled:
+        labels, double = y[index].to(scaled.device).long(), block.double()
+        for k, mask in enumerate(folds[:, index].to(scaled.device)):
+            gap = (double[mask] - mean[k][labels[mask]]) / deviation[k]
             total[k] += gap.square().sum(1).square().sum()
     return total
 
@@ -217,9 +225,8 @@ def _inverse_times_means(
         covariance = (1.0 - share) * covariance
         covariance.diagonal().add_(level)
     # If this Cholesky factor exists, all eigenvalues are above the tolerance.
-    checked = covariance - (MIN_EIGENVALUE if plain else 0.0) * torch.eye(len(covariance)).to(
-        covariance
-    )
+    identity = torch.eye(len(covariance)).to(covariance)
+    checked = covariance - (MIN_EIGENVALUE if plain else 0.0) * identity
     if int(torch.linalg.cholesky_ex(checked)[1]) == 0:
         return torch.linalg.solve(covariance, fold.means.T).T, torch.tensor(len(covariance))
     values, vectors = torch.linalg.eigh(covariance)

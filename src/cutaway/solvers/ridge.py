@@ -80,62 +80,62 @@ def ridge_path(
         raise Mismatch(f"{len(y)} targets for {rows.n} rows of features.")
     if not alphas or min(alphas) <= 0:
         raise BadSpec(f"Every alpha must be above 0, got {list(alphas)!r}.")
-    marks = torch.ones(1, rows.n, dtype=torch.bool) if folds is None else folds.bool()
-    if int(marks.sum(1).min()) < 2:
+    masks = torch.ones(1, rows.n, dtype=torch.bool) if folds is None else folds.bool()
+    if int(masks.sum(1).min()) < 2:
         raise BadData("Ridge regression needs at least two training rows in each fold.")
     targets = y.to(rows.device, torch.float64)
     level = torch.tensor(list(alphas), dtype=torch.float64, device=rows.device)
     parts: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
-    for numbers, tall in folds_by_shape(marks.cpu(), rows.d):
-        made = _fit_folds(rows, targets, marks[numbers], level, standardise, tall=tall)
+    for numbers, tall in folds_by_shape(masks.cpu(), rows.d):
+        made = _fit_folds(rows, targets, masks[numbers], level, standardise, tall=tall)
         parts |= dict(zip(numbers, made, strict=True))
-    in_order = (parts[k] for k in range(len(marks)))
+    in_order = (parts[k] for k in range(len(masks)))
     weights, intercept, loo = (torch.stack(values) for values in zip(*in_order, strict=True))
     return RidgePath(weights, intercept, tuple(alphas), loo)
 
 
 def _fit_folds(
-    rows: RowBlocks, y: Tensor, marks: Tensor, alphas: Tensor, standardise: bool, *, tall: bool
+    rows: RowBlocks, y: Tensor, masks: Tensor, alphas: Tensor, standardise: bool, *, tall: bool
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Weights, intercepts and leave-one-out errors of some folds."""
-    seen = group_moments(rows, marks, scatter=tall)
-    ready = rows.standardised(seen.mean, seen.deviation)
+    moments = group_moments(rows, masks, scatter=tall)
+    scaled = rows.standardised(moments.mean, moments.deviation)
     if tall:
-        assert seen.scatter is not None
-        total = seen.scatter / torch.outer(seen.deviation, seen.deviation)
-        made = _folds_from_scatter(
-            ready, y, marks, fold_scatters(ready, marks, total=total), standardise, seen.deviation
-        )
+        assert moments.scatter is not None
+        total = moments.scatter / torch.outer(moments.deviation, moments.deviation)
+        grams = fold_scatters(scaled, masks, total=total)
+        made = _folds_from_scatter(scaled, y, masks, grams, standardise, moments.deviation)
     else:
         made = [
-            _fold_from_gram(ready, y, m.to(rows.device), standardise, seen.deviation) for m in marks
+            _fold_from_gram(scaled, y, m.to(rows.device), standardise, moments.deviation)
+            for m in masks
         ]
-    loo = _leave_one_out(made, ready, y, marks.to(rows.device), alphas)
+    loo = _leave_one_out(made, scaled, y, masks.to(rows.device), alphas)
     return [
-        (*_unscaled_weights(fold, alphas, seen.mean, seen.deviation), errors)
+        (*_unscaled_weights(fold, alphas, moments.mean, moments.deviation), errors)
         for fold, errors in zip(made, loo, strict=True)
     ]
 
 
 def _leave_one_out(
-    made: list[_RidgeFold], ready: RowBlocks, y: Tensor, marks: Tensor, alphas: Tensor
+    made: list[_RidgeFold], scaled: RowBlocks, y: Tensor, masks: Tensor, alphas: Tensor
 ) -> list[Tensor]:
     total = [torch.zeros(len(alphas), y.shape[1]).to(y) for _ in made]
-    for index, block in ready:
-        for errors, fold, mine in zip(total, made, marks[:, index], strict=True):
-            errors += fold.squared_errors(block[mine].double(), y[index][mine], alphas)
+    for index, block in scaled:
+        for errors, fold, mask in zip(total, made, masks[:, index], strict=True):
+            errors += fold.squared_errors(block[mask].double(), y[index][mask], alphas)
     return [errors / fold.count for errors, fold in zip(total, made, strict=True)]
 
 
 def _folds_from_scatter(
-    ready: RowBlocks, y: Tensor, marks: Tensor, grams: Tensor, standardise: bool, deviation: Tensor
+    scaled: RowBlocks, y: Tensor, masks: Tensor, grams: Tensor, standardise: bool, deviation: Tensor
 ) -> list[_RidgeFold]:
     """Folds with more rows than features: eigenvectors of the scatter matrix."""
-    weight = marks.to(ready.device, torch.float64)
+    weight = masks.to(scaled.device, torch.float64)
     count = weight.sum(1)
-    first = torch.zeros(len(marks), ready.d, dtype=torch.float64, device=ready.device)
-    cross = first.new_zeros(len(marks), y.shape[1], ready.d)
-    for index, block in ready:
+    first = torch.zeros(len(masks), scaled.d, dtype=torch.float64, device=scaled.device)
+    cross = first.new_zeros(len(masks), y.shape[1], scaled.d)
+    for index, block in scaled:
         double = block.double()
         first += weight[:, index] @ double
         both = weight[:, None, index] * y[index].T
@@ -143,26 +143,23 @@ def _folds_from_scatter(
     mean = first / count[:, None]
     target_mean = (weight @ y) / count[:, None]
     made = []
-    for k in range(len(marks)):
+    for k in range(len(masks)):
         scatter = torch.addr(grams[k], mean[k], mean[k], alpha=-float(count[k]))
         scale = _feature_scale(scatter.diagonal() / count[k], standardise, deviation)
         values, vectors = torch.linalg.eigh(scatter / torch.outer(scale, scale))
         centred = (cross[k] - torch.outer(target_mean[k] * count[k], mean[k])) / scale
-        along = vectors.T @ centred.T
-        made.append(
-            _RidgeFold(
-                mean[k], scale, target_mean[k], values.clamp_min(0.0), vectors, along, int(count[k])
-            )
-        )
+        along, values = vectors.T @ centred.T, values.clamp_min(0.0)
+        fold = _RidgeFold(mean[k], scale, target_mean[k], values, vectors, along, int(count[k]))
+        made.append(fold)
     return made
 
 
 def _fold_from_gram(
-    ready: RowBlocks, y: Tensor, marks: Tensor, standardise: bool, deviation: Tensor
+    scaled: RowBlocks, y: Tensor, masks: Tensor, standardise: bool, deviation: Tensor
 ) -> _RidgeFold:
     """A fold with fewer rows than features: eigenvectors of the Gram matrix."""
-    x = ready.take(marks.nonzero()[:, 0].cpu()).double()
-    own = y[marks]
+    x = scaled.take(masks.nonzero()[:, 0].cpu()).double()
+    own = y[masks]
     mean, target_mean = x.mean(0), own.mean(0)
     scale = _feature_scale(x.var(0, correction=0), standardise, deviation)
     centred = (x - mean) / scale

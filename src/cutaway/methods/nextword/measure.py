@@ -16,8 +16,9 @@ from cutaway.measure.metrics import evaluate
 from cutaway.measure.repeats import RepeatMetrics
 from cutaway.measure.splits import Split
 from cutaway.methods.nextword.features import NextwordFeatures, features_for
-from cutaway.methods.nextword.maths import diagnose, full_p, tokens
+from cutaway.methods.nextword.maths import diagnose, full_p
 from cutaway.methods.nextword.maths.classify import LinearClassifier, fit_logistic_cv
+from cutaway.methods.nextword.maths.tokens import TopToken, example_rows, top_tokens
 from cutaway.methods.nextword.maths.words import class_token_ids
 from cutaway.methods.nextword.maths.zeroshot import (
     CONTENT_FREE,
@@ -124,9 +125,7 @@ def _classifier_results(
     p = fits[0].probabilities(logits[0][torch.from_numpy(test)])
     details = [_confusion(grid, test, p.argmax(dim=1).numpy())]
     if std is not None:
-        top = tokens.top_tokens(
-            fits[0].weights, std, classes=grid.settings.classes, most=grid.spec.tokens
-        )
+        top = top_tokens(fits[0].weights, std, classes=grid.settings.classes, most=grid.spec.tokens)
         details += _token_details(grid, features, top, ids)
     return scores, details
 
@@ -203,28 +202,27 @@ def _confusion(grid: "NextwordGrid", rows: RowIndex, predicted: NDArray[Any]) ->
 
 
 def _token_details(
-    grid: "NextwordGrid",
-    features: NextwordFeatures,
-    top: list[tuple[int, int, float, float]],
-    ids: Sequence[int],
+    grid: "NextwordGrid", features: NextwordFeatures, top: list[TopToken], ids: Sequence[int]
 ) -> Details:
     """The top tokens as text, with example sentences of their class."""
     if not top:
         return []
-    chosen = [ids[column] for _, column, _, _ in top]
+    chosen = [ids[one.column] for one in top]
     rows, texts = grid.splits[0].train, grid.task.texts
     index = torch.from_numpy(rows)
-    values = (features.head.at(features.f[index], chosen) - features.logz[index, None]).exp()
-    with_examples = tokens.with_examples(top, values, grid.task.labels, rows)
-    return [
-        {
-            "figure": "tokens",
-            "label": texts.classes[one.label],
-            "token": token_text(grid.lm, token),
-            "id": int(token),
-            "weight": one.weight,
-            "effect": one.effect,
-            "examples": [texts.texts[i][:EXAMPLE_CHARS] for i in one.examples],
-        }
-        for one, token in zip(with_examples, chosen, strict=True)
-    ]
+    p = (features.head.at(features.f[index], chosen) - features.logz[index, None]).exp()
+    details = []
+    for one, token, values in zip(top, chosen, p.T, strict=True):
+        examples = example_rows(values, rows, grid.task.labels[rows] == one.label)
+        details.append(
+            {
+                "figure": "tokens",
+                "label": texts.classes[one.label],
+                "token": token_text(grid.lm, token),
+                "id": int(token),
+                "weight": one.weight,
+                "effect": one.effect,
+                "examples": [texts.texts[i][:EXAMPLE_CHARS] for i in examples],
+            }
+        )
+    return details

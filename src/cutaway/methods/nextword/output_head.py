@@ -11,9 +11,6 @@ from cutaway.methods.nextword.maths.readout import OutputHead
 from cutaway.methods.nextword.maths.words import Encode
 from cutaway.models.lm import LM
 
-AnswerPosition = str
-"""The token whose state is f: last, cls or mask."""
-
 
 def make_output_head(lm: LM) -> OutputHead:
     """The model's output layer in float32, with its family's operations on logits."""
@@ -43,8 +40,8 @@ def token_text(lm: LM, token: int) -> str:
     return f" {plain}" if piece[:1] in ("▁", "Ġ") and not plain.startswith(" ") else plain
 
 
-def answer_position(lm: LM, position: str) -> AnswerPosition:
-    """The position of the answer; BadSpec for one that this kind of model doesn't have."""
+def answer_position(lm: LM, position: str) -> str:
+    """The token whose state is f: last, cls or mask; BadSpec if the model doesn't have it."""
     if position == "auto":
         return "last" if lm.kind == "causal" else "cls"
     if lm.kind == "causal" and position in ("cls", "mask"):

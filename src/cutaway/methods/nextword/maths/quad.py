@@ -4,7 +4,6 @@ L = mean( -f . phi_w + ||Phi f||^2 / 2 ), Saunshi, Malladi and Arora (2021), sec
 context whose true next-word distribution is p* its minimiser satisfies Phi^T p* = Phi^T Phi f.
 """
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -21,9 +20,3 @@ def squared_logits(f: Float[Tensor, "n e"], phi: Float[Tensor, "vocab e"]) -> Fl
     if len(f) < phi.shape[1]:
         return (f @ phi.T).square().sum(dim=1)
     return ((f @ (phi.T @ phi)) * f).sum(dim=1)
-
-
-def minimiser(phi: Float[Tensor, "vocab e"], p: Float[Tensor, "n vocab"]) -> Float[Tensor, "n e"]:
-    """The f with the lowest Quad loss for next-word distributions p: (Phi^T Phi)^-1 Phi^T p."""
-    f: Tensor = torch.linalg.lstsq(phi.double(), p.double().T).solution.T
-    return f
