@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 
 from cutaway.core.errors import BadSpec, UnknownName
 from cutaway.data.generate import GENERATORS, generate, load_grammar
-from cutaway.data.grammar import fix_articles, lexicon
+from cutaway.data.grammar import lexicon
 from cutaway.data.lexicon_split import LEXICON_SHARES, stem, word_set
 
 GRAMMARS = [name for name in GENERATORS if name != "arithmetic"]
@@ -136,18 +136,3 @@ def test_sizes_can_be_chosen() -> None:
 def test_a_wrong_wish_is_refused(source: str, error, message: str) -> None:
     with pytest.raises(error, match=message):
         generate(source)
-
-
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        ("it was a awful day.", "It was an awful day."),
-        ("a useful tool.", "A useful tool."),
-        ("a honest man.", "An honest man."),
-        ("a unique idea.", "A unique idea."),
-        ("a one-off.", "A one-off."),
-        ("i had a yoga mat.", "I had a yoga mat."),
-    ],
-)
-def test_articles_fit_the_word_that_follows(said: str, expected: str) -> None:
-    assert fix_articles(said) == expected
