@@ -12,7 +12,6 @@ from cutaway.core.spec import (
     address,
     build_spec,
     parse_toml,
-    spec_from_toml,
     spec_to_dict,
 )
 
@@ -46,7 +45,7 @@ class Other(Drill):
 def test_keywords_and_toml_build_the_same_spec():
     text = 'model = "tiny"\nfolds = 3\nlayers = [2, 4]\n'
     spec = build_spec(Drill, {"model": "tiny", "folds": 3, "layers": [2, 4]})
-    assert spec_from_toml(Drill, text) == spec
+    assert build_spec(Drill, parse_toml(text)) == spec
     assert build_spec(Drill, spec_to_dict(spec)) == spec
 
 
@@ -82,7 +81,7 @@ def test_a_wrong_value_is_refused_with_field_value_and_bound(values, words):
 
 def test_broken_toml_is_refused_with_its_line():
     with pytest.raises(BadSpec, match=r"not valid TOML: .*line 2"):
-        spec_from_toml(Drill, 'model = "m"\nfolds = = 3')
+        parse_toml('model = "m"\nfolds = = 3')
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Laws of training together: two processes are one, only the first writes."""
+"""Tests of training together: two processes are one, only the first writes."""
 
 import json
 import os

@@ -158,11 +158,11 @@ def read_config(data: bytes, folder: Path) -> Any:
 
 
 def read_shard(data: bytes, folder: Path, *, values: bool) -> Any:
-    """A column of a shelf of which one file is broken: its values, or their description."""
-    root = folder / "shelves"
-    shelf = open_activations({"for": "fuzz"}, 3, root)
+    """A column of a table of which one file is broken: its values, or their description."""
+    root = folder / "tables"
+    table = open_activations({"for": "fuzz"}, 3, root)
     if not root.exists() or not list(root.rglob("shard-*.json")):
-        with shelf.writer() as writer:
+        with table.writer() as writer:
             writer.append(range(3), {"x": COLUMN})
     name = "shard-*.safetensors" if values else "shard-*.json"
     (path,) = root.rglob(name)
@@ -177,7 +177,7 @@ def read_shard(data: bytes, folder: Path, *, values: bool) -> Any:
         path.write_bytes(whole)
 
 
-def _shelved(name: str) -> bytes:
+def _shard_bytes(name: str) -> bytes:
     """The bytes of a right shard."""
     with tempfile.TemporaryDirectory() as folder:
         with open_activations({"for": "fuzz"}, 3, Path(folder)).writer() as writer:
@@ -300,7 +300,7 @@ LOADERS: dict[str, Loader] = {
     "study": Loader((STUDY,), from_file("mine.toml", lambda path: find_study(str(path)))),
     "config": Loader((CONFIG,), read_config),
     "index": Loader((b'{"weight_map": {"a": "model-1.safetensors"}}',), read_index),
-    "shard": Loader((_shelved("shard-*.safetensors"),), partial(read_shard, values=True)),
-    "sidecar": Loader((_shelved("shard-*.json"),), partial(read_shard, values=False)),
+    "shard": Loader((_shard_bytes("shard-*.safetensors"),), partial(read_shard, values=True)),
+    "sidecar": Loader((_shard_bytes("shard-*.json"),), partial(read_shard, values=False)),
     "sql": Loader(SQL, as_text(lambda sql: query_database(_asked(), sql, seconds=1))),
 }  # fmt: skip

@@ -36,15 +36,15 @@ VALUES = torch.arange(ROWS * 4.0).reshape(ROWS, 4)
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir"}
 
 
-def shelf_of(folder: Path):
-    return open_activations({"model": "tiny"}, ROWS, folder / "shelves")
+def table_of(folder: Path):
+    return open_activations({"model": "tiny"}, ROWS, folder / "tables")
 
 
 def fill(folder: Path) -> None:
     """Computes what isn't there yet, four rows to a shard."""
-    shelf = shelf_of(folder)
-    todo = np.flatnonzero(~shelf.covered(["a", "b"]))
-    with shelf.writer(shard_bytes=128) as writer:
+    table = table_of(folder)
+    todo = np.flatnonzero(~table.covered(["a", "b"]))
+    with table.writer(shard_bytes=128) as writer:
         for rows in np.array_split(todo, max(1, len(todo) // 4)):
             writer.append(rows, {"a": VALUES[rows], "b": -VALUES[rows]})
 
@@ -74,7 +74,7 @@ def pieces(folder: Path) -> None:
 
 def prune(folder: Path) -> None:
     fill(folder)
-    cache.prune(max_bytes=0, folder=folder / "shelves")
+    cache.prune(max_bytes=0, folder=folder / "tables")
 
 
 JOBS = {job.__name__: job for job in (fill, save, artefact, pieces, prune)}

@@ -1,4 +1,4 @@
-"""Small runs and shelves for the tests of the store."""
+"""Small runs and activation tables for the tests of the store."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Laws of the writer."""
+"""Tests of the writer."""
 
 import subprocess
 import sys
@@ -13,46 +13,46 @@ from cutaway.store.activations import open_activations
 
 
 @pytest.fixture
-def shelf(tmp_path):
+def table(tmp_path):
     return open_activations({"model": "gpt2"}, 100, tmp_path)
 
 
-def _shards(shelf):
-    return sorted(shelf.folder.glob("shard-*.safetensors"))
+def _shards(table):
+    return sorted(table.folder.glob("shard-*.safetensors"))
 
 
-def test_a_shard_is_written_whenever_the_buffer_is_full(shelf):
-    with shelf.writer(shard_bytes=400) as kept:
+def test_a_shard_is_written_whenever_the_buffer_is_full(table):
+    with table.writer(shard_bytes=400) as kept:
         for row in range(10):
             kept.append([row], {"x": torch.rand(1, 25)})
-            assert len(_shards(shelf)) == (row + 1) // 4
-    assert len(_shards(shelf)) == 3
-    assert shelf.covered(["x"]).sum() == 10
+            assert len(_shards(table)) == (row + 1) // 4
+    assert len(_shards(table)) == 3
+    assert table.covered(["x"]).sum() == 10
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
-def test_what_was_appended_is_kept_when_the_pass_is_interrupted(shelf, error):
-    with pytest.raises(error), shelf.writer() as kept:
+def test_what_was_appended_is_kept_when_the_pass_is_interrupted(table, error):
+    with pytest.raises(error), table.writer() as kept:
         kept.append([0, 1], {"x": torch.rand(2, 3)})
         raise error
-    assert shelf.covered(["x"]).sum() == 2
+    assert table.covered(["x"]).sum() == 2
 
 
-def test_a_full_disk_on_the_way_out_does_not_hide_the_first_error(shelf, monkeypatch):
+def test_a_full_disk_on_the_way_out_does_not_hide_the_first_error(table, monkeypatch):
     def full(*_args):
         raise NoRoom("full")
 
     monkeypatch.setattr(files, "check_free_space", full)
-    with pytest.raises(ValueError, match="first") as caught, shelf.writer() as kept:
+    with pytest.raises(ValueError, match="first") as caught, table.writer() as kept:
         kept.append([0], {"x": torch.rand(1, 3)})
         raise ValueError("first")
     assert "full" in caught.value.__notes__[0]
-    with pytest.raises(NoRoom), shelf.writer() as kept:
+    with pytest.raises(NoRoom), table.writer() as kept:
         kept.append([0], {"x": torch.rand(1, 3)})
 
 
-def test_rows_that_could_not_be_written_are_tried_again(shelf, monkeypatch):
-    kept = shelf.writer()
+def test_rows_that_could_not_be_written_are_tried_again(table, monkeypatch):
+    kept = table.writer()
     kept.append([0], {"x": torch.rand(1, 3)})
     with monkeypatch.context() as broken:
         broken.setattr(
@@ -61,40 +61,40 @@ def test_rows_that_could_not_be_written_are_tried_again(shelf, monkeypatch):
         with pytest.raises(NoRoom):
             kept.flush()
     kept.flush()
-    assert shelf.covered(["x"]).sum() == 1
+    assert table.covered(["x"]).sum() == 1
 
 
-def test_columns_that_come_apart_are_kept_apart(shelf):
-    with shelf.writer() as kept:
+def test_columns_that_come_apart_are_kept_apart(table):
+    with table.writer() as kept:
         kept.append([0, 1], {"a": torch.rand(2, 3), "b": torch.rand(2, 3)})
         kept.append([2], {"a": torch.rand(1, 3)})
         kept.append_ragged([0], [2], {"a/all": torch.rand(2, 3)})
-    assert len(_shards(shelf)) == 3
-    assert shelf.covered(["a"]).sum() == 3
-    assert shelf.covered(["b"]).sum() == 2
+    assert len(_shards(table)) == 3
+    assert table.covered(["a"]).sum() == 3
+    assert table.covered(["b"]).sum() == 2
 
 
-def test_a_buffer_the_caller_uses_again_changes_nothing(shelf):
+def test_a_buffer_the_caller_uses_again_changes_nothing(table):
     batch = torch.ones(2, 3)
-    with shelf.writer() as kept:
+    with table.writer() as kept:
         kept.append([0, 1], {"x": batch})
         batch.zero_()
-    assert shelf.read("x", [0, 1]).sum() == 6
+    assert table.read("x", [0, 1]).sum() == 6
 
 
-def test_gradients_and_strides_are_left_behind(shelf):
+def test_gradients_and_strides_are_left_behind(table):
     values = torch.rand(3, 2, requires_grad=True).T
-    with shelf.writer() as kept:
+    with table.writer() as kept:
         kept.append([0, 1], {"x": values})
-    assert torch.equal(shelf.read("x", [0, 1]), values.detach())
+    assert torch.equal(table.read("x", [0, 1]), values.detach())
 
 
 @pytest.mark.parametrize("rows", [[], np.array([], dtype=int)])
-def test_nothing_appended_is_nothing_written(shelf, rows):
-    with shelf.writer() as kept:
+def test_nothing_appended_is_nothing_written(table, rows):
+    with table.writer() as kept:
         kept.append(rows, {"x": torch.rand(0, 3)})
         kept.append([1], {})
-    assert _shards(shelf) == []
+    assert _shards(table) == []
 
 
 @pytest.mark.parametrize(
@@ -108,25 +108,25 @@ def test_nothing_appended_is_nothing_written(shelf, rows):
         ([100], torch.rand(1, 2)),
     ],
 )
-def test_rows_and_values_that_do_not_fit_are_refused_and_not_kept(shelf, rows, block):
-    with pytest.raises(Mismatch), shelf.writer() as kept:
+def test_rows_and_values_that_do_not_fit_are_refused_and_not_kept(table, rows, block):
+    with pytest.raises(Mismatch), table.writer() as kept:
         kept.append([7], {"x": torch.rand(1, 2)})
         kept.append(rows, {"x": block})
-    assert np.flatnonzero(shelf.covered(["x"])).tolist() == [7]
+    assert np.flatnonzero(table.covered(["x"])).tolist() == [7]
 
 
 @pytest.mark.parametrize("lengths", [[1], [1, 2, 3], [-1, 4], [2, 2]])
-def test_lengths_that_do_not_fit_are_refused(shelf, lengths):
-    with pytest.raises(Mismatch), shelf.writer() as kept:
+def test_lengths_that_do_not_fit_are_refused(table, lengths):
+    with pytest.raises(Mismatch), table.writer() as kept:
         kept.append_ragged([0, 1], lengths, {"x": torch.rand(3, 2)})
-    assert _shards(shelf) == []
+    assert _shards(table) == []
 
 
-def test_another_form_of_a_column_is_refused_at_once(shelf):
-    with pytest.raises(Mismatch, match="several types or shapes"), shelf.writer() as kept:
+def test_another_form_of_a_column_is_refused_at_once(table):
+    with pytest.raises(Mismatch, match="several types or shapes"), table.writer() as kept:
         kept.append([0], {"x": torch.rand(1, 2)})
         kept.append([1], {"x": torch.rand(1, 3)})
-    assert shelf.covered(["x"]).sum() == 1
+    assert table.covered(["x"]).sum() == 1
 
 
 _MUCH = """
@@ -134,14 +134,14 @@ import resource, sys, numpy as np, torch
 from pathlib import Path
 from cutaway.store.activations import open_activations
 
-shelf, block = open_activations({"m": 1}, 6400, Path(sys.argv[1])), torch.ones(100, 2560)
-with shelf.writer(4 << 20) as writer:
+table, block = open_activations({"m": 1}, 6400, Path(sys.argv[1])), torch.ones(100, 2560)
+with table.writer(4 << 20) as writer:
     writer.append(range(100), {"x": block})
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-with shelf.writer(4 << 20) as writer:
+with table.writer(4 << 20) as writer:
     for start in range(0, 6400, 100):
         writer.append(np.arange(start, start + 100), {"x": block})
-assert sum(float(values.sum()) for _, values in shelf.mapped("x")) == 6400 * 2560
+assert sum(float(values.sum()) for _, values in table.mapped("x")) == 6400 * 2560
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
 

@@ -1,4 +1,4 @@
-"""Laws of artefacts."""
+"""Tests of artefacts."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Laws of the cache as a whole."""
+"""Tests of the cache as a whole."""
 
 import json
 import os
@@ -12,20 +12,22 @@ from cutaway.store import cache
 from cutaway.store.activations import load_activations, open_activations
 
 
-def _shelf(folder, model, used=None, rows=4):
-    shelf = open_activations({"model": model}, rows, folder)
-    with shelf.writer() as writer:
+def _make_table(folder, model, used=None, rows=4):
+    table = open_activations({"model": model}, rows, folder)
+    with table.writer() as writer:
         writer.append(range(rows), {"7/last": torch.rand(rows, 100), "8/last": torch.rand(rows, 1)})
-    shelf.read("7/last")
+    table.read("7/last")
     if used is not None:
-        os.utime(shelf.folder / "used", (used, used))
-    return shelf.folder
+        os.utime(table.folder / "used", (used, used))
+    return table.folder
 
 
 @pytest.fixture
 def three(tmp_path):
     now = time.time()
-    return [_shelf(tmp_path, name, now - age) for name, age in [("a", 3e5), ("b", 2e5), ("c", 1)]]
+    return [
+        _make_table(tmp_path, name, now - age) for name, age in [("a", 3e5), ("b", 2e5), ("c", 1)]
+    ]
 
 
 def _models(folder):
@@ -39,8 +41,8 @@ def test_an_empty_cache_has_nothing(tmp_path):
     assert cache.enforce_limit(folder=tmp_path / "x") == []
 
 
-def test_entries_say_what_a_shelf_holds(tmp_path):
-    path = _shelf(tmp_path, {"name": "gpt2", "digest": "00"}, used=0)
+def test_entries_say_what_a_table_holds(tmp_path):
+    path = _make_table(tmp_path, {"name": "gpt2", "digest": "00"}, used=0)
     (entry,) = cache.list_entries(tmp_path)
     assert (entry.digest, entry.model, entry.rows) == (path.name, "gpt2", 4)
     assert entry.columns == ("7/last", "8/last")
@@ -79,7 +81,7 @@ def test_what_was_not_used_for_long_goes(tmp_path, three):
     assert _models(tmp_path) == ["c", "b"]
 
 
-def test_one_shelf_goes_by_the_first_digits_of_its_name(tmp_path, three):
+def test_one_table_goes_by_the_first_digits_of_its_name(tmp_path, three):
     assert cache.prune(digest=three[1].name[:12], folder=tmp_path)[0].model == "b"
     with pytest.raises(Missing, match="cache ls"):
         cache.prune(digest="nothing", folder=tmp_path)
@@ -87,7 +89,7 @@ def test_one_shelf_goes_by_the_first_digits_of_its_name(tmp_path, three):
         cache.prune(digest="", folder=tmp_path)
 
 
-def test_digits_that_fit_several_shelves_are_refused(tmp_path, three):
+def test_digits_that_fit_several_tables_are_refused(tmp_path, three):
     twin = three[0].with_name(three[0].name[:20] + "f" * 44)
     twin.mkdir()
     with pytest.raises(BadSpec, match="matches 2"):
@@ -108,7 +110,7 @@ def test_what_is_no_amount_drops_nothing(tmp_path, three, rule, amount):
     assert len(_models(tmp_path)) == 3
 
 
-def test_a_shelf_in_use_stays(tmp_path, three):
+def test_a_table_in_use_stays(tmp_path, three):
     held = load_activations(three[0])
     assert [e.model for e in cache.prune(max_bytes=0, folder=tmp_path)] == ["b", "c"]
     assert cache.prune(older_than_days=0, folder=tmp_path) == []
@@ -120,7 +122,7 @@ def test_a_shelf_in_use_stays(tmp_path, three):
     assert len(cache.prune(max_bytes=0, folder=tmp_path)) == 1
 
 
-def test_a_shelf_opened_while_it_is_dropped_is_put_back(tmp_path, three, monkeypatch):
+def test_a_table_opened_while_it_is_dropped_is_put_back(tmp_path, three, monkeypatch):
     looks = iter([False, True])
     monkeypatch.setattr(cache, "in_use", lambda _: next(looks))
     assert not cache._evict_one(three[0])
@@ -128,7 +130,7 @@ def test_a_shelf_opened_while_it_is_dropped_is_put_back(tmp_path, three, monkeyp
     assert sorted(tmp_path.iterdir()) == sorted(three)
 
 
-def test_a_shelf_another_process_dropped_first_is_no_error(tmp_path):
+def test_a_table_another_process_dropped_first_is_no_error(tmp_path):
     assert not cache._evict_one(tmp_path / "gone")
 
 
@@ -178,9 +180,9 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_is_named_dropped_and_made_again(tmp_path, damage):
     pattern, spoil = DAMAGES[damage]
-    shelf = load_activations(_shelf(tmp_path, "a"))
-    (bad,) = shelf.folder.glob(pattern)
-    with shelf.writer() as writer:
+    table = load_activations(_make_table(tmp_path, "a"))
+    (bad,) = table.folder.glob(pattern)
+    with table.writer() as writer:
         writer.append([0, 1], {"9/last": torch.ones(2, 3)})
     spoil(bad)
     (problem,) = cache.verify(folder=tmp_path)
@@ -188,13 +190,13 @@ def test_damage_is_named_dropped_and_made_again(tmp_path, damage):
     assert bad.stem in problem.reason
     assert cache.verify(repair=True, folder=tmp_path) == [problem]
     assert cache.verify(folder=tmp_path) == []
-    assert shelf.covered(["7/last"]).sum() == 0
-    assert shelf.covered(["9/last"]).sum() == 2
-    assert list(shelf.folder.glob(f"{bad.stem}*")) == []
+    assert table.covered(["7/last"]).sum() == 0
+    assert table.covered(["9/last"]).sum() == 2
+    assert list(table.folder.glob(f"{bad.stem}*")) == []
 
 
-def test_a_damaged_manifest_is_named_and_the_shelf_lives_on(tmp_path):
-    path = _shelf(tmp_path, "a")
+def test_a_damaged_manifest_is_named_and_the_table_lives_on(tmp_path):
+    path = _make_table(tmp_path, "a")
     (path / "manifest.json").write_text("{")
     (problem,) = cache.verify(folder=tmp_path)
     assert problem.path == path / "manifest.json"
@@ -204,7 +206,7 @@ def test_a_damaged_manifest_is_named_and_the_shelf_lives_on(tmp_path):
 
 
 def test_repair_sweeps_what_killed_processes_left(tmp_path):
-    path = _shelf(tmp_path, "a")
+    path = _make_table(tmp_path, "a")
     dead = f".tmp-00000000-1-{'0' * 32}"
     left = [path / f"x{dead}", tmp_path / f"y{dead}", path / "shard-1.safetensors"]
     for file in left:
@@ -217,7 +219,7 @@ def test_repair_sweeps_what_killed_processes_left(tmp_path):
 
 
 def test_keeping_the_limit_sweeps_what_killed_processes_left(tmp_path):
-    path = _shelf(tmp_path, "a")
+    path = _make_table(tmp_path, "a")
     left = path.with_name(f"{path.name}.tmp-00000000-1-{'0' * 32}")
     left.mkdir()
     os.utime(left, (0, 0))

@@ -39,21 +39,21 @@ def _no_rubbish(folder: Path) -> None:
     assert left == []
 
 
-def _right_shelf(folder: Path) -> int:
+def _check_table(folder: Path) -> int:
     """How many rows are there, all of them right."""
-    shelf = kills.shelf_of(folder)
-    there = shelf.covered(["a", "b"]).nonzero()[0]
+    table = kills.table_of(folder)
+    there = table.covered(["a", "b"]).nonzero()[0]
     if len(there):
-        assert torch.equal(shelf.read("a", there), kills.VALUES[there])
-        assert torch.equal(shelf.read("b", there), -kills.VALUES[there])
-    assert cache.verify(folder=folder / "shelves") == []
+        assert torch.equal(table.read("a", there), kills.VALUES[there])
+        assert torch.equal(table.read("b", there), -kills.VALUES[there])
+    assert cache.verify(folder=folder / "tables") == []
     return len(there)
 
 
 def _after_fill(folder: Path) -> None:
-    _right_shelf(folder)
+    _check_table(folder)
     kills.fill(folder)
-    assert _right_shelf(folder) == kills.ROWS
+    assert _check_table(folder) == kills.ROWS
 
 
 def _after_save(folder: Path) -> None:
@@ -88,9 +88,9 @@ def _after_pieces(folder: Path) -> None:
 
 
 def _after_prune(folder: Path) -> None:
-    _right_shelf(folder)
+    _check_table(folder)
     kills.prune(folder)
-    assert cache.list_entries(folder / "shelves") == []
+    assert cache.list_entries(folder / "tables") == []
 
 
 AFTER = {
@@ -149,7 +149,7 @@ BIG = 2 << 20
 
 WRITERS = {
     "file": lambda folder: files.write_atomic(folder / "x", bytes(BIG)),
-    "shelf": lambda folder: _fill_big(folder),
+    "table": lambda folder: _fill_big(folder),
     "artefact": lambda folder: save_artefact(
         folder / "x.safetensors", {"w": torch.zeros(BIG // 4)}, {}
     ),
@@ -159,7 +159,7 @@ WRITERS = {
 
 
 def _fill_big(folder: Path) -> None:
-    with open_activations({"model": "big"}, 4, folder / "shelves").writer() as writer:
+    with open_activations({"model": "big"}, 4, folder / "tables").writer() as writer:
         writer.append(range(4), {"x": torch.zeros(4, BIG // 16)})
 
 
@@ -198,7 +198,7 @@ def test_a_file_larger_than_allowed_is_said_so_and_not_left_half(tmp_path, write
 
 @pytest.fixture
 def read_only(small_disk):
-    """A disk with a shelf, an artefact and a run on it, which can no longer be written."""
+    """A disk with a table, an artefact and a run on it, which can no longer be written."""
     kills.fill(small_disk)
     save_artefact(small_disk / "x.safetensors", {"w": torch.ones(2)}, {})
     keep(small_disk / "runs")
@@ -215,11 +215,11 @@ def test_a_read_only_disk_is_said_so(read_only, monkeypatch, write):
 
 
 def test_everything_on_a_read_only_disk_can_be_read(read_only):
-    assert _right_shelf(read_only) == kills.ROWS
+    assert _check_table(read_only) == kills.ROWS
     assert load_artefact(read_only / "x.safetensors").tensor("w").sum() == 2
     runs = results(read_only / "runs")
     assert len(runs.query("select * from rows")) == 4
-    assert len(cache.list_entries(read_only / "shelves")) == 1
+    assert len(cache.list_entries(read_only / "tables")) == 1
     assert keep(read_only / "runs") == next(iter(runs))
 
 
@@ -264,6 +264,6 @@ def test_a_clock_that_jumps_back_and_forth_changes_nothing(job, tmp_path, monkey
     jumps = itertools.cycle([0.0, 4e9, 1e9])
     monkeypatch.setattr("time.time", lambda: next(jumps))
     kills.JOBS[job](tmp_path)
-    cache.list_entries(tmp_path / "shelves")
+    cache.list_entries(tmp_path / "tables")
     AFTER[job](tmp_path)
     _no_rubbish(tmp_path)

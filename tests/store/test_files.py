@@ -1,4 +1,4 @@
-"""Laws of files that are whole or not there."""
+"""Tests of files that are whole or not there."""
 
 import errno
 import hashlib

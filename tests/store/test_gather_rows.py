@@ -1,4 +1,4 @@
-"""Laws of rows put back in order."""
+"""Tests of rows put back in order."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""Laws of the cache folder."""
+"""Tests of the cache folder."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Laws of names that carry their maker."""
+"""Tests of names that carry their maker."""
 
 import os
 import subprocess

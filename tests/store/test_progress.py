@@ -1,4 +1,4 @@
-"""Laws of unfinished runs."""
+"""Tests of unfinished runs."""
 
 import math
 
@@ -17,7 +17,7 @@ ROWS = st.lists(st.dictionaries(st.text(min_size=1), CELL, max_size=4), max_size
 
 @DISK
 @given(st.dictionaries(st.text(), ROWS, max_size=5))
-def test_rows_come_back_exactly_and_sorted_by_key(tmp_path_factory, pieces):
+def test_rows_are_restored_exactly_and_sorted_by_key(tmp_path_factory, pieces):
     kept = Progress(tmp_path_factory.mktemp("pieces"))
     for key, rows in pieces.items():
         kept.put(key, rows)
@@ -27,7 +27,8 @@ def test_rows_come_back_exactly_and_sorted_by_key(tmp_path_factory, pieces):
 
 def test_the_order_of_rows_is_the_one_asked_for(tmp_path):
     kept = Progress(tmp_path)
-    kept.put_many({"b": [{"x": 2}], "a": [{"x": 1}]})
+    kept.put("b", [{"x": 2}])
+    kept.put("a", [{"x": 1}])
     assert kept.rows(["b", "a"]) == [{"x": 2}, {"x": 1}]
 
 
@@ -38,9 +39,16 @@ def test_numpy_numbers_become_plain_ones(tmp_path):
     assert (row["y"], row["z"]) == (3, True)
 
 
+def test_details_are_kept_beside_the_rows_in_the_order_of_the_pieces(tmp_path):
+    pieces = Progress(tmp_path)
+    pieces.put("a", [{"x": 1}], details=[{"curve": [1, 2]}, {"note": "n"}])
+    pieces.put("b", [], details=[{"curve": [3]}])
+    assert pieces.details(["b", "a"]) == [{"curve": [3]}, {"curve": [1, 2]}, {"note": "n"}]
+    assert pieces.rows() == [{"x": 1}]
+
+
 def test_nothing_done_is_nothing(tmp_path):
     kept = Progress(tmp_path / "not there")
-    kept.put_many({})
     assert kept.done() == set()
     assert kept.rows() == []
     kept.discard()

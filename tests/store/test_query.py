@@ -1,4 +1,4 @@
-"""Laws of SQL over all runs."""
+"""Tests of SQL over all runs."""
 
 import time
 

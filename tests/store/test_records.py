@@ -1,4 +1,4 @@
-"""Laws of one finished run."""
+"""Tests of one finished run."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Laws of stores on a URL: what one machine writes, another finds; what is half there is not."""
+"""Tests of stores on a URL: what one machine writes, another finds; what is half there is not."""
 
 import pickle
 import sys
@@ -57,10 +57,10 @@ def _far(url: str, ending: str) -> list[str]:
 def test_what_one_machine_writes_another_finds(machine):
     _fill()
     machine("two")
-    shelf = open_activations(KEY, 10)
-    assert shelf.covered(["1/last"]).all()
-    assert set(shelf.columns()) == {"1/last"}
-    assert torch.equal(shelf.read("1/last"), VALUES)
+    table = open_activations(KEY, 10)
+    assert table.covered(["1/last"]).all()
+    assert set(table.columns()) == {"1/last"}
+    assert torch.equal(table.read("1/last"), VALUES)
 
 
 def test_ragged_columns_are_found_too(machine):
@@ -77,14 +77,14 @@ def test_ragged_columns_are_found_too(machine):
 def test_knowing_which_rows_are_there_fetches_no_shard(machine):
     _fill()
     machine("two")
-    shelf = open_activations(KEY, 10)
-    assert shelf.covered(["1/last"]).all()
-    assert not list(shelf.folder.glob("*.safetensors"))
-    shelf.read("1/last")
-    assert len(list(shelf.folder.glob("*.safetensors"))) == 1
+    table = open_activations(KEY, 10)
+    assert table.covered(["1/last"]).all()
+    assert not list(table.folder.glob("*.safetensors"))
+    table.read("1/last")
+    assert len(list(table.folder.glob("*.safetensors"))) == 1
 
 
-def test_machines_that_write_at_once_make_one_shelf(machine):
+def test_machines_that_write_at_once_make_one_table(machine):
     here = open_activations(KEY, 10)
     _fill(range(4))
     machine("two")
@@ -147,13 +147,13 @@ def test_a_mirror_can_be_dropped_at_any_time(machine):
 def test_verify_looks_at_what_is_here_and_fetches_nothing(machine):
     _fill()
     machine("two")
-    shelf = open_activations(KEY, 10)
-    shelf.covered(["1/last"])
+    table = open_activations(KEY, 10)
+    table.covered(["1/last"])
     assert verify() == []
-    assert not list(shelf.folder.glob("*.safetensors"))
+    assert not list(table.folder.glob("*.safetensors"))
 
 
-def test_a_shelf_travels_by_its_place_in_the_store(machine, tmp_path):
+def test_a_table_travels_by_its_place_in_the_store(machine, tmp_path):
     """A worker has a mirror of its own, wherever its disk is."""
     _fill()
     sent = pickle.dumps(open_activations(KEY, 10))

@@ -1,4 +1,4 @@
-"""Laws of all runs."""
+"""Tests of all runs."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Laws of one shard."""
+"""Tests of one shard."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Laws of tensors in files."""
+"""Tests of tensors in files."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""Laws of use stamps."""
+"""Tests of use stamps."""
 
 import os
 import time

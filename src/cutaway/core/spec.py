@@ -43,11 +43,6 @@ def build_spec(cls: type[SpecT], values: Mapping[str, Any]) -> SpecT:
         raise BadSpec(explain_validation_error(error)) from None
 
 
-def spec_from_toml(cls: type[SpecT], text: str) -> SpecT:
-    """Build a spec from TOML text."""
-    return build_spec(cls, parse_toml(text))
-
-
 def parse_toml(text: str) -> dict[str, Any]:
     """Parse TOML; BadSpec names the line that can't be read."""
     try:

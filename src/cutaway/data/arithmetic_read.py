@@ -65,7 +65,7 @@ def _parse_problem(table: Table, row: int, line: str) -> tuple[int, str, int, in
     match = _LINE.fullmatch(line)
     if match is None:
         raise BadData(
-            f"{table.locate(row)}: {line[:60]!r} is not a problem. Expected whole numbers and one "
+            f"{table.locate(row)}: {line[:60]!r} is not a problem. Expected integers and one "
             "of + - x /, as in 12 + 34 = 46."
         )
     a, sign, b, result = match.groups()

@@ -175,10 +175,10 @@ def _classes(
     """Class indices; numbers are sorted by value, strings by name."""
     if all(value is not None for value in numbers):
         # Half to even, as the probing reference rounds its regression targets.
-        whole = np.rint(np.asarray(numbers, dtype=np.float64))
-        known, index = np.unique(whole, return_inverse=True)
+        rounded = np.rint(np.asarray(numbers, dtype=np.float64))
+        known, index = np.unique(rounded, return_inverse=True)
         if names and set(known.astype(int).tolist()) <= set(range(len(names))):
-            return EncodedLabels(whole.astype(np.int64), "multiclass", tuple(names))
+            return EncodedLabels(rounded.astype(np.int64), "multiclass", tuple(names))
         classes = tuple(str(int(v)) for v in known)
         return EncodedLabels(index.astype(np.int64), "multiclass", classes)
     texts = [str(value).strip() for value in values]

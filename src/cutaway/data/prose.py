@@ -50,7 +50,7 @@ def paragraphs(text: str) -> Iterator[str]:
 
 
 def is_prose(sentence: str) -> bool:
-    """Whether it is a whole sentence of mostly common English words, without traces of code."""
+    """Whether it is a complete English sentence of mostly common words, without code."""
     if sentence[-1:] not in _ENDS or not _SHAPE.fullmatch(sentence):
         return False
     tokens = sentence.split()

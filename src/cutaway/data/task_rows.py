@@ -163,7 +163,7 @@ def _check_bounds(
 
 
 def class_indices(task: TaskFile, names: Sequence[str]) -> list[int | None]:
-    """The index of the class that each name stands for, in any spelling the task allows."""
+    """The class index of each name, in any spelling the task allows."""
     known = _label_spellings(task)
     return [_class_index(task, name, None, known) for name in names]
 

@@ -1,7 +1,7 @@
 """Run many independent pieces: in this process, in several processes, or on a Ray cluster.
 
 An engine takes idempotent pieces and a function, and yields results as they finish. The caller
-records what is done (see `cutaway.store`), so an engine has no state of its own.
+records what is done (see `cutaway.store`), so an engine is stateless.
 
     local              in this process, one after the other
     local:4            four processes, each with a quarter of the cores

@@ -31,12 +31,6 @@ class Progress:
         content = {"rows": [_encode_row(r) for r in rows], "details": [dict(d) for d in details]}
         self._write({key: content})
 
-    def put_many(self, pieces: Mapping[str, Sequence[Row]]) -> None:
-        """Save several pieces in one file, which is faster for tiny pieces."""
-        if pieces:
-            rows = {key: [_encode_row(row) for row in many] for key, many in pieces.items()}
-            self._write({key: {"rows": many, "details": []} for key, many in rows.items()})
-
     def done(self) -> set[str]:
         """The keys of all finished pieces."""
         return set(self._pieces())

@@ -31,6 +31,10 @@ _SANDBOX: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "2GB",
 }
 
+_RUN_COLUMNS = (
+    "method", "address", "model", "data", "seed", "seconds", "peak_memory_mb", "created",
+    "command", "path",
+)  # fmt: skip
 _JSON_COLUMNS = ("summary", "baselines", "spec", "versions")
 
 # A query without any of these words can't use the table `rows`, so its files are not read.
@@ -122,34 +126,18 @@ def _execute(connection: "duckdb.DuckDBPyConnection", sql: str, seconds: float) 
 def _runs_frame(records: Sequence[Record]) -> "pl.DataFrame":
     import polars as pl
 
-    schema = {
-        "method": pl.String,
-        "address": pl.String,
-        "model": pl.String,
-        "data": pl.String,
-        "seed": pl.Int64,
-        "seconds": pl.Float64,
-        "peak_memory_mb": pl.Float64,
-        "created": pl.String,
-        "command": pl.String,
-        "path": pl.String,
-        **dict.fromkeys(_JSON_COLUMNS, pl.String),
-    }
+    types = {"seed": pl.Int64, "seconds": pl.Float64, "peak_memory_mb": pl.Float64}
+    schema = {name: types.get(name, pl.String) for name in (*_RUN_COLUMNS, *_JSON_COLUMNS)}
     return pl.DataFrame([_run_row(record) for record in records], schema=schema, orient="row")
 
 
 def _run_row(record: Record) -> dict[str, Any]:
+    plain = ("method", "address", "created", "command", "path")
     return {
-        "method": _text(record.method),
-        "address": _text(record.address),
-        "model": _text(join_names(record.model)),
-        "data": _text(join_names(record.data)),
+        **{name: _text(str(getattr(record, name))) for name in plain},
+        **{name: _text(join_names(getattr(record, name))) for name in ("model", "data")},
         "seed": _int64_or_none(record.seed),
-        "seconds": _float_or_none(record.seconds),
-        "peak_memory_mb": _float_or_none(record.peak_memory_mb),
-        "created": _text(record.created),
-        "command": _text(record.command),
-        "path": _text(str(record.path)),
+        **{n: _float_or_none(getattr(record, n)) for n in ("seconds", "peak_memory_mb")},
         **{name: _json(getattr(record, name)) for name in _JSON_COLUMNS},
     }
 

@@ -24,6 +24,7 @@ from cutaway.store import files as disk
 from cutaway.store import remote
 from cutaway.store.progress import PARTIAL_SUFFIX, Progress
 from cutaway.store.records import (
+    RESULT_FIELDS,
     RESULT_FILE,
     ROWS_FILE,
     Record,
@@ -36,7 +37,6 @@ from cutaway.store.records import (
 if TYPE_CHECKING:
     import polars as pl
 
-    from cutaway.core.spec import Spec
 
 __all__ = ["Progress", "Record", "Runs", "find_record", "run_progress", "results", "save_record"]
 
@@ -132,54 +132,27 @@ def find_finished_elsewhere(folder: Path | str, method: str, address: str) -> Re
 def save_record(
     folder: Path | str,
     *,
-    method: str,
-    address: str,
-    spec: "Mapping[str, Any] | Spec",
-    summary: Mapping[str, Any],
-    baselines: Any,
-    model: Any,
-    data: Any,
-    seed: Any,
-    versions: Mapping[str, Any],
-    seconds: float,
-    peak_memory_mb: float | None,
-    command: str,
     rows: "pl.DataFrame",
     files: Mapping[str, Path | bytes] | None = None,
+    **fields: Any,
 ) -> Record:
-    """Save a run atomically; if it was already saved, the first one is kept and returned."""
-    target = run_folder(folder, method, address)
+    """Save a run atomically; if it was already saved, the first one is kept and returned.
+
+    `fields` are those of result.json, see `RESULT_FIELDS`; `spec` may be a Spec or a mapping.
+    """
+    target = run_folder(folder, fields["method"], fields["address"])
     record = read_if_intact(target)
     if record is None:
-        fields = {
-            "method": method,
-            "address": address,
-            "spec": spec if isinstance(spec, Mapping) else _plain(spec),
-            "summary": summary,
-            "baselines": baselines,
-            "model": model,
-            "data": data,
-            "seed": seed,
-            "versions": versions,
-            "seconds": seconds,
-            "peak_memory_mb": peak_memory_mb,
-            "command": command,
-            "created": datetime.now(UTC).isoformat(),
-        }
-        record = _publish(
-            target, fields, {ROWS_FILE: parquet_bytes(rows), **_check_file_names(files or {})}
-        )
+        content = {name: fields[name] for name in RESULT_FIELDS}
+        if not isinstance(fields["spec"], Mapping):
+            content["spec"] = fields["spec"].model_dump(mode="json")
+        content["created"] = datetime.now(UTC).isoformat()
+        held = {ROWS_FILE: parquet_bytes(rows), **_check_file_names(files or {})}
+        record = _publish(target, content, held)
     _upload(record)
-    run_progress(folder, method, address).discard()
+    run_progress(folder, fields["method"], fields["address"]).discard()
     disk.remove_stale_temporaries(target.parent)
     return record
-
-
-def _plain(spec: "Spec") -> dict[str, Any]:
-    # Imported here because reading results doesn't need pydantic.
-    from cutaway.core.spec import spec_to_dict
-
-    return spec_to_dict(spec)
 
 
 def _upload(record: Record | None) -> Record | None:
