@@ -1,6 +1,7 @@
 """The loop of a worker process, driven through a pipe in a thread."""
 
 import os
+from importlib import import_module
 from multiprocessing import Pipe
 from threading import Thread
 
@@ -55,8 +56,8 @@ def test_a_piece_without_a_function_fails_with_the_reason(pipe) -> None:
 def test_a_function_that_cannot_be_loaded_fails_each_of_its_pieces(pipe) -> None:
     class Gone:
         def __reduce__(self):
-            return getattr, (os, "no_such_function")
+            return import_module, ("no_such_module",)
 
     outcome = send(pipe, FUNCTION, {}, Gone(), PIECE, 1)
     assert "the worker can't load the work" in outcome.reason
-    assert "no_such_function" in outcome.reason
+    assert "no_such_module" in outcome.reason
