@@ -11,7 +11,7 @@ import torch
 from cutaway.methods.nextword.maths.classify import ClassifierSettings
 from cutaway.methods.nextword.maths.full_p import fit_p
 from cutaway.methods.nextword.maths.readout import OutputHead
-from cutaway.recipe.provenance import process_peak_mb
+from cutaway.recipe.result import process_peak_mb
 
 
 def main(rows: int, width: int, vocab: int, classes: int, steps: int) -> dict[str, float]:

@@ -29,7 +29,7 @@ from cutaway.methods.graft.maths.soft_mask import (
     learn_mask,
 )
 from cutaway.methods.graft.skill import Skill, checksum
-from cutaway.recipe.provenance import process_peak_mb
+from cutaway.recipe.result import process_peak_mb
 
 SIZES = {
     True: {"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 128},

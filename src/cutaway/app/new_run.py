@@ -11,7 +11,7 @@ from cutaway.app.library import current_library, runs_folder
 from cutaway.catalog import VERBS
 from cutaway.core.errors import BadSpec, CutawayError
 from cutaway.core.spec import Spec, build_spec
-from cutaway.recipe.provenance import command_line
+from cutaway.recipe.result import command_line
 from cutaway.report import formats
 
 # State -> icon, description.

@@ -25,8 +25,7 @@ from cutaway.engine.process_group import ProcessGroup, is_distributed, process_g
 from cutaway.recipe.cost import Estimate
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.options import RunOptions
-from cutaway.recipe.provenance import CostMeter, measure_cost, provenance
-from cutaway.recipe.result import Result
+from cutaway.recipe.result import CostMeter, Result, measure_cost, provenance
 from cutaway.store import results as store
 from cutaway.store.progress import Progress
 from cutaway.store.results import Record

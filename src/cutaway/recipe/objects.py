@@ -2,16 +2,18 @@
 
 Specs hold only names, so that they can be saved. An object given from Python gets a name made from
 its fingerprint, and is passed beside the spec in a table of objects by name.
+
+Models and data sets of one run have unique names, because its rows are told apart by name.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cutaway.core.digest import digest_json, digest_text
 from cutaway.core.errors import BadSpec
 from cutaway.core.textset import TextSet
-from cutaway.recipe.object_fingerprint import fingerprint
 
 Objects = dict[str, Any]
 
@@ -64,6 +66,9 @@ def _object_name(value: Any) -> str:
     digest = getattr(value, "digest", None)
     if isinstance(digest, str):
         return f"{value.name}#{digest[:8]}"
+    # Imported here because only objects without a digest need it.
+    from cutaway.recipe.object_fingerprint import fingerprint
+
     kind = value.__name__ if isinstance(value, type) else type(value).__name__
     return f"{kind}#{digest_text(fingerprint(value))[:8]}"
 
@@ -73,3 +78,36 @@ def _is_model(value: Any) -> bool:
     from cutaway.models.lm import LM
 
     return isinstance(value, LM)
+
+
+Named = TypeVar("Named")
+
+
+def with_unique_names(
+    many: Iterable[Named], identity: Callable[[Named], str], *, option: str
+) -> Iterator[Named]:
+    """Yield each item, a dataclass with a `name`, renamed if an earlier one has its name.
+
+    BadSpec, naming the option, when two items have the same identity.
+    """
+    seen: dict[str, str] = {}
+    for one in many:
+        who, given = identity(one), _name(one)
+        if who in seen:
+            also = "" if seen[who] == given else f", first as {seen[who]!r}"
+            raise BadSpec(f"{option} has {given!r} twice{also}. Give each once.")
+        seen[who] = _free_name(given, set(seen.values()))
+        yield one if seen[who] == given else replace(one, name=seen[who])  # type: ignore[type-var]
+
+
+def _name(one: Any) -> str:
+    return str(one.name)
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """The name, with a number if it is taken."""
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name} ({number})"
+    return free

@@ -8,8 +8,7 @@ import psutil
 
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
-from cutaway.recipe.objects import Objects
-from cutaway.recipe.unique_names import with_unique_names
+from cutaway.recipe.objects import Objects, with_unique_names
 
 
 def open_for_spec(name: str, spec: Any, objects: Objects | None = None, **options: Any) -> LM:

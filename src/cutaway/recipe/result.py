@@ -1,10 +1,22 @@
-"""Results of verbs: a finished run, or the report of an action."""
+"""Results of verbs, and their provenance: cost, versions, facts, the command to repeat them."""
 
+import resource
+import shlex
 import sys
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
+from cutaway.core.spec import Spec
+from cutaway.core.textset import TextSet
+from cutaway.recipe.options import RunOptions
 from cutaway.store.results import Record
 
 if TYPE_CHECKING:
@@ -73,3 +85,101 @@ class ActionResult:
     def show(self) -> None:
         """Print the sentences on stdout."""
         sys.stdout.write("\n".join(self.verdict) + "\n")
+
+
+# Packages whose version can change a number.
+PACKAGES = ("cutaway", "torch", "transformers", "tokenizers", "numpy", "scikit-learn", "scipy")
+
+
+@dataclass
+class CostMeter:
+    """Seconds and peak memory of a `with measure_cost()` block."""
+
+    seconds: float = 0.0
+    peak_memory_mb: float = 0.0
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+
+@contextmanager
+def measure_cost(every: float = 0.05) -> Iterator[CostMeter]:
+    """Measure the wall time and the peak resident memory of a block."""
+    meter, start = CostMeter(), time.monotonic()
+    watcher = threading.Thread(target=_watch_memory, args=(meter, every), daemon=True)
+    watcher.start()
+    try:
+        yield meter
+    finally:
+        meter._stop.set()
+        watcher.join()
+        meter.seconds = round(time.monotonic() - start, 3)
+
+
+def _watch_memory(meter: CostMeter, every: float) -> None:
+    process = psutil.Process()
+    while True:
+        used = process.memory_info().rss / 2**20
+        meter.peak_memory_mb = max(meter.peak_memory_mb, round(used, 1))
+        if meter._stop.wait(every):
+            return
+
+
+def process_peak_mb() -> float:
+    """The highest resident memory of this process so far."""
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of Python and of the packages that can change a number."""
+    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def provenance(verb: str, spec: RunOptions, meter: CostMeter) -> dict[str, Any]:
+    """Seed, versions, cost and command, as every run keeps them."""
+    return {
+        "seed": spec.seed,
+        "versions": versions(),
+        "seconds": meter.seconds,
+        "peak_memory_mb": meter.peak_memory_mb,
+        "command": command_line(verb, spec),
+    }
+
+
+def command_line(verb: str, spec: Spec) -> str:
+    """The shortest command that gives this spec."""
+    words = ["cutaway", *verb.split()]
+    for name, info in type(spec).model_fields.items():
+        value = getattr(spec, name)
+        if value != info.get_default(call_default_factory=True):
+            words += _flag(name, value)
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    flag = "--" + name.strip("_").replace("_", "-")
+    if isinstance(value, bool):
+        return [flag if value else flag.replace("--", "--no-", 1)]
+    if isinstance(value, tuple):
+        if not value:
+            return [flag, "none"]
+        return [word for item in value for word in (flag, str(item))]
+    return [flag, str(value)]
+
+
+def data_facts(texts: TextSet) -> dict[str, Any]:
+    """What identifies a set in results."""
+    return {
+        "name": texts.name, "rows": len(texts), "digest": texts.digest, "task": texts.task,
+        "classes": list(texts.classes), "notes": list(texts.notes),
+    }  # fmt: skip
+
+
+def one_or_many(many: list[dict[str, Any]]) -> Any:
+    """A single entry as it is, several as a list."""
+    return many[0] if len(many) == 1 else many

@@ -13,7 +13,7 @@ from cutaway.data.import_logs import LoggedExperiment, read_experiments
 from cutaway.methods.probe import details as detail_file
 from cutaway.methods.probe.details import LossCurves
 from cutaway.methods.probe.rows import SCHEMA
-from cutaway.recipe.provenance import versions
+from cutaway.recipe.result import versions
 from cutaway.store import results as store
 
 

@@ -17,8 +17,7 @@ from cutaway.methods.inject.maths.probe_accuracy import probe_accuracy
 from cutaway.methods.inject.spec import InjectSpec
 from cutaway.models.batches import TokenBudget, batches_by_length
 from cutaway.models.lm import LM
-from cutaway.recipe.objects import Objects
-from cutaway.recipe.unique_names import with_unique_names
+from cutaway.recipe.objects import Objects, with_unique_names
 
 BATCH_TOKENS = 1024
 MONITORED_TEXTS = 64

@@ -24,9 +24,8 @@ from cutaway.methods.inject.rows import InjectCoordinates
 from cutaway.methods.inject.spec import InjectSpec
 from cutaway.methods.inject.weight_samples import WeightSample, sample_weights
 from cutaway.models.lm import LM
-from cutaway.recipe.objects import Objects
+from cutaway.recipe.objects import Objects, with_unique_names
 from cutaway.recipe.table import Row
-from cutaway.recipe.unique_names import with_unique_names
 from cutaway.store import files
 from cutaway.training.finetune_loop import restored, run_finetuning
 from cutaway.training.options import TrainingSpec

@@ -18,7 +18,7 @@ from cutaway.models.lm import model_facts
 from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.open_for_spec import SpecModels
-from cutaway.recipe.provenance import data_facts, one_or_many
+from cutaway.recipe.result import data_facts, one_or_many
 
 
 @dataclass(frozen=True)

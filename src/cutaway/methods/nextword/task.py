@@ -17,8 +17,7 @@ from cutaway.measure.splits import Split, repeat_rng
 from cutaway.measure.strata import stratified_cut
 from cutaway.methods.nextword.maths.classify import stratified_folds
 from cutaway.methods.nextword.spec import NextwordSpec
-from cutaway.recipe.objects import Objects
-from cutaway.recipe.unique_names import with_unique_names
+from cutaway.recipe.objects import Objects, with_unique_names
 from cutaway.training.task_split import align_classes
 
 WordList = tuple[str, ...]

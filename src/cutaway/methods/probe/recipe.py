@@ -20,10 +20,9 @@ from cutaway.models.lm import model_facts
 from cutaway.pool import needs_attention
 from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import Context, Outcome, Run
-from cutaway.recipe.objects import Objects
+from cutaway.recipe.objects import Objects, with_unique_names
 from cutaway.recipe.open_for_spec import SpecModels
-from cutaway.recipe.provenance import data_facts, one_or_many
-from cutaway.recipe.unique_names import with_unique_names
+from cutaway.recipe.result import data_facts, one_or_many
 
 
 @dataclass(frozen=True)

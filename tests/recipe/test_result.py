@@ -7,7 +7,7 @@ import pytest
 from cutaway.cli.main import app
 from cutaway.cli.verbs import VERBS
 from cutaway.methods.probe.spec import ProbeSpec
-from cutaway.recipe.provenance import command_line, measure_cost, provenance, versions
+from cutaway.recipe.result import command_line, measure_cost, provenance, versions
 
 SPEC = ProbeSpec(
     model="a,b/c",

@@ -13,7 +13,7 @@ from cutaway.core.textset import TextSet
 from cutaway.methods.inject.retain import read_retained_sets
 from cutaway.methods.inject.spec import InjectSpec
 from cutaway.models.load import open_model
-from cutaway.recipe.unique_names import with_unique_names
+from cutaway.recipe.objects import with_unique_names
 from tests.tiny import SENTENCES, tiny
 
 
