@@ -1,4 +1,4 @@
-"""A run is done when what stands at --out is its own; another's file there is not."""
+"""A run is done when the output at --out names it; another run's output there does not count."""
 
 import json
 from pathlib import Path
@@ -67,7 +67,7 @@ def verb(request, model, tmp_path):
     )  # fmt: skip
 
 
-def test_anothers_file_at_out_is_not_taken_for_ones_own(verb, tmp_path) -> None:
+def test_the_output_of_another_run_is_replaced(verb, tmp_path) -> None:
     out = str(tmp_path / "f.safetensors")
     first = verb(0, out)
     told = json.loads(description_path(Path(out)).read_text())["sha256"]
@@ -80,12 +80,12 @@ def test_anothers_file_at_out_is_not_taken_for_ones_own(verb, tmp_path) -> None:
     assert again.summary["out"] == out
 
 
-def test_a_kept_artefact_is_copied_to_out_and_nothing_is_made_anew(
+def test_an_artefact_in_the_run_is_copied_to_out_and_nothing_is_computed_again(
     verb, tmp_path, monkeypatch
 ) -> None:
     kept = verb(0, None)
-    for room in ("inject.fisher", "shortcut.fit", "graft.learn"):
-        monkeypatch.setattr(f"cutaway.run.{room}.finish", lambda *_, **__: pytest.fail("again"))
+    for module in ("inject.fisher", "shortcut.fit", "graft.learn"):
+        monkeypatch.setattr(f"cutaway.methods.{module}.measure", lambda *_: pytest.fail("again"))
     out = tmp_path / "copy.safetensors"
     found = verb(0, str(out))
     own = next(kept.path.glob("*.safetensors"))
@@ -107,7 +107,7 @@ def test_a_lost_artefact_is_made_again_where_it_was_asked_for(verb, tmp_path) ->
     assert load_artefact(next(again.path.glob("*.safetensors")))
 
 
-def test_a_file_that_says_nothing_of_its_maker_is_nobodys(model, tmp_path) -> None:
+def test_a_file_that_names_no_run_belongs_to_none(model, tmp_path) -> None:
     out = tmp_path / "f.safetensors"
     run = measure(model, str(tmp_path / "runs"), ONE, str(out))
     said = files.read_sealed(description_path(out))
@@ -162,7 +162,7 @@ def test_inject_counts_only_its_own_checkpoints_as_done(tmp_path, monkeypatch) -
 
 
 @pytest.mark.parametrize("said", ["", "[]", "{", '{"inject": 3}', '{"quad": "a"}'])
-def test_a_note_that_names_no_run_of_the_verb_makes_nobody_its_owner(said, tmp_path) -> None:
+def test_a_checkpoint_note_without_a_run_of_the_verb_has_no_owner(said, tmp_path) -> None:
     (tmp_path / "cutaway.json").write_text(said)
     assert checkpoint_owner(tmp_path, "inject") is None
 

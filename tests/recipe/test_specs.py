@@ -53,7 +53,7 @@ def test_a_value_of_any_kind_is_taken_or_refused_in_every_field(verb) -> None:
         ("shortcut generate", "prompt", 5, "prompt.0: .*got 5"),
         ("probe", "train_sizes", [[1]], r"100,1000 or 0.5 are expected, got \[1\]"),
         ("probe", "train_sizes", float("inf"), "got inf"),
-        ("graft learn", "seeds", "1,-2", "seeds must be whole numbers within 0-2147483647, got -2"),
+        ("graft learn", "seeds", "1,-2", "seeds must be integers within 0-2147483647, got -2"),
         ("graft learn", "data_seed", 2**31, "data_seed: .*less than or equal to 2147483647"),
     ],
 )
