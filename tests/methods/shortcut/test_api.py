@@ -6,8 +6,6 @@ import pytest
 
 import cutaway
 from cutaway.methods.shortcut import api
-from cutaway.methods.shortcut.figures import FIGURES
-from cutaway.methods.shortcut.page import PAGE, supports
 
 
 def test_every_promised_name_is_there() -> None:
@@ -25,11 +23,3 @@ def test_signatures_show_the_fields_of_the_spec() -> None:
 
 def test_loading_checks_the_model(maps_file, fitted, toy) -> None:
     assert api.load(maps_file, toy).kinds == api.load(maps_file).kinds
-
-
-def test_the_page_shows_every_figure() -> None:
-    assert {name for names in PAGE.views.values() for name in names} == set(FIGURES)
-
-
-def test_models_without_a_head_have_layers_only(toy) -> None:
-    assert supports(toy) == "yes"

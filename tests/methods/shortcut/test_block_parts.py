@@ -6,7 +6,13 @@ import torch
 
 from cutaway.console import Console
 from cutaway.extract.request import TokenRows
-from cutaway.methods.shortcut.block_parts import available_parts, fit_parts, parts_replaced
+from cutaway.methods.shortcut.block_parts import (
+    PART_GROUPS,
+    available_parts,
+    final_states,
+    fit_parts,
+    parts_replaced,
+)
 from cutaway.models.read import collect_states
 from cutaway.models.sites import Site
 from tests.tiny import FAMILIES
@@ -49,3 +55,20 @@ def test_every_part_of_every_family_gets_its_map(family, tiny_lm) -> None:
         one, other = (seen[Site(1, part, side)][:, [3, 7]].flatten(0, 1) for side in ("in", "out"))
         missed = (found[f"1.{part}"](one) - other).square().sum()
         assert missed < other.square().sum(), part
+
+
+@pytest.mark.parametrize("group", PART_GROUPS)
+def test_without_blocks_to_replace_the_states_are_the_models(
+    toy, maps, other_sample, group
+) -> None:
+    rows = [4, 0, 2]
+    plain = torch.cat([s[toy.layers] for _, s in other_sample.states(np.array(rows), [toy.layers])])
+    same = final_states(toy, other_sample.inputs, rows, maps, group, toy.layers)
+    torch.testing.assert_close(same, plain, rtol=1e-3, atol=1e-3)
+    changed = final_states(toy, other_sample.inputs, rows, maps, group, 0)
+    assert not torch.allclose(changed, plain, rtol=1e-3, atol=1e-3)
+
+
+def test_groups_are_made_of_known_parts(toy) -> None:
+    parts = [part for group in PART_GROUPS.values() for part in group]
+    assert sorted(parts) == sorted(available_parts(toy))

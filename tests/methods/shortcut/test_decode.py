@@ -191,3 +191,37 @@ def test_generation_ends_with_a_stop_token(toy) -> None:
         cut.reset()
         stopped = plain_decode(cut, prompt, logits_fn(toy), limit=14, stops=stop).tokens
     assert stopped == tokens[: tokens.index(tokens[3]) + 1]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+@torch.inference_mode()
+def test_no_more_tokens_are_generated_than_allowed(toy, limit) -> None:
+    prompt, jumps = ids_of(toy, 4), dict.fromkeys((1, 3), IDENTITY)
+    options = {"limit": limit, "stops": NEVER}
+    with segmented(toy, [1]) as cut:
+        drafted = speculative_decode(cut, prompt, drafter(toy, length=8), logits_fn(toy), **options)
+        cut.reset()
+        exited = early_exit_decode(cut, prompt, jumps, logits_fn(toy), lambda_=0.3, **options)
+    assert len(drafted.tokens) == len(exited.tokens) == limit
+    assert len(exited.layers) == limit
+    assert drafted.accepted <= drafted.drafted
+
+
+def test_a_low_temperature_samples_the_most_likely_token() -> None:
+    logits = torch.tensor([0.1, 2.0, 1.9])
+    cold = TokenPicker(torch.Generator().manual_seed(0), temperature=0.01)
+    assert {cold.pick(logits) for _ in range(20)} == {1}
+    warm = TokenPicker(torch.Generator().manual_seed(0), temperature=5.0)
+    assert len({warm.pick(logits) for _ in range(50)}) == 3
+
+
+@torch.inference_mode()
+def test_draft_probabilities_are_the_softmax_over_the_vocabulary(toy) -> None:
+    hidden = torch.randn(3, toy.width, generator=torch.Generator().manual_seed(0))
+    few = torch.tensor([2, 9, 17])
+    full = drafter(toy)
+    some = replace(full, vocabulary=few, weight=full.weight[:, few])
+    logits = logits_fn(toy)(hidden)
+    torch.testing.assert_close(
+        some.probs(toy, hidden, 2.0), (logits[:, few] / 2).softmax(-1), rtol=1e-4, atol=1e-5
+    )

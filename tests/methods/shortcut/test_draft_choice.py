@@ -101,3 +101,16 @@ def test_a_drafter_chooses_from_frequent_tokens_and_those_of_the_prompt(toy, map
     assert {3, 7, *maps.draft_tokens(toy.vocab).tolist()} == set(drafter.vocabulary.tolist())
     weight, _ = toy.output_embedding
     torch.testing.assert_close(drafter.weight.T, weight[drafter.vocabulary])
+
+
+def test_no_more_texts_are_read_than_needed(toy, monkeypatch) -> None:
+    monkeypatch.setattr("cutaway.methods.shortcut.draft_choice.MIN_TOKENS", 5)
+    texts = [Continuation([5, 6, 7, 8, 9], 3) for _ in range(4)]
+    assert len(continuation_states(toy, texts, [1])) == 2
+
+
+def test_a_draft_that_ignores_the_previous_state_is_the_same_at_every_depth() -> None:
+    replay = DraftReplay([[True, False]], [[0.9, 0.2]])
+    assert replay.at(0, 1) == replay.at(3, 1) == (False, 0.2)
+    deeper = DraftReplay([[True], [False]], [[0.9], [0.4]])
+    assert deeper.at(5, 0) == (False, 0.4)

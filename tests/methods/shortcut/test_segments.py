@@ -58,3 +58,28 @@ def test_what_cannot_be_cut_is_refused(toy, tiny_lm) -> None:
     masked = tiny_lm("bert")
     with pytest.raises(BadSpec, match="only causal models"), segmented(masked, [1]):
         pass
+
+
+@pytest.mark.parametrize("ends", [[], [0], [2], [0, 1], [0, 1, 2]])
+@torch.inference_mode()
+def test_any_cut_gives_the_states_of_its_layers(toy, ends) -> None:
+    ids = ids_of(toy, 6)
+    plain = collect_states(toy, ids, torch.ones_like(ids, dtype=torch.bool)).layers
+    with segmented(toy, ends) as cut:
+        hidden = None
+        for segment, layer in enumerate(cut.ends):
+            hidden = cut.run(segment, ids, hidden)
+            torch.testing.assert_close(hidden, plain[layer], rtol=1e-4, atol=1e-5)
+    assert cut.ends == (*ends, toy.layers)
+
+
+@torch.inference_mode()
+def test_a_reset_model_has_no_memory(toy) -> None:
+    ids = ids_of(toy, 5)
+    with segmented(toy, []) as cut:
+        first = cut.run(0, ids)
+        again = cut.run(0, ids)
+        cut.reset()
+        fresh = cut.run(0, ids)
+    assert torch.equal(first, fresh)
+    assert not torch.allclose(first, again)

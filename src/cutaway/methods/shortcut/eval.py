@@ -30,10 +30,10 @@ from cutaway.methods.shortcut.sample import StateSample, TextRows, take_sample
 from cutaway.methods.shortcut.schedules import candidate_schedules, run_schedule
 from cutaway.methods.shortcut.spec import EvalSpec
 from cutaway.methods.shortcut.verdict import eval_verdict
-from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.table import Row
 
+estimate = estimate_predictions
 MAX_START_LAYERS = 8
 """Start layers for which replaced parts are measured."""
 
@@ -44,11 +44,6 @@ def resolve(spec: EvalSpec, context: Context) -> MapsRequest:
     if spec.schedules and request.maps.meta["pairs"] == "to-final":
         raise BadSpec("Schedules need maps between all layers: fit with --layers all.")
     return request
-
-
-def estimate(request: MapsRequest) -> list[Estimate]:
-    """The cost of reading the texts and of predicting from every layer."""
-    return estimate_predictions(request)
 
 
 def measure(request: MapsRequest, run: Run) -> Outcome:

@@ -31,10 +31,10 @@ from cutaway.methods.shortcut.rows import ShortcutCoordinates, shortcut_outcome
 from cutaway.methods.shortcut.sample import StateSample, TextRows, take_sample
 from cutaway.methods.shortcut.spec import ExitSpec
 from cutaway.methods.shortcut.verdict import exit_verdict
-from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.table import Row
 
+estimate = estimate_predictions
 DEFAULT_AGREEMENT = 0.95
 """The agreement for which savings are reported unless --agreement gives another."""
 
@@ -47,11 +47,6 @@ def resolve(spec: ExitSpec, context: Context) -> MapsRequest:
     for name in spec.confidence:
         lookup(CONFIDENCES, name, kind="confidence")
     return resolve_maps(spec, context)
-
-
-def estimate(request: MapsRequest) -> list[Estimate]:
-    """The cost of reading the texts and of predicting from every layer."""
-    return estimate_predictions(request)
 
 
 def measure(request: MapsRequest, run: Run) -> Outcome:

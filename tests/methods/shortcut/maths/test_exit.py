@@ -1,4 +1,4 @@
-"""Early exit: the simulator is a literal re-run, its ends are exact, its promise is kept."""
+"""Early exit: the simulation equals a literal run, and calibrations keep their guarantee."""
 
 from itertools import pairwise
 
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
 from cutaway.methods.shortcut.maths.exit import (
+    ALL_LAMBDAS,
     CALIBRATION_LAMBDAS,
     CONFIDENCES,
     FINE_LAMBDAS,
@@ -164,3 +165,43 @@ def test_with_too_few_tokens_only_the_whole_model_is_promised() -> None:
         found = calibrate(confidences, 0.95, risk=0.05)
         assert found.needed == 59
         assert (found.layers < 4) is early and found.agreement == 1.0
+
+
+def test_confidences_equal_their_definitions() -> None:
+    logits = 2 * torch.randn(20, 50, generator=torch.Generator().manual_seed(4))
+    predicted = layer_predictions(logits, final_distribution(logits))
+    probs = np.sort(logits.double().softmax(-1).numpy(), axis=-1)
+    entropy = -(probs * np.log(probs)).sum(-1)
+    expected = {
+        "gap": probs[:, -1] - probs[:, -2], "max": probs[:, -1],
+        "entropy": 1 - entropy / np.log(50),
+    }  # fmt: skip
+    assert set(expected) == set(CONFIDENCES)
+    for name, values in expected.items():
+        np.testing.assert_allclose(CONFIDENCES[name](predicted, 50), values, atol=1e-5)
+
+
+def test_savings_and_needed_tokens_follow_from_their_formulas() -> None:
+    found = calibrate(some_confidences(400), 0.6)
+    assert found.saved == pytest.approx(1 - found.layers / 6)
+    # With `needed` agreements in a row the test just rejects, with one fewer it does not.
+    assert found.wished**found.needed <= found.risk < found.wished ** (found.needed - 1)
+
+
+def test_some_of_the_tokens_keep_their_confidences() -> None:
+    confidences = some_confidences(30)
+    few = confidences.take(np.array([4, 2]))
+    assert few.values.tolist() == confidences.values[:, [4, 2]].tolist()
+    assert few.positions.tolist() == confidences.positions[[4, 2]].tolist()
+
+
+def test_points_have_intervals_around_their_means() -> None:
+    for point in exit_curve(some_confidences(80), (0.2, 0.6)):
+        for interval in (point.layers, point.agreement):
+            assert interval.low <= interval.mean <= interval.high
+
+
+def test_the_grids_contain_each_other() -> None:
+    assert set(LAMBDAS) <= set(FINE_LAMBDAS) <= set(ALL_LAMBDAS)
+    assert set(CALIBRATION_LAMBDAS) <= set(ALL_LAMBDAS)
+    assert max(ALL_LAMBDAS) == NO_EXIT_LAMBDA

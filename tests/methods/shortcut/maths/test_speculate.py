@@ -39,3 +39,41 @@ def test_a_perfect_draft_is_always_kept() -> None:
     full = torch.softmax(torch.randn(4, 9, generator=rng), -1)
     draft = torch.tensor([sample_token(row, rng=rng) for row in full[:3]])
     assert all(accept_sampled(draft, full[:3], full, rng=rng).count == 3 for _ in range(20))
+
+
+def test_two_drafted_tokens_have_the_joint_distribution_of_the_full_model() -> None:
+    rng = torch.Generator().manual_seed(1)
+    first, second = torch.tensor([0.6, 0.4]), torch.tensor([[0.9, 0.1], [0.2, 0.8]])
+    draft_first, draft_second = torch.tensor([0.3, 0.7]), torch.tensor([[0.5, 0.5], [0.6, 0.4]])
+    counts = np.zeros((2, 2))
+    for _ in range(4000):
+        one = sample_token(draft_first, rng=rng)
+        two = sample_token(draft_second[one], rng=rng)
+        drafted = torch.stack([draft_first, draft_second[one]])
+        full = torch.stack([first, second[one], torch.tensor([0.5, 0.5])])
+        accepted = accept_sampled(torch.tensor([one, two]), drafted, full, rng=rng)
+        tokens = [one, two][: accepted.count] + [accepted.next_token]
+        if len(tokens) == 1:
+            # The first draft was rejected: the full model samples the second token.
+            tokens.append(sample_token(second[tokens[0]], rng=rng))
+        counts[tokens[0], tokens[1]] += 1
+    expected = 4000 * (first[:, None] * second).numpy()
+    assert chisquare(counts.ravel(), expected.ravel() * counts.sum() / expected.sum()).pvalue > 1e-3
+
+
+def test_an_empty_draft_gives_the_full_models_next_token() -> None:
+    none = torch.zeros(0, dtype=torch.long)
+    logits = torch.tensor([[0.0, 2.0, 1.0]])
+    assert accept_greedy(none, logits).next_token == 1
+    certain = torch.tensor([[0.0, 0.0, 1.0]])
+    accepted = accept_sampled(none, torch.zeros(0, 3), certain, rng=torch.Generator())
+    assert (accepted.count, accepted.next_token) == (0, 2)
+
+
+def test_a_token_that_the_full_model_never_generates_is_always_rejected() -> None:
+    rng = torch.Generator().manual_seed(0)
+    full, drafted = torch.tensor([[0.5, 0.5, 0.0]] * 2), torch.tensor([[0.1, 0.1, 0.8]])
+    for _ in range(30):
+        accepted = accept_sampled(torch.tensor([2]), drafted, full, rng=rng)
+        assert accepted.count == 0
+        assert accepted.next_token in (0, 1)

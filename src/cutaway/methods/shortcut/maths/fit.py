@@ -69,7 +69,7 @@ class SourceGram:
     def scale(self) -> Float[Tensor, " d"]:
         """1 / norm of each coordinate, so that outlier coordinates count like the others."""
         norm = self.matrix.diagonal().clamp(min=0).sqrt()
-        # The row of the map of a constant coordinate shrinks_to_identity 0.
+        # The row of the map of a constant coordinate to_identity 0.
         return torch.where(norm > 1e-12 * norm.max(), 1 / norm, torch.zeros_like(norm))
 
     @cached_property
@@ -175,28 +175,24 @@ def _solve_target(
         raise Missing(f"No cross-products from {gram.site!r} to {target!r} were gathered.")
     cross = gram.cross(target)
     # Shrinking towards the identity is ridge regression of the step from source to target.
-    shrinks_to_identity = prior == "identity" and cross.shape[0] == cross.shape[1] and ridge != 0
-    rest = cross - gram.matrix if shrinks_to_identity else cross
-    penalty = (
-        _best_ridge(gram, target, rest, shrinks_to_identity) if ridge == "auto" else float(ridge)
-    )
+    to_identity = prior == "identity" and cross.shape[0] == cross.shape[1] and ridge != 0
+    rest = cross - gram.matrix if to_identity else cross
+    penalty = _best_ridge(gram, target, rest, to_identity) if ridge == "auto" else float(ridge)
     matrix = gram.solve(rest, penalty)
-    if shrinks_to_identity:
+    if to_identity:
         matrix.diagonal().add_(1.0)
     factors = (matrix,) if rank is None else _reduced_rank(matrix, gram.matrix, rank)
     bias = _intercept(gram, target, factors).float() if gram.intercept else None
     return Shortcut(tuple(f.float() for f in factors), bias, penalty, note)
 
 
-def _best_ridge(
-    gram: SourceGram, target: StateKey, rest: Tensor, shrinks_to_identity: bool
-) -> float:
+def _best_ridge(gram: SourceGram, target: StateKey, rest: Tensor, to_identity: bool) -> float:
     """The penalty with the least generalised cross-validation error."""
     values, vectors = gram.spectrum
     # Coordinates of the target are weighted by 1 / variance, so that outliers don't dominate.
     weight = 1 / _target_spread(gram, target)
     power = (vectors.T @ (gram.scale[:, None] * rest)).square() @ weight
-    total = _total_squares(gram, target, shrinks_to_identity) @ weight
+    total = _total_squares(gram, target, to_identity) @ weight
 
     def error(ridge: float) -> float:
         inverse = 1 / (values + ridge)
@@ -207,12 +203,12 @@ def _best_ridge(
     return min(RIDGES, key=error)
 
 
-def _total_squares(gram: SourceGram, target: StateKey, shrinks_to_identity: bool) -> Tensor:
+def _total_squares(gram: SourceGram, target: StateKey, to_identity: bool) -> Tensor:
     """Squared norm of the target, or of the step from source to target, per coordinate."""
     moments, site = gram.moments, gram.site
     size = moments.squares[target]
     sums = moments.sums[target]
-    if shrinks_to_identity:
+    if to_identity:
         size = size + moments.squares[site] - 2 * moments.grams[site, target].diagonal()
         sums = sums - moments.sums[site]
     return size - sums.square() / moments.rows if gram.intercept else size
