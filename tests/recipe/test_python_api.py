@@ -1,0 +1,64 @@
+"""Python functions of verbs: objects and paths in place of names, groups, refusals."""
+
+from pathlib import Path
+
+import pytest
+
+import cutaway
+from cutaway.catalog import GROUPS, VERBS
+from cutaway.core.errors import BadSpec
+from cutaway.core.textset import TextSet
+from cutaway.recipe import life_cycle, python_api
+
+TEXTS = TextSet("mine", ("a", "b"), labels=(0, 1), task="binary")
+
+
+@pytest.fixture
+def calls(monkeypatch) -> list:
+    """What reaches the life cycle instead of being run."""
+    found: list = []
+    monkeypatch.setattr(
+        life_cycle, "run", lambda verb, spec, context: found.append((verb, spec, context))
+    )
+    return found
+
+
+def test_options_become_a_spec_and_objects_are_passed_beside_it(calls) -> None:
+    cutaway.probe(model="m", data=TEXTS, runs=Path("here"), quiet=True)
+    [(verb, spec, context)] = calls
+    assert verb is VERBS["probe"]
+    assert spec.runs == "here"
+    assert context.objects[spec.data[0]] is TEXTS
+    assert context.console.quiet
+
+
+@pytest.mark.parametrize("verb", [v for v in VERBS.values() if v.first], ids=lambda v: v.words)
+def test_the_first_field_may_come_without_its_name(verb, calls) -> None:
+    function = python_api.python_function(verb)
+    several = python_api.takes_several(verb.spec_class, verb.first)
+    needed = {
+        name: "x"
+        for name, info in verb.spec_class.model_fields.items()
+        if info.is_required() and name != verb.first
+    }
+    function(["one", "two"] if several else "one", **needed)
+    assert getattr(calls[0][1], verb.first) == (("one", "two") if several else "one")
+
+
+def test_paths_are_names(calls) -> None:
+    cutaway.graft.overlap([Path("one.safetensors"), Path("two.safetensors")])
+    assert calls[0][1].skill == ("one.safetensors", "two.safetensors")
+    assert calls[0][2].objects == {}
+
+
+def test_several_values_for_a_field_that_takes_one_are_refused(calls) -> None:
+    with pytest.raises(BadSpec, match="model takes one, got 2"):
+        cutaway.shortcut.fit(model=["a", "b"])
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_lists_its_verbs_and_refuses_others(group) -> None:
+    functions = python_api.group_functions(group)
+    assert set(functions) <= set(dir(getattr(cutaway, group)))
+    with pytest.raises(AttributeError, match=f"'cutaway.{group}' has no attribute 'lern'"):
+        _ = getattr(cutaway, group).lern
