@@ -23,7 +23,7 @@ def test_a_toy_learns_in_seconds_which_feeling_follows(family, tmp_path) -> None
     words = [lm.tokenizer(v, add_special_tokens=False)["input_ids"][0] for v in (" hate", " love")]
     ids, mask = pad(tokenize(lm, asked).rows, lm.pad_id)
     with torch.no_grad():
-        answers = label_word_logits(lm, None, ids, mask, torch.tensor(words)).argmax(1)
+        answers = label_word_logits(lm, ids, mask, torch.tensor(words)).argmax(1)
     assert (answers.numpy() == labels).mean() >= 0.95
 
 

@@ -16,6 +16,7 @@ from cutaway.models.loss import (
     mask_tokens,
     mlm_loss,
 )
+from cutaway.models.swap import with_params
 from cutaway.models.tokens import pad, tokenize
 from tests.tiny import SENTENCES
 
@@ -41,7 +42,7 @@ def test_next_token_loss_is_what_transformers_returns_for_each_row_alone(
     lm = lm_of(family)
     ids, mask = batch(lm, side=side)
     with torch.no_grad():
-        ours = lm_loss(lm, None, ids, mask)
+        ours = lm_loss(lm, ids, mask)
         for i in range(len(ids)):
             row = ids[i][mask[i]][None]
             torch.testing.assert_close(ours[i], lm.module(row, labels=row).loss)
@@ -52,7 +53,7 @@ def test_masked_token_loss_is_what_transformers_returns_for_each_row_alone(famil
     lm = lm_of(family)
     _, mask, inputs, labels = hidden(lm)
     with torch.no_grad():
-        ours = mlm_loss(lm, None, inputs, mask, labels)
+        ours = mlm_loss(lm, inputs, mask, labels)
         for i in range(len(inputs)):
             alone = {"input_ids": inputs[i][mask[i]][None], "labels": labels[i][mask[i]][None]}
             torch.testing.assert_close(ours[i], lm.module(**alone).loss)
@@ -61,7 +62,7 @@ def test_masked_token_loss_is_what_transformers_returns_for_each_row_alone(famil
 def test_a_row_of_one_token_has_no_loss(lm_of) -> None:
     lm = lm_of("gpt2")
     ids, mask = pad([[5], [5, 6]], lm.pad_id)
-    loss = lm_loss(lm, None, ids, mask)
+    loss = lm_loss(lm, ids, mask)
     assert float(loss[0]) == 0
     assert float(loss[1]) > 0
 
@@ -71,10 +72,11 @@ def test_the_loss_is_a_function_of_the_weights(lm_of) -> None:
     ids, mask = batch(lm)
     name = "model.layers.1.mlp.up_proj.weight"
     weight = lm.params()[name].detach()
-    slope = grad(lambda w: lm_loss(lm, {name: w}, ids, mask).mean())(weight)
+    loss = lambda _: lm_loss(lm, ids, mask).mean()  # noqa: E731
+    slope = grad(lambda w: with_params(lm.module, {name: w}, loss))(weight)
     step = torch.zeros_like(weight)
     step[0, 0] = 1e-2
-    up, down = (lm_loss(lm, {name: weight + s}, ids, mask).mean() for s in (step, -step))
+    up, down = (with_params(lm.module, {name: weight + s}, loss) for s in (step, -step))
     assert float(slope[0, 0]) == pytest.approx(float(up - down) / 2e-2, rel=0.02, abs=1e-5)
 
 
@@ -127,7 +129,7 @@ def test_label_words_are_read_at_the_last_or_at_the_mask_token(side, lm_of) -> N
     texts = ["the fox is [MASK] and lazy", "it was [MASK]"]
     for lm in (causal, masked):
         ids, mask = batch(lm, texts, side)
-        got = label_word_logits(lm, None, ids, mask, words)
+        got = label_word_logits(lm, ids, mask, words)
         for i in range(2):
             row = ids[i][mask[i]]
             at = -1 if lm is causal else row.tolist().index(lm.tokenizer.mask_token_id)
@@ -148,7 +150,7 @@ def test_a_head_reads_the_last_token_of_causal_and_the_first_of_masked_models(
     rng = torch.Generator().manual_seed(0)
     head = LinearHead(torch.randn(4, lm.width, generator=rng), torch.randn(4, generator=rng))
     ids, mask = batch(lm)
-    ours = head_logits(lm, None, head, ids, mask)
+    ours = head_logits(lm, head, ids, mask)
     for i in range(3):
         state = lm.module.base_model(ids[i][mask[i]][None]).last_hidden_state[0, at]
         torch.testing.assert_close(ours[i], head.weight @ state + head.bias)
@@ -159,7 +161,7 @@ def test_a_head_has_gradients_of_its_own_and_a_known_place(lm_of) -> None:
     weight = torch.zeros(2, lm.width, requires_grad=True)
     head = LinearHead(weight, torch.zeros(2))
     ids, mask = batch(lm, ["a [MASK] fox"])
-    head_logits(lm, None, head, ids, mask, at="mask")[:, 1].sum().backward()
+    head_logits(lm, head, ids, mask, at="mask")[:, 1].sum().backward()
     assert float(weight.grad.abs().sum()) > 0
     with pytest.raises(BadSpec, match="'middle'"):
-        head_logits(lm, None, head, ids, mask, at="middle")
+        head_logits(lm, head, ids, mask, at="middle")

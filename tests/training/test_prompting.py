@@ -16,7 +16,7 @@ from cutaway.training.prompting import (
     make_prompted_examples,
     predict_from_proba,
     predict_proba,
-    prompt_losses,
+    prompt_logits,
 )
 from tests.tiny import SENTENCES, tiny, toy_model, toy_sentiment
 
@@ -59,7 +59,8 @@ def test_losses_are_those_of_the_answers(toy) -> None:
     asked = make_prompted_examples(lm, find_task("sst2"), SET, **how)
     found = predict_proba(lm, asked)[np.arange(40), LABELS]
     with torch.no_grad():
-        np.testing.assert_allclose(prompt_losses(lm, asked, range(40)), -np.log(found), atol=1e-4)
+        losses = asked.losses(range(40), prompt_logits(lm, asked, range(40)))
+        np.testing.assert_allclose(losses, -np.log(found), atol=1e-4)
 
 
 def test_a_long_text_loses_its_end_and_never_the_template(toy) -> None:

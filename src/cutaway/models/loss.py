@@ -1,7 +1,6 @@
-"""Losses as functions of the weights: one number per example, differentiable in `params`.
+"""Losses of a batch of padded ids: one number per example, differentiable in the weights.
 
-`params` maps weight names to tensors; other weights are the model's own, and None means all are.
-The batch is padded ids with their mask; padding never counts.
+Padding never counts. `with_params` (models/swap.py) computes them with other weights.
 """
 
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from torch.nn import functional as F
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.models.lm import LM
 from cutaway.models.read import forward_kwargs
-from cutaway.models.swap import Params, with_params
 
 IGNORE_INDEX = -100
 Ids = Int[Tensor, "batch seq"]
@@ -33,35 +31,32 @@ class LinearHead:
     bias: Float[Tensor, " cls"]
 
 
-def lm_loss(lm: LM, params: Params | None, ids: Ids, mask: Mask) -> PerRow:
+def lm_loss(lm: LM, ids: Ids, mask: Mask) -> PerRow:
     """Next-token loss of each row, the mean over its predicted tokens, as transformers returns it
     for the row alone. 0 for a row of one token."""
     real = mask.bool()
     # A token is predicted from the previous one, so both have to be real.
     labels = ids.masked_fill(~real, IGNORE_INDEX)[:, 1:]
     labels = labels.masked_fill(~real[:, :-1], IGNORE_INDEX)
-    return _mean_loss(_logits(lm, params, ids, real)[:, :-1], labels)
+    return _mean_loss(_logits(lm, ids, real)[:, :-1], labels)
 
 
-def mlm_loss(lm: LM, params: Params | None, ids: Ids, mask: Mask, labels: Ids) -> PerRow:
+def mlm_loss(lm: LM, ids: Ids, mask: Mask, labels: Ids) -> PerRow:
     """Masked-token loss of each row: the mean over the positions where `labels` isn't -100."""
-    return _mean_loss(_logits(lm, params, ids, mask.bool()), labels)
+    return _mean_loss(_logits(lm, ids, mask.bool()), labels)
 
 
 def label_word_logits(
-    lm: LM, params: Params | None, ids: Ids, mask: Mask, words: Int[Tensor, " cls"]
+    lm: LM, ids: Ids, mask: Mask, words: Int[Tensor, " cls"]
 ) -> Float[Tensor, "batch cls"]:
     """The label words' logits at the mask token (masked models) or the last token (causal)."""
     lm.need_head()
     at = answer_positions(lm, ids, mask)
-    return _from_last_hidden(
-        lm, params, ids, mask, lambda last: lm.unembed(_take_position(last, at))[:, words]
-    )
+    return lm.unembed(_take_position(_last_hidden(lm, ids, mask), at))[:, words]
 
 
 def head_logits(
     lm: LM,
-    params: Params | None,
     head: LinearHead,
     ids: Ids,
     mask: Mask,
@@ -74,13 +69,8 @@ def head_logits(
     if at not in TOKEN_POSITIONS:
         raise BadSpec(f"at must be one of {', '.join(TOKEN_POSITIONS)}, got {at!r}.")
     position = TOKEN_POSITIONS[at](lm, ids, mask)
-    return _from_last_hidden(
-        lm,
-        params,
-        ids,
-        mask,
-        lambda last: F.linear(_take_position(last, position), head.weight, head.bias),
-    )
+    state = _take_position(_last_hidden(lm, ids, mask), position)
+    return F.linear(state, head.weight, head.bias)
 
 
 def mask_tokens(
@@ -130,22 +120,14 @@ TOKEN_POSITIONS: dict[str, Callable[[LM, Tensor, Tensor], Tensor]] = {
 }
 
 
-def _logits(
-    lm: LM, params: Params | None, ids: Ids, mask: Mask
-) -> Float[Tensor, "batch seq vocab"]:
+def _logits(lm: LM, ids: Ids, mask: Mask) -> Float[Tensor, "batch seq vocab"]:
     lm.need_head()
-    return _from_last_hidden(lm, params, ids, mask, lm.unembed)
+    return lm.unembed(_last_hidden(lm, ids, mask))
 
 
-def _from_last_hidden(
-    lm: LM, params: Params | None, ids: Ids, mask: Mask, function: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """function(last hidden state) with these weights."""
-    kwargs = forward_kwargs(lm, ids, mask)
-    result: Tensor = with_params(
-        lm.module, params, lambda _: function(lm.body(**kwargs).last_hidden_state)
-    )
-    return result
+def _last_hidden(lm: LM, ids: Ids, mask: Mask) -> Float[Tensor, "batch seq e"]:
+    state: Tensor = lm.body(**forward_kwargs(lm, ids, mask)).last_hidden_state
+    return state
 
 
 def _mean_loss(logits: Tensor, labels: Tensor) -> PerRow:

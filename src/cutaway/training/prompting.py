@@ -2,7 +2,7 @@
 
     examples = make_prompted_examples(lm, find_task("sst2"), texts)
     predict_proba(lm, examples)                  # (n, cls) probabilities
-    prompt_losses(lm, examples, rows)            # per row, differentiable in the weights
+    prompt_logits(lm, examples, rows)            # (rows, cls), differentiable in the weights
 
 Masked models fill the mask of the template, causal models predict the word that follows it. The
 probabilities are the softmax over the logits of the label words; a regression predicts a point
@@ -25,7 +25,6 @@ from cutaway.data.templates import check_template, fill_template
 from cutaway.models.batches import TokenBudget, batches_by_length
 from cutaway.models.lm import LM
 from cutaway.models.loss import label_word_logits
-from cutaway.models.swap import Params
 from cutaway.models.tokens import pad
 
 EVAL_BATCH_TOKENS = 2048
@@ -166,19 +165,10 @@ def label_word_id(lm: LM, prompt: PromptFormat, word: str) -> int:
     )
 
 
-def prompt_logits(
-    lm: LM, examples: PromptedExamples, rows: Any, params: Params | None = None
-) -> Tensor:
+def prompt_logits(lm: LM, examples: PromptedExamples, rows: Any) -> Tensor:
     """(rows, cls) logits of the label words."""
     ids, mask = pad([examples.rows[i] for i in rows], lm.pad_id)
-    return label_word_logits(lm, params, ids.to(lm.device), mask.to(lm.device), examples.word_ids)
-
-
-def prompt_losses(
-    lm: LM, examples: PromptedExamples, rows: Any, params: Params | None = None
-) -> Tensor:
-    """Cross-entropy per row between targets and predictions."""
-    return examples.losses(rows, prompt_logits(lm, examples, rows, params))
+    return label_word_logits(lm, ids.to(lm.device), mask.to(lm.device), examples.word_ids)
 
 
 def predict_proba(lm: LM, examples: PromptedExamples) -> NDArray[np.float64]:

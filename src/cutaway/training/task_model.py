@@ -215,7 +215,7 @@ def _linear_head_model(
     position: Any = at
 
     def logits(rows: Rows) -> Tensor:
-        return head_logits(lm, None, head, *_padded(lm, examples, rows), at=position)
+        return head_logits(lm, head, *_padded(lm, examples, rows), at=position)
 
     params: Any = {"head.weight": head.weight, "head.bias": head.bias}
     return TaskModel(lm, "head", lm.module, examples, logits, params, at)

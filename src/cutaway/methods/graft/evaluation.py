@@ -160,11 +160,11 @@ def mean_lm_loss(lm: LM, rows: TokenRows, seed: int) -> Interval | None:
     for batch, _ in batches_by_length([len(row) for row in rows], budget):
         ids, mask = (x.to(lm.device) for x in pad([rows[i] for i in batch.rows], lm.pad_id))
         if lm.kind == "causal":
-            each = lm_loss(lm, None, ids, mask)
+            each = lm_loss(lm, ids, mask)
         else:
             rng = np.random.default_rng([seed, int(batch.rows[0])])
             masked_ids, labels = mask_tokens(lm, ids, mask, rng=rng)
-            each = mlm_loss(lm, None, masked_ids, mask, labels)
+            each = mlm_loss(lm, masked_ids, mask, labels)
         losses[batch.rows] = each.double().cpu().numpy()
     return corrected_t(losses, n_train=1, n_test=0)
 
