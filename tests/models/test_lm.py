@@ -1,5 +1,6 @@
-"""What an open model promises of itself."""
+"""An open model: its head, its facts, its identity."""
 
+import inspect
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 
 from cutaway.core.errors import Missing
 from cutaway.models.anatomy import ANATOMIES
-from cutaway.models.lm import optional_module
+from cutaway.models.lm import LM, LOGIT_OPERATIONS, model_facts, optional_module
 from cutaway.models.read import collect_states
 from cutaway.models.tokens import pad, tokenize
 from tests.tiny import SENTENCES
@@ -75,3 +76,38 @@ def test_an_optional_module_may_be_absent_another_may_not(lm) -> None:
     assert optional_module(lm.module, "nothing_here?") is None
     with pytest.raises(AttributeError):
         optional_module(lm.module, "nothing_here")
+
+
+def test_read_shows_every_keyword_with_its_default() -> None:
+    signature = inspect.signature(LM.read)
+    assert list(signature.parameters)[2:] == [
+        "layers", "pool", "pairs", "prompt", "limit", "batch_tokens",
+    ]  # fmt: skip
+    assert signature.parameters["layers"].default == "all"
+    assert all(name in LM.read.__doc__ for name in signature.parameters if name != "self")
+
+
+def test_every_logit_operation_is_monotonic_and_only_applied_if_configured(lm) -> None:
+    logits = torch.linspace(-50, 50, 11)
+    for operation in LOGIT_OPERATIONS.values():
+        assert bool((operation(logits, 3.0).diff() > 0).all())
+    softcapped = LOGIT_OPERATIONS["softcap"](logits, 30.0)
+    assert float(softcapped.abs().max()) < 30.0
+    absent = replace(lm, anatomy=replace(lm.anatomy, logit_operations=(("softcap", "not_there"),)))
+    assert torch.equal(absent.transform_logits(logits), logits)
+
+
+def test_model_facts_are_those_of_the_model(lm) -> None:
+    facts = model_facts(lm)
+    assert list(facts) == ["name", "family", "layers", "width", "parameters", "digest"]
+    assert all(value == getattr(lm, name) for name, value in facts.items())
+
+
+def test_the_short_id_changes_with_everything_that_can_change_a_number(lm) -> None:
+    changes = {
+        "digest": "x", "tokenizer_digest": "x", "dtype": "bfloat16", "attention": "sdpa",
+        "context": 3, "token_types": not lm.token_types,
+    }  # fmt: skip
+    ids = {lm.short_id, *(replace(lm, **{k: v}).short_id for k, v in changes.items())}
+    assert len(ids) == 1 + len(changes)
+    assert replace(lm, name="other", device="cuda").short_id == lm.short_id

@@ -1,10 +1,12 @@
-"""Opening: the facts of what comes in, and options that can't be."""
+"""Opening a model: its facts, its context length, invalid options."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cutaway.core.errors import BadSpec
+from cutaway.models import load
 from cutaway.models.anatomy import ANATOMIES
 from cutaway.models.load import open_model
 from tests.models.breaking import refusal
@@ -59,3 +61,41 @@ def test_a_broken_tokenizer_is_refused(copy) -> None:
 def test_an_incomplete_device_name_says_what_to_do(folder_of) -> None:
     with pytest.raises(BadSpec, match="Try auto or cpu"):
         open_model(folder_of("gpt2"), device="cuda:99")
+
+
+def test_a_checkpoint_that_changes_while_it_is_read_is_refused(copy, monkeypatch) -> None:
+    folder, real = copy(), load.load_weights
+
+    def load_and_change(*args: object) -> object:
+        config = folder / "config.json"
+        config.write_text(config.read_text().replace('"n_head"', '"n_head_"'))
+        return real(*args)
+
+    monkeypatch.setattr(load, "load_weights", load_and_change)
+    assert "changed while it was read" in refusal(folder)
+
+
+def test_a_plus_separates_base_and_adapter_unless_it_is_in_a_folders_name(tmp_path) -> None:
+    folder = tmp_path / "one+two"
+    assert load._split_adapter(str(folder), None) == (str(tmp_path / "one"), "two")
+    folder.mkdir()
+    assert load._split_adapter(str(folder), None) == (str(folder), None)
+    assert load._split_adapter("base", "adapter") == ("base", "adapter")
+
+
+@pytest.mark.parametrize(
+    ("positions", "tokenizer_limit", "context"),
+    [(64, 10**30, 64), (64, 32, 32), (None, 128, 128), (None, 10**30, 2048)],
+)
+def test_the_context_is_what_model_and_tokenizer_both_allow(
+    positions, tokenizer_limit, context
+) -> None:
+    config = SimpleNamespace(max_position_embeddings=positions)
+    tokenizer = SimpleNamespace(model_max_length=tokenizer_limit)
+    assert load._context(config, tokenizer, ANATOMIES["gpt2"]) == context
+
+
+def test_unused_rows_of_the_position_table_do_not_count() -> None:
+    config = SimpleNamespace(max_position_embeddings=514)
+    tokenizer = SimpleNamespace(model_max_length=10**30)
+    assert load._context(config, tokenizer, ANATOMIES["roberta"]) == 512
