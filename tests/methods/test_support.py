@@ -1,5 +1,7 @@
 """Every method reports what it can do with a model, without loading torch."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +11,15 @@ from cutaway.catalog import method_module, methods
 
 def model(*, has_head: bool = True, mlp: str | None = "mlp") -> SimpleNamespace:
     return SimpleNamespace(has_head=has_head, anatomy=SimpleNamespace(mlp=mlp))
+
+
+def test_support_is_reported_without_torch() -> None:
+    code = (
+        "import sys; from cutaway.catalog import method_module, methods; "
+        "[method_module(name, 'page').supports for name in methods()]; "
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 @pytest.mark.parametrize("method", methods())
