@@ -17,7 +17,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
@@ -29,6 +29,7 @@ from cutaway.engine.pieces import (
     PieceFunction,
     PieceOptions,
     PieceResults,
+    Pieces,
     Resources,
 )
 
@@ -51,9 +52,7 @@ class Engine(ABC):
         return False
 
     @abstractmethod
-    def run(
-        self, function: PieceFunction, pieces: Iterable[Any], options: PieceOptions
-    ) -> PieceResults:
+    def run(self, function: PieceFunction, pieces: Pieces, options: PieceOptions) -> PieceResults:
         """Each piece with its result or its failure."""
 
     @abstractmethod
@@ -86,9 +85,7 @@ class LocalEngine(Engine):
         """Number of processes."""
         return 1 if self.target is None else int(self.target)
 
-    def run(
-        self, function: PieceFunction, pieces: Iterable[Any], options: PieceOptions
-    ) -> PieceResults:
+    def run(self, function: PieceFunction, pieces: Pieces, options: PieceOptions) -> PieceResults:
         """One after the other, or in N processes."""
         if self.target is None:
             return run_inline(function, pieces, options)
@@ -110,9 +107,7 @@ class RayEngine(Engine):
         """Current number of GPUs in the cluster."""
         return cluster.capacity(self.target)["gpus"]
 
-    def run(
-        self, function: PieceFunction, pieces: Iterable[Any], options: PieceOptions
-    ) -> PieceResults:
+    def run(self, function: PieceFunction, pieces: Pieces, options: PieceOptions) -> PieceResults:
         """On the machines that Ray chooses."""
         return cluster.run_ray(self.target, function, pieces, options)
 

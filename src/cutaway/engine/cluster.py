@@ -6,7 +6,7 @@ here, so that the rule is the same on every engine.
 
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ from cutaway.engine.pieces import (
     PieceOutcome,
     PieceQueue,
     PieceResults,
+    Pieces,
     forwarded_environment,
     try_piece,
 )
@@ -31,7 +32,7 @@ RAY_MISSING = "--engine ray needs Ray, which is not installed: pip install 'cuta
 
 
 def run_ray(
-    address: str | None, function: PieceFunction, pieces: Iterable[Any], options: PieceOptions
+    address: str | None, function: PieceFunction, pieces: Pieces, options: PieceOptions
 ) -> PieceResults:
     """Each piece with its result as they finish; leaving the loop cancels the running pieces."""
     ray = connect(address)

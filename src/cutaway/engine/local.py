@@ -1,6 +1,5 @@
 """Run pieces in this process, one after the other: torch already uses every core."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from cutaway.engine.pieces import (
@@ -9,12 +8,13 @@ from cutaway.engine.pieces import (
     PieceOutcome,
     PieceQueue,
     PieceResults,
+    Pieces,
     try_piece,
 )
 
 
 def run_inline(
-    function: PieceFunction, pieces: Iterable[Any], options: PieceOptions | None = None
+    function: PieceFunction, pieces: Pieces, options: PieceOptions | None = None
 ) -> PieceResults:
     """Each piece with its result; a piece that fails yields its failure and the rest continue.
 

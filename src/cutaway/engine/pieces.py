@@ -13,6 +13,7 @@ MAX_TRIES = 3
 FORWARDED_VARIABLES = ("CUTAWAY_", "HF_", "TRANSFORMERS_OFFLINE")
 
 PieceFunction = Callable[[Any], Any]
+Pieces = Iterable[Any]
 PieceResults = Iterator[tuple[Any, Any]]
 
 
@@ -94,7 +95,7 @@ class PendingPiece:
 class PieceQueue:
     """Hands out pieces and takes outcomes back; every piece leaves it once, done or failed."""
 
-    def __init__(self, pieces: Iterable[Any], options: PieceOptions) -> None:
+    def __init__(self, pieces: Pieces, options: PieceOptions) -> None:
         """Pieces are drawn from the iterable only when a worker is free."""
         self._source, self._options = iter(pieces), options
         self._retries: deque[PendingPiece] = deque()

@@ -7,7 +7,7 @@ Workers are reused by the next call, with the model they have loaded.
 
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import wait
@@ -21,6 +21,7 @@ from cutaway.engine.pieces import (
     PieceOutcome,
     PieceQueue,
     PieceResults,
+    Pieces,
     forwarded_environment,
 )
 from cutaway.engine.pool_worker import FUNCTION, PIECE, READY, worker_main
@@ -39,7 +40,7 @@ def threads_per_worker(workers: int) -> int:
 
 
 def run_pool(
-    workers: int, function: PieceFunction, pieces: Iterable[Any], options: PieceOptions
+    workers: int, function: PieceFunction, pieces: Pieces, options: PieceOptions
 ) -> PieceResults:
     """Each piece with its result as they finish; leaving the loop kills the running pieces."""
     queue, pool = PieceQueue(pieces, options), _worker_pool(workers)
