@@ -62,7 +62,7 @@ def test_a_piece_that_fits_nowhere_is_said_and_refused_where_nothing_can_join(tw
     said = []
     terms = PieceOptions(needs=Resources(cpus=2), notify=said.append)
     check_resources(ray, two_nodes[0].address, terms)
-    assert "No machine of the cluster has 2 CPUs, 0 GPUs" in said[0]
+    assert "A piece needs 2 CPUs, 0 GPUs" in said[0]
     with pytest.raises(NoRoom, match="more than this machine has"):
         check_resources(ray, None, terms)
 
@@ -77,8 +77,8 @@ def test_a_grid_on_two_nodes_is_the_same_table_when_one_is_killed(two_nodes, tmp
     calm = grid(model, tmp_path / "calm", "local")
     put, kept = Progress.put, []
 
-    def put_then_kill(self, key, rows):
-        put(self, key, rows)
+    def put_then_kill(self, key, rows, details=()):
+        put(self, key, rows, details)
         kept.append(key)
         if len(kept) == 1:
             cluster.remove_node(extra, allow_graceful=False)

@@ -163,7 +163,7 @@ def test_a_killed_driver_of_a_sweep_goes_on_and_no_cell_is_doubled(model, tmp_pa
     root = Path(__file__).parents[2]
     ran = subprocess.run(
         [sys.executable, script, model, str(tmp_path / "runs")], timeout=500, text=True,
-        capture_output=True, env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True, env={**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"},
     )  # fmt: skip
     assert ran.returncode == -signal.SIGKILL, ran.stderr
     (kept,) = (tmp_path / "runs" / "inject").glob("*.partial")
@@ -184,8 +184,8 @@ from tests.engine.test_training import PLAIN, sweep
 
 if __name__ == "__main__":
     put = Progress.put
-    def put_then_die(self, key, rows):
-        put(self, key, rows)
+    def put_then_die(self, key, rows, details=()):
+        put(self, key, rows, details)
         if "seed" in key:
             os.kill(os.getpid(), signal.SIGKILL)
     Progress.put = put_then_die
@@ -255,7 +255,7 @@ def test_a_piece_that_fails_three_times_is_named_and_the_others_are_kept(elsewhe
     kept, said = [], []
 
     class Loud(Console):
-        def say(self, text: str) -> None:
+        def print(self, text: str) -> None:
             said.append(text)
 
     with pytest.raises(RunError, match=r"1 piece failed, the others are kept: sixth of 0 \(3 tri"):
