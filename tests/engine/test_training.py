@@ -258,7 +258,7 @@ def test_a_piece_that_fails_three_times_is_named_and_the_others_are_kept(elsewhe
         def print(self, text: str) -> None:
             said.append(text)
 
-    with pytest.raises(RunError, match=r"1 piece failed, the others are kept: sixth of 0 \(3 tri"):
+    with pytest.raises(RunError, match=r"1 piece failed, the others are saved: sixth of 0 \(3 tri"):
         for piece, got in run_on_workers(
             elsewhere, work.sixth, [1, 0, 3], key=lambda n: f"sixth of {n}", needs=Resources(),
             kept=tmp_path, console=Loud(),
