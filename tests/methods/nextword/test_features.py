@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from cutaway.console import Console
 from cutaway.core.textset import TextSet
 from cutaway.extract.request import build_token_rows
 from cutaway.methods.nextword.features import (
@@ -143,3 +144,11 @@ def test_workers_can_open_a_model_by_name_but_not_an_object(toy) -> None:
     handle = model_handle_for(by_name, toy)
     assert handle is not None and handle.digest == toy.digest
     assert model_handle_for(NextwordSpec(model=["toy#1234"], data=["d"]), toy) is None
+
+
+def test_truncated_texts_are_reported_with_their_side(toy, capsys) -> None:
+    rows = TextSet("long", (LONG,) * 20, np.arange(20) % 2, "binary", ("a", "b"))
+    spec = NextwordSpec(model=["m"], data=["d"], max_tokens=MOST, prompt=False)
+    task = nextword_tasks(spec, {"d": rows})[0]
+    assert len(features_for(spec, toy, task, "", Console()).f) == 20
+    assert "20 texts were too long: truncated on the left." in capsys.readouterr().err

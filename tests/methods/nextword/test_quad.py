@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from cutaway import quad
-from cutaway.core.errors import BadSpec
+from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
+from cutaway.methods.nextword.quad import held_out_losses
 from cutaway.models.load import open_model
 from tests.methods.nextword.toys import toy_set
 from tests.tiny import tiny, toy_language, toy_model
@@ -99,3 +100,22 @@ def test_masked_models_are_refused(folder) -> None:
     bert = open_model(str(tiny("bert", folder / "bert")), check=False)
     with pytest.raises(BadSpec, match="causal models"):
         quad(model=bert, quiet=True, runs=str(folder / "runs"), **SHORT)
+
+
+def test_too_few_texts_are_refused(toy, folder) -> None:
+    few = TextSet("few", ("one two three", "four five six"))
+    with pytest.raises(BadData, match="'few' has 2 texts of two tokens or more"):
+        quad(model=toy, quiet=True, runs=str(folder / "runs"), **{**SHORT, "text": few})
+
+
+def test_held_out_losses_are_means_over_predicted_tokens(toy) -> None:
+    rows = [[5, 6, 7], [8, 9], [5, 6, 7, 8, 9]]
+    losses = held_out_losses(toy, rows, "ce")
+    total, count = 0.0, 0
+    with torch.no_grad():
+        for row in rows:
+            ids = torch.tensor([row])
+            total += float(toy.module(ids, labels=ids).loss) * (len(row) - 1)
+            count += len(row) - 1
+    assert losses["held_ce"] == pytest.approx(total / count, rel=1e-4)
+    assert losses["score"] == -losses["held_ce"]

@@ -7,9 +7,15 @@ import polars as pl
 import pytest
 
 from cutaway import nextword
+from cutaway.catalog import VERBS
 from cutaway.core.errors import BadData, BadSpec, Mismatch, UnknownName
 from cutaway.core.textset import TextSet
+from cutaway.extract.estimate import estimate_pass
+from cutaway.extract.request import ExtractionRequest
 from cutaway.methods.nextword.rows import NEXTWORD_SCHEMA
+from cutaway.methods.nextword.save_p import p_size_bytes
+from cutaway.methods.nextword.spec import NextwordSpec
+from cutaway.recipe.life_cycle import Context, estimate
 from tests.methods.nextword.toys import PROMPT, TEXTS, WORDS
 
 
@@ -207,3 +213,19 @@ def test_zero_shot_uses_the_first_word_list_of_single_tokens(toy, tmp_path) -> N
     lost = result.rows.filter(pl.col("status") == "failed")
     assert lost["features"].to_list() == ["classwords"]
     assert "'zzzz'" in lost["reason"][0]
+
+
+@pytest.mark.parametrize("save_p", [False, True])
+def test_the_estimate_has_an_entry_per_prompt_and_the_size_of_p(save_p, toy, tmp_path) -> None:
+    spec = NextwordSpec(
+        model=["m"], data=["d"], prompt_text=PROMPT, save_p=save_p, runs=str(tmp_path / "runs")
+    )
+    costs = estimate(VERBS["nextword"], spec, Context(objects={"m": toy, "d": TEXTS}))
+    assert len(costs) == 2, "without and with the prompt"
+    plain = estimate_pass(toy, TEXTS, ExtractionRequest(layers=(), heads=("final",)))
+    size = p_size_bytes(toy, len(TEXTS)) / 2**20 if save_p else 0.0
+    for cost in costs:
+        assert cost.plain()["rows"] == len(TEXTS)
+        assert cost.disk_mb <= round(plain.disk_mb + size, 1) + 0.11
+        assert cost.disk_mb >= round(size, 1) - 0.11
+    assert not (tmp_path / "runs").exists(), "nothing is measured"
