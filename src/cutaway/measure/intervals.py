@@ -85,8 +85,8 @@ def over_seeds(seeds: Sequence[Sequence[Interval]], *, level: float = 0.95) -> I
     """The interval of a mean over trainings, each of them the mean of its parts (sets of texts).
 
     Over several seeds it is the plain t interval. With one seed it comes from the parts' own
-    intervals, as of sets that share no text: the interval of a single part is kept as it is. The bounds are NaN
-    if a part has none.
+    intervals, as of independent sets; the interval of a single part is kept as it is. The bounds
+    are NaN if a part has none.
     """
     means = [float(np.mean([part.mean for part in parts])) for parts in seeds]
     if len(seeds) != 1:

@@ -3,8 +3,8 @@
 - If each repeat draws its own test rows (protocols repeats, kfold, curve): `corrected_t` and
   `paired_t`. The training part of a learning curve is a subsample; what its repeats have in common
   depends on the rows it was drawn from, so those count as n_train.
-- If the repeats share their test rows (fixed, kshot), their spread s^2 does not contain the variance
-  due to the choice of these rows. The variance of the mean is s^2/J plus the variance due to the
+- If the repeats share their test rows (fixed, kshot), their spread s^2 lacks the variance due to
+  the choice of these rows. The variance of the mean is s^2/J plus the variance due to the
   test rows: Wilson's for proportions, the jackknife's over blocks of rows for other metrics (Efron
   and Tibshirani 1993). Degrees of freedom are Welch's. Two cells are compared block by block, so
   that rows which are hard for both don't count as a difference. For proportions, two rows are added

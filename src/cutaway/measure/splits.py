@@ -7,7 +7,7 @@ three parts share no row.
     repeats   repeated seeded splits 70/10/20
     kfold     each row is tested exactly once; validation rows are taken from the other folds
     fixed     the parts that come with the data; without a dev part, one is split off train
-    kshot     K rows per class for training, K for validation, the rest (or the test part) for testing
+    kshot     K rows per class for training, K for validation, the rest (or the test part) to test
     curve     the splits of `repeats`, with nested subsamples of the training part of each size
 """
 
@@ -142,7 +142,7 @@ def _kfold(ground: SplitData, plan: SplitPlan) -> Iterator[Split]:
     _check_two_per_class(ground)
     mixed = shuffle(ground.rows, repeat_rng(plan.seed, 0))
     ordered = mixed[np.argsort(ground.groups[mixed], kind="stable")]
-    # Assigned in turn, class after class: sizes of folds and classes per fold differ by at most one.
+    # Assigned in turn, class after class: fold sizes and classes per fold differ by at most one.
     fold = np.empty(len(ordered), dtype=np.int64)
     fold[ordered] = np.arange(len(ordered)) % plan.folds
     for k in range(plan.folds):

@@ -43,8 +43,8 @@ def allocate(counts: NDArray[np.int64], fractions: tuple[float, ...]) -> NDArray
     """How many rows of each stratum go to each part: (strata, parts).
 
     Every number is its exact share rounded down or up. Remaining rows go to the parts
-    that are furthest below their share so far, so that the totals match the fractions too; a stratum
-    without a row in the first part (train) gives it its first remaining row.
+    that are furthest below their share so far, so that the totals match the fractions too; a
+    stratum without a row in the first part (train) gives it its first remaining row.
     """
     exact = counts[:, None] * np.asarray(fractions)[None, :]
     # 0.7 * 10 is 7.000000000000001 and 0.1 * 30 is 3.0000000000000004; 0.3 * 10 must stay 3.

@@ -44,9 +44,9 @@ def best_threshold(
 ) -> Threshold:
     """The threshold with the best `metric` on these rows, found by one sort.
 
-    All thresholds are compared, including "always positive" (-inf) and "always negative" (the highest
-    score), so equal scores need no special case. A threshold between two scores is half-way between
-    them; of equally good ones the middle one is taken.
+    All thresholds are compared, including "always positive" (-inf) and "always negative" (the
+    highest score), so equal scores need no special case. A threshold between two scores is half-way
+    between them; of equally good ones the middle one is taken.
     """
     criterion = lookup(CRITERIA, metric, kind="threshold metric")
     values, positive = np.asarray(scores, dtype=np.float64), np.asarray(labels) == 1

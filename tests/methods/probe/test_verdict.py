@@ -35,7 +35,7 @@ BASES = {"majority": score(0.5, "-"), "bow": score(0.61, "-", wobble=0.3)}
 def test_the_best_layer_its_ties_and_the_words_share_are_said():
     sentences = verdict_sentences(Evidence("accuracy", CELLS, BASES))
     assert sentences[0].startswith(
-        "The best probe reads layer 7 (pooler mean, classifier logistic) and reaches accuracy 0.780 ["
+        "The best probe reads layer 7 (pooler mean, classifier logistic) and reaches accuracy 0.78"
     )
     assert sentences[0].endswith("over 10 repeats; the majority baseline reaches 0.500.")
     assert sentences[1] == "Layer 8 is statistically indistinguishable from layer 7."

@@ -1,17 +1,15 @@
-"""`details.json`: what figures need beyond one number per cell; written beside `result.json`.
+"""`details.json`: the data of figures that need more than one number per cell.
 
 The file is a JSON list. Each entry belongs to one cell of the grid (model, data, layers, pool,
-classifier, repeat: the same words as in `rows.parquet`) and says in `figure` which picture it
-feeds:
+classifier, repeat: as in `rows.parquet`); `figure` names the figure it is for:
 
     confusion    classes, counts[true][called]
     roc          label, false_positive[], true_positive[], auc
     scores       edges[], counts{class: [per bin]}, threshold
     projection   way (pca | lda), x[], y[], labels[], texts[]
-    losses       train[], validation[], kept (the epoch whose weights were kept)
+    losses       train[], validation[], kept (the epoch whose weights are used)
 
-A recipe builds these classes and hands `{FILE: dumps(entries)}` to the store as a file of the
-run. A run without it is complete; it only has fewer figures.
+A run without this file is complete; it only has fewer figures.
 """
 
 import math
@@ -55,7 +53,7 @@ class CellDetail(BaseModel):
 
 
 class ConfusionMatrix(CellDetail):
-    """How often each true class (row) was called each class (column), on test rows."""
+    """Counts of true (row) and predicted (column) classes on test rows."""
 
     figure: Literal["confusion"] = "confusion"
     classes: tuple[str, ...]
@@ -91,12 +89,12 @@ class ScoreHistogram(CellDetail):
     edges: tuple[float, ...]
     counts: dict[str, tuple[int, ...]]
     threshold: float | None = None
-    """Scores above it are called positive; None when there is none or it is infinite."""
+    """Scores above it are predicted positive; None if there is none or it is infinite."""
 
     @field_validator("threshold", mode="before")
     @classmethod
     def _finite(cls, value: float | None) -> float | None:
-        # "Always yes" is a cut at minus infinity, which JSON can't say and no axis can show.
+        # "Always positive" is a threshold of -inf, which JSON and axes can't represent.
         return value if value is not None and math.isfinite(value) else None
 
     @model_validator(mode="after")
@@ -129,7 +127,7 @@ class LossCurves(CellDetail):
     train: tuple[float, ...]
     validation: tuple[float, ...] = ()
     kept: int | None = None
-    """The epoch (from 1) whose weights were kept."""
+    """The epoch (from 1) whose weights are used."""
 
 
 AnyDetail = ConfusionMatrix | RocCurve | ScoreHistogram | Projection | LossCurves
@@ -155,7 +153,7 @@ def parse_details(text: bytes, *, where: str = DETAILS_FILE) -> list[AnyDetail]:
         at = ".".join(str(part) for part in first["loc"]) or "the whole file"
         raise Corrupt(
             f"{where} can't be read at {at}: {first['msg']}. "
-            "Delete it to go on without these figures, or repeat the run."
+            "Delete it to continue without these figures, or repeat the run."
         ) from None
 
 

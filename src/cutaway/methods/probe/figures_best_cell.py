@@ -1,4 +1,4 @@
-"""The figures of `probe` that look inside one cell: what is confused, how sure, how spread out."""
+"""Figures of the best probe: confusion matrix, ROC curves, scores, projection, losses."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -61,19 +61,19 @@ def confusion_matrix(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
             customdata=[[[c] for c in row] for row in counts],
             meta={"cell": "count"},
             texttemplate="%{z:.0%}<br>%{text:,}" if roomy else "",
-            hovertemplate="true %{y}, called %{x}<br>%{z:.1%} (%{text:,})<extra></extra>",
+            hovertemplate="true %{y}, predicted %{x}<br>%{z:.1%} (%{text:,})<extra></extra>",
             coloraxis="coloraxis",
             xgap=2,
             ygap=2,
         )
     )
     figure.update_layout(coloraxis=SHARE_COLORAXIS)
-    figure.update_xaxes(title="called", side="bottom", type="category", showgrid=False)
+    figure.update_xaxes(title="predicted class", side="bottom", type="category", showgrid=False)
     figure.update_yaxes(title="true class", autorange="reversed", type="category", showgrid=False)
     return theme.finish_figure(
         figure,
-        title="Confusion of the best probe",
-        caption="Each row is a true class, each column what the probe called it; a perfect probe "
+        title="Confusion matrix of the best probe",
+        caption="Each row is a true class, each column a predicted class; a perfect probe "
         f"fills the diagonal. Test rows of all repeats together. {_cell_caption(found[0])}",
         height=200 + min(56, 560 // len(classes)) * len(classes),
     )
@@ -100,7 +100,7 @@ def roc_curves(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
                 mode="lines",
                 name=formats.figure_label(name, 40) + area,
                 line={"color": hue, "width": 2},
-                hovertemplate="false alarms %{x:.2f}, found %{y:.2f}",
+                hovertemplate="false positive rate %{x:.2f}, true positive rate %{y:.2f}",
             )
         )
     figure.update_xaxes(title="false positive rate", range=[-0.01, 1.01], showgrid=True)
@@ -109,8 +109,8 @@ def roc_curves(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     return theme.finish_figure(
         figure,
         title="ROC curve" + ("s by class" if several else ""),
-        caption="How many of a class are found (up) against how many others are called it "
-        "(right), for every threshold; the further a curve stands above the diagonal, the better. "
+        caption="True positive rate against false positive rate for every threshold; the "
+        "further a curve is above the diagonal, the better. "
         + f"First repeat, test rows. {_cell_caption(top[0])}"
         + (f" {more} more not shown." if more > 0 else ""),
         height=460,
@@ -152,8 +152,9 @@ def score_histogram(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     return theme.finish_figure(
         figure,
         title="Scores by true class",
-        caption="How the probe scores the test rows of each class; right of the dashed line it "
-        f"says yes. The less the colours overlap, the surer the probe. {_cell_caption(entry)}",
+        caption="How the probe scores the test rows of each class; scores right of the dashed "
+        "line are predicted positive. The less the colours overlap, the better. "
+        f"{_cell_caption(entry)}",
         height=420,
     )
 
@@ -185,8 +186,8 @@ def projection(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     return theme.finish_figure(
         figure,
         title=f"States in two dimensions ({entry.way.upper()})",
-        caption="Each dot is the state of one text; hover to read it. Classes that lie apart here "
-        f"are easy to read off; classes that mix may still part in more dimensions. "
+        caption="Each dot is the state of one text; hover to read it. Classes that are separate "
+        f"here are easy to predict; classes that overlap may be separable in more dimensions. "
         f"{_cell_caption(entry)}"
         + (f" {len(keep)} of {len(entry.x)} dots." if len(keep) < len(entry.x) else ""),
         height=480,
@@ -220,9 +221,9 @@ def loss_curves(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     return theme.finish_figure(
         figure,
         title="Training loss of gradient probes",
-        caption="Full lines are the loss on training rows, broken ones on validation rows, first "
-        "repeat; the ring is the epoch whose weights were kept. A broken line that turns up while "
-        "the full one falls is overfitting.",
+        caption="Solid lines are the loss on training rows, dashed lines on validation rows, first "
+        "repeat; the ring marks the epoch whose weights were kept. Overfitting: the dashed line "
+        "rises while the solid line falls.",
         height=440,
     )
 
@@ -236,7 +237,7 @@ def _best_epoch_marker(entry: details.LossCurves, hue: str, name: str) -> go.Sca
         legendgroup=name,
         showlegend=False,
         marker={"size": 11, "color": hue, "symbol": "circle-open", "line": {"width": 2}},
-        hovertemplate="kept: epoch %{x}<extra></extra>",
+        hovertemplate="best epoch: %{x}<extra></extra>",
     )
 
 
@@ -260,7 +261,7 @@ def _chance_line() -> go.Scatter:
         x=[0, 1],
         y=[0, 1],
         mode="lines",
-        name="guessing",
+        name="chance",
         line={"color": theme.NEUTRAL, "dash": "dot", "width": 1.5},
         hoverinfo="skip",
     )
@@ -281,7 +282,10 @@ def _ranked_details(
     # Rows may be filtered (the app's cross-filters): only cells still in them are shown.
     keys = [key for key in by_cell if key in means]
     if not keys:
-        raise Missing(f"No {kind.__name__.lower()} data for these cells in the run's details.json.")
+        raise Missing(
+            f"No {kind.model_fields['figure'].default} data for these cells in the run's "
+            "details.json."
+        )
     keys.sort(key=lambda key: means[key], reverse=not lower_is_better(metric))
     return [sorted(by_cell[key], key=lambda entry: entry.repeat) for key in keys]
 
@@ -299,7 +303,7 @@ def _best_details(kind: type[DetailT], rows: pl.DataFrame, record: RunOrRuns) ->
 
 
 def _cell_caption(entry: details.AnyDetail) -> str:
-    """A sentence naming the cell; plain text, escaped by whoever shows it."""
+    """A sentence naming the cell; plain text, not escaped."""
     return (
         f"Shown: {entry.classifier} on layer {entry.layers}, pooler {entry.pool}, "
         f"{entry.model} on {entry.data}."

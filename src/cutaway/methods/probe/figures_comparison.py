@@ -55,15 +55,15 @@ def model_sizes(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     return theme.finish_figure(
         shown.figure,
         title=f"{words} by model size",
-        caption="Each model stands at its own best layer, larger models to the right; "
-        f"{figure_lines.INTERVAL_NOTE}. A flat line says that size alone does not help."
+        caption="Each model is shown at its best layer, larger models to the right; "
+        f"{figure_lines.INTERVAL_NOTE}. A flat line means that size alone does not help."
         + panels.omitted_note(missing, shown.hidden),
         height=shown.height,
     )
 
 
 def _label_models(figure: go.Figure, panel: pl.DataFrame, metric: str, row: int) -> None:
-    # Runs of one size stand above each other: one name is enough.
+    # Runs of one size share an x position: one name is enough.
     for top in best_cell_per_group(panel, ("parameters",), metric).iter_rows(named=True):
         figure.add_annotation(
             # Annotations on a log axis are placed by the exponent.
@@ -98,7 +98,7 @@ def classifiers(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         title=f"{words} by classifier",
         caption="Each dot is a classifier at its best layer and pooler (hover shows which), the "
         "line through it the 95 % interval of the mean over repeats. Grey diamonds need no "
-        "model. Where lines overlap the verdict says more: it compares row by row."
+        "model. Where intervals overlap, see the verdict: it compares the cells pairwise."
         + panels.omitted_note(0, shown.hidden),
         height=shown.height - 20,
     )
@@ -145,7 +145,8 @@ def _dots(figure: go.Figure, mine: pl.DataFrame, name: str, hue: str, row: int) 
             customdata=mine.select("layers", "pool", "low", "high", "repeats").rows(),
             meta={"columns": ["layers", "pool", "low", "high", "repeats"]},
             hovertext=[
-                f"{text}<br>layer {formats.figure_label(c['layers'])}, pooler {formats.figure_label(c['pool'])}"
+                f"{text}<br>layer {formats.figure_label(c['layers'])}, "
+                f"pooler {formats.figure_label(c['pool'])}"
                 for text, c in zip(figure_lines.hover_texts(mine), mine.to_dicts(), strict=True)
             ],
             hovertemplate="<b>%{y}</b> %{hovertext}<extra></extra>",
@@ -188,7 +189,7 @@ def learning_curve(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     found = scored_probe_cells(table).filter(pl.col("size").is_not_null()).filter(several)
     if found.is_empty():
         raise Missing("A learning curve needs several training sizes: try --protocol curve.")
-    # At small sizes layers change places; each line keeps the layer that is best at full size.
+    # The ranking of layers changes with size; each line shows the layer that is best at full size.
     fixed = best_cell_per_group(
         largest_training_size(found), ("data", "model", "pool", "classifier"), metric
     )
@@ -214,8 +215,9 @@ def learning_curve(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     return theme.finish_figure(
         shown.figure,
         title=f"{words} by training size",
-        caption=f"Each line keeps the layer that is best with all rows; {figure_lines.INTERVAL_NOTE}. A line "
-        "still rising on the right says more data would help; a dip near the width of the states "
-        "is double descent." + panels.omitted_note(missing, shown.hidden),
+        caption="Each line shows the layer that is best with all rows; "
+        f"{figure_lines.INTERVAL_NOTE}. If a line still rises on the right, more data would help; "
+        "a dip near the width of the states is double descent."
+        + panels.omitted_note(missing, shown.hidden),
         height=shown.height,
     )

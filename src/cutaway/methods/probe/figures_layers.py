@@ -20,7 +20,7 @@ from cutaway.report.records import RunOrRuns
 
 
 def layer_scores(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """Score by layer with intervals, above what words and untrained weights already give."""
+    """Score by layer with intervals, with the baselines."""
     metric = main_metric(rows, record)
     table = largest_training_size(aggregate_cells(rows, metric))
     where = figure_lines.layer_positions(scored_probe_cells(table)["layers"].to_list())
@@ -39,9 +39,10 @@ def layer_scores(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     theme.finish_figure(
         shown.figure,
         title=f"{words} by layer",
-        caption=f"Each point is a probe that reads one layer; {figure_lines.INTERVAL_NOTE}. Broken grey, brown "
-        "and violet lines are what no model, words alone, random weights or shuffled labels give: "
-        "only the gap to them speaks for the model." + panels.omitted_note(missing, shown.hidden),
+        caption=f"Each point is a probe of one layer; {figure_lines.INTERVAL_NOTE}. The dashed "
+        "grey, brown and violet lines are baselines: no model, words alone, random weights, "
+        "control task. Only the difference to them is evidence about the model."
+        + panels.omitted_note(missing, shown.hidden),
         height=shown.height,
     )
     return shown.figure.update_layout(hovermode="x unified")
@@ -91,8 +92,11 @@ def layer_pooler_heatmap(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     differ = varying_columns(table, ("data", "model", "classifier"))
     groups = table.group_by(differ or ["data"], maintain_order=True)
     grids = {" · ".join(map(str, key)): cells_ for key, cells_ in groups}
+    reverse = lower_is_better(metric)
     ranked = sorted(
-        grids, key=lambda k: grids[k]["mean"].max() or 0, reverse=not lower_is_better(metric)
+        grids,
+        key=lambda k: (grids[k]["mean"].min() if reverse else grids[k]["mean"].max()) or 0,
+        reverse=not reverse,
     )
     shown = panels.stack_panels(ranked, each=34 * table["pool"].n_unique())
     order = list(dict.fromkeys(table["layers"]))
@@ -100,7 +104,6 @@ def layer_pooler_heatmap(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     for row, name in enumerate(shown.titles, start=1):
         _heatmap_panel(shown.figure, grids[name], order, metric, row)
     words = metric_axis_label(metric)
-    reverse = lower_is_better(metric)
     shown.figure.update_layout(
         coloraxis={
             "colorscale": theme.SEQUENTIAL,
@@ -116,8 +119,8 @@ def layer_pooler_heatmap(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         title=f"{words} by layer and pooler",
         caption="Each square is the mean over repeats of one layer read through one pooler; "
         f"{'darker' if reverse else 'yellower'} is better, the framed square is the best. Hover "
-        "for its interval. The verdict says which layers can't be told from the best one."
-        + panels.omitted_note(0, shown.hidden),
+        "for its interval. The verdict lists the layers that are statistically indistinguishable "
+        "from the best." + panels.omitted_note(0, shown.hidden),
         height=shown.height - 30,
     )
     return shown.figure

@@ -6,7 +6,7 @@ from cutaway.report.method_page import MethodPage
 
 PAGE = MethodPage(
     "probe",
-    "What can be read off the hidden layers, and is it more than the words give away?",
+    "What information do the hidden states encode, beyond the words of the text?",
     ":material/layers:",
     {
         "Layers": ("layers", "heatmap"),

@@ -1,9 +1,9 @@
-"""One cell of the probing grid: features in, fitted on train rows, judged on test rows.
+"""One cell of the probe grid: a classifier fitted on training rows and evaluated on test rows.
 
-The decision rule is fixed before a test label is looked at: for two classes the cut with the
-best validation accuracy, for labels that go together the cut with the best validation F1 of each
-label, for several classes the highest score. Every decision metric is taken at that one rule.
-`accuracy_ref` and `f1_ref` are the older habit, one cut tuned for accuracy and another for F1.
+The decision rule is fixed on the validation rows: for two classes the threshold with the best
+accuracy, for multilabel the threshold with the best F1 of each label, for several classes the
+highest score. Every decision metric uses that rule. `accuracy_ref` and `f1_ref` follow an older
+convention, with one threshold tuned for accuracy and another for F1.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ ProbeFeatures = Shaped[Tensor, "n d"] | RowBlocks | RaggedTokens
 
 @dataclass(frozen=True, eq=False)
 class ProbeOutcome:
-    """What one classifier made of one split."""
+    """The result of one classifier on one split."""
 
     metrics: dict[str, float]
     n_train: int
@@ -50,16 +50,16 @@ class ProbeOutcome:
     n_test: int
     parameters: int
     thresholds: tuple[float, ...]
-    """The cuts of the decision rule: one for binary, one per label for multilabel."""
+    """Of the decision rule: one for binary, one per label for multilabel."""
     scores: NDArray[np.float64]
-    """Of the test rows, as the classifier gives them."""
+    """The classifier's scores of the test rows."""
     outputs: ProbeOutputs
     """Truth and outputs on the test rows, from which the metrics follow."""
     notes: dict[str, Any]
 
     @property
     def decisions(self) -> NDArray[Any]:
-        """Of the test rows; values for regression."""
+        """Decisions on the test rows; values for regression."""
         return self.outputs.decisions
 
 
@@ -74,7 +74,7 @@ def probe_split(
     seed: int = 0,
     balanced: bool = False,
 ) -> ProbeOutcome:
-    """One classifier on one split. `given` is a name, an estimator or a torch module."""
+    """Fit and evaluate a classifier (a name, an estimator or a torch module) on one split."""
     return probe_splits(
         x, y, [split], given, task=task, classes=classes, seed=seed, balanced=balanced
     )[0]
@@ -91,53 +91,54 @@ def probe_splits(
     seed: int = 0,
     balanced: bool = False,
 ) -> list[ProbeOutcome]:
-    """One classifier on every split, fitted all at once where the classifier can."""
+    """Fit and evaluate a classifier on every split, all at once if the classifier can."""
     row = classifier(given)
     labels, names = encode_labels(y, task, classes)
-    aim = FitSettings(task, len(names), seed, balanced)
-    row.check(aim)
+    settings = FitSettings(task, len(names), seed, balanced)
+    row.check(settings)
     _check_compatible(x, labels, row)
-    fits = _fit_splits(row, x, torch.from_numpy(labels), splits, aim)
+    fits = _fit_splits(row, x, torch.from_numpy(labels), splits, settings)
     return [
-        evaluate_fit(fit, x, labels, split, aim) for fit, split in zip(fits, splits, strict=True)
+        evaluate_fit(fit, x, labels, split, settings)
+        for fit, split in zip(fits, splits, strict=True)
     ]
 
 
 def _fit_splits(
-    row: Classifier, x: ProbeFeatures, y: Tensor, splits: Sequence[Split], aim: FitSettings
+    row: Classifier, x: ProbeFeatures, y: Tensor, splits: Sequence[Split], settings: FitSettings
 ) -> list[FittedProbe]:
-    if row.make_many is not None and not isinstance(x, RaggedTokens):
-        return row.make_many(x, y, splits, aim)
+    if row.fit_splits is not None and not isinstance(x, RaggedTokens):
+        return row.fit_splits(x, y, splits, settings)
     return [
         row.fit(
             take_rows(x, split.train),
             y[torch.from_numpy(split.train)],
             take_rows(x, split.val),
             y[torch.from_numpy(split.val)],
-            task=aim.task,
-            classes=aim.classes,
-            # Repeats start from other initial weights, or their spread would miss that part.
-            seed=aim.seed + split.repeat,
-            balanced=aim.balanced,
+            task=settings.task,
+            classes=settings.classes,
+            # Each repeat has its own initial weights, so that their variance is included.
+            seed=settings.seed + split.repeat,
+            balanced=settings.balanced,
         )
         for split in splits
     ]
 
 
 def evaluate_fit(
-    fitted: FittedProbe, x: ProbeFeatures, labels: NDArray[Any], split: Split, aim: FitSettings
+    fitted: FittedProbe, x: ProbeFeatures, labels: NDArray[Any], split: Split, settings: FitSettings
 ) -> ProbeOutcome:
-    """The cell of a fitted classifier: cuts from validation rows, metrics from test rows."""
+    """Evaluate a fitted classifier: thresholds from validation rows, metrics from test rows."""
     scores = fitted.scores(x).cpu().numpy()
-    cuts = _decision_thresholds(scores[split.val], labels[split.val], aim)
-    decide = [_decide(scores[rows], cuts, aim) for rows in (split.train, split.test)]
+    thresholds = _decision_thresholds(scores[split.val], labels[split.val], settings)
+    decide = [_decide(scores[rows], thresholds, settings) for rows in (split.train, split.test)]
     raw = scores[split.test]
-    chance = _test_probabilities(fitted, x, raw, split, aim)
-    other = _decisions_per_metric(scores, labels, split) if aim.task == "binary" else {}
+    chance = _test_probabilities(fitted, x, raw, split, settings)
+    other = _decisions_per_metric(scores, labels, split) if settings.task == "binary" else {}
     ranks = _ranking_scores(raw, chance, fitted)
-    said = ProbeOutputs(aim.task, labels[split.test], decide[1], ranks, chance, other)
-    metrics = said.metrics()
-    lead = "r2" if aim.task == "regression" else "accuracy"
+    outputs = ProbeOutputs(settings.task, labels[split.test], decide[1], ranks, chance, other)
+    metrics = outputs.metrics()
+    lead = "r2" if settings.task == "regression" else "accuracy"
     metrics[f"{lead}_train"] = METRICS[lead](labels[split.train], decide[0])
     return ProbeOutcome(
         metrics,
@@ -145,40 +146,42 @@ def evaluate_fit(
         len(split.val),
         len(split.test),
         fitted.parameters,
-        tuple(cut.value for cut in cuts),
+        tuple(cut.value for cut in thresholds),
         raw,
-        said,
+        outputs,
         dict(fitted.notes),
     )
 
 
 def _decision_thresholds(
-    scores: NDArray[Any], labels: NDArray[Any], aim: FitSettings
+    scores: NDArray[Any], labels: NDArray[Any], settings: FitSettings
 ) -> tuple[Threshold, ...]:
-    """The decision rule's cuts, from validation rows only."""
-    if aim.task == "binary":
+    """The thresholds of the decision rule, from validation rows only."""
+    if settings.task == "binary":
         return (best_threshold(scores, labels),)
-    if aim.task == "multilabel":
+    if settings.task == "multilabel":
         return tuple(
-            best_threshold(scores[:, k], labels[:, k], metric="f1") for k in range(aim.classes)
+            best_threshold(scores[:, k], labels[:, k], metric="f1") for k in range(settings.classes)
         )
     return ()
 
 
-def _decide(scores: NDArray[Any], cuts: tuple[Threshold, ...], aim: FitSettings) -> NDArray[Any]:
-    if aim.task == "regression":
+def _decide(
+    scores: NDArray[Any], thresholds: tuple[Threshold, ...], settings: FitSettings
+) -> NDArray[Any]:
+    if settings.task == "regression":
         return scores
-    if aim.task == "multiclass":
+    if settings.task == "multiclass":
         return scores.argmax(1)
-    if aim.task == "binary":
-        return cuts[0](scores).astype(np.int64)
-    return np.stack([cut(scores[:, k]) for k, cut in enumerate(cuts)], 1).astype(np.int64)
+    if settings.task == "binary":
+        return thresholds[0](scores).astype(np.int64)
+    return np.stack([cut(scores[:, k]) for k, cut in enumerate(thresholds)], 1).astype(np.int64)
 
 
 def _decisions_per_metric(
     scores: NDArray[Any], labels: NDArray[Any], split: Split
 ) -> dict[str, NDArray[np.int64]]:
-    """The decisions for accuracy and for F1, each at a cut of its own."""
+    """Decisions at the best threshold for accuracy and at the best one for F1."""
     made = {}
     for name in ("accuracy", "f1"):
         cut = best_threshold(scores[split.val], labels[split.val], metric=name)
@@ -187,14 +190,14 @@ def _decisions_per_metric(
 
 
 def _test_probabilities(
-    fitted: FittedProbe, x: ProbeFeatures, scores: NDArray[Any], split: Split, aim: FitSettings
+    fitted: FittedProbe, x: ProbeFeatures, scores: NDArray[Any], split: Split, settings: FitSettings
 ) -> NDArray[Any] | None:
-    """Probabilities of the test rows, where the classifier has them and the task needs them."""
-    if aim.task not in ("binary", "multiclass"):
+    """Probabilities of the test rows, if the classifier has them and the task needs them."""
+    if settings.task not in ("binary", "multiclass"):
         return None
-    # Most probabilities follow from the scores; only then are the rows read again.
-    some = None if fitted.chance is None else take_rows(x, split.test)
-    found = fitted.probabilities(some, torch.from_numpy(scores))
+    # Most probabilities follow from the scores; the features are only read again if not.
+    features = None if fitted.predict_proba is None else take_rows(x, split.test)
+    found = fitted.probabilities(features, torch.from_numpy(scores))
     return None if found is None else found.cpu().numpy()
 
 
@@ -203,8 +206,8 @@ def _ranking_scores(
 ) -> NDArray[Any]:
     """Scores that can be compared between rows.
 
-    Those of several classes are known up to one number per row, so probabilities are compared
-    instead, as their logarithms where that keeps more digits.
+    Scores of several classes are only defined up to a constant per row, so probabilities are
+    compared instead (their logarithms if the scores are logits, which keeps more digits).
     """
     if scores.ndim == 1 or chance is None:
         return scores
@@ -222,7 +225,7 @@ def take_rows(x: ProbeFeatures, rows: NDArray[Any]) -> Any:
 def encode_labels(
     y: NDArray[Any], task: Task, classes: Sequence[str] = ()
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """Labels as numbers with the names of their classes; BadData where one is missing."""
+    """Labels as numbers, with the names of their classes; BadData if one is missing."""
     given = np.asarray(y)
     if given.dtype.kind == "f" and not bool(np.isfinite(given).all()):
         raise BadData(f"{int((~np.isfinite(given)).sum())} labels are missing or infinite.")
@@ -245,13 +248,13 @@ def _class_indices(words: list[str], names: tuple[str, ...]) -> NDArray[np.int64
 
 
 def _check_compatible(x: ProbeFeatures, labels: NDArray[Any], row: Classifier) -> None:
-    """Mismatch, BadSpec or BadData where features, labels and classifier can't meet."""
+    """Raise if features, labels and classifier don't fit together."""
     count = x.n if isinstance(x, RowBlocks) else len(x)
     if count != len(labels):
         raise Mismatch(f"{count} rows of features for {len(labels)} labels.")
     if isinstance(x, RaggedTokens) != (row.kind == "tokens"):
         wanted = "the vectors of all tokens" if row.kind == "tokens" else "one vector per text"
-        raise BadSpec(f"Classifier {row.name!r} learns from {wanted}.")
+        raise BadSpec(f"Classifier {row.name!r} needs {wanted}.")
     if isinstance(x, RowBlocks) and not row.streams:
         able = ", ".join(name for name, other in CLASSIFIERS.items() if other.streams)
         raise BadSpec(

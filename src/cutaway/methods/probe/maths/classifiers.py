@@ -1,7 +1,7 @@
-"""The CLASSIFIERS table, and the way from a name or an object to a classifier.
+"""The CLASSIFIERS table; estimators and torch modules become rows of the same form.
 
-A new classifier is one function and one row. `make` learns from one split, `make_many` from all
-splits of a matrix at once (and from matrices on disk); a row has one of them.
+A new classifier is one function and one row. `fit_split` fits one split, `fit_splits` all splits of
+a matrix at once (also of matrices larger than memory); a row has one of them.
 """
 
 import inspect
@@ -51,17 +51,17 @@ class Classifier:
 
     name: str
     text: str
-    """One line for people."""
+    """One line of help."""
     tasks: tuple[Task, ...]
     kind: ClassifierKind
-    """Whether it is solved, trained by gradients, or trained on the vectors of all tokens."""
-    make: FitFunction | None = None
-    make_many: FitSplitsFunction | None = None
+    """Solved in closed form (or by a solver), trained by gradients, or on all token vectors."""
+    fit_split: FitFunction | None = None
+    fit_splits: FitSplitsFunction | None = None
 
     @property
     def streams(self) -> bool:
-        """Whether it learns from rows that don't fit into memory."""
-        return self.make_many is not None
+        """Whether it can be fitted on features that don't fit in memory."""
+        return self.fit_splits is not None
 
     def fit(
         self,
@@ -75,29 +75,29 @@ class Classifier:
         seed: int = 0,
         balanced: bool = False,
     ) -> FittedProbe:
-        """Fitted on the train rows; validation rows choose C, the best epoch, and the like."""
-        aim = FitSettings(task, classes, seed, balanced)
-        self.check(aim)
-        if self.make is not None:
-            return self.make(x_train, y_train, x_val, y_val, aim)
-        assert self.make_many is not None, f"{self.name} has neither make nor make_many"
+        """Fit on the training rows; validation rows choose C, the best epoch and the like."""
+        settings = FitSettings(task, classes, seed, balanced)
+        self.check(settings)
+        if self.fit_split is not None:
+            return self.fit_split(x_train, y_train, x_val, y_val, settings)
+        assert self.fit_splits is not None, f"{self.name} has neither fit_split nor fit_splits"
         rows = torch.arange(len(x_train) + len(x_val)).numpy()
         split = Split(0, rows[: len(x_train)], rows[len(x_train) :], rows[:0])
         x, y = torch.cat([x_train, x_val]), torch.cat([y_train, y_val])
-        return self.make_many(x, y, [split], aim)[0]
+        return self.fit_splits(x, y, [split], settings)[0]
 
-    def check(self, aim: FitSettings) -> None:
-        """BadSpec where the classifier does not serve the task."""
-        if aim.task not in self.tasks:
-            others = [name for name, row in CLASSIFIERS.items() if aim.task in row.tasks]
+    def check(self, settings: FitSettings) -> None:
+        """BadSpec if the classifier does not support the task."""
+        if settings.task not in self.tasks:
+            others = [name for name, row in CLASSIFIERS.items() if settings.task in row.tasks]
             raise BadSpec(
-                f"Classifier {self.name!r} does not serve {aim.task}, only "
+                f"Classifier {self.name!r} does not support {settings.task}, only "
                 f"{', '.join(self.tasks)}. Those that do: {', '.join(others)}."
             )
 
 
 def classifier(given: Any) -> Classifier:
-    """The row of that name; an estimator with `fit` or a torch module as a row of its own."""
+    """The row of that name; a new row for an estimator with `fit` or a torch module."""
     if isinstance(given, Classifier):
         return given
     if isinstance(given, str):
@@ -119,119 +119,65 @@ def _is_module_class(given: Any) -> bool:
 
 def _from_estimator(given: Any) -> Classifier:
     if not (hasattr(given, "predict") or hasattr(given, "transform")):
-        raise BadSpec(f"{given!r} has fit, but neither predict nor transform to answer with.")
+        raise BadSpec(f"{given!r} has fit, but neither predict nor transform.")
     name = str(getattr(given, "name", type(given).__name__))
     text = f"{type(given).__module__}.{type(given).__qualname__}"
-    return Classifier(name, text, ALL_TASKS, "closed", make=sklearn_fit(clone_factory(given)))
+    return Classifier(name, text, ALL_TASKS, "closed", fit_split=sklearn_fit(clone_factory(given)))
 
 
 def _from_module(given: Any) -> Classifier:
     kind = type(given) if isinstance(given, nn.Module) else given
     name = str(getattr(given, "name", getattr(kind, "__name__", "module")))
     text = f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', name)}"
-    return Classifier(name, text, ALL_TASKS, "gradient", make=gradient_fit(user_net(given)))
+    return Classifier(name, text, ALL_TASKS, "gradient", fit_split=gradient_fit(user_net(given)))
 
 
-def _make_knn(aim: FitSettings, n: int) -> Any:
+def _make_knn(settings: FitSettings, n: int) -> Any:
     count = min(15, n)
-    kind = KNeighborsRegressor if aim.task == "regression" else KNeighborsClassifier
+    kind = KNeighborsRegressor if settings.task == "regression" else KNeighborsClassifier
     return make_pipeline(StandardScaler(), kind(n_neighbors=count, weights="distance"))
 
 
-def _make_forest(aim: FitSettings, n: int) -> Any:
-    if aim.task == "regression":
-        return RandomForestRegressor(100, random_state=aim.seed)
-    weight = "balanced" if aim.balanced else None
-    return RandomForestClassifier(100, random_state=aim.seed, class_weight=weight)
+def _make_forest(settings: FitSettings, n: int) -> Any:
+    if settings.task == "regression":
+        return RandomForestRegressor(100, random_state=settings.seed)
+    weight = "balanced" if settings.balanced else None
+    return RandomForestClassifier(100, random_state=settings.seed, class_weight=weight)
 
 
 ROWS = (
-    Classifier(
-        "logistic",
-        "logistic regression, C by validation log-loss",
-        CLASSIFICATION_TASKS,
-        "closed",
-        make_many=logistic,
-    ),
-    Classifier(
-        "ridge",
-        "ridge regression on values or -1/1, alpha by exact leave-one-out",
-        ALL_TASKS,
-        "closed",
-        make_many=ridge,
-    ),
-    Classifier(
-        "lda",
-        "linear discriminant, not shrunk",
-        CLASSIFICATION_TASKS,
-        "closed",
-        make_many=lda(None),
-    ),
-    Classifier(
-        "lda_shrink",
-        "linear discriminant, shrunk as Ledoit and Wolf estimate",
-        CLASSIFICATION_TASKS,
-        "closed",
-        make_many=lda("auto"),
-    ),
-    Classifier(
-        "qda",
-        "one Gaussian per class, covariances shrunk",
-        CLASSIFICATION_TASKS,
-        "closed",
-        make=binary_relevance(qda),
-    ),
-    Classifier(
-        "nb",
-        "Gaussian naive Bayes",
-        CLASSIFICATION_TASKS,
-        "closed",
-        make_many=binary_relevance_splits(naive_bayes),
-    ),
-    Classifier(
-        "centroid",
-        "the nearest class mean",
-        CLASSIFICATION_TASKS,
-        "closed",
-        make_many=binary_relevance_splits(nearest_centroid),
-    ),
-    Classifier(
-        "pca",
-        "the place along the first principal axis",
-        ALL_TASKS,
-        "closed",
-        make=binary_relevance(pca),
-    ),
-    Classifier("knn", "15 nearest neighbours", ALL_TASKS, "closed", make=sklearn_fit(_make_knn)),
-    Classifier(
-        "forest", "random forest of 100 trees", ALL_TASKS, "closed", make=sklearn_fit(_make_forest)
-    ),
-    Classifier(
-        "linear", "one linear layer, trained", ALL_TASKS, "gradient", make=gradient_fit(mlp(1))
-    ),
-    Classifier("mlp2", "two layers, trained", ALL_TASKS, "gradient", make=gradient_fit(mlp(2))),
-    Classifier("mlp3", "three layers, trained", ALL_TASKS, "gradient", make=gradient_fit(mlp(3))),
-    Classifier(
-        "glu",
-        "gated linear unit, trained",
-        ALL_TASKS,
-        "gradient",
-        make=gradient_fit(glu(nn.Sigmoid)),
-    ),
-    Classifier(
-        "glu_linear",
-        "product of two linear maps, trained",
-        ALL_TASKS,
-        "gradient",
-        make=gradient_fit(glu(nn.Identity)),
-    ),
-    Classifier(
-        "attention",
-        "a learned query over all token vectors, trained",
-        ALL_TASKS,
-        "tokens",
-        make=gradient_fit(AttentionProbe),
-    ),
-)
+    Classifier("logistic", "logistic regression, C by validation log-loss",
+               CLASSIFICATION_TASKS, "closed", fit_splits=logistic),
+    Classifier("ridge", "ridge regression on values or -1/1, alpha by exact leave-one-out",
+               ALL_TASKS, "closed", fit_splits=ridge),
+    Classifier("lda", "linear discriminant without shrinkage",
+               CLASSIFICATION_TASKS, "closed", fit_splits=lda(None)),
+    Classifier("lda_shrink", "linear discriminant with Ledoit-Wolf shrinkage",
+               CLASSIFICATION_TASKS, "closed", fit_splits=lda("auto")),
+    Classifier("qda", "one Gaussian per class, shrunk covariances",
+               CLASSIFICATION_TASKS, "closed", fit_split=binary_relevance(qda)),
+    Classifier("nb", "Gaussian naive Bayes",
+               CLASSIFICATION_TASKS, "closed", fit_splits=binary_relevance_splits(naive_bayes)),
+    Classifier("centroid", "the nearest class mean", CLASSIFICATION_TASKS, "closed",
+               fit_splits=binary_relevance_splits(nearest_centroid)),
+    Classifier("pca", "projection on the first principal axis",
+               ALL_TASKS, "closed", fit_split=binary_relevance(pca)),
+    Classifier("knn", "15 nearest neighbours",
+               ALL_TASKS, "closed", fit_split=sklearn_fit(_make_knn)),
+    Classifier("forest", "random forest of 100 trees",
+               ALL_TASKS, "closed", fit_split=sklearn_fit(_make_forest)),
+    Classifier("linear", "one linear layer, trained",
+               ALL_TASKS, "gradient", fit_split=gradient_fit(mlp(1))),
+    Classifier("mlp2", "two layers, trained",
+               ALL_TASKS, "gradient", fit_split=gradient_fit(mlp(2))),
+    Classifier("mlp3", "three layers, trained",
+               ALL_TASKS, "gradient", fit_split=gradient_fit(mlp(3))),
+    Classifier("glu", "gated linear unit, trained",
+               ALL_TASKS, "gradient", fit_split=gradient_fit(glu(nn.Sigmoid))),
+    Classifier("glu_linear", "product of two linear maps, trained",
+               ALL_TASKS, "gradient", fit_split=gradient_fit(glu(nn.Identity))),
+    Classifier("attention", "a learned query over all token vectors, trained",
+               ALL_TASKS, "tokens", fit_split=gradient_fit(AttentionProbe)),
+)  # fmt: skip
 
 CLASSIFIERS: dict[str, Classifier] = {row.name: row for row in ROWS}

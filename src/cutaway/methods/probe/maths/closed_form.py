@@ -42,13 +42,13 @@ def logistic(
     x: Shaped[Tensor, "n d"] | RowBlocks,
     y: Tensor,
     splits: Sequence[Split],
-    aim: FitSettings,
+    settings: FitSettings,
     *,
     strengths: Sequence[float] = C_GRID,
     standardise: bool = True,
     tol: float = 1e-4,
 ) -> list[FittedProbe]:
-    """Logistic regression with the C of the least validation log-loss."""
+    """Logistic regression with the C of the lowest validation log-loss."""
     if len(strengths) > 1 and any(len(split.val) == 0 for split in splits):
         raise BadData(
             "'logistic' chooses C on validation rows, and a split has none; give a validation "
@@ -60,9 +60,9 @@ def logistic(
         y,
         train=split_masks(splits, "train", n),
         val=split_masks(splits, "val", n),
-        classes=aim.classes if aim.task == "multiclass" else 2,
+        classes=settings.classes if settings.task == "multiclass" else 2,
         strengths=strengths,
-        balanced=aim.balanced,
+        balanced=settings.balanced,
         standardise=standardise,
         tol=tol,
     )
@@ -70,7 +70,7 @@ def logistic(
         linear_probe(
             path.weights[f, c],
             path.intercept[f, c],
-            aim,
+            settings,
             "logit",
             {
                 "c": path.strengths[c],
@@ -87,19 +87,19 @@ def ridge(
     x: Shaped[Tensor, "n d"] | RowBlocks,
     y: Tensor,
     splits: Sequence[Split],
-    aim: FitSettings,
+    settings: FitSettings,
     *,
     alphas: Sequence[float] = ALPHA_GRID,
 ) -> list[FittedProbe]:
     """Ridge regression on the values, or on -1 and 1, with the alpha of the best leave-one-out."""
     folds = split_masks(splits, "train", matrix_shape(x)[0])
-    path = ridge_path(x, regression_targets(y, aim), alphas=alphas, folds=folds)
-    link = "value" if aim.task == "regression" else "margin"
+    path = ridge_path(x, regression_targets(y, settings), alphas=alphas, folds=folds)
+    link = "value" if settings.task == "regression" else "margin"
     return [
         linear_probe(
             path.weights[f, a],
             path.intercept[f, a],
-            aim,
+            settings,
             link,  # type: ignore[arg-type]
             {"alpha": path.alphas[a], "loo_mse": float(path.loo[f, a].mean())},
         )
@@ -107,29 +107,29 @@ def ridge(
     ]
 
 
-def regression_targets(y: Tensor, aim: FitSettings) -> Float[Tensor, "n target"]:
+def regression_targets(y: Tensor, settings: FitSettings) -> Float[Tensor, "n target"]:
     """Targets of a regression: the values, or 1 for the class and -1 for the others."""
-    if aim.task == "regression":
+    if settings.task == "regression":
         return y.double()[:, None]
-    if aim.task == "multiclass":
-        y = torch.nn.functional.one_hot(y.long(), aim.classes)
+    if settings.task == "multiclass":
+        y = torch.nn.functional.one_hot(y.long(), settings.classes)
     return 2.0 * (y if y.ndim == 2 else y[:, None]).double() - 1.0
 
 
 def lda(shrinkage: Shrinkage) -> FitSplitsFunction:
-    """Linear discriminants, plain (None) or shrunk."""
+    """Linear discriminant analysis, with or without (None) shrinkage."""
 
     def make(
-        x: Tensor | RowBlocks, y: Tensor, splits: Sequence[Split], aim: FitSettings
+        x: Tensor | RowBlocks, y: Tensor, splits: Sequence[Split], settings: FitSettings
     ) -> list[FittedProbe]:
         folds = split_masks(splits, "train", matrix_shape(x)[0])
-        found = discriminant(x, y, classes=aim.classes, folds=folds, shrinkage=shrinkage)
+        found = discriminant(x, y, classes=settings.classes, folds=folds, shrinkage=shrinkage)
         bias = found.intercept
-        if aim.balanced:
-            bias = bias - _log_priors(y, folds, aim.classes).to(bias)
+        if settings.balanced:
+            bias = bias - _log_priors(y, folds, settings.classes).to(bias)
         return [
             linear_probe(
-                found.weights[f], bias[f], aim, "logit", {"shrinkage": share, "rank": rank}
+                found.weights[f], bias[f], settings, "logit", {"shrinkage": share, "rank": rank}
             )
             for f, (share, rank) in enumerate(
                 zip(found.shrinkage.tolist(), found.rank.tolist(), strict=True)
@@ -140,38 +140,41 @@ def lda(shrinkage: Shrinkage) -> FitSplitsFunction:
 
 
 def _log_priors(y: Tensor, folds: Tensor, classes: int) -> Float[Tensor, "fold cls"]:
-    """The logarithms of the class shares; of their ratio where there are two classes."""
+    """The logarithms of the class frequencies; of their ratio for two classes."""
     kinds = torch.nn.functional.one_hot(y.cpu().long(), classes).double()
     share = torch.log(folds.double() @ kinds / folds.sum(1, keepdim=True))
     return share[:, 1:] - share[:, :1] if classes == 2 else share
 
 
 def naive_bayes(
-    x: Shaped[Tensor, "n d"] | RowBlocks, y: Tensor, splits: Sequence[Split], aim: FitSettings
+    x: Shaped[Tensor, "n d"] | RowBlocks, y: Tensor, splits: Sequence[Split], settings: FitSettings
 ) -> list[FittedProbe]:
-    """Gaussian naive Bayes, smoothed as scikit-learn's."""
-    return [_naive_bayes_probe(seen, f, aim) for seen, f in _class_sums_by_split(x, y, splits, aim)]
+    """Gaussian naive Bayes with scikit-learn's variance smoothing."""
+    return [
+        _naive_bayes_probe(seen, f, settings)
+        for seen, f in _class_sums_by_split(x, y, splits, settings)
+    ]
 
 
 def _class_sums_by_split(
-    x: Tensor | RowBlocks, y: Tensor, splits: Sequence[Split], aim: FitSettings
+    x: Tensor | RowBlocks, y: Tensor, splits: Sequence[Split], settings: FitSettings
 ) -> Iterator[tuple[ClassMoments, int]]:
-    """The class sums that hold each split, and its place in them."""
+    """For each split, the class sums of its group of splits and its index in them."""
     n, _ = matrix_shape(x)
     folds = split_masks(splits, "train", n)
-    for group in memory_slices(len(splits), 4 * aim.classes * n):
-        seen = class_moments(as_row_blocks(x), y, folds[group], aim.classes, scatter=False)
+    for group in memory_slices(len(splits), 4 * settings.classes * n):
+        seen = class_moments(as_row_blocks(x), y, folds[group], settings.classes, scatter=False)
         yield from ((seen, f) for f in range(group.stop - group.start))
 
 
-def _naive_bayes_probe(seen: ClassMoments, f: int, aim: FitSettings) -> FittedProbe:
+def _naive_bayes_probe(seen: ClassMoments, f: int, settings: FitSettings) -> FittedProbe:
     share = seen.count[f] / seen.count[f].sum()
     centre = share @ seen.mean[f]
     mean = seen.mean[f] - centre
     spread = share @ (seen.variance[f] + mean.square())
-    # Features that never change have no variance to add a share of; any will do.
+    # If all features are constant there is no variance to take a share of; any value will do.
     variance = seen.variance[f] + (1e-9 * float(spread.max()) or 1.0)
-    prior = torch.zeros_like(share) if aim.balanced else torch.log(share)
+    prior = torch.zeros_like(share) if settings.balanced else torch.log(share)
     level = prior - 0.5 * (torch.log(2 * torch.pi * variance) + mean.square() / variance).sum(1)
 
     def score(x: Tensor) -> Tensor:
@@ -180,43 +183,43 @@ def _naive_bayes_probe(seen: ClassMoments, f: int, aim: FitSettings) -> FittedPr
             gap = block - centre
             parts.append(gap @ (mean / variance).T - 0.5 * gap.square() @ (1.0 / variance).T)
         scores = torch.cat(parts) + level
-        return scores[:, 1] - scores[:, 0] if aim.task == "binary" else scores
+        return scores[:, 1] - scores[:, 0] if settings.task == "binary" else scores
 
     return FittedProbe(score, "logit", 2 * mean.numel() + len(share))
 
 
 def nearest_centroid(
-    x: Shaped[Tensor, "n d"] | RowBlocks, y: Tensor, splits: Sequence[Split], aim: FitSettings
+    x: Shaped[Tensor, "n d"] | RowBlocks, y: Tensor, splits: Sequence[Split], settings: FitSettings
 ) -> list[FittedProbe]:
-    """The nearest class mean: minus the squared distance to each, less what all share."""
+    """Nearest class mean: minus the squared distance to each, without the term they share."""
     made = []
-    for seen, f in _class_sums_by_split(x, y, splits, aim):
+    for seen, f in _class_sums_by_split(x, y, splits, settings):
         weights, bias = 2.0 * seen.mean[f], -seen.mean[f].square().sum(1)
-        if aim.task == "binary":
+        if settings.task == "binary":
             weights, bias = weights[1:] - weights[:1], bias[1:] - bias[:1]
-        made.append(linear_probe(weights, bias, aim, "margin", {}))
+        made.append(linear_probe(weights, bias, settings, "margin", {}))
     return made
 
 
 def binary_relevance_splits(make: FitSplitsFunction) -> FitSplitsFunction:
-    """For labels that go together: one binary classifier each, their scores side by side."""
+    """For multilabel: one binary classifier per label."""
 
     def many(
-        x: Tensor | RowBlocks, y: Tensor, splits: Sequence[Split], aim: FitSettings
+        x: Tensor | RowBlocks, y: Tensor, splits: Sequence[Split], settings: FitSettings
     ) -> list[FittedProbe]:
-        if aim.task != "multilabel":
-            return make(x, y, splits, aim)
-        one = FitSettings("binary", 2, aim.seed, aim.balanced)
-        each = [make(x, y[:, k], splits, one) for k in range(aim.classes)]
+        if settings.task != "multilabel":
+            return make(x, y, splits, settings)
+        one = FitSettings("binary", 2, settings.seed, settings.balanced)
+        each = [make(x, y[:, k], splits, one) for k in range(settings.classes)]
         return [combine_labels(list(group)) for group in zip(*each, strict=True)]
 
     return many
 
 
 def combine_labels(fits: Sequence[FittedProbe]) -> FittedProbe:
-    """Binary classifiers as one that scores every label."""
+    """Binary classifiers as one classifier that scores every label."""
 
-    def chance(x: Tensor) -> Tensor:
+    def predict_proba(x: Tensor) -> Tensor:
         every = [fit.probabilities(x, fit.scores(x)) for fit in fits]
         return torch.stack([one for one in every if one is not None], 1)
 
@@ -226,43 +229,44 @@ def combine_labels(fits: Sequence[FittedProbe]) -> FittedProbe:
         sum(fit.parameters for fit in fits),
         {"each": [dict(fit.notes) for fit in fits]},
         exclusive=False,
-        chance=chance if all(fit.chance is not None for fit in fits) else None,
+        predict_proba=predict_proba if all(fit.predict_proba is not None for fit in fits) else None,
     )
 
 
 def binary_relevance(make: FitFunction) -> FitFunction:
-    """For labels that go together: one binary classifier each, their scores side by side."""
+    """For multilabel: one binary classifier per label."""
 
     def every(
-        x_train: Tensor, y_train: Tensor, x_val: Tensor, y_val: Tensor, aim: FitSettings
+        x_train: Tensor, y_train: Tensor, x_val: Tensor, y_val: Tensor, settings: FitSettings
     ) -> FittedProbe:
-        if aim.task != "multilabel":
-            return make(x_train, y_train, x_val, y_val, aim)
-        one = FitSettings("binary", 2, aim.seed, aim.balanced)
+        if settings.task != "multilabel":
+            return make(x_train, y_train, x_val, y_val, settings)
+        one = FitSettings("binary", 2, settings.seed, settings.balanced)
         return combine_labels(
-            [make(x_train, y_train[:, k], x_val, y_val[:, k], one) for k in range(aim.classes)]
+            [make(x_train, y_train[:, k], x_val, y_val[:, k], one) for k in range(settings.classes)]
         )
 
     return every
 
 
 def qda(
-    x_train: Tensor, y_train: Tensor, x_val: Tensor, y_val: Tensor, aim: FitSettings
+    x_train: Tensor, y_train: Tensor, x_val: Tensor, y_val: Tensor, settings: FitSettings
 ) -> FittedProbe:
     """One Gaussian per class, its covariance shrunk towards its own variances (Ledoit, Wolf)."""
     x, kinds = x_train.double(), y_train.to(x_train.device).long()
     density = [
-        _class_log_density(x[kinds == k], k, x.var(0, correction=0)) for k in range(aim.classes)
+        _class_log_density(x[kinds == k], k, x.var(0, correction=0))
+        for k in range(settings.classes)
     ]
-    share = torch.bincount(kinds, minlength=aim.classes).double() / len(kinds)
-    prior = torch.zeros_like(share) if aim.balanced else torch.log(share)
+    share = torch.bincount(kinds, minlength=settings.classes).double() / len(kinds)
+    prior = torch.zeros_like(share) if settings.balanced else torch.log(share)
 
     def score(x: Tensor) -> Tensor:
         scores = torch.stack([each(x.double()) for each in density], 1) + prior
-        return scores[:, 1] - scores[:, 0] if aim.task == "binary" else scores
+        return scores[:, 1] - scores[:, 0] if settings.task == "binary" else scores
 
     d = x.shape[1]
-    return FittedProbe(score, "logit", aim.classes * (d + d * (d + 1) // 2 + 1))
+    return FittedProbe(score, "logit", settings.classes * (d + d * (d + 1) // 2 + 1))
 
 
 def _class_log_density(
@@ -271,10 +275,10 @@ def _class_log_density(
     """The log-density of the Gaussian of one class."""
     if len(x) < 2:
         raise BadData(
-            f"'qda' needs at least 2 rows of each class to learn from, class {kind} has {len(x)}."
+            f"'qda' needs at least 2 training rows of each class, class {kind} has {len(x)}."
         )
     mean = x.mean(0)
-    # A feature that is constant within the class keeps a trace of its overall variance.
+    # A feature that is constant within the class keeps a fraction of its overall variance.
     variance = x.var(0, correction=0).clamp_min(1e-6 * spread).clamp_min(1e-300)
     scaled = (x - mean) / variance.sqrt()
     share = _ledoit_wolf_shrinkage(scaled)
@@ -293,9 +297,9 @@ def _class_log_density(
 
 
 def _ledoit_wolf_shrinkage(x: Float[Tensor, "n d"]) -> float:
-    """How far to shrink the covariance of centred rows."""
+    """The shrinkage of the covariance of centred rows."""
     n, d = x.shape
-    # |X^T X| and |X X^T| are the same; the smaller matrix is the cheaper.
+    # X^T X and X X^T have the same norm; use the smaller one.
     gram = x.T @ x if d <= n else x @ x.T
     square, trace = float(gram.square().sum()) / n**2, float(gram.diagonal().sum()) / n
     noise = (float(x.square().sum(1).square().sum()) / n - square) / (d * n)
@@ -304,9 +308,9 @@ def _ledoit_wolf_shrinkage(x: Float[Tensor, "n d"]) -> float:
 
 
 def pca(
-    x_train: Tensor, y_train: Tensor, x_val: Tensor, y_val: Tensor, aim: FitSettings
+    x_train: Tensor, y_train: Tensor, x_val: Tensor, y_val: Tensor, settings: FitSettings
 ) -> FittedProbe:
-    """The place along the first principal axis, which no label has chosen.
+    """The projection on the first principal axis, which does not depend on the labels.
 
     Binary: signed towards class 1. Several classes: minus the squared distance to each class
     mean on the axis. Regression: the least-squares line over it.
@@ -319,9 +323,9 @@ def pca(
         "binary": _signed_head,
         "multiclass": _nearest_mean_head,
         "regression": _least_squares_head,
-    }[aim.task]
-    head = read(place, y_train.to(x.device), aim)
-    link = "value" if aim.task == "regression" else "margin"
+    }[settings.task]
+    head = read(place, y_train.to(x.device), settings)
+    link = "value" if settings.task == "regression" else "margin"
     return FittedProbe(
         lambda rows: head((rows.double() - mean) @ axis),
         link,  # type: ignore[arg-type]
@@ -338,18 +342,22 @@ def _first_axis(x: Float[Tensor, "n d"]) -> Float[Tensor, " d"]:
     return axis / axis.norm().clamp_min(1e-300)
 
 
-def _signed_head(place: Tensor, y: Tensor, aim: FitSettings) -> Callable[[Tensor], Tensor]:
+def _signed_head(place: Tensor, y: Tensor, settings: FitSettings) -> Callable[[Tensor], Tensor]:
     sign = 1.0 if place[y == 1].mean() >= place[y == 0].mean() else -1.0
     return lambda values: sign * values
 
 
-def _nearest_mean_head(place: Tensor, y: Tensor, aim: FitSettings) -> Callable[[Tensor], Tensor]:
-    # A class without rows is infinitely far away, not at NaN.
-    centre = torch.stack([place[y == k].mean() for k in range(aim.classes)]).nan_to_num(1e150)
+def _nearest_mean_head(
+    place: Tensor, y: Tensor, settings: FitSettings
+) -> Callable[[Tensor], Tensor]:
+    # A class without rows is infinitely far away instead of at NaN.
+    centre = torch.stack([place[y == k].mean() for k in range(settings.classes)]).nan_to_num(1e150)
     return lambda values: -(values[:, None] - centre).square()
 
 
-def _least_squares_head(place: Tensor, y: Tensor, aim: FitSettings) -> Callable[[Tensor], Tensor]:
+def _least_squares_head(
+    place: Tensor, y: Tensor, settings: FitSettings
+) -> Callable[[Tensor], Tensor]:
     middle = y.double().mean()
     slope = (place @ (y.double() - middle)) / place.square().sum().clamp_min(1e-300)
     return lambda values: middle + slope * values

@@ -24,14 +24,14 @@ ALL_TASKS: tuple[Task, ...] = (*CLASSIFICATION_TASKS, "regression")
 
 @dataclass(frozen=True)
 class FitSettings:
-    """What is to be learned."""
+    """The task that a classifier is fitted for, and how."""
 
     task: Task
     classes: int
-    """How many classes or labels; 1 for regression."""
+    """Number of classes or labels; 1 for regression."""
     seed: int = 0
     balanced: bool = False
-    """Whether every class weighs the same, however many rows it has."""
+    """Whether every class gets the same total weight."""
 
     @property
     def single(self) -> bool:
@@ -50,14 +50,14 @@ class FittedProbe:
 
     score: Callable[[Any], Tensor]
     link: Link
-    """How scores read: logits (also log-densities), probabilities, margins, or target values."""
+    """What scores are: logits (also log-densities), probabilities, margins, or target values."""
     parameters: int
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """What was chosen or seen on the way: C, gradient norm, iterations, losses."""
+    """Facts about the fit: C, gradient norm, iterations, losses."""
     exclusive: bool = True
-    """Whether a row has exactly one class; False for labels that go together."""
-    chance: Callable[[Any], Tensor] | None = None
-    """Probabilities of rows, where the classifier has its own way to them."""
+    """Whether a row has exactly one class; False for multilabel."""
+    predict_proba: Callable[[Any], Tensor] | None = None
+    """Probabilities of rows, if they don't follow from the scores."""
 
     def scores(self, x: Any) -> Float[Tensor, " n"] | Float[Tensor, "n cls"]:
         """Higher for class 1 (binary), for each class, or the value itself (regression)."""
@@ -66,9 +66,9 @@ class FittedProbe:
         return self.score(x).double()
 
     def probabilities(self, x: Any, scores: Float[Tensor, "..."]) -> Float[Tensor, "..."] | None:
-        """What the scores of `x` mean as probabilities, None where they mean none."""
-        if self.chance is not None:
-            return self.chance(x).double()
+        """The probabilities of `x` given its scores, None if the classifier has none."""
+        if self.predict_proba is not None:
+            return self.predict_proba(x).double()
         if self.link == "probability":
             return scores
         if self.link != "logit":
@@ -78,15 +78,15 @@ class FittedProbe:
 
 
 FitFunction = Callable[[Any, Tensor, Any, Tensor, FitSettings], FittedProbe]
-"""(x_train, y_train, x_val, y_val, aim) -> what learned from train and tuned itself on val."""
+"""(x_train, y_train, x_val, y_val, settings) -> a classifier fitted on train, tuned on val."""
 FitSplitsFunction = Callable[[Any, Tensor, Sequence[Split], FitSettings], list[FittedProbe]]
-"""(x, y, splits, aim) -> one fit per split, all at once; x may be larger than memory."""
+"""(x, y, splits, settings) -> one fit per split, all at once; x may be larger than memory."""
 
 
 def linear_probe(
     weights: Float[Tensor, "out d"],
     bias: Float[Tensor, " out"],
-    aim: FitSettings,
+    settings: FitSettings,
     link: Link,
     notes: Mapping[str, Any],
 ) -> FittedProbe:
@@ -94,15 +94,15 @@ def linear_probe(
 
     def score(x: Tensor) -> Tensor:
         parts = [block @ weights.T for _, block in as_row_blocks(x, dtype=weights.dtype)]
-        return squeeze_outputs(torch.cat(parts) + bias, aim)
+        return squeeze_outputs(torch.cat(parts) + bias, settings)
 
     size = weights.numel() + bias.numel()
-    return FittedProbe(score, link, size, dict(notes), aim.task != "multilabel")
+    return FittedProbe(score, link, size, dict(notes), settings.task != "multilabel")
 
 
-def squeeze_outputs(scores: Float[Tensor, "n out"], aim: FitSettings) -> Float[Tensor, "..."]:
-    """Scores without their last axis where the task has one number per row."""
-    return scores[:, 0] if aim.single else scores
+def squeeze_outputs(scores: Float[Tensor, "n out"], settings: FitSettings) -> Float[Tensor, "..."]:
+    """Scores without their last axis if the task has one number per row."""
+    return scores[:, 0] if settings.single else scores
 
 
 def split_masks(splits: Sequence[Split], part: str, n: int) -> Bool[Tensor, "fold n"]:
@@ -114,13 +114,13 @@ def split_masks(splits: Sequence[Split], part: str, n: int) -> Bool[Tensor, "fol
 
 
 def matrix_shape(x: Shaped[Tensor, "n d"] | RowBlocks) -> tuple[int, int]:
-    """How many rows and columns."""
+    """Number of rows and columns."""
     return (x.n, x.d) if isinstance(x, RowBlocks) else (x.shape[0], x.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
 class ProbeOutputs:
-    """Truth and answers of the test rows; every metric is a function of these."""
+    """Truth and outputs on the test rows, from which every metric is computed."""
 
     task: Task
     truth: NDArray[Any]
@@ -128,26 +128,30 @@ class ProbeOutputs:
     """Values for regression."""
     ranks: NDArray[Any]
     """Scores that can be compared between rows."""
-    chance: NDArray[Any] | None = None
-    """Probabilities, where the classifier has them."""
-    other: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """Decisions at other cuts, by the metric they are for."""
+    probabilities: NDArray[Any] | None = None
+    """If the classifier has them."""
+    tuned_decisions: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """Decisions at the threshold that is best for one metric, by metric."""
 
     def metrics(self, rows: NDArray[Any] | slice = slice(None)) -> dict[str, float]:
-        """Every metric of the task on these test rows, by their place."""
+        """Every metric of the task on these test rows."""
         truth = self.truth[rows]
         found = evaluate(truth, self.decisions[rows], self.ranks[rows], task=self.task)
         if "ece" in found:
-            found["ece"] = np.nan if self.chance is None else ece(self.chance[rows], truth)
-        for name, decisions in self.other.items():
+            found["ece"] = (
+                np.nan if self.probabilities is None else ece(self.probabilities[rows], truth)
+            )
+        for name, decisions in self.tuned_decisions.items():
             found[f"{name}_ref"] = METRICS[name](truth, decisions[rows])
         return found
 
     def pseudo_values(self, blocks: NDArray[Any], count: int, main: str) -> tuple[float, ...]:
-        """The main metric's pseudo-values over blocks of the test rows."""
+        """The main metric's jackknife pseudo-values over blocks of the test rows."""
         metric = METRICS[main]
-        said = {"score": self.ranks}.get(metric.needs, self.decisions)
-        return pseudo_values(lambda rows: metric(self.truth[rows], said[rows]), blocks, count)
+        predictions = {"score": self.ranks}.get(metric.needs, self.decisions)
+        return pseudo_values(
+            lambda rows: metric(self.truth[rows], predictions[rows]), blocks, count
+        )
 
     def all_pseudo_values(self, blocks: NDArray[Any], count: int) -> dict[str, tuple[float, ...]]:
         """The pseudo-values of every metric."""
@@ -155,7 +159,7 @@ class ProbeOutputs:
 
         def value(name: str) -> Callable[[NDArray[Any]], float]:
             def of(rows: NDArray[Any]) -> float:
-                # Every metric asks for the same rows: they are measured once for all.
+                # Every metric needs the same subsets of rows: evaluate all metrics once per subset.
                 key = rows.tobytes()
                 if key not in some:
                     some[key] = self.metrics(rows)

@@ -1,4 +1,4 @@
-"""Which layers a probe reads, and how several become one."""
+"""Choices of layers and how several layers are combined into one feature matrix."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -24,10 +24,10 @@ MIXES: dict[str, MixFunction] = {
 
 @dataclass(frozen=True)
 class LayerMix:
-    """One feature matrix made of layers."""
+    """One feature matrix made from one or several layers."""
 
     name: str
-    """As it stands in results: `6`, `mean:all`, `concat:8,9`."""
+    """As in results: `6`, `mean:all`, `concat:8,9`."""
     layers: tuple[int, ...]
     how: str = "one"
     """A row of the MIXES table."""
@@ -37,7 +37,7 @@ def parse_layers(text: str, total: int) -> list[LayerMix]:
     """The mixes that a text such as `all`, `0,6,12`, `3-7`, `mean:all` or `concat:8,9` names.
 
     `total` is the number of blocks: layers run from 0 (the embeddings) to `total`. Several
-    texts are joined by `;`. BadSpec names what is out of range or can't be read.
+    texts are joined by `;`. BadSpec for layers out of range or other text.
     """
     parts = [part.strip() for part in text.split(";") if part.strip()]
     if not parts:
@@ -87,7 +87,7 @@ def _allowed_values(total: int) -> str:
 def mix_layers(
     layers: Mapping[int, Shaped[Tensor, "n d"]], spec: LayerMix
 ) -> Float[Tensor, "n features"]:
-    """The feature matrix of a mix; Missing where a layer was not read."""
+    """The feature matrix of a mix; Missing if a layer was not extracted."""
     absent = [layer for layer in spec.layers if layer not in layers]
     if absent:
         raise Missing(
@@ -96,6 +96,6 @@ def mix_layers(
         )
     chosen = [layers[layer] for layer in spec.layers]
     if len(chosen) > 1:
-        # Sums and maxima of half-precision layers would lose digits.
+        # Combine half-precision layers in float32 to keep their digits.
         chosen = [layer if layer.dtype == torch.float64 else layer.float() for layer in chosen]
     return lookup(MIXES, spec.how, kind="mix of layers")(chosen)

@@ -1,9 +1,9 @@
-"""How many bits the labels cost someone who has the features: the online (prequential) code.
+"""Minimum description length of the labels given the features: the online (prequential) code.
 
-Sender and receiver train the same probe on the labels sent so far and code the next ones with
+Sender and receiver train the same probe on the labels sent so far and encode the next ones with
 its probabilities (Voita and Titov 2020, "Information-Theoretic Probing with Minimum Description
-Length"; Blier and Ollivier 2018). The first block goes by the uniform code. A property that is
-easy to read is cheap from few rows on, which accuracy at the end does not see.
+Length"; Blier and Ollivier 2018). The first block uses the uniform code. Labels that can be
+learned from few rows are cheap, which the final accuracy does not show.
 """
 
 from collections.abc import Sequence
@@ -20,21 +20,21 @@ from cutaway.core.errors import BadData
 from cutaway.solvers import LogisticPath, RowBlocks, as_row_blocks, logistic_path
 from cutaway.solvers.logistic import C_GRID
 
-# Shares of the rows after which the probe is trained anew; each about twice the one before.
+# Fractions of the rows after which the probe is trained again, each about twice the last.
 BLOCK_FRACTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
-# Below this many rows a probe has nothing to say.
+# The smallest number of rows to train a probe on.
 MIN_ROWS = 8
 
 
 @dataclass(frozen=True)
 class CodeLength:
-    """The bits of the labels, in all and block by block."""
+    """The code length of the labels in bits, in total and block by block."""
 
     bits: float
     uniform_bits: float
-    """What the labels cost without features: n log2(classes)."""
+    """Without features: n log2(classes)."""
     sizes: tuple[int, ...]
-    """Rows known before each trained block, and at last all rows."""
+    """Rows sent before each trained block, then the number of all rows."""
     block_bits: tuple[float, ...]
     """Of the first block (uniform code), then of each trained one."""
     strengths: tuple[float, ...]
@@ -42,7 +42,7 @@ class CodeLength:
 
     @property
     def compression(self) -> float:
-        """How many times shorter than the uniform code; 1 for features that say nothing."""
+        """The uniform code length divided by the code length; 1 for useless features."""
         return self.uniform_bits / self.bits
 
 
@@ -57,8 +57,8 @@ def code_length(
 ) -> CodeLength:
     """The online code of class numbers (n,) or of 0/1 labels (n, cls), given the features.
 
-    Every (size, C) is fitted at once. The C of a block is the one that would have coded the
-    blocks before it best, so nothing is looked at before it is sent.
+    Every (size, C) is fitted at once. The C of a block is the one with the shortest code of the
+    blocks before it, so no label is used before it is sent.
     """
     rows = as_row_blocks(x)
     order = np.argsort(np.random.default_rng(seed).random(rows.n), kind="stable")
@@ -87,7 +87,7 @@ def code_length(
 
 
 def _block_sizes(labels: NDArray[Any], shares: Sequence[float], classes: int) -> list[int]:
-    """Rows known before each block; the first has two classes at least, so a probe can learn."""
+    """Rows sent before each block; the first block has at least two classes."""
     n = len(labels)
     if n < 2 * MIN_ROWS:
         raise BadData(f"An online code needs at least {2 * MIN_ROWS} rows, got {n}.")
@@ -116,7 +116,7 @@ def _block_bits(
 
 
 def _label_bits(logits: Float[Tensor, "c n cls"], y: Tensor, known: int) -> Float[Tensor, " c"]:
-    """The code lengths of labels; a little of the uniform code keeps each of them finite."""
+    """The code lengths of labels, mixed with a little of the uniform code to stay finite."""
     if y.ndim == 2 or logits.shape[-1] == 1:
         truth = (y if y.ndim == 2 else y[:, None]).bool()
         right = torch.sigmoid(torch.where(truth, logits, -logits))
@@ -129,6 +129,6 @@ def _label_bits(logits: Float[Tensor, "c n cls"], y: Tensor, known: int) -> Floa
 
 
 def _choose_c(costs: NDArray[np.float64], strengths: NDArray[np.float64]) -> list[int]:
-    """The C of each block: the best so far; at first the middle of the range."""
+    """The C of each block: the best one so far; for the first block the middle of the range."""
     before = np.cumsum(costs, axis=0) - costs
     return [len(strengths) // 2 if k == 0 else int(row.argmin()) for k, row in enumerate(before)]

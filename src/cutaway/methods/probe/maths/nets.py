@@ -15,7 +15,7 @@ from cutaway.core.errors import BadSpec, Mismatch
 
 @dataclass(frozen=True, eq=False)
 class RaggedTokens:
-    """All token vectors in one matrix; text i has the rows offsets[i] to offsets[i + 1]."""
+    """The token vectors of all texts; text i has the rows offsets[i] to offsets[i + 1]."""
 
     values: Shaped[Tensor, "token d"]
     offsets: Int[Tensor, " border"]
@@ -30,7 +30,7 @@ class RaggedTokens:
             )
 
     def __len__(self) -> int:
-        """How many texts."""
+        """Number of texts."""
         return len(self.offsets) - 1
 
     @property
@@ -49,13 +49,13 @@ class RaggedTokens:
 
 
 class AttentionProbe(nn.Module):
-    """One learned query weighs the tokens of a text, one linear layer reads their mean.
+    """Attention pooling with one learned query, followed by a linear layer.
 
     The query starts at 0, so the probe starts as mean pooling.
     """
 
     def __init__(self, d: int, outputs: int) -> None:
-        """A probe of `d` features and so many outputs."""
+        """A probe from `d` features to `outputs` scores."""
         super().__init__()
         self.query = nn.Parameter(torch.zeros(d))
         self.read = nn.Linear(d, outputs)
@@ -68,7 +68,7 @@ class AttentionProbe(nn.Module):
         return out
 
     def weights(self, texts: RaggedTokens) -> Float[Tensor, " token"]:
-        """How much each token counts; adds up to 1 over every text."""
+        """The attention weight of each token; they sum to 1 over every text."""
         owner, n = texts.owner, len(texts)
         match = texts.values @ self.query / texts.values.shape[1] ** 0.5
         top = match.new_full((n,), -torch.inf).scatter_reduce(0, owner, match.detach(), "amax")
@@ -82,10 +82,10 @@ HIDDEN_WIDTH = 256
 
 
 class GatedNet(nn.Module):
-    """A product of two linear maps, one through `gate`, read by a third (GLU; Dauphin 2017)."""
+    """A gated linear unit (Dauphin et al. 2017) followed by a linear layer."""
 
     def __init__(self, d: int, outputs: int, gate: nn.Module) -> None:
-        """A gated network of `d` features and so many outputs."""
+        """A network from `d` features to `outputs` scores."""
         super().__init__()
         self.value, self.open = nn.Linear(d, HIDDEN_WIDTH), nn.Linear(d, HIDDEN_WIDTH)
         self.gate, self.read = gate, nn.Linear(HIDDEN_WIDTH, outputs)
@@ -97,7 +97,7 @@ class GatedNet(nn.Module):
 
 
 def mlp(depth: int) -> NetFactory:
-    """Networks of `depth` linear layers with ReLU between them."""
+    """Networks of `depth` linear layers with ReLU in between."""
 
     def module(d: int, outputs: int) -> nn.Module:
         inner: list[nn.Module] = []
@@ -116,7 +116,7 @@ def glu(gate: Callable[[], nn.Module]) -> NetFactory:
 def user_net(given: Any) -> NetFactory:
     """A user's module class, factory or instance as a factory; an instance is copied each time.
 
-    A class or factory may need the number of features, and the number of outputs after it.
+    A class or factory may take the number of features, then the number of outputs.
     """
     if isinstance(given, nn.Module):
         return lambda d, outputs: deepcopy(given)

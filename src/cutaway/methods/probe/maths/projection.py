@@ -1,4 +1,4 @@
-"""Hidden states in two dimensions, for the eye."""
+"""Projections of hidden states to two dimensions."""
 
 from typing import Literal
 
@@ -13,12 +13,14 @@ ProbeProjection = Literal["pca", "lda"]
 def project_2d(
     x: Float[Tensor, "n d"], labels: Int[Tensor, " n"] | None, way: ProbeProjection
 ) -> Float[Tensor, "n 2"]:
-    """Two coordinates per row: the first two principal axes (pca), or the axes that part the
-    classes best (lda; with two classes the second is the widest axis across it)."""
+    """Two coordinates per row: principal axes (pca), or discriminant axes (lda).
+
+    With two classes the second lda axis is the principal axis orthogonal to the first.
+    """
     centred = x.double() - x.double().mean(0)
     if way == "pca" or labels is None:
         return _principal_components(centred, 2)
-    # A few dozen principal axes first: with fewer rows than columns any labels can be parted.
+    # PCA first: with fewer rows than columns any labels would be separable.
     narrow = _principal_components(centred, min(30, max(2, len(x) // 10), x.shape[1]))
     axes = _discriminant_axes(narrow, labels)
     first = narrow @ axes[:, :1]
@@ -30,7 +32,7 @@ def project_2d(
 
 
 def _principal_components(centred: Float[Tensor, "n d"], count: int) -> Float[Tensor, "n k"]:
-    """The rows along the widest axes; signs fixed so that pictures repeat."""
+    """Principal components, with fixed signs so that figures are reproducible."""
     _, _, axes = torch.linalg.svd(centred, full_matrices=False)
     axes = axes[:count]
     signs = torch.sign(axes[torch.arange(len(axes)), axes.abs().argmax(1)])
@@ -48,7 +50,7 @@ def _discriminant_axes(
         for kind, mean in zip(kinds, means, strict=True)
     )
     assert isinstance(within, Tensor)
-    # Rows that repeat leave no spread within a class; the ridge keeps the system solvable.
+    # The ridge keeps the system solvable if a class has no variance.
     size = max(1e-6 * float(within.diagonal().mean()), 1e-12)
     ridge = size * torch.eye(x.shape[1], dtype=x.dtype)
     between = (means - x.mean(0)).T

@@ -1,5 +1,4 @@
-"""Any estimator with scikit-learn's `fit` and `predict`, as a probe. The object itself is kept as
-it came: every fit works on a copy."""
+"""Estimators with scikit-learn's `fit` and `predict` as probes. Each fit uses a copy."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -16,40 +15,45 @@ from cutaway.methods.probe.maths.closed_form import binary_relevance
 from cutaway.methods.probe.maths.fitted import FitFunction, FitSettings, FittedProbe, Link
 
 EstimatorFactory = Callable[[FitSettings, int], Any]
-"""(aim, number of train rows) -> a new estimator."""
+"""(settings, number of train rows) -> a new estimator."""
 
 
 def sklearn_fit(factory: EstimatorFactory) -> FitFunction:
-    """How estimators that the factory makes learn; labels that go together get one each."""
+    """Fit estimators made by the factory; one per label for multilabel."""
 
     def make(
-        x_train: Tensor, y_train: Tensor, x_val: Tensor, y_val: Tensor, aim: FitSettings
+        x_train: Tensor, y_train: Tensor, x_val: Tensor, y_val: Tensor, settings: FitSettings
     ) -> FittedProbe:
         x, y = _to_numpy(x_train), y_train.cpu().numpy()
-        made = factory(aim, len(x))
-        # A regressor knows nothing of classes: it gets one column of 0 and 1 for each.
-        several = aim.task == "multiclass" and is_regressor(made)
-        made.fit(x, np.eye(aim.classes)[y] if several else y)
-        return _as_fitted_probe(made, aim)
+        made = factory(settings, len(x))
+        # A regressor gets one column of 0 and 1 per class.
+        several = settings.task == "multiclass" and _is(is_regressor, made)
+        made.fit(x, np.eye(settings.classes)[y] if several else y)
+        return _as_fitted_probe(made, settings)
 
     return binary_relevance(make)
 
 
 def clone_factory(estimator: Any) -> EstimatorFactory:
-    """A fresh copy of a user's estimator for every fit, seeded where it leaves the seed open."""
+    """A copy of a user's estimator for every fit, seeded if its random_state is None."""
 
-    def factory(aim: FitSettings, n: int) -> Any:
-        if aim.task == "regression" and is_classifier(estimator):
+    def factory(settings: FitSettings, n: int) -> Any:
+        if settings.task == "regression" and _is(is_classifier, estimator):
             raise BadSpec(
                 f"{type(estimator).__name__} is a classifier, and the targets are numbers. Give a "
                 "regressor, or round the targets to classes (--as classification)."
             )
         made = _clone_estimator(estimator)
         if hasattr(made, "get_params") and made.get_params().get("random_state", 0) is None:
-            made.set_params(random_state=aim.seed)
+            made.set_params(random_state=settings.seed)
         return made
 
     return factory
+
+
+def _is(kind: Callable[[Any], bool], estimator: Any) -> bool:
+    """Whether an estimator is of a kind; one without scikit-learn's tags is of none."""
+    return hasattr(estimator, "__sklearn_tags__") and kind(estimator)
 
 
 def _clone_estimator(estimator: Any) -> Any:
@@ -62,59 +66,61 @@ def _to_numpy(x: Tensor) -> NDArray[Any]:
     return (x if x.dtype == torch.float64 else x.float()).cpu().numpy()
 
 
-def _as_fitted_probe(made: Any, aim: FitSettings) -> FittedProbe:
-    read, link = _score_function(made, aim)
+def _as_fitted_probe(made: Any, settings: FitSettings) -> FittedProbe:
+    read, link = _score_function(made, settings)
 
     def score(x: Tensor) -> Tensor:
         return torch.from_numpy(np.asarray(read(_to_numpy(x)), dtype=np.float64))
 
-    def chance(x: Tensor) -> Tensor:
-        return torch.from_numpy(_align_columns(made.predict_proba(_to_numpy(x)), made, aim))
+    def predict_proba(x: Tensor) -> Tensor:
+        return torch.from_numpy(_align_columns(made.predict_proba(_to_numpy(x)), made, settings))
 
-    known = aim.task != "regression" and hasattr(made, "predict_proba")
+    known = settings.task != "regression" and hasattr(made, "predict_proba")
     notes = {"estimator": str(made)}
-    return FittedProbe(score, link, _n_parameters(made), notes, chance=chance if known else None)
+    return FittedProbe(
+        score, link, _n_parameters(made), notes, predict_proba=predict_proba if known else None
+    )
 
 
 def _score_function(
-    made: Any, aim: FitSettings
+    made: Any, settings: FitSettings
 ) -> tuple[Callable[[NDArray[Any]], NDArray[Any]], Link]:
-    """How to get scores from a fitted estimator: the best it offers."""
-    if aim.task == "regression":
+    """The function that gives scores: decision_function, predict_proba, predict or transform."""
+    if settings.task == "regression":
         return lambda x: np.ravel(made.predict(x)), "value"
     if hasattr(made, "decision_function"):
-        return lambda x: _align_columns(made.decision_function(x), made, aim), "margin"
+        return lambda x: _align_columns(made.decision_function(x), made, settings), "margin"
     if hasattr(made, "predict_proba"):
-        return lambda x: _align_columns(made.predict_proba(x), made, aim), "probability"
+        return lambda x: _align_columns(made.predict_proba(x), made, settings), "probability"
     if hasattr(made, "predict"):
-        return lambda x: _predictions_as_scores(made.predict(x), aim), "margin"
-    return lambda x: _predictions_as_scores(made.transform(x), aim), "margin"
+        return lambda x: _predictions_as_scores(made.predict(x), settings), "margin"
+    return lambda x: _predictions_as_scores(made.transform(x), settings), "margin"
 
 
-def _align_columns(scores: NDArray[Any], made: Any, aim: FitSettings) -> NDArray[Any]:
-    """Scores as (n,) for binary, (n, cls) otherwise; classes never seen score lowest."""
+def _align_columns(scores: NDArray[Any], made: Any, settings: FitSettings) -> NDArray[Any]:
+    """Scores as (n,) for binary, (n, cls) otherwise; classes without training rows score lowest."""
     scores = np.asarray(scores, dtype=np.float64)
-    seen = np.asarray(getattr(made, "classes_", np.arange(aim.classes))).astype(int)
-    if scores.ndim == 1 and aim.task == "binary":
+    seen = np.asarray(getattr(made, "classes_", np.arange(settings.classes))).astype(int)
+    if scores.ndim == 1 and settings.task == "binary":
         return scores
     if scores.ndim == 1:
         scores = np.stack([-scores, scores], 1)
     lowest = min(float(scores.min(initial=0.0)), 0.0)
-    full = np.full((len(scores), aim.classes), lowest)
+    full = np.full((len(scores), settings.classes), lowest)
     full[:, seen] = scores
-    return full[:, 1] if aim.task == "binary" else full
+    return full[:, 1] if settings.task == "binary" else full
 
 
-def _predictions_as_scores(answers: NDArray[Any], aim: FitSettings) -> NDArray[Any]:
-    """Plain answers as scores: class numbers become 1 for the class said and 0 for the others."""
+def _predictions_as_scores(answers: NDArray[Any], settings: FitSettings) -> NDArray[Any]:
+    """Predictions as scores: 1 for the predicted class and 0 for the others."""
     values = np.asarray(answers, dtype=np.float64)
-    if aim.task == "binary":
+    if settings.task == "binary":
         return values if values.ndim == 1 else values[:, -1]
-    return values if values.ndim == 2 else np.eye(aim.classes)[values.astype(int)]
+    return values if values.ndim == 2 else np.eye(settings.classes)[values.astype(int)]
 
 
 def _n_parameters(made: Any) -> int:
-    """How many numbers the fitted estimator holds: nodes of trees, or its arrays."""
+    """The number of fitted parameters: nodes of trees, or sizes of arrays."""
     if hasattr(made, "steps"):
         return sum(_n_parameters(step) for _, step in made.steps)
     if hasattr(made, "estimators_"):

@@ -1,9 +1,8 @@
 """The training loop of gradient probes.
 
-Features of unit deviation (by the train rows), Adam, 30 epochs and 300 steps at least, the rate
-halved when the validation loss rests (and the end when that has made it a 1000th), then the
-weights of the epoch with the least validation loss. Every loss is logged. Nothing is drawn from
-the process's random numbers, and they are left as they were.
+Standardised features, Adam, at least 30 epochs and 300 steps; the learning rate is halved when the
+validation loss stops falling, and training ends when it is a 1000th of its start. The weights of
+the epoch with the lowest validation loss are kept. The global random state is not changed.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +26,7 @@ from cutaway.methods.probe.maths.nets import NetFactory, RaggedTokens
 FeaturesT = TypeVar("FeaturesT", Tensor, RaggedTokens)
 Loss = Callable[[Tensor, Tensor], Tensor]
 Data = tuple[Any, Tensor]
-# Rows that a network answers at once.
+# Rows per forward pass without gradients.
 FORWARD_BATCH = 4096
 
 
@@ -39,20 +38,20 @@ class ProbeTraining:
     batch: int = 128
     epochs: int = 30
     least: int = 300
-    """Steps to take at least: few rows get more epochs, or they would hardly be learned from."""
+    """Minimum number of steps: small training sets get more epochs."""
     patience: int = 3
-    """Epochs without a better loss before the rate is halved."""
+    """Epochs without a better loss before the learning rate is halved."""
 
     def rounds(self, n: int) -> int:
-        """How many epochs over `n` rows."""
-        # A last batch of one row joins the one before.
+        """The number of epochs over `n` rows."""
+        # A last batch of one row is merged with the batch before.
         steps = max(1, -(-(n - 1) // self.batch))
         return max(self.epochs, -(-self.least // steps))
 
 
 @dataclass(frozen=True)
 class _TargetScale:
-    """Targets as the loss wants them, and outputs on the scale of the targets."""
+    """Scales targets for the loss, and outputs back to the targets."""
 
     task: str
     middle: float
@@ -68,42 +67,42 @@ class _TargetScale:
 
 
 def gradient_fit(module: NetFactory, training: ProbeTraining | None = None) -> FitFunction:
-    """How networks of that kind learn."""
+    """Train networks made by the factory."""
     plan = training or ProbeTraining()
 
     def make(
-        x_train: Any, y_train: Tensor, x_val: Any, y_val: Tensor, aim: FitSettings
+        x_train: Any, y_train: Tensor, x_val: Any, y_val: Tensor, settings: FitSettings
     ) -> FittedProbe:
         standard, scale, device = (
             _standardiser(x_train),
-            _target_scale(y_train, aim),
+            _target_scale(y_train, settings),
             _values(x_train).device,
         )
         train = standard(x_train), scale.forth(y_train, device)
         val = standard(x_val), scale.forth(y_val, device)
-        with _isolated_rng(aim.seed):
-            net = module(_values(x_train).shape[1], aim.outputs).to(device)
-            _check_output_shape(net, _take(train[0], torch.arange(min(2, len(x_train)))), aim)
-            losses = _train(net, train, val, aim, plan)
+        with _isolated_rng(settings.seed):
+            net = module(_values(x_train).shape[1], settings.outputs).to(device)
+            _check_output_shape(net, _take(train[0], torch.arange(min(2, len(x_train)))), settings)
+            losses = _train(net, train, val, settings, plan)
         net.eval()
 
         @torch.no_grad()
         def score(x: Any) -> Tensor:
-            return squeeze_outputs(scale.back(_predict(net, standard(x))), aim).cpu()
+            return squeeze_outputs(scale.back(_predict(net, standard(x))), settings).cpu()
 
-        link = "value" if aim.task == "regression" else "logit"
+        link = "value" if settings.task == "regression" else "logit"
         count = sum(p.numel() for p in net.parameters())
-        return FittedProbe(score, link, count, losses, aim.task != "multilabel")  # type: ignore[arg-type]
+        return FittedProbe(score, link, count, losses, settings.task != "multilabel")  # type: ignore[arg-type]
 
     return make
 
 
 def _train(
-    net: nn.Module, train: Data, val: Data, aim: FitSettings, plan: ProbeTraining
+    net: nn.Module, train: Data, val: Data, settings: FitSettings, plan: ProbeTraining
 ) -> dict[str, Any]:
-    """Trains in place, to the weights of the best epoch; the losses of all epochs."""
-    order = torch.Generator().manual_seed(aim.seed)
-    loss = _loss(train[1], aim)
+    """Train in place and keep the weights of the best epoch; returns the losses of all epochs."""
+    order = torch.Generator().manual_seed(settings.seed)
+    loss = _loss(train[1], settings)
     optimizer = torch.optim.Adam(net.parameters(), lr=plan.rate)
     slower = torch.optim.lr_scheduler.ReduceLROnPlateau(
         optimizer, factor=0.5, patience=plan.patience
@@ -122,7 +121,7 @@ def _train(
             break
     if best == float("inf"):
         raise RunError(
-            f"The loss of {type(net).__name__} was never a number, first {train_loss[:3]!r}; "
+            f"The loss of {type(net).__name__} was never finite, first {train_loss[:3]!r}; "
             "check its forward."
         )
     net.load_state_dict(kept)
@@ -138,7 +137,7 @@ def _epoch(
     order: torch.Generator,
     batch: int,
 ) -> float:
-    """One pass over the train rows in a new order; the mean loss on the way."""
+    """One pass over the training rows in random order; the mean loss."""
     net.train()
     total = 0.0
     for index in _batches(torch.randperm(len(data[1]), generator=order), batch):
@@ -152,7 +151,7 @@ def _epoch(
 
 def _batches(order: Tensor, size: int) -> list[Tensor]:
     parts = list(order.split(size))
-    # A batch of one row has no variance, which breaks batch normalisation.
+    # Batch normalisation fails on a batch of one row.
     if len(parts) > 1 and len(parts[-1]) == 1:
         parts[-2:] = [torch.cat(parts[-2:])]
     return parts
@@ -173,43 +172,43 @@ def _as_columns(out: Tensor) -> Tensor:
     return out[:, None] if out.ndim == 1 else out
 
 
-def _check_output_shape(net: nn.Module, x: Any, aim: FitSettings) -> None:
-    """BadSpec unless the network gives one score per output; sets lazy layers on the way."""
+def _check_output_shape(net: nn.Module, x: Any, settings: FitSettings) -> None:
+    """BadSpec unless the network gives one score per output; also initialises lazy layers."""
     net.eval()
     with torch.no_grad():
         out = net(x)
-    if not isinstance(out, Tensor) or _as_columns(out).shape != (len(x), aim.outputs):
+    if not isinstance(out, Tensor) or _as_columns(out).shape != (len(x), settings.outputs):
         shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         raise BadSpec(
-            f"forward of {type(net).__name__} must give ({len(x)}, {aim.outputs}) for {len(x)} "
-            f"rows of a {aim.task} task, got {shape}."
+            f"forward of {type(net).__name__} must give shape ({len(x)}, {settings.outputs}) for "
+            f"{len(x)} rows of a {settings.task} task, got {shape}."
         )
 
 
-def _loss(y: Tensor, aim: FitSettings) -> Loss:
-    """The loss of the task; every class weighs the same where that is asked for."""
-    if aim.task == "regression":
+def _loss(y: Tensor, settings: FitSettings) -> Loss:
+    """The loss function of the task, with class weights if balanced."""
+    if settings.task == "regression":
         return nn.functional.mse_loss
-    if aim.task == "multiclass":
-        count = torch.bincount(y, minlength=aim.classes).clamp_min(1)
-        each = len(y) / (aim.classes * count.float()) if aim.balanced else None
+    if settings.task == "multiclass":
+        count = torch.bincount(y, minlength=settings.classes).clamp_min(1)
+        each = len(y) / (settings.classes * count.float()) if settings.balanced else None
         return lambda out, target: nn.functional.cross_entropy(out, target, weight=each)
     positive = y.sum(0).clamp_min(1.0)
-    ratio = (len(y) - positive) / positive if aim.balanced else None
+    ratio = (len(y) - positive) / positive if settings.balanced else None
     return lambda out, target: nn.functional.binary_cross_entropy_with_logits(
         out, target, pos_weight=ratio
     )
 
 
-def _target_scale(y: Tensor, aim: FitSettings) -> _TargetScale:
-    if aim.task != "regression":
-        return _TargetScale(aim.task, 0.0, 1.0)
+def _target_scale(y: Tensor, settings: FitSettings) -> _TargetScale:
+    if settings.task != "regression":
+        return _TargetScale(settings.task, 0.0, 1.0)
     spread = float(y.double().std(correction=0))
-    return _TargetScale(aim.task, float(y.double().mean()), spread if spread > 0 else 1.0)
+    return _TargetScale(settings.task, float(y.double().mean()), spread if spread > 0 else 1.0)
 
 
 def _standardiser(x: FeaturesT) -> Callable[[FeaturesT], FeaturesT]:
-    """Features less the mean and over the deviation of these rows, in float32."""
+    """A function that standardises features by the mean and deviation of these rows."""
     values = _values(x).double()
     mean, deviation = values.mean(0), values.std(0, correction=0)
     deviation = torch.where(deviation <= 1e-7 * mean.abs(), torch.ones_like(mean), deviation)
@@ -232,9 +231,9 @@ def _take(x: FeaturesT, index: Tensor) -> FeaturesT:
 
 @contextmanager
 def _isolated_rng(seed: int) -> Iterator[None]:
-    """Initial weights and dropout drawn from `seed`; the process's own draws go on as before.
+    """Seed initial weights and dropout without changing the global random state.
 
-    torch's layers take no generator, so theirs is set for the while and put back.
+    Layers of torch take no generator, so the global one is seeded and restored.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
