@@ -10,8 +10,7 @@ from cutaway.core.errors import Missing
 from cutaway.methods.inject.figure_styles import training_styles
 from cutaway.methods.inject.figures import FIGURES
 from cutaway.methods.inject.figures_ledger import ledger_table, pareto_table
-from cutaway.methods.inject.figures_weights import DETAILS_FILE
-from cutaway.methods.inject.rows import InjectCoordinates, inject_frame
+from cutaway.methods.inject.rows import DETAILS_FILE, InjectCoordinates, inject_frame
 from cutaway.methods.inject.table import inject_table
 
 NAMES = ("skill", "docs", "cola")
@@ -79,10 +78,10 @@ def test_a_run_without_such_rows_says_how_to_get_them(name: str, tmp_path) -> No
 def test_points_are_means_over_seeds_with_their_interval() -> None:
     first = pareto_table(rows_of()).row(0, named=True)
     assert first["regulariser"] == "none"
-    assert first["exact"] == pytest.approx(0.91)
+    assert first["exact_match"] == pytest.approx(0.91)
     # 12.7062 is Student's t of two seeds; no share is above 1.
-    assert first["exact_low"] == pytest.approx(0.91 - 12.7062 * 0.01, abs=1e-5)
-    assert first["exact_high"] == 1.0
+    assert first["exact_match_low"] == pytest.approx(0.91 - 12.7062 * 0.01, abs=1e-5)
+    assert first["exact_match_high"] == 1.0
 
 
 def test_the_point_of_one_seed_has_the_interval_of_its_rows() -> None:
@@ -90,8 +89,8 @@ def test_the_point_of_one_seed_has_the_interval_of_its_rows() -> None:
     ends = pl.when(pl.col("metric") == "forgetting").then
     rows = rows.with_columns(low=ends(0.1).otherwise("low"), high=ends(1.7).otherwise("high"))
     first = pareto_table(rows).row(0, named=True)
-    assert (first["exact"], first["exact_low"], first["exact_high"]) == (0.9, 0.1, 0.95)
-    assert (first["lost"], first["lost_low"], first["lost_high"]) == (1.0, 0.1, 1.7)
+    for name, value in {"exact_match": (0.9, 0.1, 0.95), "forgetting": (1.0, 0.1, 1.7)}.items():
+        assert (first[name], first[f"{name}_low"], first[f"{name}_high"]) == value
     assert inject_table(rows)["forgetting_high"][0] == 1.7
     drawn = FIGURES["pareto"](rows, None).data[1]
     assert drawn.error_x.array[0] == pytest.approx(0.7)
@@ -154,6 +153,6 @@ def test_a_bar_has_the_interval_over_seeds_or_that_of_the_one_there_is(seeds, lo
 def test_the_front_of_the_pareto_figure_is_what_no_point_beats() -> None:
     front = FIGURES["pareto"](rows_of(), None).data[0]
     points = pareto_table(rows_of())
-    assert front.name == "best trade"
-    assert front.y[-1] == points["exact"].max()
+    assert front.name == "Pareto front"
+    assert front.y[-1] == points["exact_match"].max()
     assert list(front.x) == sorted(front.x)

@@ -353,12 +353,12 @@ def test_low_and_high_of_a_point_are_a_95_percent_interval(toys, tmp_path) -> No
 
     said = [row(seed, "exact_match", 0.4 + 0.02 * seed, "arithmetic test") for seed in (0, 1)]
     lost = [row(0, "forgetting", 1.0, "docs"), row(1, "forgetting", 1.0, "docs")]
-    (two,) = pareto_points(said + lost, "arithmetic")
+    (two,) = pareto_points(said + lost)
     # 12.7062 is Student's t of two seeds.
     reach = 12.7062 * 0.01
     assert two["exact_match_low"] == pytest.approx(0.41 - reach, abs=1e-5)
     assert two["exact_match_high"] == pytest.approx(0.41 + reach, abs=1e-5)
-    (bare,) = pareto_points(said[:1] + lost[:1], "arithmetic")
+    (bare,) = pareto_points(said[:1] + lost[:1])
     assert bare["forgetting_low"] is None
 
 

@@ -11,11 +11,7 @@ from transformers import TrainerCallback
 
 from cutaway.core.errors import Mismatch
 from cutaway.methods.inject.fisher_file import FisherFile, load_fisher
-from cutaway.methods.inject.maths.penalty import (
-    add_lora_gradient,
-    need_strength,
-    normalise_fisher,
-)
+from cutaway.methods.inject.maths.penalty import add_lora_gradient, need_strength, normalise_fisher
 from cutaway.methods.inject.trainer_start import initial_weights, save_initial_weights
 
 # Prefixes that wrappers add to the names of weights.

@@ -20,14 +20,14 @@ from cutaway.methods.inject.fisher_file import (
     save_fisher,
     tensor_checksums,
 )
-from cutaway.methods.inject.fisher_overlap import DETAILS_FILE, FisherComparison
+from cutaway.methods.inject.fisher_overlap import FisherComparison
 from cutaway.methods.inject.fisher_sums import (
     FisherMethod,
     seconds_per_token,
     sum_squared_gradients_on,
 )
 from cutaway.methods.inject.maths.overlap import fisher_mass
-from cutaway.methods.inject.rows import InjectCoordinates, inject_frame
+from cutaway.methods.inject.rows import DETAILS_FILE, InjectCoordinates, inject_frame
 from cutaway.methods.inject.spec import FisherSpec
 from cutaway.methods.inject.verdict import fisher_verdict
 from cutaway.models.lm import LM, model_facts

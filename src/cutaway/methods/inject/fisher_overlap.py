@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 FisherTensors = Mapping[str, Tensor]
 TOP_ENTRIES, WINDOW = 800, 40
 """The number of largest entries and the window of their moving average, as in the paper."""
-DETAILS_FILE = "inject.json"
 FOLDER, RETAINED_FILE, OVERLAP_FILE = "fishers", "retained.safetensors", "clash.json"
 
 

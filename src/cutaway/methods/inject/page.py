@@ -6,12 +6,12 @@ from cutaway.report.method_page import MethodPage
 
 PAGE = MethodPage(
     "inject",
-    "How is a skill trained in, and what does it cost the skills that were there?",
+    "How can a model learn a new skill without forgetting others?",
     ":material/vaccines:",
     {
         "Gain and cost": ("pareto", "ledger", "digits"),
         "Training": ("learning", "drift"),
-        "Where it clashes": ("fisher", "top", "weights"),
+        "Fisher information and weights": ("fisher", "top", "weights"),
     },
     ("model", "regulariser"),
 )

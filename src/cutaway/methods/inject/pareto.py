@@ -12,7 +12,7 @@ SKILL_METRICS = ("exact_match", "log_rmse")
 RETENTION_METRICS = ("forgetting", "lm_loss", "probe_forgetting", "finetune_forgetting")
 
 
-def pareto_points(rows: Iterable[Mapping[str, Any]], skill: str) -> list[ParetoPoint]:
+def pareto_points(rows: Iterable[Mapping[str, Any]]) -> list[ParetoPoint]:
     """Each regulariser and strength with its metrics, averaged over seeds.
 
     `<metric>_low` and `<metric>_high` bound a 95 % interval: over seeds where there are several,
@@ -24,8 +24,9 @@ def pareto_points(rows: Iterable[Mapping[str, Any]], skill: str) -> list[ParetoP
     for row in rows:
         if row["stage"] != "after" or row["value"] is None:
             continue
-        metrics = SKILL_METRICS if row["probe"] == f"{skill} test" else RETENTION_METRICS
-        if row["metric"] in metrics:
+        # Exact match is also measured on longer problems and on groups of problems.
+        skill = row["metric"] in SKILL_METRICS and row["probe"].endswith(" test")
+        if skill or row["metric"] in RETENTION_METRICS:
             group = groups[row["regulariser"], row["strength"]]
             group[row["metric"]][row["seed"]].append(row_interval(row))
     points = [

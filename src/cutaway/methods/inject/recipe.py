@@ -27,11 +27,11 @@ from cutaway.methods.inject.cells import (
 from cutaway.methods.inject.checkpoints import CHECKPOINT_FOLDER, SweepCheckpoints
 from cutaway.methods.inject.cost import sweep_cost
 from cutaway.methods.inject.fisher_file import load_fisher
-from cutaway.methods.inject.fisher_overlap import DETAILS_FILE, FisherOverlap, retained_fisher
+from cutaway.methods.inject.fisher_overlap import FisherOverlap, retained_fisher
 from cutaway.methods.inject.maths.penalty import normalise_fisher
 from cutaway.methods.inject.pareto import pareto_points
 from cutaway.methods.inject.retain import read_retained_sets, score_retained
-from cutaway.methods.inject.rows import InjectCoordinates, inject_frame
+from cutaway.methods.inject.rows import DETAILS_FILE, InjectCoordinates, inject_frame
 from cutaway.methods.inject.skill import read_arithmetic_skill
 from cutaway.methods.inject.spec import InjectSpec
 from cutaway.methods.inject.task_forgetting import (
@@ -243,7 +243,7 @@ def sweep_outcome(
 def sweep_summary(request: InjectRequest, rows: Sequence[Row]) -> dict[str, Any]:
     """The Pareto points, the verdict, and what was dropped."""
     spec, skill = request.spec, request.skill
-    points, before = pareto_points(rows, spec.skill), base_exact_match(rows, spec.skill)
+    points, before = pareto_points(rows), base_exact_match(rows, spec.skill)
     return {
         "verb": "inject",
         "skill": skill.name,

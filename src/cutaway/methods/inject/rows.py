@@ -13,6 +13,8 @@ from cutaway.recipe.table import Row, bounds, table
 if TYPE_CHECKING:
     from cutaway.training.loop import TrainingResult
 
+DETAILS_FILE = "inject.json"
+"""Details of figures that are not rows: curves at the largest Fisher entries, maps of weights."""
 SCHEMA = {
     "model": pl.String,
     "skill": pl.String,

@@ -1,1 +1,1 @@
-"""Teach a skill and keep the others: Fishers, penalties, honest scores. Tensors in, tensors out."""
+"""Fisher information, penalties and scores of answers as pure functions on tensors."""

@@ -1,4 +1,4 @@
-"""The Fisher's plain way: one example after the other through autograd. The yardstick."""
+"""Squared gradients by plain autograd, one example at a time: the reference of batched rules."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -6,14 +6,16 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+TakeGradient = Callable[[str, Tensor], None]
+
 
 @contextmanager
-def gradient_hooks(module: nn.Module, take: Callable[[str, Tensor], None]) -> Iterator[None]:
-    """take(name, gradient) for each weight in turn during a backward; none is kept afterwards.
+def gradient_hooks(module: nn.Module, take: TakeGradient) -> Iterator[None]:
+    """Call take(name, gradient) for each weight during a backward pass; no gradient is kept.
 
-    So a backward holds one weight's gradient at a time, not a copy of the model.
+    So a backward pass holds the gradient of one weight at a time, not a copy of the model.
     """
-    frozen = {name: p.requires_grad for name, p in module.named_parameters()}
+    trainable = {name: p.requires_grad for name, p in module.named_parameters()}
     handles = []
     for name, weight in module.named_parameters():
         weight.requires_grad_(True)
@@ -25,70 +27,58 @@ def gradient_hooks(module: nn.Module, take: Callable[[str, Tensor], None]) -> It
             handle.remove()
         for name, weight in module.named_parameters():
             weight.grad = None
-            weight.requires_grad_(frozen[name])
+            weight.requires_grad_(trainable[name])
 
 
-def _gradient_hook(name: str, take: Callable[[str, Tensor], None]) -> Callable[[Tensor], None]:
-    def taken(weight: Tensor) -> None:
+def _gradient_hook(name: str, take: TakeGradient) -> Callable[[Tensor], None]:
+    def hook(weight: Tensor) -> None:
         if weight.grad is not None:
             take(name, weight.grad)
         weight.grad = None
 
-    return taken
+    return hook
 
 
 def add_by_autograd(
     module: nn.Module, total: Mapping[str, Tensor], loss: Callable[[], Tensor]
 ) -> None:
-    """`total` grows by the squared gradient of one example's loss."""
-    with (
-        gradient_hooks(module, lambda name, grad: _add_square(total[name], grad)),
-        torch.enable_grad(),
-    ):
+    """Add the squared gradient of one example's loss to `total`."""
+
+    def add(name: str, grad: Tensor) -> None:
+        total[name].addcmul_(grad.to(total[name].dtype), grad.to(total[name].dtype))
+
+    with gradient_hooks(module, add), torch.enable_grad():
         loss().sum().backward()
 
 
-def _add_square(total: Tensor, grad: Tensor) -> None:
-    total.addcmul_(grad.to(total.dtype), grad.to(total.dtype))
-
-
 class FisherSample:
-    """A few entries and the sum of each weight's squares: enough to tell two Fishers apart."""
+    """Some entries and the sum of each weight's squares: enough to compare two Fishers."""
 
     SIZE = 2048
 
     def __init__(self, total: Mapping[str, Tensor], *, seed: int = 0) -> None:
         rng = torch.Generator().manual_seed(seed)
-        self.places = {
+        self.entries = {
             name: torch.randint(value.numel(), (min(self.SIZE, value.numel()),), generator=rng)
             for name, value in total.items()
         }
-        self.values = {name: torch.zeros(len(p) + 1) for name, p in self.places.items()}
+        self.values = {name: torch.zeros(len(p) + 1) for name, p in self.entries.items()}
 
     def add(self, name: str, grad: Tensor) -> None:
-        """One example's gradient, squared."""
-        squares = grad.detach().float().reshape(-1).square()
-        self._put(name, squares)
+        """Add one example's squared gradient."""
+        self.values[name] += self._of(name, grad.detach().float().reshape(-1).square())
 
-    def of(self, total: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The same entries of a Fisher."""
-        other = FisherSample.__new__(FisherSample)
-        other.places = self.places
-        other.values = {name: torch.zeros_like(value) for name, value in self.values.items()}
-        for name, value in total.items():
-            other._put(name, value.reshape(-1).float())
-        return other.values
-
-    def _put(self, name: str, squares: Tensor) -> None:
-        self.values[name][:-1] += squares[self.places[name].to(squares.device)].cpu()
-        self.values[name][-1] += squares.sum().cpu()
+    def _of(self, name: str, squares: Tensor) -> Tensor:
+        entries = squares[self.entries[name].to(squares.device)].cpu()
+        return torch.cat([entries, squares.sum().cpu()[None]])
 
     def difference(self, total: Mapping[str, Tensor]) -> tuple[float, str]:
-        """The largest relative difference over all weights, and the weight that has it."""
-        theirs, worst = self.of(total), (0.0, "")
-        whole = max(float(value[-1]) for value in self.values.values())
+        """The largest relative difference of a weight from a Fisher, and that weight."""
+        worst = (0.0, "")
+        largest = max(float(value[-1]) for value in self.values.values())
         for name, mine in self.values.items():
-            # A weight whose gradient is nothing beside the others' is only rounding.
-            size = max(float(mine.norm()), 1e-10 * whole, 1e-30)
-            worst = max(worst, (float((mine - theirs[name]).norm()) / size, name))
+            # A gradient that is tiny compared with the others' is only rounding.
+            size = max(float(mine.norm()), 1e-10 * largest, 1e-30)
+            theirs = self._of(name, total[name].reshape(-1).float())
+            worst = max(worst, (float((mine - theirs).norm()) / size, name))
         return worst

@@ -1,4 +1,4 @@
-"""Where Fishers lie: their mass by group of weights, their largest entries, how far two agree."""
+"""Fisher information by group of weights, its largest entries, and the overlap of two Fishers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,25 +15,25 @@ Params = Mapping[str, Tensor]
 WeightGroup = tuple[int, str]
 
 
-def fisher_mass(fisher: Params, place: Callable[[str], WeightGroup]) -> dict[WeightGroup, float]:
-    """The share of the Fisher's sum in each group of weights; the shares add up to 1."""
+def fisher_mass(fisher: Params, locate: Callable[[str], WeightGroup]) -> dict[WeightGroup, float]:
+    """The share of the Fisher's sum in each group of weights; shares add up to 1."""
     sums: dict[WeightGroup, float] = {}
     for name, value in fisher.items():
-        group = place(name)
+        group = locate(name)
         sums[group] = sums.get(group, 0.0) + float(value.double().sum())
-    whole = sum(sums.values())
-    return {group: value / whole if whole else 0.0 for group, value in sorted(sums.items())}
+    total = sum(sums.values())
+    return {group: value / total if total else 0.0 for group, value in sorted(sums.items())}
 
 
 def weight_drift(
-    params: Params, anchor: Params, place: Callable[[str], WeightGroup]
+    params: Params, anchor: Params, locate: Callable[[str], WeightGroup]
 ) -> dict[WeightGroup, float]:
-    """How far each group of weights moved, relative to its length: |w - w0| / |w0|."""
+    """How far each group of weights moved, relative to its norm: |w - w0| / |w0|."""
     check_same_parameters(anchor, params=params)
     moved: dict[WeightGroup, float] = {}
     size: dict[WeightGroup, float] = {}
     for name, start in anchor.items():
-        group = place(name)
+        group = locate(name)
         step = params[name].detach().double() - start.double()
         moved[group] = moved.get(group, 0.0) + float(step.square().sum())
         size[group] = size.get(group, 0.0) + float(start.double().square().sum())
@@ -45,40 +45,40 @@ def weight_drift(
 
 @dataclass(frozen=True)
 class LargestEntries:
-    """The largest entries of a Fisher, largest first: names of weights, places in them, values."""
+    """The largest entries of a Fisher in descending order: weight names, flat indices, values."""
 
     names: tuple[str, ...]
-    places: NDArray[np.int64]
+    indices: NDArray[np.int64]
     values: NDArray[np.float64]
 
     def keys(self) -> set[tuple[str, int]]:
         """The entries without their values."""
-        return set(zip(self.names, self.places.tolist(), strict=True))
+        return set(zip(self.names, self.indices.tolist(), strict=True))
 
 
 def largest_entries(fisher: Params, k: int) -> LargestEntries:
-    """The k largest entries over all weights; never a second copy of the Fisher."""
-    found: list[tuple[float, str, int]] = []
+    """The k largest entries over all weights, without a copy of the Fisher."""
+    entries: list[tuple[float, str, int]] = []
     for name, value in fisher.items():
         best = value.reshape(-1).topk(min(k, value.numel()))
-        found += zip(best.values.tolist(), [name] * k, best.indices.tolist(), strict=False)
-        found = sorted(found, key=lambda entry: (-entry[0], entry[1], entry[2]))[:k]
+        entries += zip(best.values.tolist(), [name] * k, best.indices.tolist(), strict=False)
+        entries = sorted(entries, key=lambda entry: (-entry[0], entry[1], entry[2]))[:k]
     return LargestEntries(
-        tuple(name for _, name, _ in found),
-        np.array([place for _, _, place in found], dtype=np.int64),
-        np.array([value for value, _, _ in found]),
+        tuple(name for _, name, _ in entries),
+        np.array([index for _, _, index in entries], dtype=np.int64),
+        np.array([value for value, _, _ in entries]),
     )
 
 
 def values_at(fisher: Params, entries: LargestEntries) -> NDArray[np.float64]:
     """The values of another Fisher at these entries."""
     flat = {name: fisher[name].reshape(-1) for name in set(entries.names)}
-    pairs = zip(entries.names, entries.places.tolist(), strict=True)
-    return np.array([float(flat[name][place]) for name, place in pairs])
+    pairs = zip(entries.names, entries.indices.tolist(), strict=True)
+    return np.array([float(flat[name][index]) for name, index in pairs])
 
 
 def jaccard(one: LargestEntries, other: LargestEntries) -> float:
-    """The share of common entries among all that either has."""
+    """The Jaccard index: shared entries over all entries of either."""
     mine, theirs = one.keys(), other.keys()
     return len(mine & theirs) / max(len(mine | theirs), 1)
 
@@ -86,12 +86,12 @@ def jaccard(one: LargestEntries, other: LargestEntries) -> float:
 def rank_correlation(
     one: Params, other: Params, *, rng: np.random.Generator, sample: int = 200_000
 ) -> float:
-    """Spearman's correlation of two Fishers over a sample of entries, all weights in proportion."""
+    """Spearman correlation of two Fishers over sampled entries, in proportion to weight sizes."""
     check_same_parameters(one, other=other)
-    whole = sum(value.numel() for value in one.values())
+    count_all = sum(value.numel() for value in one.values())
     mine, theirs = [], []
     for name, value in one.items():
-        count = min(value.numel(), max(1, round(sample * value.numel() / whole)))
+        count = min(value.numel(), max(1, round(sample * value.numel() / count_all)))
         chosen = torch.from_numpy(rng.integers(value.numel(), size=count)).to(value.device)
         mine.append(value.reshape(-1)[chosen].double().cpu().numpy())
         theirs.append(other[name].reshape(-1)[chosen].double().cpu().numpy())
@@ -102,7 +102,7 @@ def rank_correlation(
 
 
 def moving_average(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
-    """The mean over a window around each value, shorter at the ends."""
+    """The mean over a window around each value; windows are shorter at the ends."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     half = window // 2
     index = np.arange(len(values))

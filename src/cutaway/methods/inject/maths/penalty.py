@@ -1,8 +1,8 @@
-"""What holds weights near where they were: EWC, L2-SP, and the distance between two answers.
+"""Regularisation terms: EWC, L2-SP, and the KL divergence from the base model.
 
-`penalty` is the formula; `pull` is the same number with its gradient, made in one pass over the
-weights in blocks that stay in the processor's cache: training with it costs little more than
-without.
+`penalty` is the plain formula. `fused_penalty` computes the same value and its gradient in one pass
+over the weights, in blocks that fit into the processor's cache, so that it adds little to the cost
+of a training step.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from cutaway.core.errors import BadSpec
 from cutaway.core.params import check_same_parameters
 
 Params = Mapping[str, Tensor]
-# Numbers in a block: three of them fit into the second-level cache.
+# Elements of a block: three blocks fit into the second-level cache.
 BLOCK = 1 << 16
 
 
@@ -37,21 +37,18 @@ def penalty(
 def fused_penalty(
     params: Params, anchor: Params, fisher: Params | None, strength: float
 ) -> Float[Tensor, ""]:
-    """`penalty`, differentiable in `params`, its gradient made with it."""
+    """`penalty`, differentiable in `params`, with its gradient computed in the same pass."""
     _need_same_weights(params, anchor, fisher, strength)
-    names = list(anchor)
-    weights = None if fisher is None else [fisher[name] for name in names]
-    starts = [anchor[name] for name in names]
-    found: Tensor = _FusedPenalty.apply(
-        starts, weights, strength, *[params[name] for name in names]
-    )
-    return found
+    fishers = None if fisher is None else [fisher[name] for name in anchor]
+    current = [params[name] for name in anchor]
+    value: Tensor = _FusedPenalty.apply(list(anchor.values()), fishers, strength, *current)
+    return value
 
 
 def _need_same_weights(
     params: Params, anchor: Params, fisher: Params | None, strength: float
 ) -> None:
-    """Refused unless the weights are the anchor's, and the Fisher's where there is one."""
+    """Raise unless params, anchor and Fisher have the same names and shapes."""
     need_strength(strength)
     check_same_parameters(anchor, params=params)
     if fisher is not None:
@@ -59,7 +56,7 @@ def _need_same_weights(
 
 
 def need_strength(strength: float) -> float:
-    """The strength; BadSpec below 0: that would push the weights away."""
+    """The strength; BadSpec below 0, which would push the weights away from their start."""
     if not strength >= 0:
         raise BadSpec(f"strength must be 0 or more, got {strength!r}.")
     return strength
@@ -76,29 +73,29 @@ class _FusedPenalty(torch.autograd.Function):
         strength: float,
         *params: Tensor,
     ) -> Tensor:
-        """The penalty; what would be the gradient is kept for backward."""
+        """The penalty; its gradient is stored for the backward pass."""
         total = torch.zeros((), dtype=torch.float64, device=params[0].device)
-        made = []
+        gradients = []
         for i, param in enumerate(params):
             grad = torch.empty_like(param, memory_format=torch.contiguous_format)
             _write_gradient(
                 grad, param, starts[i], fishers[i] if fishers else None, strength, total
             )
-            made.append(grad)
-        ctx.made = made
+            gradients.append(grad)
+        ctx.gradients = gradients
         return (0.5 * total).to(params[0].dtype)
 
     @staticmethod
     def backward(ctx: Any, *outputs: Any) -> Any:
-        """The kept gradients, scaled by what comes back; they are given away, so only once."""
+        """The stored gradients times the incoming one; they can be used only once."""
         (scale,) = outputs
-        # Nothing else may hold them: only then autograd takes them over instead of copying.
-        made, ctx.made = ctx.made, None
-        if made is None:
-            raise RuntimeError("The pull's gradients are gone: call pull again for each backward.")
+        # Without another reference to them, autograd takes the tensors over instead of copying.
+        gradients, ctx.gradients = ctx.gradients, None
+        if gradients is None:
+            raise RuntimeError("The gradients were used: call fused_penalty before each backward.")
         if float(scale) != 1.0:
-            torch._foreach_mul_(made, scale)
-        return (None, None, None, *made)
+            torch._foreach_mul_(gradients, scale)
+        return (None, None, None, *gradients)
 
 
 def _write_gradient(
@@ -109,14 +106,14 @@ def _write_gradient(
     strength: float,
     total: Tensor,
 ) -> None:
-    """grad = strength F (w - w0), and `total` grows by strength F (w - w0)^2."""
+    """Set grad = strength F (w - w0), and add strength F (w - w0)^2 to `total`."""
     tensors = [grad, param, start] + ([] if fisher is None else [fisher])
-    for made, here, there, *weight in _blocks([t.detach().reshape(-1) for t in tensors]):
-        step = torch.sub(here, there)
-        torch.mul(step, strength, out=made)
-        if weight:
-            made.mul_(weight[0])
-        total += torch.dot(step, made)
+    for out, weight, initial, *importance in _blocks([t.detach().reshape(-1) for t in tensors]):
+        step = torch.sub(weight, initial)
+        torch.mul(step, strength, out=out)
+        if importance:
+            out.mul_(importance[0])
+        total += torch.dot(step, out)
 
 
 def _blocks(tensors: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
@@ -127,24 +124,24 @@ def _blocks(tensors: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
 def kl_from_base(
     base: Float[Tensor, "batch places vocab"],
     now: Float[Tensor, "batch places vocab"],
-    asked: Bool[Tensor, "batch places"],
+    mask: Bool[Tensor, "batch places"],
 ) -> Float[Tensor, ""]:
-    """KL from what the base says to what is said now, mean over the places that are asked."""
+    """KL divergence KL(base || now), averaged over the positions in the mask."""
     each = torch.nn.functional.kl_div(
         now.float().log_softmax(dim=-1),
         base.float().log_softmax(dim=-1),
         log_target=True,
         reduction="none",
     ).sum(dim=-1)
-    return (each * asked).sum() / asked.sum()
+    return (each * mask).sum() / mask.sum()
 
 
 def normalise_fisher(fisher: Params) -> dict[str, Tensor]:
-    """The Fisher over its mean, so that a strength pulls as hard on average as in L2-SP."""
+    """The Fisher divided by its mean, so that strengths are comparable with those of L2-SP."""
     count = sum(value.numel() for value in fisher.values())
     mean = sum(float(value.double().sum()) for value in fisher.values()) / count
     if not mean > 0:
-        raise BadSpec("The Fisher is 0 everywhere: its examples don't move any weight.")
+        raise BadSpec("The Fisher is 0 everywhere: its examples have no gradient.")
     return {name: value / mean for name, value in fisher.items()}
 
 
@@ -156,9 +153,9 @@ def add_lora_gradient(
     strength: float,
     scale: float,
 ) -> None:
-    """Add the penalty's gradient to a low-rank change: delta = scale * right @ left.
+    """Add the penalty's gradient to the factors of a LoRA update, delta = scale * right @ left.
 
-    `left` (rank, into) and `right` (out, rank) hold gradients already, or get their first.
+    `left` is (rank, into), `right` is (out, rank).
     """
     back = strength * fisher * delta
     for weight, grad in ((left, scale * right.T @ back), (right, scale * back @ left.T)):

@@ -1,4 +1,4 @@
-"""Rows of weights as points in the plane, those of several models on one map."""
+"""2-D projections of rows of weights, with several models in one map."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -9,21 +9,21 @@ from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
 WeightProjection = Literal["pca", "tsne"]
+Rows = NDArray[np.float64]
 
 
 def project_rows(
-    rows: Mapping[str, NDArray[np.float64]], way: WeightProjection, *, seed: int = 0
-) -> dict[str, NDArray[np.float64]]:
-    """(n, 2) points of each model's rows; rows that are alike lie close together."""
-    whole = np.concatenate(list(rows.values()))
-    points = _project(whole - whole.mean(axis=0), way, seed)
-    cuts = np.cumsum([len(part) for part in rows.values()])[:-1]
-    return dict(zip(rows, np.split(points, cuts), strict=True))
-
-
-def _project(values: NDArray[np.float64], way: WeightProjection, seed: int) -> NDArray[np.float64]:
+    rows: Mapping[str, Rows], way: WeightProjection, *, seed: int = 0
+) -> dict[str, Rows]:
+    """(n, 2) points of each model's rows, from one projection of all of them."""
+    values = np.concatenate(list(rows.values()))
+    values = values - values.mean(axis=0)
     if way == "pca":
-        return np.asarray(PCA(2, random_state=seed).fit_transform(values))
-    nearby = float(min(30, max(2, (len(values) - 1) // 3)))
-    tsne = TSNE(2, perplexity=nearby, init="pca", random_state=seed, max_iter=500)
-    return np.asarray(tsne.fit_transform(values), dtype=np.float64)
+        points = PCA(2, random_state=seed).fit_transform(values)
+    else:
+        perplexity = float(min(30, max(2, (len(values) - 1) // 3)))
+        tsne = TSNE(2, perplexity=perplexity, init="pca", random_state=seed, max_iter=500)
+        points = tsne.fit_transform(values)
+    cuts = np.cumsum([len(part) for part in rows.values()])[:-1]
+    parts = np.split(np.asarray(points, dtype=np.float64), cuts)
+    return dict(zip(rows, parts, strict=True))
