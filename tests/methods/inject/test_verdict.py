@@ -1,0 +1,46 @@
+"""The sentences of inject and fisher name the right training and the right numbers."""
+
+from cutaway.methods.inject.verdict import fisher_verdict, inject_verdict
+
+
+def point(name: str, strength: float, exact: float, lost: float, **more: float) -> dict:
+    cell = {"regulariser": name, "strength": strength}
+    return {**cell, "exact_match": exact, "forgetting": lost, **more}
+
+
+PLAIN = point("none", 0.0, 0.90, 2.5)
+
+
+def test_plain_training_comes_first_with_what_it_gains_and_loses() -> None:
+    first, second = inject_verdict([point("ewc", 1, 0.89, 0.2), PLAIN], 0.1, "arithmetic")
+    assert first.startswith("Plain training changes exact match on arithmetic from 10% to 90%")
+    assert "+2.50 nats" in first
+    assert "ewc at strength 1" in second and "89%" in second and "+0.20 nats" in second
+
+
+def test_a_regulariser_that_did_not_learn_the_skill_is_not_called_best() -> None:
+    weak = point("l2sp", 10, 0.2, 0.01)
+    good = point("kl", 0.5, 0.86, 0.4)
+    assert "kl at strength 0.5" in inject_verdict([PLAIN, weak, good], 0.0, "arithmetic")[1]
+    # Unless none did.
+    assert "l2sp at strength 10" in inject_verdict([PLAIN, weak], 0.0, "arithmetic")[1]
+
+
+def test_without_plain_training_the_least_forgetting_is_named() -> None:
+    points = [point("ewc", 1, 0.5, 0.3), point("ewc", 5, 0.4, 0.1)]
+    (sentence,) = inject_verdict(points, 0.0, "arithmetic")
+    assert "ewc at strength 5" in sentence
+    assert inject_verdict([], 0.0, "arithmetic") == []
+    assert len(inject_verdict([PLAIN], 0.0, "arithmetic")) == 1
+
+
+def test_a_fall_of_scores_has_a_minus_sign() -> None:
+    plain = {**PLAIN, "probe_forgetting": 0.1, "finetune_forgetting": -0.02}
+    (sentence,) = inject_verdict([plain], 0.0, "arithmetic")
+    assert "(probe score -0.100, fine-tuning score +0.020)" in sentence
+
+
+def test_a_fisher_names_its_largest_group() -> None:
+    (sentence,) = fisher_verdict({(0, "embeddings"): 0.2, (3, "mlp"): 0.7, (4, "head"): 0.1}, 50)
+    assert sentence.startswith("Layer 3 (mlp)")
+    assert "70%" in sentence and "50 examples" in sentence
