@@ -3,7 +3,7 @@
 import pytest
 
 from cutaway.cli.main import run
-from tests.methods.inject.test_recipe import spelling_toy
+from tests.methods.inject.toys import spelling_toy
 from tests.tiny import toy_language
 
 

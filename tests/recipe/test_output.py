@@ -14,7 +14,7 @@ from cutaway.methods.inject import recipe as inject_room
 from cutaway.recipe.output import checkpoint_owner
 from cutaway.store import files
 from cutaway.store.artefacts import description_path, load_artefact, run_of_artefact
-from tests.methods.inject.test_recipe import SHORT, SUMS, spelling_toy
+from tests.methods.inject.toys import SHORT, SUMS, spelling_toy
 from tests.tiny import SENTENCES, tiny, toy_language
 
 ONE = TextSet("one", tuple(toy_language(40)))

@@ -7,11 +7,16 @@ import torch
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
 import cutaway
-from cutaway.core.errors import Mismatch, Missing
+from cutaway.core.errors import BadSpec, Mismatch, Missing
 from cutaway.core.textset import TextSet
 from cutaway.models.load import open_model
-from tests.methods.inject.test_recipe import Rows
+from tests.methods.inject.toys import Rows
 from tests.tiny import SENTENCES, tiny
+
+
+@pytest.fixture
+def ones(toys) -> dict[str, torch.Tensor]:
+    return {n: torch.ones_like(p) for n, p in open_model(toys["causal"]).params().items()}
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +37,23 @@ def trainer(folder: str, out, *callbacks, lora: bool = False, **options) -> Trai
 
         torch.manual_seed(0)
         model = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
-    arguments = TrainingArguments(
-        str(out), max_steps=6, learning_rate=0.05, optim="sgd", report_to=[], save_steps=3,
-        per_device_train_batch_size=2, disable_tqdm=True, use_cpu=True, logging_steps=2,
-        **options,
-    )  # fmt: skip
+    defaults = {
+        "max_steps": 6, "learning_rate": 0.05, "optim": "sgd", "report_to": [], "save_steps": 3,
+        "per_device_train_batch_size": 2, "disable_tqdm": True, "use_cpu": True, "logging_steps": 2,
+    }  # fmt: skip
+    arguments = TrainingArguments(str(out), **{**defaults, **options})
     return Trainer(model, arguments, train_dataset=Rows(), callbacks=list(callbacks))
+
+
+def train_toy(toys, out, *callbacks, lora: bool = False, rate: float = 0.1) -> Trainer:
+    """Five steps on a trained toy, without checkpoints."""
+    options = {"lr_scheduler_type": "constant", "save_strategy": "no", "logging_steps": 5}
+    run = trainer(
+        toys["causal"], out, *callbacks, lora=lora, learning_rate=rate, max_steps=5,
+        per_device_train_batch_size=8, **options,
+    )  # fmt: skip
+    run.train()
+    return run
 
 
 def weights_of(run: Trainer) -> dict[str, torch.Tensor]:
@@ -143,3 +159,40 @@ def test_the_penalty_stands_in_the_log_history(made, tmp_path) -> None:
     assert [entry["step"] for entry in logged] == [2, 4, 6]
     assert all(entry["ewc_penalty"] > 0 for entry in logged)
     assert not list(tmp_path.glob("ewc-start-*"))
+
+
+def test_the_callback_holds_weights_of_the_train_toy(toys, tmp_path, ones) -> None:
+    start = open_model(toys["causal"], check=False).params()
+    nothing = train_toy(toys, tmp_path)
+    zero = train_toy(toys, tmp_path, cutaway.EWCCallback(ones, 0.0))
+    holder = cutaway.EWCCallback(ones, 8.0)
+    held = train_toy(toys, tmp_path, holder)
+
+    def far(run) -> float:
+        found = dict(run.model.named_parameters())
+        return sum(float((found[n].detach() - w).square().sum()) for n, w in start.items())
+
+    for name, value in nothing.model.named_parameters():
+        assert torch.equal(value, dict(zero.model.named_parameters())[name])
+    assert 0 < far(held) < 0.7 * far(nothing)
+    assert holder.penalty > 0
+
+
+def test_the_callback_holds_adapters_too(toys, tmp_path, ones) -> None:
+    def far(run) -> float:
+        return sum(
+            float(part.get_delta_weight("default").detach().square().sum())
+            for part in run.model.modules()
+            if hasattr(part, "get_delta_weight")
+        )
+
+    plain = train_toy(toys, tmp_path, lora=True, rate=0.05)
+    held = train_toy(toys, tmp_path, cutaway.EWCCallback(ones, 0.5), lora=True, rate=0.05)
+    assert 0 < far(held) < far(plain)
+
+
+def test_the_callback_refuses_another_models_fisher(toys, tmp_path) -> None:
+    with pytest.raises(Mismatch, match="another model's"):
+        train_toy(toys, tmp_path, cutaway.EWCCallback({"x": torch.ones(1)}, 1.0))
+    with pytest.raises(BadSpec, match="0 or more"):
+        cutaway.EWCCallback({}, -1.0)

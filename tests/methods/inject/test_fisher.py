@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -12,41 +11,13 @@ import cutaway
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec, Mismatch
 from cutaway.core.textset import TextSet
-from cutaway.methods.inject.examples import Examples, example_losses, lm_examples, sample_targets
+from cutaway.methods.inject.examples import lm_examples
 from cutaway.methods.inject.fisher_file import load_fisher
 from cutaway.methods.inject.fisher_sums import sum_squared_gradients
 from cutaway.models.load import open_model
 from tests.tiny import FAMILIES, tiny, toy_model
 
 QUIET = Console(quiet=True)
-# Adding to all keys changes no attention: these gradients are rounding and nothing else.
-NOTHING = ("k_proj.bias", "key.bias", "k_lin.bias")
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_batches_change_nothing_in_any_family(family, tiny_lm, texts) -> None:
-    lm = tiny_lm(family)
-    examples = lm_examples(lm, texts)
-    found = sum_squared_gradients(lm, examples, console=QUIET)
-    expected = sum_squared_gradients(lm, examples, console=QUIET, batched=False)
-    for name, value in expected.total.items():
-        if not name.endswith(NOTHING):
-            assert (found.total[name] - value).norm() <= 1e-5 * value.norm() + 1e-12, name
-
-
-def test_most_families_go_batched_and_the_others_say_why(tiny_lm, texts) -> None:
-    for family in ("gpt2", "llama", "gemma2", "bert", "albert", "opt", "falcon", "bloom"):
-        assert (
-            sum_squared_gradients(
-                tiny_lm(family), lm_examples(tiny_lm(family), texts), console=QUIET
-            ).method.way
-            == "batched"
-        )
-    found = sum_squared_gradients(
-        tiny_lm("mixtral"), lm_examples(tiny_lm("mixtral"), texts), console=QUIET
-    )
-    assert found.method.way == "loop"
-    assert "Router" in found.method.reason
 
 
 @pytest.fixture(scope="module")
@@ -77,29 +48,6 @@ def test_the_file_equals_a_loop_over_transformers(toy, tmp_path) -> None:
     assert load_fisher(out).meta["model"]["digest"] == open_model(str(toy)).digest
 
 
-def test_short_texts_are_counted_and_left_out(tiny_lm) -> None:
-    lm = tiny_lm("gpt2")
-    texts = TextSet("t", ("The quick brown fox", "a", "", "No dog"))
-    examples = lm_examples(lm, texts)
-    assert examples.dropped + len(examples) == 4
-    assert all(len(row) >= 2 for row in examples.rows)
-
-
-def test_hidden_words_depend_on_the_text_and_the_seed_alone(tiny_lm, texts) -> None:
-    lm = tiny_lm("bert")
-    whole, turned = lm_examples(lm, texts), lm_examples(lm, texts.take(range(len(texts))[::-1]))
-    assert whole.rows == turned.rows[::-1]
-    assert whole.positions == turned.positions[::-1]
-    assert lm_examples(lm, texts, seed=1).rows != whole.rows
-
-
-def test_drawn_answers_follow_the_models_distribution() -> None:
-    said = torch.log(torch.tensor([0.1, 0.6, 0.3]))[None, None].expand(1, 3000, 3)
-    draws = [np.random.default_rng(0).random(3000)]
-    counts = torch.bincount(sample_targets(said, draws)[0], minlength=3) / 3000
-    torch.testing.assert_close(counts, torch.tensor([0.1, 0.6, 0.3]), atol=0.03, rtol=0)
-
-
 def test_a_sampled_fisher_is_seeded_and_not_the_empirical_one(toy, tmp_path) -> None:
     lm = open_model(str(toy))
     texts = TextSet("t", ("the film is good , so i love it .", "the dogs see the cat ."))
@@ -115,33 +63,6 @@ def test_a_sampled_fisher_is_seeded_and_not_the_empirical_one(toy, tmp_path) -> 
     assert not torch.equal(
         first, sum_squared_gradients(lm, examples, console=QUIET).total["model.norm.weight"]
     )
-
-
-def test_sums_that_were_kept_are_gone_on_from(toy, tmp_path, monkeypatch) -> None:
-    lm = open_model(str(toy))
-    texts = TextSet("t", tuple(f"the film is {w} , so i love it ." for w in ("good", "bad") * 40))
-    examples = lm_examples(lm, texts)
-    whole = sum_squared_gradients(lm, examples, console=QUIET)
-    monkeypatch.setattr("cutaway.methods.inject.fisher_sums.SAVE_SECONDS", 0.0)
-    monkeypatch.setattr("cutaway.methods.inject.fisher_sums.MAX_TOKENS", 64)
-    straight = sum_squared_gradients(lm, examples, console=QUIET)
-    keep, calls = tmp_path / "sums.safetensors", []
-
-    def killed(*given):
-        calls.append(1)
-        if len(calls) > 4:
-            raise KeyboardInterrupt
-        return example_losses(*given)
-
-    monkeypatch.setattr("cutaway.methods.inject.fisher_sums.example_losses", killed)
-    with pytest.raises(KeyboardInterrupt):
-        sum_squared_gradients(lm, examples, console=QUIET, checkpoint=keep)
-    assert keep.is_file()
-    monkeypatch.setattr("cutaway.methods.inject.fisher_sums.example_losses", example_losses)
-    resumed = sum_squared_gradients(lm, examples, console=QUIET, checkpoint=keep)
-    for name, value in straight.total.items():
-        assert torch.equal(resumed.total[name], value)
-        torch.testing.assert_close(value, whole.total[name], rtol=1e-4, atol=1e-8)
 
 
 @pytest.mark.parametrize("family", ["llama", "bert"])
@@ -214,11 +135,3 @@ def test_the_description_says_what_was_done(toy, tmp_path) -> None:
     assert meta["labels"] == "empirical"
     assert meta["way"] == "batched"
     assert meta["examples"] + meta["left_out"] == 2
-
-
-def test_examples_taken_are_the_examples(tiny_lm, texts) -> None:
-    whole = lm_examples(tiny_lm("llama"), texts)
-    part = whole.take([2, 0])
-    assert isinstance(part, Examples)
-    assert part.rows == [whole.rows[2], whole.rows[0]]
-    assert part.targets == [whole.targets[2], whole.targets[0]]

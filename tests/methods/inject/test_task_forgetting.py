@@ -17,7 +17,7 @@ from cutaway.methods.inject.table import inject_table
 from cutaway.methods.inject.task_forgetting import finetune_on_tasks, read_retained_tasks
 from cutaway.models.load import open_model
 from tests import tiny
-from tests.methods.inject.test_recipe import RETAIN, SHORT, SUMS, spelling_toy
+from tests.methods.inject.toys import RETAIN, SHORT, SUMS, spelling_toy
 
 QUIET = Console(quiet=True)
 TASK = {"task_steps": 6, "task_batch": 8, "task_lr": 1e-3}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cutaway.measure.intervals import wilson
+from cutaway.measure.metrics import log_rmse
 from cutaway.methods.inject.maths.score import exact_match_by_group, exact_matches, score_answers
 
 TRUTH = np.array([3, -4, 12, 100, 7], dtype=object)
@@ -55,3 +56,40 @@ def test_groups_of_a_column_add_up_to_all_answers() -> None:
             if name.startswith(column)
         )
         assert hits == pytest.approx((truth == answers).sum())
+
+
+def test_log_rmse_by_hand_on_four_numbers() -> None:
+    truth, said = np.array([0.0, 1.0, 9.0, 99.0]), np.array([0.0, 3.0, 9.0, 9.0])
+    by_hand = np.sqrt((np.log(4 / 2) ** 2 + np.log(100 / 10) ** 2) / 4)
+    assert log_rmse(truth, said) == pytest.approx(by_hand)
+    assert score_answers(truth, said).log_rmse.mean == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize("answer", [0.0, 5.0, 40.0, 1e9, -3.0])
+def test_an_undecodable_answer_is_never_better_than_any_other(answer) -> None:
+    truth = np.array([5.0, 12.0, 40.0])
+    said, silent = np.array([answer, 12.0, 40.0]), np.array([np.nan, 12.0, 40.0])
+    lost, given = score_answers(truth, silent), score_answers(truth, said)
+    assert lost.log_rmse.mean >= given.log_rmse.mean
+    assert lost.exact_match.mean <= given.exact_match.mean
+    assert lost.undecodable.mean == pytest.approx(1 / 3)
+
+
+def test_exact_match_tells_neighbours_of_18_digits_apart() -> None:
+    truth = np.array([999999998000000001, 7, -4])
+    said = np.array([999999998000000000, 7, float("nan")], dtype=object)
+    found = score_answers(truth, said)
+    assert (found.exact_match.mean, found.undecodable.mean) == (
+        pytest.approx(1 / 3), pytest.approx(1 / 3))  # fmt: skip
+    groups = dict(exact_match_by_group(truth, said, {"digits": np.array([9, 1, 1])}))
+    assert {name: i.mean for name, i in groups.items()} == {"digits 1": 0.5, "digits 9": 0.0}
+    assert score_answers(truth, truth.astype(object)).exact_match.mean == 1.0
+
+
+def test_groups_count_their_own_rows() -> None:
+    truth, said = np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 0.0, 3.0, np.nan])
+    found = dict(exact_match_by_group(truth, said, {"op": np.array(["+", "+", "-", "-"])}))
+    assert {name: (i.mean, i.n) for name, i in found.items()} == {
+        "op +": (0.5, 2),
+        "op -": (0.5, 2),
+    }

@@ -26,3 +26,11 @@ def test_the_linear_map_is_that_of_scikit_learn_and_repeats() -> None:
     np.testing.assert_allclose(np.abs(made), np.abs(theirs), atol=1e-9)
     again = np.concatenate(list(project_rows(parts, "pca").values()))
     np.testing.assert_array_equal(made, again)
+
+
+@pytest.mark.parametrize("way", ["pca", "tsne"])
+def test_equal_rows_lie_on_equal_points(way) -> None:
+    rows = np.random.default_rng(0).normal(size=(12, 6))
+    found = project_rows({"base": rows, "same": rows, "other": rows + 5}, way)
+    near = np.abs(found["base"] - found["same"]).max()
+    assert near < 0.2 * np.abs(found["base"] - found["other"]).max()

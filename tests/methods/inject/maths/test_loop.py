@@ -1,0 +1,86 @@
+"""Squared gradients by plain autograd, against closed forms."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from cutaway.methods.inject.maths.loop import FisherSample, add_by_autograd
+
+
+def zeros(module: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: torch.zeros_like(p) for name, p in module.named_parameters()}
+
+
+class Net(nn.Module):
+    """Tied embeddings, a shared layer, positions looked up once for all, a norm of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(11, 6), nn.Embedding(9, 6)
+        self.shared, self.norm = nn.Linear(6, 6), nn.LayerNorm(6)
+        self.out = nn.Linear(6, 11)
+        self.out.weight = self.words.weight
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        hidden = self.words(ids) + self.places(torch.arange(ids.shape[1])[None])
+        for _ in range(2):
+            hidden = hidden + torch.tanh(self.shared(self.norm(hidden)))
+        return self.out(hidden)
+
+
+def loss(net: nn.Module, ids: torch.Tensor) -> torch.Tensor:
+    said = net(ids)[:, :-1]
+    each = F.cross_entropy(said.transpose(1, 2), ids[:, 1:], reduction="none")
+    return each.mean(dim=1)
+
+
+@pytest.fixture
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    return Net().requires_grad_(False)
+
+
+def by_loop(net: nn.Module, ids: torch.Tensor) -> dict[str, torch.Tensor]:
+    total = zeros(net)
+    for row in ids:
+        add_by_autograd(net, total, lambda row=row: loss(net, row[None]))
+    return total
+
+
+def test_the_fisher_of_a_one_parameter_logistic_is_its_closed_form() -> None:
+    weight = nn.Linear(1, 1, bias=False).requires_grad_(False)
+    weight.weight.fill_(0.7)
+    x = torch.tensor([-2.0, -0.5, 0.0, 1.0, 3.0])
+    y = torch.tensor([0.0, 1.0, 1.0, 0.0, 1.0])
+    total = {"weight": torch.zeros(1, 1)}
+    for one, label in zip(x, y, strict=True):
+        add_by_autograd(
+            weight,
+            total,
+            lambda one=one, label=label: F.binary_cross_entropy_with_logits(
+                weight(one.reshape(1, 1))[:, 0], label[None]
+            ),
+        )
+    closed = (((0.7 * x).sigmoid() - y) * x).square().sum()
+    torch.testing.assert_close(total["weight"][0, 0], closed)
+
+
+def test_the_expected_fisher_of_a_logistic_needs_no_labels() -> None:
+    x, w = torch.tensor([-1.0, 0.5, 2.0]), 0.3
+    p = (w * x).sigmoid()
+    over_labels = p * ((p - 1) * x).square() + (1 - p) * (p * x).square()
+    torch.testing.assert_close(over_labels, p * (1 - p) * x.square())
+
+
+def test_a_sketch_tells_fishers_apart(net) -> None:
+    ids = torch.randint(11, (2, 7), generator=torch.Generator().manual_seed(3))
+    total = by_loop(net, ids)
+    sketch = FisherSample(total)
+    for name, value in total.items():
+        sketch.add(name, value.sqrt())
+    assert sketch.difference(total)[0] < 1e-5
+    total["shared.weight"] *= 1.01
+    worst, name = sketch.difference(total)
+    assert name == "shared.weight"
+    assert worst == pytest.approx(0.01, rel=0.1)

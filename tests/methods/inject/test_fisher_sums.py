@@ -1,0 +1,75 @@
+"""Sums of squared gradients: batches, families, and continuing after a kill."""
+
+import pytest
+import torch
+
+from cutaway.console import Console
+from cutaway.core.textset import TextSet
+from cutaway.methods.inject.examples import example_losses, lm_examples
+from cutaway.methods.inject.fisher_sums import sum_squared_gradients
+from cutaway.models.load import open_model
+from tests.tiny import FAMILIES, toy_model
+
+QUIET = Console(quiet=True)
+
+
+# Adding to all keys changes no attention: these gradients are rounding and nothing else.
+NOTHING = ("k_proj.bias", "key.bias", "k_lin.bias")
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    return toy_model(tmp_path_factory.mktemp("toy") / "toy", steps=30)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_batches_change_nothing_in_any_family(family, tiny_lm, texts) -> None:
+    lm = tiny_lm(family)
+    examples = lm_examples(lm, texts)
+    found = sum_squared_gradients(lm, examples, console=QUIET)
+    expected = sum_squared_gradients(lm, examples, console=QUIET, batched=False)
+    for name, value in expected.total.items():
+        if not name.endswith(NOTHING):
+            assert (found.total[name] - value).norm() <= 1e-5 * value.norm() + 1e-12, name
+
+
+def test_most_families_go_batched_and_the_others_say_why(tiny_lm, texts) -> None:
+    for family in ("gpt2", "llama", "gemma2", "bert", "albert", "opt", "falcon", "bloom"):
+        assert (
+            sum_squared_gradients(
+                tiny_lm(family), lm_examples(tiny_lm(family), texts), console=QUIET
+            ).method.way
+            == "batched"
+        )
+    found = sum_squared_gradients(
+        tiny_lm("mixtral"), lm_examples(tiny_lm("mixtral"), texts), console=QUIET
+    )
+    assert found.method.way == "loop"
+    assert "Router" in found.method.reason
+
+
+def test_sums_that_were_kept_are_gone_on_from(toy, tmp_path, monkeypatch) -> None:
+    lm = open_model(str(toy))
+    texts = TextSet("t", tuple(f"the film is {w} , so i love it ." for w in ("good", "bad") * 40))
+    examples = lm_examples(lm, texts)
+    whole = sum_squared_gradients(lm, examples, console=QUIET)
+    monkeypatch.setattr("cutaway.methods.inject.fisher_sums.SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("cutaway.methods.inject.fisher_sums.MAX_TOKENS", 64)
+    straight = sum_squared_gradients(lm, examples, console=QUIET)
+    keep, calls = tmp_path / "sums.safetensors", []
+
+    def killed(*given):
+        calls.append(1)
+        if len(calls) > 4:
+            raise KeyboardInterrupt
+        return example_losses(*given)
+
+    monkeypatch.setattr("cutaway.methods.inject.fisher_sums.example_losses", killed)
+    with pytest.raises(KeyboardInterrupt):
+        sum_squared_gradients(lm, examples, console=QUIET, checkpoint=keep)
+    assert keep.is_file()
+    monkeypatch.setattr("cutaway.methods.inject.fisher_sums.example_losses", example_losses)
+    resumed = sum_squared_gradients(lm, examples, console=QUIET, checkpoint=keep)
+    for name, value in straight.total.items():
+        assert torch.equal(resumed.total[name], value)
+        torch.testing.assert_close(value, whole.total[name], rtol=1e-4, atol=1e-8)
