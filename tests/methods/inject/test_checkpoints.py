@@ -40,11 +40,19 @@ def test_a_checkpoint_replaces_the_old_one_and_names_its_run(toys, tmp_path) -> 
     assert open_model(str(tmp_path / "cell"), check=False).digest == lm.digest
 
 
-def test_a_checkpoint_that_fails_leaves_the_old_one_and_no_rest(toys, tmp_path) -> None:
+def test_a_checkpoint_that_fails_leaves_the_old_one_and_no_rest(
+    toys, tmp_path, monkeypatch
+) -> None:
     lm = open_model(toys["causal"], check=False)
     save_checkpoint(lm, tmp_path / "cell", {"inject": "first"})
-    with pytest.raises(TypeError):
-        save_checkpoint(lm, tmp_path / "cell", {"inject": object()})
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("cutaway.methods.inject.checkpoints.files.write_json", fail)
+        with pytest.raises(OSError, match="disk full"):
+            save_checkpoint(lm, tmp_path / "cell", {"inject": "second"})
     assert checkpoint_owner(tmp_path / "cell", "inject") == "first"
     assert [path.name for path in tmp_path.iterdir()] == ["cell"]
 

@@ -25,13 +25,10 @@ def retained(lm):
     return read_retained_sets(lm, InjectSpec(model="m", retain=["toy"]), {"toy": RETAIN})
 
 
-def fisher_of(lm) -> dict[str, torch.Tensor]:
-    rng = torch.Generator().manual_seed(0)
-    return {n: torch.rand(p.shape, generator=rng) for n, p in lm.params().items()}
-
-
 def inputs(lm, trainable, retained, strength: float = 2.0) -> RegulariserInputs:
-    return RegulariserInputs(lm, trainable, retained, fisher_of(lm), strength, 4, 0)
+    rng = torch.Generator().manual_seed(0)
+    fisher = {n: torch.rand(w.shape, generator=rng) for n, w in trainable.anchor.items()}
+    return RegulariserInputs(lm, trainable, retained, fisher, strength, 4, 0)
 
 
 def move(trainable, size: float = 0.05) -> None:

@@ -81,7 +81,7 @@ def test_the_loss_is_the_mean_over_problems_of_the_mean_over_tokens(lm) -> None:
 
 
 def test_the_regression_term_is_added_with_its_weight(lm) -> None:
-    skill = read(lm, data="gen:arithmetic?n=60,ops=+,digits=1,dev=10,test=20")
+    skill = read(lm, data="gen:arithmetic?n=60,ops=+,digits=1-2,dev=10,test=20")
     rows = np.arange(6)
     with torch.no_grad():
         plain = make_skill_loss(lm, skill, 0.0).parts(rows)["skill"]

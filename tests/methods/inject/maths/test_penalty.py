@@ -48,13 +48,13 @@ def test_the_quick_pull_is_the_formula_and_its_gradient(strength) -> None:
         torch.testing.assert_close(two[name].grad, one[name].grad)
 
 
-def test_the_pulls_gradient_is_handed_over_and_not_copied() -> None:
+def test_the_gradient_is_handed_over_and_not_copied() -> None:
     params = trained(0)
     held = fused_penalty(params, weights(1), None, 1.0)
     place = held.grad_fn.gradients[2].data_ptr()
     held.backward(retain_graph=True)
     assert params["c"].grad.data_ptr() == place
-    with pytest.raises(RuntimeError, match="call pull again"):
+    with pytest.raises(RuntimeError, match="call fused_penalty before each"):
         held.backward()
 
 
