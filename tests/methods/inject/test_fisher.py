@@ -15,7 +15,7 @@ from cutaway.methods.inject.examples import lm_examples
 from cutaway.methods.inject.fisher_file import load_fisher
 from cutaway.methods.inject.fisher_sums import sum_squared_gradients
 from cutaway.models.load import open_model
-from tests.tiny import FAMILIES, tiny, toy_model
+from tests.tiny import tiny, toy_model
 
 QUIET = Console(quiet=True)
 
