@@ -54,12 +54,12 @@ def test_every_figure_has_data_a_title_and_a_caption(name: str, rows: pl.DataFra
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_run_without_such_rows_says_how_to_get_them(name: str) -> None:
+def test_rows_without_data_for_the_figure_name_the_command(name: str) -> None:
     with pytest.raises(Missing, match="cutaway finetune"):
         FIGURES[name](ALL.filter(pl.col("metric") == "nothing"), None)
 
 
-def test_runs_are_told_apart_by_what_differs() -> None:
+def test_runs_are_named_by_the_coordinates_that_differ() -> None:
     names = {trace.name for trace in FIGURES["curve"](TWO, None).data}
     assert {"seed 13: train", "seed 21: train"} <= names
 

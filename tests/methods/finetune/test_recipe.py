@@ -270,7 +270,7 @@ def test_wrong_requests_are_refused_with_the_value(toy, tmp_path, change, error,
         cutaway.graft.finetune(**options(toy, "bert") | change, runs=str(tmp_path))
 
 
-def test_rows_without_text_are_refused_or_left_out_as_asked(toy, tmp_path) -> None:
+def test_rows_without_text_are_refused_or_dropped_on_request(toy, tmp_path) -> None:
     rows = tmp_path / "holes.tsv"
     rows.write_text((toy / "rows.tsv").read_text() + "\t1\n")
     given = options(toy, "bert", data=str(rows), steps=1, every=1, runs=str(tmp_path / "runs"))

@@ -15,7 +15,7 @@ def test_a_row_per_metric_with_its_interval() -> None:
     assert set(made["shots"]) == {16}
 
 
-def test_the_curve_tells_train_from_dev_and_the_base_from_the_tuned_model() -> None:
+def test_the_curve_separates_train_from_dev_and_the_base_from_the_tuned_model() -> None:
     curve = [
         {"step": 0, "dev_loss": 2.0, "dev_accuracy": 0.5},
         {"step": 10, "loss": 1.0, "dev_loss": 1.5, "dev_accuracy": None},

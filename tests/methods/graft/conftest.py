@@ -2,6 +2,9 @@
 
 import pytest
 
+from cutaway.methods.graft.learn import resolve
+from cutaway.methods.graft.spec import LearnSpec
+from cutaway.recipe.life_cycle import Context
 from tests.methods.graft.toy import ToyGraft
 
 
@@ -22,3 +25,15 @@ def learned(toy, request):
 def skill(toy) -> str:
     """The file of a skill with the classes neg and pos."""
     return toy.skill()
+
+
+@pytest.fixture(scope="session")
+def request_of(toy):
+    """Resolve `graft learn` on the masked toy model; the models are opened anew each time."""
+
+    def make(**options):
+        base, tuned = toy.pair("bert")
+        given = {"base": base, "tuned": tuned, "task": toy.task, "data": toy.data, "text": "none"}
+        return resolve(LearnSpec(**given | options), Context())
+
+    return make

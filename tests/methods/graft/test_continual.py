@@ -1,4 +1,4 @@
-"""Laws of `cutaway graft continual` on a toy that learns two things in turn."""
+"""`cutaway graft continual` on a toy model that learns two tasks in turn."""
 
 from pathlib import Path
 
@@ -82,7 +82,7 @@ def done(course, tmp_path_factory):
     return cutaway.graft.continual(**options(course), runs=str(runs), quiet=True)
 
 
-def test_grafts_forget_less_than_plain_training(done) -> None:
+def test_grafts_forget_less_than_sequential_training(done) -> None:
     lost = {(line["way"], line["task"]): line["forgotten"] for line in done.summary["forgetting"]}
     learned = {line["task"]: line["learned"] for line in done.summary["forgetting"]}
     assert min(learned.values()) > 0.9
@@ -92,7 +92,7 @@ def test_grafts_forget_less_than_plain_training(done) -> None:
     assert len(done.summary["verdict"]) == 2
 
 
-def test_every_task_is_tested_after_every_task_both_ways(done) -> None:
+def test_every_task_is_tested_after_every_task_with_both_strategies(done) -> None:
     rows = done.rows.filter(pl.col("metric") == "accuracy")
     cells = set(rows.select("kind", "task", "step").rows())
     ways = {(k, t, s) for k in ("graft", "sequential") for t in ("feel", "many") for s in (1, 2)}
@@ -119,7 +119,7 @@ def test_base_and_skills_make_the_model_that_was_tested(done, course) -> None:
     assert said[love] > said[hate]
 
 
-def test_skills_of_a_course_say_as_much_as_learned_ones_and_work_with_eval(done, course) -> None:
+def test_skills_of_a_sequence_have_full_metadata_and_work_with_eval(done, course) -> None:
     first, second = sorted(done.path.glob("*.safetensors"))
     for path in (first, second):
         meta = load_skill(path).meta
@@ -139,7 +139,7 @@ def test_skills_of_a_course_say_as_much_as_learned_ones_and_work_with_eval(done,
     assert result.summary["matrix"]["learned"]["feel"]["feel"] > 0.9
 
 
-def test_an_interrupted_course_goes_on_and_ends_the_same(
+def test_an_interrupted_run_continues_and_gives_the_same_rows(
     done, course, tmp_path, monkeypatch
 ) -> None:
     given = options(course, runs=str(tmp_path), quiet=True)
@@ -159,7 +159,7 @@ def test_an_interrupted_course_goes_on_and_ends_the_same(
     assert again.rows.equals(done.rows)
 
 
-def test_weights_held_still_neither_move_nor_pull(tmp_path) -> None:
+def test_frozen_entries_get_no_update_and_no_gradient(tmp_path) -> None:
     weight = nn.Parameter(torch.ones(2, 3))
     mask = Mask({"w": torch.tensor([1, 4])})
     plan = TrainingPlan(steps=3, lr=0.1, optimizer="sgd", weight_decay=0.1, clip=None)

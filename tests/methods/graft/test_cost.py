@@ -8,7 +8,7 @@ from cutaway.methods.graft.spec import LearnSpec
 from cutaway.recipe import life_cycle
 
 
-def test_a_dry_run_tells_sizes_time_and_memory_and_changes_nothing(toy) -> None:
+def test_a_dry_run_estimates_time_and_memory_and_changes_nothing(toy) -> None:
     base, tuned = toy.pair("bert")
     spec = build_spec(LearnSpec, {"base": base, "tuned": tuned, "task": toy.task, "data": toy.data,
                              "sparsity": "0.01,0.1", "runs": str(toy.folder / "dry")})  # fmt: skip

@@ -37,7 +37,7 @@ def test_a_skill_of_all_weights_is_the_tuned_model_and_without_it_the_base_is_le
     assert value(result.rows, "removed", "relative_gain") == [0.0]
 
 
-def test_a_stacked_skill_is_measured_in_the_words_of_each_task(toy, learned, tmp_path) -> None:
+def test_a_stacked_skill_is_evaluated_with_the_prompts_of_each_task(toy, learned, tmp_path) -> None:
     family, _, out = learned
     base, _ = toy.pair(family)
     mirrored = TASK.replace("toyfeel", "dull").replace('["dog", "cat"]', '["cat", "dog"]')

@@ -68,3 +68,32 @@ def test_masked_tokens_are_the_same_for_one_seed(tiny_lm) -> None:
     rows = tuple(tuple(range(5, 25)) for _ in range(3))
     first, second, other = (mean_lm_loss(lm, rows, seed).mean for seed in (0, 0, 1))
     assert first == second != other
+
+
+def test_the_score_is_the_metric_with_the_loss_as_tie_break(request_of) -> None:
+    evaluator = request_of(judge_examples=20).evaluator
+    assert len(evaluator.validation) == 40
+    examples = evaluator.model.examples.take(evaluator.validation)
+    probabilities = evaluator.model.predict_proba(evaluator.validation)
+    accuracy = float((probabilities.argmax(1) == examples.labels).mean())
+    picked = probabilities[np.arange(40), examples.labels.astype(int)]
+    assert evaluator.metric() == pytest.approx(accuracy)
+    expected = accuracy + evaluation.LOSS_TIE_BREAK * float(np.log(picked).mean())
+    assert evaluator.score() == pytest.approx(expected)
+
+
+def test_gain_is_0_for_the_base_and_1_for_the_tuned_model(
+    request_of,
+) -> None:
+    request = request_of()
+    evaluator = request.evaluator
+    base = evaluator.outputs()
+    with request.pair.as_tuned():
+        tuned = evaluator.outputs()
+    scores = {k: evaluator.scores(v, base, tuned) for k, v in (("base", base), ("tuned", tuned))}
+    assert scores["base"]["relative_gain"] == 0.0
+    assert scores["tuned"]["relative_gain"] == 1.0
+    assert scores["tuned"]["agreement"].mean == 1.0
+    same = float((base.predictions == tuned.predictions).mean())
+    assert scores["base"]["agreement"].mean == pytest.approx(same)
+    assert int(evaluator.reliability(tuned).count.sum()) == len(evaluator.test)

@@ -70,7 +70,7 @@ def test_every_figure_has_data_a_title_and_a_caption(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_a_run_without_such_rows_says_how_to_get_them(name: str) -> None:
+def test_rows_without_data_for_the_figure_name_the_command(name: str) -> None:
     with pytest.raises(Missing, match="cutaway graft"):
         FIGURES[name](ALL.filter(pl.col("metric") == "nothing"), None)
 
@@ -80,7 +80,7 @@ def test_a_line_of_the_curve_per_kind_of_mask_and_a_level_for_each_end() -> None
     assert names == {KIND_LABELS[kind] for kind in ("base", "tuned", *KINDS)}
 
 
-def test_reliability_keeps_sizes_apart_and_weighs_seeds_by_their_answers() -> None:
+def test_reliability_has_a_line_per_size_and_pools_the_seeds() -> None:
     said = {(1e-3, 0): (0.9, 1.0, 30), (1e-3, 1): (0.8, 0.6, 10), (1e-4, 0): (0.7, 0.2, 5)}
     rows = [
         HERE.row("learned", f"bin_{name}", value, bin=3, sparsity=size, seed=seed, data="task")
@@ -95,7 +95,7 @@ def test_reliability_keeps_sizes_apart_and_weighs_seeds_by_their_answers() -> No
     assert list(lines["learned mask, 1.0e-04"].y) == pytest.approx([0.2])
 
 
-def test_the_atlas_draws_counts_and_tells_what_lies_outside_the_blocks() -> None:
+def test_the_atlas_shows_counts_and_names_weights_outside_the_blocks() -> None:
     figure = FIGURES["atlas"](ALL, None)
     assert [list(line) for line in figure.data[0].z] == [[7.0, 7.0]]
     assert "wte 2" in figure.layout.meta["caption"]

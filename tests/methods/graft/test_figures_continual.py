@@ -45,7 +45,7 @@ def test_other_runs_say_how_to_get_one() -> None:
         forgetting_figure(ROWS.filter(pl.col("kind") == "graft"), None)
 
 
-def test_the_table_says_what_was_lost() -> None:
+def test_the_table_has_the_forgotten_score() -> None:
     table = forgetting_table(ROWS)
     lost = {(line["task"], line["way"]): line["forgotten"] for line in table.iter_rows(named=True)}
     assert lost["first", "with grafts"] == pytest.approx(0.02)

@@ -1,4 +1,4 @@
-"""What graft eval measures on: rows of a taught set that were held out when it was learned from."""
+"""`graft eval` uses only rows that were held out in training."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def note(texts: TextSet, seed: int = 13, shots: int | None = None) -> dict:
     return {"digest": texts.digest, "data_seed": seed, "shots": shots}
 
 
-def test_on_the_set_it_was_taught_on_a_skill_has_the_scores_that_learning_told(toy, skill) -> None:
+def test_on_its_training_set_a_skill_has_the_test_scores_of_learning(toy, skill) -> None:
     result = measured(toy, skill, toy.data, tuned=toy.pair("bert")[1])
     told = load_skill(skill).meta["metrics"]
     for kind in ("base", "tuned", "learned", "removed"):
@@ -49,13 +49,13 @@ def test_on_the_set_it_was_taught_on_a_skill_has_the_scores_that_learning_told(t
     assert any("48 of its 240 rows are evaluated" in line for line in result.summary["notes"])
 
 
-def test_another_set_is_measured_whole_and_nothing_is_said(toy, skill) -> None:
+def test_another_set_is_evaluated_on_all_rows_without_a_note(toy, skill) -> None:
     result = measured(toy, skill, toy.other)
     assert result.record.data["rows"] == 60
     assert result.summary["notes"] == []
 
 
-def test_a_file_that_does_not_say_how_rows_were_dealt_gives_all_rows_and_a_warning(
+def test_a_file_without_its_split_is_evaluated_on_all_rows_with_a_warning(
     toy, skill, tmp_path
 ) -> None:
     about = load_skill(skill).meta["task"]["data"]
@@ -71,9 +71,7 @@ def test_a_file_that_does_not_say_how_rows_were_dealt_gives_all_rows_and_a_warni
     assert any("doesn't say what it was trained on" in line for line in found.summary["verdict"])
 
 
-def test_a_checkpoint_and_a_stacked_skill_say_what_they_were_taught_on(
-    toy, skill, tmp_path
-) -> None:
+def test_a_checkpoint_and_a_stacked_skill_name_their_training_data(toy, skill, tmp_path) -> None:
     own = load_skill(skill).meta["task"]["data"]
     assert (own["rows"], own["shots"], own["data_seed"]) == (ALL, None, 13)
     assert training_data_of([], toy.pair("bert")[1]) == [own]
@@ -101,7 +99,7 @@ def test_a_set_is_known_by_its_rows_whatever_order_its_classes_come_in() -> None
     assert again.texts == plain.texts
 
 
-def test_deals_that_leave_no_row_are_refused() -> None:
+def test_splits_without_a_common_test_row_are_refused() -> None:
     texts = a_set(10)
     with pytest.raises(BadData, match="one by one"):
         held_out_texts(texts, (), [note(texts, seed) for seed in range(30)])

@@ -95,6 +95,6 @@ BAD = [
 
 
 @pytest.mark.parametrize(("wrong", "error", "said"), BAD, ids=lambda v: str(v)[:24])
-def test_a_wrong_request_says_what_is_wrong(toy, wrong, error, said) -> None:
+def test_a_wrong_request_is_refused_with_the_reason(toy, wrong, error, said) -> None:
     with pytest.raises(error, match=said):
         toy.learn(**wrong)

@@ -1,9 +1,15 @@
 """Pairs of checkpoints: which weights may be chosen, and which pairs are refused."""
 
+import json
+import shutil
+
 import pytest
+import torch
 
 from cutaway.core.errors import BadData, Mismatch
 from cutaway.methods.graft.skill import load_skill
+from cutaway.models.digests import checksum
+from cutaway.models.load import open_model
 from tests.tiny import tiny
 
 
@@ -40,3 +46,40 @@ def test_checkpoints_that_do_not_belong_together_are_refused(toy, tmp_path) -> N
     wide = tiny("bert", tmp_path / "wide", hidden_size=16, intermediate_size=24)
     with pytest.raises(Mismatch, match="shape"):
         toy.learn(tuned=str(wide))
+
+
+def test_the_live_model_is_tuned_inside_and_the_base_again_outside(request_of, toy) -> None:
+    pair = request_of(params="*attention*").pair
+    goal = open_model(toy.pair("bert")[1]).params()
+    before = {name: value.clone() for name, value in pair.model.params().items()}
+    assert pair.fixed and not set(pair.fixed) & set(pair.params)
+    with pair.as_tuned():
+        assert all(torch.equal(v, goal[n]) for n, v in pair.model.params().items())
+    assert all(torch.equal(v, before[n]) for n, v in pair.model.params().items())
+
+
+def test_the_weights_are_restored_after_an_error(request_of) -> None:
+    pair = request_of().pair
+    with pytest.raises(RuntimeError, match="inside"), pair.as_tuned():
+        raise RuntimeError("inside")
+    assert all(torch.equal(value, pair.base[name]) for name, value in pair.params.items())
+
+
+def test_only_changed_weights_may_be_chosen(request_of) -> None:
+    pair = request_of().pair
+    assert pair.total == sum(value.numel() for value in pair.tuned.values())
+    assert all(not torch.equal(pair.base[name], pair.tuned[name]) for name in pair.base)
+    assert pair.facts["base"]["checksum"] == checksum(pair.lm.params())
+
+
+def test_another_tokenizer_is_refused(toy, tmp_path) -> None:
+    _, tuned = toy.pair("bert")
+    copy = shutil.copytree(tuned, tmp_path / "copy")
+    path = copy / "tokenizer.json"
+    text = json.loads(path.read_text())
+    words = list(text["model"]["vocab"])
+    vocab = text["model"]["vocab"]
+    vocab[words[-1]], vocab[words[-2]] = vocab[words[-2]], vocab[words[-1]]
+    path.write_text(json.dumps(text))
+    with pytest.raises(Mismatch, match="different tokenizers"):
+        toy.learn(tuned=str(copy))

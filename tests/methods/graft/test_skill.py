@@ -1,4 +1,4 @@
-"""What a skill file is worth later: asked by class name, with its head, on the right model."""
+"""Skills: attach, detach, save, load, refusals; classes and heads after loading."""
 
 import json
 import re
@@ -68,7 +68,9 @@ def test_rows_follow_their_class_into_another_order() -> None:
 
 
 @pytest.mark.parametrize(("family", "at"), [("bert", "auto"), ("llama", "auto"), ("bert", "first")])
-def test_a_skill_with_a_head_attached_answers_as_it_was_measured(toy, tmp_path, family, at) -> None:
+def test_a_checkpoint_with_a_head_has_the_logits_of_the_learned_skill(
+    toy, tmp_path, family, at
+) -> None:
     base, _ = toy.pair(family)
     tuned, out = str(tmp_path / "tuned"), str(tmp_path / "with")
     shared = {"task": toy.task, "data": toy.data, "mode": "head", "at": at, "runs": toy.runs}
@@ -98,7 +100,7 @@ def test_a_skill_with_a_head_attached_answers_as_it_was_measured(toy, tmp_path, 
         assert torch.equal(model.logits(rows), expected)
 
 
-def test_a_skill_with_a_head_says_what_eval_can_do_and_that_works(toy, tmp_path) -> None:
+def test_a_skill_with_a_head_is_evaluated_with_the_prompts_of_a_task(toy, tmp_path) -> None:
     base, _ = toy.pair("bert")
     tuned = str(tmp_path / "tuned")
     shared = {"task": toy.task, "data": toy.data, "mode": "head", "runs": toy.runs}
@@ -117,7 +119,7 @@ def test_another_precision_is_named_and_the_remedy_works(toy, skill) -> None:
     load_skill(skill).attach(open_model(base, dtype="float32"))
 
 
-def test_a_word_of_a_task_can_be_mended_in_a_copy_of_its_file(toy, skill, tmp_path) -> None:
+def test_a_label_word_can_be_changed_in_a_copy_of_the_task_file(toy, skill, tmp_path) -> None:
     broken, mended = tmp_path / "broken.toml", tmp_path / "mended.toml"
     text = Path(toy.task).read_text()
     broken.write_text(text.replace('"dog"', '"dogcat"'))
@@ -127,7 +129,7 @@ def test_a_word_of_a_task_can_be_mended_in_a_copy_of_its_file(toy, skill, tmp_pa
     accuracy(toy, skill, toy.other, task=[str(mended)])
 
 
-def test_attached_it_answers_as_the_run_measured_and_detached_it_is_the_base(learned, toy) -> None:
+def test_attaching_writes_the_tuned_values_and_detaching_restores_the_base(learned, toy) -> None:
     family, result, out = learned
     base, tuned = toy.pair(family)
     lm, skill = open_model(base), graft.load(out)
@@ -176,7 +178,7 @@ def test_the_wrong_base_is_refused_with_both_checksums(learned, toy, tmp_path) -
         graft.detach(skill=str(out), model=base, out=str(tmp_path / "x"))
 
 
-def test_attaching_twice_is_refused_and_places_alone_can_be_checked(learned, toy) -> None:
+def test_attaching_twice_is_refused_and_other_weights_may_be_ignored(learned, toy) -> None:
     family, _, out = learned
     lm, skill = open_model(toy.pair(family)[0]), load_skill(out)
     skill.attach(lm)
@@ -200,7 +202,7 @@ def test_a_model_of_another_precision_is_refused(learned, toy) -> None:
         load_skill(out).attach(lm, check="places")
 
 
-def test_a_few_thousand_weights_fit_in_a_mail(toy, learned) -> None:
+def test_a_skill_file_takes_few_bytes_per_weight(toy, learned) -> None:
     _, _, out = learned
     size = out.stat().st_size + out.with_suffix(".json").stat().st_size
     assert size < 12 * load_skill(out).size + 40_000

@@ -76,7 +76,7 @@ def forgetting(graft_end: float, plain_end: float) -> list[str]:
     return forgetting_verdict(table, means, ["one", "two"])
 
 
-def test_forgetting_is_told_for_both_strategies() -> None:
+def test_forgetting_is_reported_for_both_strategies() -> None:
     first, second = forgetting(0.85, 0.6)
     assert "one (learned first) scores 0.850 with grafts" in first and "0.600" in first
     assert "over the earlier task: 0.050 with grafts, 0.300 with sequential training" in second

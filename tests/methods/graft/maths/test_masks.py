@@ -12,7 +12,7 @@ from tests.methods.graft.maths.toy import generator, loss_of
 
 
 @pytest.mark.parametrize("kind", MASKS)
-def test_every_baseline_has_the_size_it_was_asked_for(pair, kind: str) -> None:
+def test_every_baseline_has_exactly_the_requested_size(pair, kind: str) -> None:
     module, base, tuned, x, y = pair
     params = dict(module.named_parameters())
     with gradients_enabled(params, base):
@@ -26,7 +26,7 @@ def test_every_baseline_has_the_size_it_was_asked_for(pair, kind: str) -> None:
     assert again.same(masks[2])
 
 
-def test_biases_are_all_there_is_when_fewer_than_asked(pair) -> None:
+def test_all_biases_are_chosen_when_fewer_than_requested(pair) -> None:
     _, base, tuned, *_ = pair
     mask = MASKS["biases"](MaskInputs(base, tuned), 100, generator())
     assert mask.size == 15
@@ -48,7 +48,7 @@ def test_weights_that_moved_are_chosen_before_any_other(kind: str) -> None:
     assert set(there.tolist()) <= set(MASKS[kind](material, 12, generator()).indices["w"].tolist())
 
 
-def test_slopes_are_means_over_single_examples(pair) -> None:
+def test_gradients_are_means_over_single_examples(pair) -> None:
     module, base, _, x, y = pair
     params = dict(module.named_parameters())
     with gradients_enabled(params, base):

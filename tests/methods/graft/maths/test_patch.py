@@ -38,7 +38,7 @@ def test_a_patch_is_on_inside_and_gone_outside_bit_for_bit(pair) -> None:
     assert count_mismatches(params, patch.mask, patch.before) == 0
 
 
-def test_a_stretched_patch_goes_that_much_further(pair) -> None:
+def test_a_rescaled_patch_multiplies_the_change(pair) -> None:
     _, base, tuned, *_ = pair
     mask = every(base, 1)
     patch = make_patch(base, tuned, mask, scale=3.0)

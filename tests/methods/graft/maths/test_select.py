@@ -73,7 +73,7 @@ def test_scores_that_are_not_numbers_are_refused(place: int) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 7])
-def test_a_size_that_cannot_be_is_refused(keep: int) -> None:
+def test_a_size_out_of_range_is_refused(keep: int) -> None:
     with pytest.raises(BadSpec, match="1 to 6"):
         top_mask(["w"], scores_from({"w": torch.zeros(6)}), keep)
 
@@ -104,7 +104,7 @@ def test_a_random_mask_favours_no_weight() -> None:
 
 
 @given(sizes=st.lists(st.integers(1, 99), min_size=1, max_size=6), share=st.floats(0.01, 1))
-def test_shares_add_up_and_none_is_a_whole_weight_off(sizes, share) -> None:
+def test_proportional_sizes_add_up_and_none_is_off_by_one(sizes, share) -> None:
     named = {str(i): n for i, n in enumerate(sizes)}
     keep = max(1, round(share * sum(sizes)))
     dealt = proportional_sizes(named, keep)

@@ -68,7 +68,7 @@ def test_a_step_on_the_logits_is_the_papers_step_on_its_scores(pair, pieces: int
         torch.testing.assert_close(soft.logits[name], expected[name], atol=1e-5, rtol=1e-4)
 
 
-def test_a_mirror_step_in_pieces_is_the_step_of_the_whole_and_holds_no_gradient(pair) -> None:
+def test_a_mirror_step_in_several_terms_equals_one_step_and_keeps_no_gradient(pair) -> None:
     module, base, tuned, x, y = pair
     params = dict(module.named_parameters())
     start = MASKS["movement"](MaskInputs(base, tuned), 20, generator())
@@ -169,7 +169,7 @@ def test_a_planted_skill_is_found(optimizer, lr) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"lr": 0.0}, {"every": 0}, {"steps": -1}])
-def test_a_plan_that_cannot_be_is_refused(wrong) -> None:
+def test_a_plan_out_of_range_is_refused(wrong) -> None:
     with pytest.raises(BadSpec, match=next(iter(wrong))):
         MaskPlan(**wrong)
 
