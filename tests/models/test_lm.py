@@ -90,7 +90,7 @@ def test_read_shows_every_keyword_with_its_default() -> None:
 def test_every_logit_operation_is_monotonic_and_only_applied_if_configured(lm) -> None:
     logits = torch.linspace(-50, 50, 11)
     for operation in LOGIT_OPERATIONS.values():
-        assert bool((operation(logits, 3.0).diff() > 0).all())
+        assert bool((operation(logits, 30.0).diff() > 0).all())
     softcapped = LOGIT_OPERATIONS["softcap"](logits, 30.0)
     assert float(softcapped.abs().max()) < 30.0
     absent = replace(lm, anatomy=replace(lm.anatomy, logit_operations=(("softcap", "not_there"),)))
