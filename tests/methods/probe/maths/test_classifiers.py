@@ -257,7 +257,7 @@ def test_a_module_instance_keeps_its_weights():
 
 def test_bad_modules_are_refused():
     x, y = separable("multiclass")
-    with pytest.raises(BadSpec, match=r"must give \(2, 3\)"):
+    with pytest.raises(BadSpec, match=r"must give shape \(2, 3\)"):
         probe_split(x, y, thirds(len(x)), OneLayer, task="multiclass")
     with pytest.raises(BadSpec, match="needs 3 arguments"):
         classifier(lambda a, b, c: nn.Linear(a, b))
