@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from cutaway.core.errors import BadData, BadSpec, CutawayError, Missing, UnknownName
 from cutaway.core.textset import TextSet
 from cutaway.data.files import READERS
-from cutaway.data.import_logs import parse_experiments
 from cutaway.data.load import load_task, load_text_set
 from cutaway.data.tasks import find_task, known_tasks
+from cutaway.studies.reference_logs import parse_experiments
 
 FUZZ = settings(
     max_examples=int(os.environ.get("CUTAWAY_FUZZ", "40")),

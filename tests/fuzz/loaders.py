@@ -23,7 +23,6 @@ from cutaway.core.spec import build_spec, parse_toml
 from cutaway.data import generator_options
 from cutaway.data.generate import generate
 from cutaway.data.hub import parse_hub_id
-from cutaway.data.import_logs import read_experiment_logs
 from cutaway.data.load import load_text_set as load
 from cutaway.data.tasks import find_task
 from cutaway.data.templates import check_template
@@ -39,6 +38,7 @@ from cutaway.store.query import fill_database, open_database, query_database
 from cutaway.store.records import ROWS_FILE as ROWS_FILE
 from cutaway.store.results import results
 from cutaway.studies.findings import find_study
+from cutaway.studies.reference_logs import read_experiments
 from tests.store.samples import keep
 
 ENOUGH = 10_000
@@ -287,7 +287,7 @@ LOADERS: dict[str, Loader] = {
     "arithmetic": Loader((b"12 + 30 = 42\n7 * 8 = 56\n9 / 3 = 3\n",), from_file("d.txt", load)),
     "task": Loader((TASK,), from_file("mine.toml", find_task)),
     "spec": Loader((SPEC,), from_file("spec.toml", read_spec)),
-    "log": Loader((json.dumps(LOG).encode(),), from_file("log.json", read_experiment_logs)),
+    "log": Loader((json.dumps(LOG).encode(),), from_file("log.json", read_experiments)),
     "tensors": Loader((SAFETENSORS,), from_file("t.safetensors", read_tensors)),
     "skill": Loader((json.dumps(DESCRIBED).encode(),), read_described),
     "run": Loader((files.sealed_bytes(RUN), json.dumps(RUN).encode()), read_run),

@@ -31,7 +31,7 @@ def test_the_page_has_exactly_its_own_scripts(page: str) -> None:
     kinds = re.findall(r"<script([^>]*)>", page.split("<body>")[1])
     assert kinds == [
         ' type="application/json" id="pictures"',
-        ' type="application/json" id="looks"',
+        ' type="application/json" id="templates"',
         "",
     ]
     assert "<img" not in page.split("<body>")[1]

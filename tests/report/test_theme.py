@@ -22,7 +22,7 @@ def _luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("mode", theme.MODE_COLOURS)
 def test_every_line_colour_can_be_seen_on_both_grounds(mode: theme.ColourMode) -> None:
-    ground = theme.MODE_COLOURS[mode]["ground"]
+    ground = theme.MODE_COLOURS[mode]["background"]
     for colour in (
         *theme.PALETTE,
         theme.NEUTRAL,
@@ -34,8 +34,8 @@ def test_every_line_colour_can_be_seen_on_both_grounds(mode: theme.ColourMode) -
 @pytest.mark.parametrize("mode", theme.MODE_COLOURS)
 def test_text_has_the_contrast_that_guidelines_ask_for(mode: theme.ColourMode) -> None:
     c = theme.MODE_COLOURS[mode]
-    assert contrast(c["ink"], c["ground"]) > 7
-    assert contrast(c["soft"], c["ground"]) > 4.5
+    assert contrast(c["ink"], c["background"]) > 7
+    assert contrast(c["soft"], c["background"]) > 4.5
 
 
 def test_neighbours_in_the_palette_differ_in_hue_or_lightness() -> None:
@@ -52,7 +52,7 @@ def test_a_finished_figure_keeps_its_caption_in_both_modes_and_on_paper() -> Non
     assert theme.caption(theme.with_colour_mode(figure, "dark")) == "Read <it> so."
     picture = theme.as_picture(figure, "dark")
     assert picture.layout.title.subtitle.text == "Read &lt;it&gt; so."
-    assert picture.layout.paper_bgcolor == theme.MODE_COLOURS["dark"]["ground"]
+    assert picture.layout.paper_bgcolor == theme.MODE_COLOURS["dark"]["background"]
     assert figure.layout.title.subtitle.text is None, "the figure itself is left as it was"
 
 

@@ -57,5 +57,5 @@ def test_a_log_that_is_none_is_refused(text, tmp_path):
 
 
 def test_an_empty_folder_is_refused(tmp_path):
-    with pytest.raises(Missing, match="No log files"):
+    with pytest.raises(Missing, match=r"No \.json file"):
         import_experiments(tmp_path, tmp_path / "runs")

@@ -59,7 +59,7 @@ def test_an_exit_tells_layers_run_and_answers_kept() -> None:
     assert "1.5 of 2 layers" in figure.layout.meta["caption"]
     assert "50% of the tokens" in figure.layout.meta["caption"]
     assert {trace.name for trace in figure.data[1:]} == {
-        "stop, same word as at the end", "stop, another word",
+        "stop, same word as the full model", "stop, another word",
     }  # fmt: skip
 
 

@@ -115,9 +115,7 @@ def test_a_placeholder_that_is_given_reaches_its_steps(name, tmp_path):
 
 
 def test_a_study_refuses_what_it_has_no_use_for():
-    with pytest.raises(
-        BadSpec, match=r"'shortcut' has no use for --task\. It takes: --model, --text"
-    ):
+    with pytest.raises(BadSpec, match=r"'shortcut' has no option --task\. It has: --model, --text"):
         reproduce(find_study("shortcut"), {"task": "sst2"}, None, runs="r", console=QUIET)
 
 
@@ -143,7 +141,7 @@ less = { value = 0.5 }
 """
     file = tmp_path / "mine.toml"
     file.write_text(text)
-    with pytest.raises(BadSpec, match=r"reads the step 'gird'\. Steps: grid"):
+    with pytest.raises(BadSpec, match=r"refers to the unknown step 'gird'\. Steps: grid"):
         find_study(str(file))
 
 

@@ -1,4 +1,4 @@
-"""The ASGI app that Streamlit serves: pages know their server's URL, no request leaves the machine."""
+"""The ASGI app that Streamlit serves: pages know its URL, no request leaves the machine."""
 
 from collections.abc import MutableMapping
 from pathlib import Path

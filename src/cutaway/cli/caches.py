@@ -64,7 +64,7 @@ def prune(
         print_json([entry.plain() for entry in removed])
     else:
         print_result(
-            f"{len(removed)} entries removed, {sum(e.bytes for e in removed) / 2**20:,.1f} MB freed."
+            f"{len(removed)} entries removed ({sum(e.bytes for e in removed) / 2**20:,.1f} MB)."
         )
 
 

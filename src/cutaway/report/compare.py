@@ -1,4 +1,4 @@
-"""Runs side by side: each run's best score with its interval, beside its best baseline."""
+"""A figure that compares runs: the best score of each with its interval and best baseline."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ MAX_COMPARED_RUNS = 40
 
 
 def compare_runs(records: Sequence[RecordLike]) -> go.Figure:
-    """One line per run, in the order given; runs of another metric than the first are left out."""
+    """One line per run, in the given order; runs of another metric than the first are omitted."""
     listed = overview_table(records).filter(pl.col("best").is_not_null())
     if listed.is_empty():
         raise Missing("None of these runs names a best score in its summary.")
@@ -27,23 +27,25 @@ def compare_runs(records: Sequence[RecordLike]) -> go.Figure:
     figure = go.Figure([_baseline(shown, names), _best(shown, names)])
     figure.update_xaxes(title=metric_axis_label(metric or "best score"), showgrid=True)
     figure.update_yaxes(showgrid=False, type="category")
-    left = listed.height - len(shown)
-    more = f" {left} more not shown (another metric, or no room)." if left else ""
+    omitted = listed.height - len(shown)
+    more = f" {omitted} more not shown (another metric, or too many)." if omitted else ""
     return theme.finish_figure(
         figure,
         title="Best score of each run",
         caption="Each dot is a run's best cell with its 95 % interval; the grey diamond is its "
-        f"best baseline without a model. Runs whose lines overlap may well be alike.{more}",
+        f"best baseline without a model. Overlapping intervals: no clear difference.{more}",
         height=170 + 30 * len(shown),
     )
 
 
 def _run_labels(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """A label per run; the address keeps runs of the same model and data apart."""
-    told = [f"{formats.shorten(c['model'], 20)} on {formats.shorten(c['data'], 18)}" for c in lines]
+    """A label per run; runs of the same model and data are distinguished by their address."""
+    labels = [
+        f"{formats.shorten(c['model'], 20)} on {formats.shorten(c['data'], 18)}" for c in lines
+    ]
     return [
-        formats.figure_label(f"{name} ({c['address'][:4]})" if told.count(name) > 1 else name)
-        for name, c in zip(told, lines, strict=True)
+        formats.figure_label(f"{name} ({c['address'][:4]})" if labels.count(name) > 1 else name)
+        for name, c in zip(labels, lines, strict=True)
     ]
 
 

@@ -26,7 +26,7 @@ def write_pictures(
     mode: theme.ColourMode = "light",
     width: int = 900,
 ) -> list[Path]:
-    """Each figure as a file `<name>.<format>` in the folder, all drawn by one browser."""
+    """Write each figure as `<name>.<format>` in the folder, all with one browser."""
     unknown = [f for f in formats if f not in PICTURE_FORMATS]
     if unknown:
         raise BadSpec(
@@ -45,7 +45,7 @@ def write_pictures(
 def write_run_pictures(
     record: RecordLike, folder: Path, *, formats: Sequence[str] = ("png",)
 ) -> list[Path]:
-    """All figures of a run as pictures, and their data as CSV beside them."""
+    """Write all figures of a run as pictures, with their data as CSV."""
     drawn = figures(record.rows, record)
     paths = write_pictures(drawn, folder, formats=formats)
     for name, figure in drawn.items():
@@ -61,26 +61,25 @@ def _render_pictures(jobs: Mapping[Path, tuple[go.Figure, str]]) -> None:
         from kaleido.errors import BrowserFailedError, ChromeNotFoundError, KaleidoError
     except ImportError:
         raise Missing(
-            "Pictures need the package kaleido. Get it with: pip install 'cutaway[figures]'"
+            "Pictures need the package kaleido. Install it with: pip install 'cutaway[figures]'"
         ) from None
     wanted = [
         {"fig": figure, "path": path, "opts": {"format": kind, "scale": 2}}
         for path, (figure, kind) in jobs.items()
     ]
     try:
-        # Without mathjax=False the page would fetch it from a CDN.
+        # Without mathjax=False kaleido fetches MathJax from a CDN.
         kaleido.write_fig_from_object_sync(wanted, kopts={"mathjax": False})
     except ChromeNotFoundError:
         raise Missing(
-            "Pictures need Chrome or Chromium. Install one, or name yours: "
-            "BROWSER_PATH=/path/to/chromium"
+            "Pictures need Chrome or Chromium. Install one, or set BROWSER_PATH=/path/to/chromium"
         ) from None
     except (BrowserFailedError, KaleidoError) as error:
         raise RunError(f"The browser could not draw the pictures: {error}.") from error
 
 
 def figure_csv(figure: go.Figure) -> str:
-    """The figure's numbers as CSV: a line per point, with the series it belongs to."""
+    """The figure's data as CSV: one line per point, with the name of its series."""
     lines = [line for trace in figure.data for line in _points(trace)]
     columns = list(dict.fromkeys(key for line in lines for key in line))
     out = io.StringIO()
@@ -112,7 +111,7 @@ def _points(trace: Any) -> Iterator[dict[str, Any]]:
 
 
 def _heatmap_points(trace: Any, cell: str | Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Each cell of a heatmap; `cell` names the first of its extra values, or several of them."""
+    """Each cell of a heatmap; `cell` names its extra values."""
     names = [cell] if isinstance(cell, str) else list(cell)
     for i, y in enumerate(trace.y):
         for j, x in enumerate(trace.x):
@@ -121,9 +120,9 @@ def _heatmap_points(trace: Any, cell: str | Sequence[str]) -> Iterator[dict[str,
 
 
 def _csv_value(value: Any) -> Any:
-    """A label as it was before it was made safe for a figure, and safe for a spreadsheet.
+    """A label without the figure's escapes, safe for a spreadsheet.
 
-    A cell that starts like a formula gets an apostrophe, as spreadsheets themselves write it.
+    Text that starts like a formula gets a leading apostrophe.
     """
     if not isinstance(value, str):
         return value

@@ -1,4 +1,4 @@
-"""Every method's figures, asked for by name or all at once."""
+"""The figures of every method, by name or all at once."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -14,7 +14,7 @@ DrawFigure = Callable[[pl.DataFrame, RunOrRuns], go.Figure]
 
 
 def figures_of(method: str) -> Mapping[str, DrawFigure]:
-    """The figures of a method by name; none for a method this version doesn't know."""
+    """The figures of a method by name; none for a method that isn't in the catalog."""
     found: Mapping[str, DrawFigure] = (
         method_module(method, "figures").FIGURES if method in methods() else {}
     )
@@ -32,7 +32,7 @@ def figure(record: RecordLike, name: str) -> go.Figure:
 def try_figures(
     rows: pl.DataFrame, record: RunOrRuns
 ) -> Iterator[tuple[str, go.Figure | CutawayError]]:
-    """Every figure of the method, or the reason why these rows don't give it."""
+    """Every figure of the method, or the error that explains why it can't be drawn."""
     method = single_runs(record)[0].method
     for name, draw in figures_of(method).items():
         try:
@@ -42,7 +42,7 @@ def try_figures(
 
 
 def figures(rows: pl.DataFrame, record: RunOrRuns) -> dict[str, go.Figure]:
-    """All figures these rows can give, in the order of the method's table."""
+    """All figures that can be drawn from these rows, in the method's order."""
     return {
         name: drawn for name, drawn in try_figures(rows, record) if isinstance(drawn, go.Figure)
     }

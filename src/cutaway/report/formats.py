@@ -1,4 +1,4 @@
-"""Numbers and names as people read them: three significant digits, no markup from data."""
+"""Formats numbers and names for reading: three significant digits, escaped labels."""
 
 import html
 import math
@@ -8,7 +8,7 @@ DASH = "–"
 
 
 def number(value: float | None) -> str:
-    """A value with three significant digits; whole numbers whole; a dash for nothing."""
+    """A value with three significant digits; integers in full; a dash for a missing value."""
     if value is None or not math.isfinite(value):
         return DASH
     if float(value).is_integer() and abs(value) < 1e15 and abs(value) >= 10:
@@ -19,20 +19,20 @@ def number(value: float | None) -> str:
 
 
 def interval(mean: float | None, low: float | None, high: float | None) -> str:
-    """`0.781 [0.760, 0.802]`; only the mean where no interval is known."""
+    """`0.781 [0.760, 0.802]`; only the mean without an interval."""
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return number(mean)
     return f"{number(mean)} [{number(low)}, {number(high)}]"
 
 
 def count(value: float | None) -> str:
-    """A large count in short: `135 M`, `1.24 B`, `9,500`."""
+    """A large count in short form: `135 M`, `1.24 B`, `9,500`."""
     if value is None or not math.isfinite(value):
         return DASH
     if abs(value) < 9999.5:
         return f"{round(value):,}"
     steps = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
-    # 999,600 rounds to 1,000 k, so the next letter starts a little early.
+    # 999,600 would round to 1,000 k, so the next unit starts slightly earlier.
     step, letter = next(s for s in steps if abs(value) >= s[0] * 0.9995)
     return f"{_three_digits(value / step):g} {letter}"
 
@@ -67,15 +67,15 @@ def file_size(value: float) -> str:
 
 
 def figure_label(text: object, limit: int = 60) -> str:
-    """Text from data, safe inside a figure: cut to `limit`, with no live markup.
+    """Text from data as a figure label: shortened to `limit` and HTML-escaped.
 
-    Plotly reads a small subset of HTML in every label, so names from data are escaped here.
+    Plotly interprets a subset of HTML in every label.
     """
     return html.escape(shorten(text, limit), quote=False)
 
 
 def shorten(text: object, limit: int = 60) -> str:
-    """Text on one line, cut in the middle when longer than `limit`: ends tell names apart."""
+    """Text on one line, shortened in the middle: names often differ only at the end."""
     line = re.sub(r"\s+", " ", str(text)).strip()
     if len(line) <= limit:
         return line
@@ -84,7 +84,7 @@ def shorten(text: object, limit: int = 60) -> str:
 
 
 def layer_order(layers: str) -> tuple[int, int, str]:
-    """A sorting key: single layers by number, then mixes by name, then 'no layer'."""
+    """A sort key: single layers by number, then layer mixes by name, then rows without a layer."""
     if layers.isdigit():
         return (0, int(layers), "")
     return (2, 0, layers) if layers in ("-", "") else (1, 0, layers)
@@ -95,9 +95,9 @@ def _three_digits(value: float) -> float:
 
 
 def _decimals(value: float) -> int:
-    """How many decimals show three significant digits."""
+    """The number of decimals that shows three significant digits."""
     size = abs(_three_digits(value))
     if size == 0:
         return 0
-    # A perfect score stands in columns of 0.xyz: 1.000 lines up, 1.00 does not.
+    # A perfect score is shown as 1.000, aligned with 0.xyz.
     return 3 if size == 1 else max(0, 2 - math.floor(math.log10(size)))

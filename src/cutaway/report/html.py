@@ -1,7 +1,7 @@
-"""One self-contained HTML page: opens from a disk, without a network, for years.
+"""One self-contained HTML page that needs no network.
 
-Everything that comes from data is escaped. The page also forbids itself every request, and every
-script but its own two (by their checksums), so that nothing in a result can run or call out.
+Everything that comes from data is escaped. A content security policy forbids all requests and all
+scripts except the page's own, which are listed by their checksums.
 """
 
 import base64
@@ -22,30 +22,30 @@ from cutaway.report import sections, theme
 from cutaway.report.records import RecordLike
 from cutaway.store.files import write_atomic
 
-# Pictures together may take this much; plotly.js itself takes about 5 MB of the promised 15.
+# Limit for all figures; plotly.js itself takes about 5 MB of the promised 15.
 MAX_FIGURE_BYTES = 8_500_000
 
 
 @dataclass
 class EmbeddedFigures:
-    """The figures of a page, kept as data beside it, up to a size."""
+    """The figures of a page as JSON, up to a total size."""
 
     room: int
-    kept: dict[str, str] = field(default_factory=dict)
+    figures: dict[str, str] = field(default_factory=dict)
 
     def add(self, figure: go.Figure) -> str | None:
-        """The name under which the figure is kept; None when the page is full."""
+        """Add a figure; returns its key, or None when it doesn't fit."""
         text = _figure_json(figure)
         if len(text) > self.room:
             return None
         self.room -= len(text)
-        name = f"p{len(self.kept)}"
-        self.kept[name] = text
+        name = f"p{len(self.figures)}"
+        self.figures[name] = text
         return name
 
     def as_json(self) -> str:
         """All figures as one JSON object, safe inside a script element."""
-        return escape_script("{" + ",".join(f'"{k}":{v}' for k, v in self.kept.items()) + "}")
+        return escape_script("{" + ",".join(f'"{k}":{v}' for k, v in self.figures.items()) + "}")
 
 
 def write_html(
@@ -55,7 +55,7 @@ def write_html(
     title: str = "Cutaway report",
     story: str = "",
 ) -> Path:
-    """The page of these runs at `path`, whole or not at all; `story` stands at its head."""
+    """Write the page of these runs atomically; `story` comes first."""
     path = Path(path)
     write_atomic(path, html_page(records, title=title, story=story).encode("utf-8"))
     return path
@@ -68,7 +68,7 @@ def html_page(
     story: str = "",
     room: int = MAX_FIGURE_BYTES,
 ) -> str:
-    """The page as text; figures that don't fit into `room` bytes are left out and counted."""
+    """The page as text; figures that exceed `room` bytes are omitted and counted."""
     if not records:
         raise Missing("No runs to report on. Make one first, for example with: cutaway tour")
     pictures = EmbeddedFigures(room)
@@ -80,7 +80,7 @@ def html_page(
             for i, record in enumerate(records)
         )
     )
-    looks = {mode: theme.template(mode).to_plotly_json() for mode in ("light", "dark")}
+    templates = {mode: theme.template(mode).to_plotly_json() for mode in ("light", "dark")}
     style, script, plotly = _resource("page.css"), _resource("page.js"), get_plotlyjs()
     return f"""<!DOCTYPE html>
 <html lang="en" data-theme="light">
@@ -94,14 +94,14 @@ def html_page(
 </head>
 <body>
 <div class="bar"><div><strong>Cutaway</strong><nav>{sections.run_links(records)}</nav>
-<button id="theme" type="button" title="Switch the colours">Light / dark</button></div></div>
+<button id="theme" type="button" title="Switch the theme">Light / dark</button></div></div>
 <main>
 <h1>{escape(title)}</h1>
 {body}
-<footer>Made by Cutaway. This file is complete: it needs no network and calls nobody.</footer>
+<footer>Made by Cutaway. This file is self-contained and makes no network requests.</footer>
 </main>
 <script type="application/json" id="pictures">{pictures.as_json()}</script>
-<script type="application/json" id="looks">{escape_script(json.dumps(looks))}</script>
+<script type="application/json" id="templates">{escape_script(json.dumps(templates))}</script>
 <script>{script}</script>
 </body>
 </html>
@@ -109,7 +109,7 @@ def html_page(
 
 
 def escape_script(text: str) -> str:
-    """JSON that can stand inside a script element: no `<` can end it."""
+    """JSON that is safe inside a script element: no `<` can end it."""
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
@@ -131,7 +131,7 @@ def _resource(name: str) -> str:
 
 def _figure_json(figure: go.Figure) -> str:
     content = figure.to_plotly_json()
-    # The two looks are kept once for all figures.
+    # The templates are stored once for all figures.
     content["layout"].pop("template", None)
     name = str(content["layout"].get("title", {}).get("text", "figure"))
     content["config"] = theme.plotly_config("-".join(name.lower().split()))
@@ -139,7 +139,7 @@ def _figure_json(figure: go.Figure) -> str:
 
 
 def _rounded(value: Any) -> Any:
-    """The same figure with five significant digits: no eye sees more, and the page is smaller."""
+    """The same values with five significant digits, which makes the page smaller."""
     if isinstance(value, float):
         return float(f"{value:.5g}")
     if isinstance(value, dict):

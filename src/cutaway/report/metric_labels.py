@@ -4,7 +4,7 @@ import polars as pl
 
 from cutaway.measure.metrics import metric_facts
 
-# Which metric to speak of when the run doesn't say: the first that was measured.
+# The main metric of a run that names none: the first of these that was measured.
 METRIC_ORDER = ("accuracy", "f1_macro", "f1", "auc", "r2", "spearman", "pearson", "mcc", "ap")
 
 

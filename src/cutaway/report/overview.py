@@ -1,4 +1,4 @@
-"""All runs at a glance: one line each, from their summaries alone, so that thousands are quick."""
+"""A table of all runs, made from their summaries alone, so that thousands are quick."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -35,7 +35,7 @@ OVERVIEW_SCHEMA = {
 
 
 def overview_table(records: Iterable[RecordLike]) -> pl.DataFrame:
-    """One line per run: what it measured, its best score and the best baseline's."""
+    """One line per run: model, data, best score and best baseline."""
     return pl.DataFrame([_line(record) for record in records], schema=OVERVIEW_SCHEMA, orient="row")
 
 
@@ -60,7 +60,7 @@ def _line(record: RecordLike) -> dict[str, Any]:
 
 
 def best_in_summary(record: RecordLike) -> Mapping[str, Any]:
-    """The best cell a run's summary names; for a grid, the first one."""
+    """The best cell in a run's summary; the first one for a grid."""
     top = (record.summary or {}).get("best")
     if isinstance(top, list):
         top = top[0] if top else None
@@ -68,9 +68,9 @@ def best_in_summary(record: RecordLike) -> Mapping[str, Any]:
 
 
 def _baseline(record: RecordLike, top: Mapping[str, Any]) -> float | None:
-    """The best baseline of the best cell's model and data."""
-    told = record.baselines if isinstance(record.baselines, Mapping) else {}
-    here = told.get(f"{top.get('model')} on {top.get('data')}", {})
+    """The best baseline for the best cell's model and data."""
+    all_baselines = record.baselines if isinstance(record.baselines, Mapping) else {}
+    here = all_baselines.get(f"{top.get('model')} on {top.get('data')}", {})
     known = [n for n in map(_number, here.values()) if n is not None] if here else []
     if not known:
         return None
@@ -78,7 +78,7 @@ def _baseline(record: RecordLike, top: Mapping[str, Any]) -> float | None:
 
 
 def local_time(created: str) -> str:
-    """A recorded time as local date and minute; as it stands when it can't be read."""
+    """A recorded time as local date and minute; unchanged if it can't be parsed."""
     try:
         return datetime.fromisoformat(created).astimezone().strftime("%Y-%m-%d %H:%M")
     except ValueError:
@@ -86,9 +86,9 @@ def local_time(created: str) -> str:
 
 
 def _cell_text(top: Mapping[str, Any]) -> str:
-    said = [f"layer {top['layers']}"] if top.get("layers") not in (None, "-") else []
-    said += [str(top[key]) for key in ("pool", "classifier", "features") if top.get(key)]
-    return " · ".join(said)
+    words = [f"layer {top['layers']}"] if top.get("layers") not in (None, "-") else []
+    words += [str(top[key]) for key in ("pool", "classifier", "features") if top.get(key)]
+    return " · ".join(words)
 
 
 def _text(value: Any) -> str | None:

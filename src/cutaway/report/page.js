@@ -1,12 +1,12 @@
 "use strict";
 const pictures = JSON.parse(document.getElementById("pictures").textContent);
-const looks = JSON.parse(document.getElementById("looks").textContent);
+const templates = JSON.parse(document.getElementById("templates").textContent);
 const root = document.documentElement;
 const system = matchMedia("(prefers-color-scheme: dark)");
 let chosen = null;
 
 const mode = () => chosen || (system.matches ? "dark" : "light");
-const layoutOf = (picture) => ({ ...picture.layout, template: looks[mode()], autosize: true });
+const layoutOf = (picture) => ({ ...picture.layout, template: templates[mode()], autosize: true });
 
 function draw(box) {
   const picture = pictures[box.dataset.picture];
@@ -14,28 +14,28 @@ function draw(box) {
   box.dataset.drawn = "yes";
 }
 
-function dress() {
+function applyTheme() {
   root.dataset.theme = mode();
   document.querySelectorAll(".plot[data-drawn]").forEach(draw);
 }
 
 document.getElementById("theme").addEventListener("click", () => {
   chosen = mode() === "dark" ? "light" : "dark";
-  dress();
+  applyTheme();
 });
-system.addEventListener("change", dress);
-dress();
+system.addEventListener("change", applyTheme);
+applyTheme();
 
-// Pictures are drawn when they come near the console: a long report opens at once.
-const near = new IntersectionObserver((seen) => {
-  for (const one of seen) {
-    if (one.isIntersecting) {
-      near.unobserve(one.target);
-      draw(one.target);
+// Figures are drawn when they come near the viewport, so a long report opens quickly.
+const observer = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    if (entry.isIntersecting) {
+      observer.unobserve(entry.target);
+      draw(entry.target);
     }
   }
 }, { rootMargin: "600px" });
-document.querySelectorAll(".plot").forEach((box) => near.observe(box));
+document.querySelectorAll(".plot").forEach((box) => observer.observe(box));
 window.addEventListener("beforeprint", () => {
   document.querySelectorAll(".plot:not([data-drawn])").forEach(draw);
 });

@@ -21,14 +21,14 @@ FIGURE_MARGIN = 175
 
 @dataclass(frozen=True)
 class StackedPanels:
-    """A figure of stacked panels and which data set each one shows."""
+    """A figure of stacked panels, one per title."""
 
     figure: go.Figure
     titles: tuple[str, ...]
     hidden: int
-    """Panels there was no room for."""
+    """Number of panels that were omitted."""
     height: int
-    """Pixels for all panels with title, axis and legend."""
+    """Height in pixels, with title, axis and legend."""
 
 
 def stack_panels(titles: Sequence[str], *, each: int) -> StackedPanels:
@@ -54,7 +54,7 @@ def draw_baseline(
     row: int,
     more: str = "",
 ) -> None:
-    """A baseline across a panel: flat, or layer by layer; `more` stands behind its name."""
+    """Draw a baseline, flat or per layer; `more` is appended to its name."""
     words, colour, dash = theme.BASELINE_STYLES.get(kind, (kind, theme.NEUTRAL, "dot"))
     seen = any(trace.legendgroup == kind and trace.showlegend for trace in figure.data)
     figure.add_trace(
@@ -87,10 +87,10 @@ def error_bars(cells: Sequence[Mapping[str, Any]], centre: str = "mean") -> dict
 
 
 def omitted_note(lines: int, hidden: int) -> str:
-    """A sentence about what there was no room for."""
-    said = []
+    """A sentence about omitted lines and panels."""
+    omitted = []
     if lines:
-        said.append(f"{lines} more line{'s' if lines > 1 else ''}")
+        omitted.append(f"{lines} more line{'s' if lines > 1 else ''}")
     if hidden:
-        said.append(f"{hidden} more panel{'s' if hidden > 1 else ''}")
-    return f" Not shown, for lack of room: {' and '.join(said)}." if said else ""
+        omitted.append(f"{hidden} more panel{'s' if hidden > 1 else ''}")
+    return f" Not shown: {' and '.join(omitted)}." if omitted else ""

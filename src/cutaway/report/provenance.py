@@ -1,4 +1,4 @@
-"""Where a number comes from: the facts that stand under every section and figure."""
+"""The provenance of a run: model, data, seed, versions, cost."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from cutaway.report.overview import local_time
 from cutaway.report.records import RecordLike, fact_entries, is_imported
 
 LabelledFacts = list[tuple[str, str]]
-# Digests are long; this much tells them apart and can be searched for.
+# Characters of a digest to show.
 DIGEST_LENGTH = 16
 
 
@@ -26,7 +26,7 @@ def provenance(record: RecordLike) -> LabelledFacts:
     if record.versions:
         facts.append(("versions", ", ".join(f"{k} {v}" for k, v in record.versions.items())))
     if is_imported(record):
-        facts.append(("origin", "imported from another program's logs; no baselines of ours"))
+        facts.append(("origin", "imported from another program's logs; no baselines"))
     return facts
 
 

@@ -1,4 +1,4 @@
-"""What the report reads from a run: the same questions for one run and for several at once."""
+"""The records that reports are made from: one run, or several runs of a method combined."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ import polars as pl
 
 
 class RecordLike(Protocol):
-    """A finished run as the store gives it.
+    """A finished run as returned by the store.
 
-    The report looks at these keys of `summary`, all of them optional: `verdict` (list of
-    sentences), `metric` (the metric the verdict speaks of), `best` (the best cell: model, data,
-    layers, pool, classifier, metric, value, low, high), `imported` (true for foreign logs).
+    The report uses these keys of `summary`, all of them optional: `verdict` (list of sentences),
+    `metric` (the metric of the verdict), `best` (the best cell: model, data, layers, pool,
+    classifier, metric, value, low, high), `imported` (true for imported logs).
     """
 
     @property
@@ -51,17 +51,17 @@ class RecordLike(Protocol):
 
 @dataclass(frozen=True)
 class CombinedRuns:
-    """Several runs of one method, looked at as one: the rows of all, the models of all.
+    """Several runs of one method combined into one table.
 
-    Where two runs measured the same model on the same data (another seed, another prompt), the
-    run's address is added to the model's name, so that their cells stay apart.
+    If two runs measured the same model on the same data (another seed, another prompt), the run's
+    address is added to the model's name, which keeps their cells separate.
     """
 
     records: tuple[RecordLike, ...]
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The shared metric, when the runs agree on one."""
+        """The main metric, if the runs agree on one."""
         metrics = {(r.summary or {}).get("metric") for r in self.records}
         return {"metric": metrics.pop()} if len(metrics) == 1 else {}
 
@@ -73,7 +73,7 @@ class CombinedRuns:
 
     @cached_property
     def suffixes(self) -> dict[str, str]:
-        """Address -> what is added to the run's model names; nothing where none is needed."""
+        """Address -> suffix of the run's model names; empty if none is needed."""
         pairs = {r.address: _model_data_pairs(r) for r in self.records}
         all_pairs = [pair for found in pairs.values() for pair in found]
         return {
@@ -86,16 +86,16 @@ RunOrRuns = RecordLike | CombinedRuns
 
 
 def single_runs(record: RunOrRuns) -> tuple[RecordLike, ...]:
-    """The single runs behind a record."""
+    """The single runs of a record."""
     return record.records if isinstance(record, CombinedRuns) else (record,)
 
 
 def model_suffix(record: RunOrRuns, part: RecordLike) -> str:
-    """What is added to a part's model names in the rows of the whole."""
+    """The suffix of a run's model names in the combined rows."""
     return record.suffixes[part.address] if isinstance(record, CombinedRuns) else ""
 
 
-# The columns that name a model and what it was measured on, by method.
+# The columns that name the model and the data, depending on the method.
 MODEL_COLUMNS, DATA_COLUMNS = ("model", "base"), ("data", "text", "task", "skill")
 
 
@@ -110,7 +110,7 @@ def _model_data_pairs(record: RecordLike) -> set[tuple[Any, ...]]:
 
 
 def fact_entries(value: Any) -> list[Mapping[str, Any]]:
-    """A record's `model` or `data` as a list: one entry for a single one, several for a grid."""
+    """A record's `model` or `data` as a list; a grid has several entries."""
     if isinstance(value, Mapping):
         return [value]
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -119,18 +119,18 @@ def fact_entries(value: Any) -> list[Mapping[str, Any]]:
 
 
 def entry_names(value: Any) -> list[str]:
-    """The names in a record's `model` or `data`, each once."""
+    """The unique names in a record's `model` or `data`."""
     return list(dict.fromkeys(str(e["name"]) for e in fact_entries(value) if e.get("name")))
 
 
 def short_name(name: str) -> str:
-    """A name for a heading: of a folder given by its path, the last part."""
+    """A short name for a heading: the last part of a path."""
     is_path = name.startswith(("/", "./", "../", "~")) or "\\" in name
     return PurePath(name.replace("\\", "/")).name or name if is_path else name
 
 
 def parameter_counts(record: RunOrRuns) -> dict[str, int]:
-    """Model name -> how many weights it has, for every model that says so."""
+    """Model name -> number of parameters, if recorded."""
     found = [
         (e, model_suffix(record, part))
         for part in single_runs(record)
@@ -140,20 +140,20 @@ def parameter_counts(record: RunOrRuns) -> dict[str, int]:
 
 
 def verdict_sentences(record: RecordLike) -> list[str]:
-    """The sentences that say what follows from the numbers; none for imported logs."""
-    said = (record.summary or {}).get("verdict") or []
-    return [said] if isinstance(said, str) else [str(sentence) for sentence in said]
+    """The sentences of a run's verdict; may be empty."""
+    verdict = (record.summary or {}).get("verdict") or []
+    return [verdict] if isinstance(verdict, str) else [str(sentence) for sentence in verdict]
 
 
 def is_imported(record: RecordLike) -> bool:
-    """Whether the run was brought in from another program's logs."""
+    """Whether the run was imported from another program's logs."""
     return bool((record.summary or {}).get("imported"))
 
 
 def run_title(record: RecordLike) -> str:
-    """`smollm2-135m on gen:sentiment`, in the run's own words."""
+    """The title of a run: `smollm2-135m on gen:sentiment`."""
     models, sets = (
-        list(map(short_name, entry_names(told))) for told in (record.model, record.data)
+        list(map(short_name, entry_names(facts))) for facts in (record.model, record.data)
     )
     return f"{_join_names(models) or 'unnamed model'} on {_join_names(sets) or 'unnamed data'}"
 

@@ -114,7 +114,7 @@ def _figures(record: RecordLike, rows: pl.DataFrame, add_figure: AddFigure) -> s
             problems[str(figure)] = _note(str(figure))
     if omitted:
         problems["full"] = _note(
-            f"{omitted} figures omitted: this page has reached its maximum size. The app shows them."
+            f"{omitted} figures omitted: the page has reached its maximum size. The app shows them."
         )
     return f'<div class="figures">{"".join(drawn)}</div>' + "".join(problems.values())
 

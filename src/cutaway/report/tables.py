@@ -1,4 +1,4 @@
-"""Results as tables: tidy frames, and the same frames as text, Markdown, CSV or LaTeX."""
+"""Data frames as text, Markdown, CSV or LaTeX."""
 
 import io
 import re
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from cutaway.report import formats
 
-# Whole numbers, shown without decimals even when the column holds floats.
+# Integers, shown without decimals even when the column has floats.
 COUNT_COLUMNS = frozenset(
     {"repeats", "n_train", "n_test", "n_val", "failed", "times", "repeat", "rows"}
 )
@@ -27,7 +27,7 @@ _LATEX = {
 
 
 def formatted_rows(frame: pl.DataFrame) -> list[list[str]]:
-    """Every value as people read it: three digits, dashes for nothing, one line per text."""
+    """Every value formatted for reading: three digits, a dash for a missing value."""
     return [
         [value_text(v, n) for n, v in zip(frame.columns, row, strict=True)] for row in frame.rows()
     ]
@@ -45,13 +45,13 @@ def value_text(value: Any, column: str = "") -> str:
 
 
 def strip_control_characters(value: object) -> str:
-    """Text without control characters, so that no data can steer a terminal or break a line."""
+    """Text without control characters, so that data can't control a terminal or break lines."""
     line = re.sub(r"\s+", " ", str(value))
     return "".join(c for c in line if unicodedata.category(c) not in ("Cc", "Cf", "Cs"))
 
 
 def to_markdown(frame: pl.DataFrame) -> str:
-    """A GitHub table; numbers to the right."""
+    """A Markdown table; numbers are right-aligned."""
     rule = ["---:" if _is_numeric(frame, name) else "---" for name in frame.columns]
     lines = [list(map(_markdown_cell, frame.columns)), rule]
     lines += [[_markdown_cell(cell) for cell in row] for row in formatted_rows(frame)]
@@ -83,7 +83,7 @@ def _latex_cell(text: str) -> str:
 
 
 def rich_table(frame: pl.DataFrame, *, title: str | None = None) -> Table:
-    """The frame for a terminal; text from data can't carry markup or control codes."""
+    """The frame for a terminal; markup and control codes in data are not interpreted."""
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for name in frame.columns:
         right = _is_numeric(frame, name)

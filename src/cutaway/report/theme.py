@@ -1,7 +1,7 @@
-"""One look for all figures: light and dark, colour-blind safe, a caption that says how to read.
+"""The style of all figures: light and dark, safe for colour-blind readers, with captions.
 
-Trace colours are chosen to be readable on both grounds, so switching between light and dark
-only swaps the template.
+Trace colours are readable on both backgrounds, so switching between light and dark only replaces
+the template.
 """
 
 import html
@@ -16,7 +16,7 @@ ColourMode = Literal["light", "dark"]
 
 FONT = "Inter, 'Source Sans Pro', system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 
-# Okabe and Ito's set, lightness evened out so that each colour reads on white and on near-black.
+# Okabe and Ito's palette, with lightness adjusted to be readable on white and on near-black.
 PALETTE = (
     "#0d84c6",  # blue
     "#e08a00",  # orange
@@ -32,7 +32,7 @@ SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x")
 SEQUENTIAL = "Cividis"
 NEUTRAL = "#8a929e"
 
-# What a score is compared with: always grey-brown, told apart by the dash.
+# Baselines: grey or brown, distinguished by their dash.
 BASELINE_STYLES: dict[str, tuple[str, str, str]] = {
     "majority": ("most frequent class", NEUTRAL, "dot"),
     "mean": ("mean of the targets", NEUTRAL, "dot"),
@@ -44,14 +44,14 @@ BASELINE_STYLES: dict[str, tuple[str, str, str]] = {
 
 MODE_COLOURS: dict[ColourMode, dict[str, str]] = {
     "light": {
-        "ground": "#ffffff",
+        "background": "#ffffff",
         "ink": "#1f2733",
         "soft": "#5b6675",
         "grid": "#e6e9ee",
         "line": "#c3cad4",
     },
     "dark": {
-        "ground": "#12161d",
+        "background": "#12161d",
         "ink": "#e6eaf0",
         "soft": "#9aa5b4",
         "grid": "#262d38",
@@ -60,12 +60,12 @@ MODE_COLOURS: dict[ColourMode, dict[str, str]] = {
 }
 
 
-# Ticks that stand apart from each other on a laptop's console.
+# The most ticks that are readable on a laptop.
 MAX_TICKS = 12
 
 
 def template(mode: ColourMode = "light") -> go.layout.Template:
-    """The plotly template of one ground; the paper itself stays clear so the page shows through."""
+    """The plotly template of a mode; the background is transparent."""
     c = MODE_COLOURS[mode]
     axis = _axis(c)
     layout = {
@@ -81,7 +81,7 @@ def template(mode: ColourMode = "light") -> go.layout.Template:
         },
         "legend": {"font": {"size": 12, "color": c["ink"]}},
         "hoverlabel": {
-            "bgcolor": c["ground"],
+            "bgcolor": c["background"],
             "bordercolor": c["line"],
             "font": {"family": FONT, "size": 12, "color": c["ink"]},
             "align": "left",
@@ -101,7 +101,7 @@ def template(mode: ColourMode = "light") -> go.layout.Template:
 
 
 def _axis(c: dict[str, str]) -> dict[str, Any]:
-    """How every axis looks."""
+    """The style of an axis."""
     return {
         "gridcolor": c["grid"],
         "linecolor": c["line"],
@@ -117,7 +117,7 @@ def _axis(c: dict[str, str]) -> dict[str, Any]:
 
 
 def finish_figure(figure: go.Figure, *, title: str, caption: str, height: int = 420) -> go.Figure:
-    """The figure with its title, its caption, the house look and room for its labels."""
+    """Add title, caption, style and margins to a figure."""
     titled = any(note.yref == "paper" for note in figure.layout.annotations)
     figure.update_layout(
         template=template("light"),
@@ -135,10 +135,10 @@ def finish_figure(figure: go.Figure, *, title: str, caption: str, height: int = 
         margin={"l": 8, "r": 16, "t": 72 if titled else 52, "b": 8},
         meta={"caption": caption},
         hovermode="closest",
-        # A finger that scrolls the page must not zoom the figure.
+        # Scrolling the page on a touch screen must not zoom the figure.
         dragmode=False,
         legend={
-            # On a phone a long legend scrolls instead of squeezing the figure.
+            # On a phone a long legend scrolls instead of shrinking the figure.
             "maxheight": 110,
             "orientation": "h",
             "x": 0,
@@ -152,7 +152,7 @@ def finish_figure(figure: go.Figure, *, title: str, caption: str, height: int = 
 
 
 def _integer_ticks(figure: go.Figure) -> go.Figure:
-    """Few whole numbers along an axis (layers, heads, steps) get a tick each, none between them."""
+    """An axis with few integers (layers, heads, steps) gets a tick at each."""
     along: dict[str, list[Any]] = {}
     for trace in figure.data:
         for way in ("x", "y"):
@@ -168,33 +168,33 @@ def _integer_ticks(figure: go.Figure) -> go.Figure:
 
 
 def _is_integer(value: Any) -> bool:
-    # Integral: also those of numpy, which a column becomes on its way into a figure.
+    # Integral includes numpy integers, which plotly converts columns to.
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def caption(figure: go.Figure) -> str:
-    """The sentence that says how to read the figure."""
+    """The figure's caption."""
     return str((figure.layout.meta or {}).get("caption", ""))
 
 
 def with_colour_mode(figure: go.Figure, mode: ColourMode) -> go.Figure:
-    """A copy of the figure on the other ground."""
+    """A copy of the figure in light or dark mode."""
     copy = go.Figure(figure)
     copy.update_layout(template=template(mode))
     return copy
 
 
 def as_picture(figure: go.Figure, mode: ColourMode = "light", width: int = 900) -> go.Figure:
-    """A copy that stands alone as a picture: solid ground, caption under the title."""
+    """A copy for a picture file: solid background, caption below the title."""
     copy = with_colour_mode(figure, mode)
     lines = textwrap.wrap(html.escape(caption(figure)), width=max(30, int(width / 6.9)))
-    ground = MODE_COLOURS[mode]["ground"]
+    background = MODE_COLOURS[mode]["background"]
     extra = 17 * len(lines)
     copy.update_layout(
         width=width,
         height=(figure.layout.height or 420) + extra,
-        paper_bgcolor=ground,
-        plot_bgcolor=ground,
+        paper_bgcolor=background,
+        plot_bgcolor=background,
         title_subtitle_text="<br>".join(lines),
         title_pad={"l": 24, "t": 20},
         margin={"l": 24, "r": 32, "t": figure.layout.margin.t + 18 + extra, "b": 16},
@@ -203,24 +203,24 @@ def as_picture(figure: go.Figure, mode: ColourMode = "light", width: int = 900) 
 
 
 def translucent(colour: str, alpha: float = 0.16) -> str:
-    """A colour of the palette as the see-through ground of an interval band."""
+    """A colour of the palette with transparency, for interval bands."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{alpha})"
 
 
 def assign_colours(names: Sequence[str]) -> dict[str, str]:
-    """One colour per name, in the order given, starting over when there are more names."""
+    """One colour per name, in the given order; colours repeat when there are more names."""
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
 
 
-def unit_coloraxis(words: str) -> dict[str, Any]:
-    """The colour axis of values from 0 to 1, and the words beside its bar."""
-    bar = {"title": {"text": words}}
+def unit_coloraxis(title: str) -> dict[str, Any]:
+    """A colour axis for values from 0 to 1 with a title."""
+    bar = {"title": {"text": title}}
     return {"colorscale": SEQUENTIAL, "cmin": 0, "cmax": 1, "colorbar": bar}
 
 
 def plotly_config(filename: str) -> dict[str, Any]:
-    """Plotly's buttons: the picture as PNG, zoom and its reset; no link to anywhere."""
+    """Plotly's buttons: download as PNG, zoom, reset; no external links."""
     return {
         "displaylogo": False,
         "responsive": True,

@@ -1,4 +1,4 @@
-"""Experiment logs of the probing reference become runs of our own kind, one per data set."""
+"""Imports experiment logs of the probing reference as probe runs, one per data set."""
 
 import math
 from collections import defaultdict
@@ -8,25 +8,18 @@ from typing import Any
 import polars as pl
 
 from cutaway.core.digest import digest_json
-from cutaway.core.errors import BadData, Missing
-from cutaway.data.import_logs import LoggedExperiment, read_experiments
 from cutaway.methods.probe import details as detail_file
 from cutaway.methods.probe.details import LossCurves
 from cutaway.methods.probe.rows import SCHEMA
 from cutaway.recipe.result import versions
 from cutaway.store import results as store
+from cutaway.studies.reference_logs import LoggedExperiment, read_experiments
 
 
 def import_experiments(path: Path, runs: Path | str) -> list[str]:
-    """The addresses of the runs made from a log file, or from all log files of a folder."""
-    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
-    if not files:
-        raise Missing(f"No log files (*.json) in {str(path)!r}.")
-    experiments = [experiment for file in files for experiment in read_experiments(file)]
-    if not experiments:
-        raise BadData(f"{str(path)!r} holds no experiments.")
+    """Import a log file, or all log files of a folder; returns the addresses of the new runs."""
     by_data: dict[str, list[LoggedExperiment]] = defaultdict(list)
-    for experiment in experiments:
+    for experiment in read_experiments(path):
         by_data[str(experiment.metadata.get("name", "unknown"))].append(experiment)
     return [_save(name, group, path, runs) for name, group in sorted(by_data.items())]
 
@@ -49,32 +42,32 @@ def _save(name: str, group: list[LoggedExperiment], path: Path, runs: Path | str
 
 
 def _summary(name: str, group: list[LoggedExperiment], table: pl.DataFrame) -> dict[str, Any]:
-    """The best mean of the log, with a sentence that says what is missing."""
+    """The best mean of the log, and a sentence about what the log lacks."""
     metric = "accuracy" if "accuracy" in table["metric"].to_list() else table["metric"][0]
     cell = ["model", "layers", "pool", "classifier"]
     means = table.filter(pl.col("metric") == metric).group_by(cell).agg(
         pl.col("value").mean(), pl.col("low").first(), pl.col("high").first()
     )  # fmt: skip
     best = means.sort("value", descending=True).row(0, named=True)
-    said = (
+    sentence = (
         f"Imported: {len(group)} experiments on {name}; the best mean {metric} is "
         f"{best['value']:.3f} ({best['classifier']} on {best['model']}, layer {best['layers']}). "
         "The log has no baselines and no split sizes."
     )
     return {
-        "imported": True, "metric": metric, "verdict": [said],
+        "imported": True, "metric": metric, "verdict": [sentence],
         "best": {"data": name, "metric": metric, **best},
     }  # fmt: skip
 
 
 def _losses(group: list[LoggedExperiment]) -> list[LossCurves]:
-    """Loss curves of gradient-trained probes, where the log kept them."""
-    kept = []
+    """Loss curves of probes trained by gradient descent, if the log has them."""
+    curves = []
     for experiment in group:
         rows = experiment.rows()
         train = [x for x in experiment.losses.get("train loss", ()) if math.isfinite(x)]
         if train and rows:
-            where = {k: rows[0][k] for k in ("model", "data", "layers", "pool", "classifier")}
-            rest = experiment.losses.get("validation loss", ())
-            kept.append(LossCurves(**where, train=tuple(train), validation=tuple(rest)))
-    return kept
+            cell = {k: rows[0][k] for k in ("model", "data", "layers", "pool", "classifier")}
+            validation = experiment.losses.get("validation loss", ())
+            curves.append(LossCurves(**cell, train=tuple(train), validation=tuple(validation)))
+    return curves

@@ -1,4 +1,4 @@
-"""A paper's findings on a model at hand: run its steps, compare what was expected and measured."""
+"""Reproduces a paper's findings on a model: run its steps, compare expected and measured values."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -19,12 +19,12 @@ from cutaway.studies.findings import Finding, FindingSide, Study, StudyStep
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 MEASURED_COLUMNS = ("metric", "value", "low", "high")
 RunVerb = Callable[[str, Spec], Result]
-"""Carries out a verb with its spec."""
+"""Runs a verb with a spec."""
 
 
 @dataclass(frozen=True)
 class MeasuredValue:
-    """A number read off tables, and where it lies; None where no interval is known."""
+    """A number from a table, with its interval if known."""
 
     value: float
     low: float | None = None
@@ -33,7 +33,7 @@ class MeasuredValue:
 
 @dataclass(frozen=True)
 class FindingResult:
-    """A finding, expected and measured."""
+    """A finding with its expected and measured values."""
 
     says: str
     expected: str
@@ -45,7 +45,7 @@ class FindingResult:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What became of a paper's findings."""
+    """The results of all findings of a study."""
 
     study: str
     title: str
@@ -54,33 +54,33 @@ class StudyResult:
     runs: dict[str, str]
     """The address of each step's run."""
     places: dict[str, str]
-    """What was opened and read."""
+    """The model and data that were used."""
 
     @property
     def passed(self) -> int:
-        """How many findings hold."""
+        """The number of findings that hold."""
         return sum(one.passed for one in self.judged)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON-ready values."""
+        """The result as JSON-ready values."""
         return {**asdict(self), "passed": self.passed, "findings": len(self.judged)}
 
 
 def reproduce(
     study: Study,
     given: Mapping[str, str | None],
-    carry: RunVerb,
+    run_verb: RunVerb,
     *,
     runs: str,
     console: Console,
     shared: Mapping[str, Any] = NO_OPTIONS,
 ) -> StudyResult:
-    """Run every step and judge every finding. `given` replaces the study's own placeholders."""
+    """Run every step and test every finding; `given` replaces the study's default placeholders."""
     results: dict[str, Result] = {}
     steps = study_specs(study, given, runs=runs, shared=shared)
     for number, (name, (step, spec)) in enumerate(steps.items(), start=1):
         console.print(f"\n{study.name}, {number} of {len(steps)}: cutaway {step.verb}")
-        results[name] = carry(step.verb, spec)
+        results[name] = run_verb(step.verb, spec)
     tables = {name: result.rows for name, result in results.items()}
     addresses = {name: result.record.address for name, result in results.items()}
     judged = tuple(judge_finding(finding, tables) for finding in study.findings)
@@ -95,7 +95,7 @@ def study_specs(
     runs: str,
     shared: Mapping[str, Any] = NO_OPTIONS,
 ) -> dict[str, tuple[StudyStep, Spec]]:
-    """Every step with its spec, by name. `shared` are options that every recipe has: seed ..."""
+    """Every step with its spec, by name; `shared` are options of all verbs: seed, device ..."""
     places = {**_placeholder_values(study, given), "out": f"{runs}/{study.name}"}
     return {
         step.name: (step, _step_spec(step, places, {**shared, "runs": runs}))
@@ -114,44 +114,44 @@ def judge_finding(finding: Finding, tables: Mapping[str, pl.DataFrame]) -> Findi
 
 
 def read_value(side: FindingSide, tables: Mapping[str, pl.DataFrame]) -> MeasuredValue:
-    """The number a side names; Missing when no cell of the table fits."""
+    """The value of a side; Missing when no cell of the table matches."""
     if side.value is not None:
         return MeasuredValue(side.value, side.value, side.value)
     table = _select_rows(tables[str(side.step)], side)
-    found = table.filter((pl.col("metric") == side.metric) & pl.col("value").is_not_null())
-    if found.is_empty():
+    cells = table.filter((pl.col("metric") == side.metric) & pl.col("value").is_not_null())
+    if cells.is_empty():
         raise Missing(f"The step {side.step!r} measured no {side.metric!r} where {side.where!r}.")
     if side.take == "mean":
-        return _mean_value(found)
-    best = found.sort("value", descending=side.take == "max").row(0, named=True)
+        return _mean_value(cells)
+    best = cells.sort("value", descending=side.take == "max").row(0, named=True)
     return MeasuredValue(best["value"], best["low"], best["high"])
 
 
 def value_difference(more: MeasuredValue, less: MeasuredValue) -> MeasuredValue:
-    """The difference; its interval as if the two were measured independently."""
-    gap, reaches = more.value - less.value, [_half_width(r) for r in (more, less)]
-    if any(reach is None for reach in reaches):
-        return MeasuredValue(gap)
-    reach = sqrt(sum((r or 0.0) ** 2 for r in reaches))
-    return MeasuredValue(gap, gap - reach, gap + reach)
+    """The difference; its interval assumes independent measurements."""
+    difference, widths = more.value - less.value, [_half_width(v) for v in (more, less)]
+    if any(width is None for width in widths):
+        return MeasuredValue(difference)
+    width = sqrt(sum((w or 0.0) ** 2 for w in widths))
+    return MeasuredValue(difference, difference - width, difference + width)
 
 
-def _half_width(reading: MeasuredValue) -> float | None:
-    if reading.low is None or reading.high is None:
+def _half_width(one: MeasuredValue) -> float | None:
+    if one.low is None or one.high is None:
         return None
-    return (reading.high - reading.low) / 2
+    return (one.high - one.low) / 2
 
 
-def _mean_value(found: pl.DataFrame) -> MeasuredValue:
-    """The mean over cells; the mean of their borders, which is too wide rather than too narrow."""
-    value, low, high = (found[name].cast(pl.Float64).to_numpy() for name in MEASURED_COLUMNS[1:])
+def _mean_value(cells: pl.DataFrame) -> MeasuredValue:
+    """The mean over cells; the mean of their interval bounds, which is conservative."""
+    value, low, high = (cells[name].cast(pl.Float64).to_numpy() for name in MEASURED_COLUMNS[1:])
     if np.isnan(low).any() or np.isnan(high).any():
         return MeasuredValue(float(value.mean()))
     return MeasuredValue(float(value.mean()), float(low.mean()), float(high.mean()))
 
 
 def _select_rows(table: pl.DataFrame, side: FindingSide) -> pl.DataFrame:
-    """The rows of the cells that a side names."""
+    """The rows of the cells that a side selects."""
     for column, wanted in side.where.items():
         if column not in table.columns:
             raise BadSpec(f"No column {column!r}. There are: {', '.join(table.columns)}.")
@@ -166,19 +166,19 @@ def _select_rows(table: pl.DataFrame, side: FindingSide) -> pl.DataFrame:
 
 
 def _placeholder_values(study: Study, given: Mapping[str, str | None]) -> dict[str, str]:
-    """What the placeholders stand for."""
-    said = {name: value for name, value in given.items() if value is not None}
-    unknown = [name for name in said if name not in study.defaults]
+    """The values of the placeholders."""
+    given_values = {name: value for name, value in given.items() if value is not None}
+    unknown = [name for name in given_values if name not in study.defaults]
     if unknown:
         raise BadSpec(
-            f"The study {study.name!r} has no use for --{unknown[0]}. "
-            f"It takes: {', '.join('--' + name for name in study.defaults)}."
+            f"The study {study.name!r} has no option --{unknown[0]}. "
+            f"It has: {', '.join('--' + name for name in study.defaults)}."
         )
-    return {**study.defaults, **said}
+    return {**study.defaults, **given_values}
 
 
 def _step_spec(step: StudyStep, places: Mapping[str, str], shared: Mapping[str, Any]) -> Spec:
-    """The step's spec with its placeholders filled in; fields that become empty are left out."""
+    """The step's spec with its placeholders replaced; options that become empty are omitted."""
     if step.verb not in VERBS:
         raise BadSpec(f"The step {step.name!r} has no known verb: {step.verb!r}.")
     filled = {name: _fill_placeholders(value, places) for name, value in step.fields.items()}
@@ -187,7 +187,7 @@ def _step_spec(step: StudyStep, places: Mapping[str, str], shared: Mapping[str, 
 
 
 def _fill_placeholders(value: Any, places: Mapping[str, str]) -> Any:
-    """A string with <model>, <data>, ... replaced."""
+    """A string with its placeholders replaced."""
     if not isinstance(value, str):
         return value
     for name, place in places.items():

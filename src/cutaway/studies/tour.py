@@ -1,7 +1,7 @@
-"""The main job on the bundled model and data, as a story with a report at its end.
+"""The tour: all five methods on one model, with a report at the end.
 
-Each method adds its stop. A stop is a spec: run once, then found again by its address, so a
-second tour takes seconds.
+Each stop is a verb with a spec. Finished runs are found by their address, so a second tour takes
+seconds.
 """
 
 import time
@@ -25,7 +25,7 @@ from cutaway.report.html import write_html
 
 @dataclass(frozen=True)
 class TourStop:
-    """One place the tour visits: a question, and the recipe that answers it."""
+    """One step of the tour: a question and the verb that answers it."""
 
     question: str
     words: str
@@ -41,9 +41,9 @@ class TourStop:
 SharedOptions = Mapping[str, Any]
 NO_OPTIONS: SharedOptions = MappingProxyType({})
 OPEN_OPTIONS = ("device", "dtype", "offline")
-# Under the runs, where the app's Live page looks for fitted maps.
+# In the runs folder, where the app's Live page looks for fitted maps.
 MAPS_FILE = "{out}/runs/shortcut.safetensors"
-# Several positions of each sentence: a map needs more rows than the model is wide.
+# Several positions per sentence: fitting a map needs more rows than the model's width.
 DOCS_OPTIONS = {"text": "docs", "limit": 1_000, "positions_per_text": 4}
 PROBE_OPTIONS = {
     "layers": "all",
@@ -71,7 +71,7 @@ GENERATE_OPTIONS = {
     "prompt": "The ship left the harbour at dawn, and",
     "max_new_tokens": 32,
 }
-# The last fifth of the blocks learns: quick, and enough for a few words of feeling.
+# Only the last fifth of the blocks is trained, which is quick and enough for this task.
 FINETUNE_OPTIONS = {
     "task": "sst2",
     "data": "gen:sentiment",
@@ -98,52 +98,52 @@ ARITHMETIC_OPTIONS = {
 }
 TOUR_STOPS: tuple[TourStop, ...] = (
     TourStop(
-        "Which layers know whether a sentence is happy, when every telling word is new?",
+        "Which layers encode sentiment, when no sentiment word of the test split is in training?",
         "probe", {**PROBE_OPTIONS, "data": "gen:sentiment"},
     ),
     TourStop(
-        "Which layers know the tense of a verb they were never shown?",
+        "Which layers encode the tense of verbs that are not in training?",
         "probe", {**PROBE_OPTIONS, "data": "gen:tense", "pool": "last"},
     ),
     TourStop(
-        "Does predicting the next word already say whether a sentence is happy, by which words?",
+        "Does next-word prediction already classify sentiment, and through which words?",
         "nextword", SENTIMENT_OPTIONS,
     ),
     TourStop(
-        "Does it also say what a sentence is about?",
+        "Does it also classify topics?",
         "nextword", TOPIC_OPTIONS,
     ),
     TourStop(
-        "How linear is the way from each layer to the last?",
+        "Is the last layer a linear function of each earlier layer?",
         "shortcut fit", {**DOCS_OPTIONS, "layers": "to-final", "out": MAPS_FILE},
     ),
     TourStop(
-        "What would the model say if it stopped at each layer, as it is or after a jump?",
+        "How close is each layer to the final prediction, with and without a linear map?",
         "shortcut eval", {**DOCS_OPTIONS, "shortcut": MAPS_FILE},
     ),
     TourStop(
-        "How many layers could it skip without changing its answer?",
+        "How many layers can an early exit skip without changing the prediction?",
         "shortcut exit", {**DOCS_OPTIONS, "shortcut": MAPS_FILE, "agreement": 0.95},
     ),
     TourStop(
-        "Can its own first layers draft what the whole model then only checks?",
+        "Can the first layers draft tokens that the full model only verifies?",
         "shortcut generate", GENERATE_OPTIONS,
     ),
     TourStop(
-        "Can the model be taught to say it, with 16 examples a class?",
+        "How well does fine-tuning work with 16 examples per class?",
         "finetune",
         {**FINETUNE_OPTIONS, "params": "{last}", "steps": 20, "batch": 8, "lr": 0.02,
          "every": 10, "out": TUNED_FOLDER},
     ),
     TourStop(
-        "Which few weights hold what it was taught?",
+        "Which few weights hold the fine-tuned skill?",
         "graft learn",
-        {**FINETUNE_OPTIONS, "base": "{model}", "tuned": TUNED_FOLDER, "sparsity": 1e-3, "steps": 10,
-         "step_examples": 16, "slope_examples": 8, "text_limit": 16,
+        {**FINETUNE_OPTIONS, "base": "{model}", "tuned": TUNED_FOLDER, "sparsity": 1e-3,
+         "steps": 10, "step_examples": 16, "slope_examples": 8, "text_limit": 16,
          "baselines": "random,movement,grad_movement"},
     ),
     TourStop(
-        "Can it be taught sums, and what does that cost its language?",
+        "Can the model learn arithmetic, and what does that cost in language modelling?",
         "inject", ARITHMETIC_OPTIONS,
     ),
 )  # fmt: skip
@@ -152,7 +152,7 @@ ROWS, QUICK_ROWS = 600, 300
 
 @dataclass(frozen=True)
 class TourResult:
-    """What the tour found, and where its report lies."""
+    """The findings of the tour and the path of its report."""
 
     story: str
     report: str
@@ -161,7 +161,7 @@ class TourResult:
     seconds: float
 
     def plain(self) -> dict[str, Any]:
-        """As JSON-ready values."""
+        """The result as JSON-ready values."""
         return asdict(self)
 
 
@@ -173,16 +173,16 @@ def tour(
     shared: SharedOptions = NO_OPTIONS,
     console: Console,
 ) -> TourResult:
-    """Take every stop, write OUT/report.html, and tell what was found."""
+    """Run every stop and write OUT/report.html."""
     begin = time.monotonic()
-    lm, said = _open_and_check(model, shared, console)
-    story, records = [said], []
+    lm, introduction = _open_and_check(model, shared, console)
+    story, records = [introduction], []
     for number, (stop, spec) in enumerate(tour_specs(lm, out, model, quick, shared), start=1):
         console.print(f"\n{number} of {len(TOUR_STOPS)}: {stop.question}")
-        found = life_cycle.run(stop.verb, spec, life_cycle.Context(console))
-        # A text that was written leaves no run: what it showed is told, here and in the report.
-        records += [found.record] if isinstance(found, Result) else []
-        story += [f"\n{stop.question}", *(f"  - {said}" for said in found.verdict)]
+        result = life_cycle.run(stop.verb, spec, life_cycle.Context(console))
+        # Generating text leaves no run; its verdict is part of the story.
+        records += [result.record] if isinstance(result, Result) else []
+        story += [f"\n{stop.question}", *(f"  - {sentence}" for sentence in result.verdict)]
     page = write_html(records, out / "report.html", title="Cutaway tour", story="\n".join(story))
     seconds = time.monotonic() - begin
     story += [
@@ -196,7 +196,7 @@ def tour(
 def tour_specs(
     lm: LM, out: Path, model: str, quick: bool = False, shared: SharedOptions = NO_OPTIONS
 ) -> list[tuple[TourStop, RunOptions]]:
-    """Every stop with its spec. `shared` are options that every recipe has: seed, device ..."""
+    """Every stop with its spec; `shared` are options of all verbs: seed, device ..."""
     places = {"out": str(out), "model": model, "last": last_blocks(lm)}
     stops = [stop for stop in TOUR_STOPS if stop.words in VERBS]
     return [(stop, _stop_spec(stop, places, quick, shared)) for stop in stops]
@@ -226,18 +226,18 @@ def _stop_spec(
 
 
 def open_tour_model(model: str, shared: SharedOptions = NO_OPTIONS) -> LM:
-    """The model, as the options of the stops say."""
-    told = {name: shared[name] for name in OPEN_OPTIONS if name in shared}
-    return open_model(model, track_changes=False, **told)
+    """Open the model with the shared options."""
+    options = {name: shared[name] for name in OPEN_OPTIONS if name in shared}
+    return open_model(model, track_changes=False, **options)
 
 
 def _open_and_check(model: str, shared: SharedOptions, console: Console) -> tuple[LM, str]:
-    """The model, checked at the door, and what it is."""
-    console.print(f"Opening {model} and checking that what we read is what it computes ...")
+    """Open and check the model; returns it with a sentence about it."""
+    console.print(f"Opening {model} and verifying that its activations are read correctly ...")
     lm = open_tour_model(model, shared)
     report = check(lm)
     report.need_passed()
     return lm, (
-        f"{lm.name}: {lm.parameters / 1e6:.0f} M weights, {lm.layers} layers of {lm.width}; "
-        f"All {len(report.checks)} consistency checks passed."
+        f"{lm.name}: {lm.parameters / 1e6:.0f} M parameters, {lm.layers} layers of width "
+        f"{lm.width}; all {len(report.checks)} consistency checks passed."
     )

@@ -1,7 +1,7 @@
-"""Studies as data: what a paper found, the runs that show it, and how far off it may be.
+"""Studies: a paper's findings, the runs that test them, and the tolerances.
 
-A study is a TOML file here, or one of yours. Its steps are specs of any verb; its findings say
-which cells of their tables are compared, in which direction, and with which tolerance.
+A study is a TOML file, in this folder or given by the user. Its steps are specs of verbs; each of
+its findings compares cells of their tables.
 """
 
 from functools import cache
@@ -19,67 +19,67 @@ AGGREGATIONS = ("mean", "max", "min")
 
 
 class FindingSide(Spec):
-    """One number: cells of a step's table, taken together; or a plain value."""
+    """One side of a comparison: a number from cells of a step's table, or a constant."""
 
     step: str | None = None
-    """The step whose table is read."""
+    """The step whose table is used."""
     metric: str = "accuracy"
-    """The metric that is read."""
+    """The metric."""
     where: dict[str, Any] = Field(default_factory=dict)
-    """Columns and what must stand in them; {not = ""} for what must not."""
+    """Columns and their required values; {not = ""} excludes a value."""
     given: dict[str, float] = Field(default_factory=dict)
-    """Other metrics of the same cell that must be at least this."""
+    """Minimum values of other metrics of the same cell."""
     take: str = "mean"
-    """How several cells become one number: mean, max or min."""
+    """How to aggregate several cells: mean, max or min."""
     value: float | None = None
-    """A plain number instead of a table's."""
+    """A constant instead of a table's value."""
 
 
 class Finding(Spec):
-    """`more` is at least `less` plus `by`, give or take `tolerance`."""
+    """The statement that `more` is at least `less` + `by` - `tolerance`."""
 
     says: str
-    """The finding, in words."""
+    """The finding as a sentence."""
     more: FindingSide
-    """What should be larger."""
+    """The side expected to be larger."""
     less: FindingSide
-    """What should be smaller."""
+    """The side expected to be smaller."""
     by: float = 0.0
-    """By how much at least, as the paper has it."""
+    """The minimum difference according to the paper."""
     tolerance: float = Field(default=0.0, ge=0)
-    """By how much it may miss that and still count."""
+    """How much smaller the difference may be."""
 
 
 class StudyStep(Spec):
-    """One run: a verb and its fields."""
+    """One run: a verb and its options."""
 
     name: str
-    """What findings call it."""
+    """The name by which findings refer to it."""
     verb: str
     """A verb of the command line."""
     fields: dict[str, Any] = Field(default_factory=dict)
-    """Its options; <model>, <data>, <task>, <text> and <out> are filled in, empty ones left out."""
+    """Its options; placeholders such as <model> and <out> are replaced, empty options omitted."""
 
 
 class Study(Spec):
-    """A paper's findings and the runs that show them."""
+    """A paper's findings and the runs that test them."""
 
     name: str
     """Its name on the command line."""
     title: str
-    """The question."""
+    """The claim of the paper."""
     paper: str
-    """Who found it, where."""
+    """Authors, venue, link."""
     defaults: dict[str, str]
-    """What the placeholders stand for unless the user says otherwise."""
+    """Default values of the placeholders."""
     steps: tuple[StudyStep, ...] = Field(min_length=1)
     """The runs, in order."""
     findings: tuple[Finding, ...] = Field(min_length=1)
-    """What they should show."""
+    """What the runs are expected to show."""
 
 
 def find_study(name: str) -> Study:
-    """A study of ours by its name, or one in a TOML file; UnknownName suggests near ones."""
+    """A bundled study by name, or one in a TOML file; UnknownName suggests similar names."""
     path = Path(name)
     if path.suffix == ".toml" and path.is_file():
         return _validated(build_spec(Study, parse_toml(_text(path))))
@@ -97,7 +97,7 @@ def _text(path: Path) -> str:
 
 @cache
 def known_studies() -> dict[str, Study]:
-    """Our studies, by name."""
+    """The bundled studies by name."""
     texts = [
         f.read_text(encoding="utf-8")
         for f in files(__package__).iterdir()
@@ -108,13 +108,13 @@ def known_studies() -> dict[str, Study]:
 
 
 def _validated(study: Study) -> Study:
-    """The study, when every side of its findings can be read."""
+    """The study, after checking that its findings refer to its steps."""
     steps = {step.name for step in study.steps}
     for finding in study.findings:
         for side in (finding.more, finding.less):
             if side.value is None and side.step not in steps:
                 raise BadSpec(
-                    f"{study.name!r}: {finding.says!r} reads the step {side.step!r}. "
+                    f"{study.name!r}: {finding.says!r} refers to the unknown step {side.step!r}. "
                     f"Steps: {', '.join(sorted(steps))}."
                 )
             if side.take not in AGGREGATIONS:

@@ -1,1 +1,1 @@
-"""What the app's Live page asks: one sentence, seen from every side, in a process of its own."""
+"""The computations of the app's Live page for one sentence, in a separate process."""

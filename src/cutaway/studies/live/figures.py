@@ -1,6 +1,6 @@
-"""Figures of one sentence: the layers' words, answers, probes and early exits.
+"""Figures of the Live page: predictions, answers, probe outputs and early exits of one sentence.
 
-Each takes the plain values that `cutaway.studies.live` gives; words from the model are data in them.
+Each takes the JSON-ready values that `cutaway.studies.live.serve` sends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,8 @@ from cutaway.methods.shortcut.lens_page import visible_token
 from cutaway.report import formats, theme
 
 MAP_KIND_LABELS = {
-    "id": "read as they are (id)",
-    "mat": "read after a fitted jump to the last one (mat)",
+    "id": "decoded by the logit lens (id)",
+    "mat": "mapped linearly to the last layer, then decoded (mat)",
 }
 ROW_HEIGHT, MARGIN_HEIGHT = 22, 150
 MAX_CLASSES = 8
@@ -21,7 +21,7 @@ LiveValues = Mapping[str, Any]
 
 
 def lens_figure(values: LiveValues, kind: str) -> go.Figure:
-    """The likeliest next word of each layer at each token; a dot where it is the model's own."""
+    """The most likely next word per layer and token; a dot marks agreement with the full model."""
     words, probs, agree = (values[name][kind] for name in ("words", "probs", "agree"))
     layers, tokens = values["layers"], values["tokens"]
     figure = go.Figure(
@@ -49,16 +49,16 @@ def lens_figure(values: LiveValues, kind: str) -> go.Figure:
     _axes(figure, layers, tokens)
     return theme.finish_figure(
         figure,
-        title="What each layer would say next",
-        caption=f"{_map_kind_sentence(kind)} Rows are layers, the last on top; columns are tokens of the "
-        "sentence. Each cell shows the likeliest next word (· is a space), the brighter the "
-        "likelier; a green dot: the word of the full model. Hover for more words.",
+        title="Next-word prediction of each layer",
+        caption=f"{_map_kind_sentence(kind)} Rows are layers, the last on top; columns are tokens. "
+        "Each cell shows the most likely next word (· is a space); brighter means more likely. "
+        "A green dot marks the full model's prediction. Hover for more words.",
         height=ROW_HEIGHT * len(layers) + MARGIN_HEIGHT,
     )
 
 
 def exit_figure(values: LiveValues, kind: str, setting: float) -> go.Figure:
-    """How sure each layer is at each token, and the layer where an early exit would stop."""
+    """The confidence per layer and token, and the layer where an early exit would stop."""
     found = values["kinds"][kind]
     gaps, tokens = found["gap"], values["tokens"]
     layers = list(range(1, len(gaps) + 1))
@@ -82,7 +82,7 @@ def exit_figure(values: LiveValues, kind: str, setting: float) -> go.Figure:
         )
     )
     for right, name, colour in (
-        (True, "same word as at the end", "#35c98e"),
+        (True, "same word as the full model", "#35c98e"),
         (False, "another word", "#ff8a3c"),
     ):
         mine = [t for t in range(len(tokens)) if bool(kept[t]) is right]
@@ -92,18 +92,17 @@ def exit_figure(values: LiveValues, kind: str, setting: float) -> go.Figure:
     mean, same = sum(stops) / len(stops), sum(map(bool, kept)) / len(kept)
     return theme.finish_figure(
         figure,
-        title="Where an early exit would stop",
-        caption=f"{_map_kind_sentence(kind)} The brighter a cell, the surer the layer: its likeliest word "
-        "against the second. "
-        f"A diamond marks the first layer sure enough for lambda {setting:g}: on average "
-        f"{mean:.1f} of {layers[-1]} layers are run, and {same:.0%} of the tokens keep the full "
-        "model's word.",
+        title="Early exit layer per token",
+        caption=f"{_map_kind_sentence(kind)} Brightness is the confidence: the probability of the "
+        "most likely word minus that of the second. A diamond marks the first layer above lambda "
+        f"{setting:g}: on average {mean:.1f} of {layers[-1]} layers are run, and {same:.0%} of the "
+        "tokens keep the full model's prediction.",
         height=ROW_HEIGHT * len(layers) + MARGIN_HEIGHT + 30,
     )
 
 
 def class_words_figure(values: LiveValues, *, share: bool = True) -> go.Figure:
-    """How likely each answer's word is through the layers: among the answers, or all words."""
+    """The probability of each answer per layer, among the answers or among all words."""
     figure, layers = go.Figure(), values["layers"]
     names = _answers(values)[:MAX_CLASSES]
     several = len(values["probs"]) > 1
@@ -120,32 +119,32 @@ def class_words_figure(values: LiveValues, *, share: bool = True) -> go.Figure:
                 )
             )
     figure.update_xaxes(title="layer")
-    figure.update_yaxes(title="share among the answers" if share else "probability")
+    figure.update_yaxes(title="probability among the answers" if share else "probability")
     if share:
         figure.update_yaxes(range=[-0.02, 1.02])
     else:
         figure.update_yaxes(type="log", exponentformat="power")
     more = len(_answers(values)) - len(names)
-    kinds = " Dashed: read as it is (id); solid: after a fitted jump (mat)." if several else ""
+    kinds = " Dashed: logit lens (id); solid: linear map (mat)." if several else ""
     return theme.finish_figure(
         figure,
-        title="The answers through the layers",
-        caption="How likely each answer is if the model spoke from that layer, right behind the "
-        "sentence and its prompt." + kinds + (f" {more} more not shown." if more > 0 else ""),
+        title="Probability of each answer by layer",
+        caption="The probability of each answer after the sentence and the prompt, decoded from "
+        "each layer." + kinds + (f" {more} more not shown." if more > 0 else ""),
         height=420,
     )
 
 
 def probe_figure(values: LiveValues) -> go.Figure:
-    """What a fitted probe says of the sentence at each layer, with its score on unseen rows."""
-    figure, layers, said = go.Figure(), values["layers"], values["said"]
-    chances = values["task"] != "regression" and all(0 <= v <= 1 for row in said for v in row)
-    names = list(values["classes"]) if len(said[0]) == len(values["classes"]) else ["score"]
+    """A probe's output for the sentence at each layer, with its score on held-out rows."""
+    figure, layers, outputs = go.Figure(), values["layers"], values["said"]
+    chances = values["task"] != "regression" and all(0 <= v <= 1 for row in outputs for v in row)
+    names = list(values["classes"]) if len(outputs[0]) == len(values["classes"]) else ["score"]
     for place, (name, hue) in enumerate(zip(names[:MAX_CLASSES], theme.PALETTE, strict=False)):
-        y = [row[place] for row in said]
+        y = [row[place] for row in outputs]
         figure.add_trace(_line(layers, y, formats.figure_label(name, 32), hue))
     metric = values["metric"]
-    held = _line(layers, values["held_out"], f"{metric} on unseen rows", theme.NEUTRAL)
+    held = _line(layers, values["held_out"], f"{metric} on held-out rows", theme.NEUTRAL)
     held.update(line={"dash": "dot", "color": theme.NEUTRAL, "width": 1.5}, mode="lines")
     figure.add_trace(held)
     figure.update_xaxes(title="layer")
@@ -155,10 +154,10 @@ def probe_figure(values: LiveValues) -> go.Figure:
     more = len(names) - MAX_CLASSES
     return theme.finish_figure(
         figure,
-        title="A probe reads the sentence",
-        caption=f"One {values['classifier']} probe a layer, fitted on {values['n_train']:,} rows "
+        title="Probe output by layer",
+        caption=f"One {values['classifier']} probe per layer, fitted on {values['n_train']:,} rows "
         f"of {values['data']} (pooler {values['pool']}), tuned on {values['n_val']:,}. Grey: its "
-        f"{metric} on {values['n_test']:,} rows it never saw; near chance it knows nothing."
+        f"{metric} on {values['n_test']:,} held-out rows; near chance its output is meaningless."
         + (f" {more} more classes not shown." if more > 0 else ""),
         height=420,
     )
@@ -196,7 +195,7 @@ def _grid(
 
 
 def _agreement_dots(layers: Sequence[int], agree: Sequence[Sequence[bool]]) -> go.Scatter:
-    """A dot in the corner of each cell that has the full model's word."""
+    """A dot in the corner of each cell that agrees with the full model."""
     same = [
         (t + 1.38, layer + 0.26)
         for layer, row in zip(layers, agree, strict=True)
@@ -210,7 +209,7 @@ def _agreement_dots(layers: Sequence[int], agree: Sequence[Sequence[bool]]) -> g
         marker={"color": "#35c98e", "size": 5},
         hoverinfo="skip",
         showlegend=False,
-        # No data of its own: the cells tell it already.
+        # Not exported: the cells have this information.
         meta={"band": True},
     )
 
@@ -260,13 +259,13 @@ def _line(
 
 
 def _answers(values: LiveValues) -> list[str]:
-    """Class and word; once where they are the same."""
+    """Class and word; only one of them if they are equal."""
     pairs = zip(values["classes"], values["words"], strict=True)
     return [formats.figure_label(c if c == w else f"{c} ({w})", 32) for c, w in pairs]
 
 
 def _map_kind_sentence(kind: str) -> str:
-    return f"Layers are {MAP_KIND_LABELS.get(kind, f'read through {kind}')}."
+    return f"Layers are {MAP_KIND_LABELS.get(kind, f'decoded through {kind}')}."
 
 
 def _word(word: str, limit: int = 24) -> str:
@@ -275,4 +274,4 @@ def _word(word: str, limit: int = 24) -> str:
 
 def _hover(token: str, layer: int, words: Sequence[str], probs: Sequence[float]) -> str:
     lines = [f"{p:.3f}  {_word(w)}" for w, p in zip(words, probs, strict=True)]
-    return "<br>".join([f"behind {_word(token)}, layer {layer}", *lines])
+    return "<br>".join([f"after {_word(token)}, layer {layer}", *lines])

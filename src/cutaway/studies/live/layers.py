@@ -1,4 +1,4 @@
-"""What every layer would say at every token, and where an early exit would stop."""
+"""Every layer's predictions at every token, and where an early exit would stop."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -23,28 +23,28 @@ from cutaway.models.read import collect_states
 from cutaway.models.tokens import tokenize
 
 MAX_GRID_TOKENS = 48
-"""Columns of the grid: more could not be read on a console."""
+"""Maximum columns of the grid; more would not be readable."""
 LAMBDAS = tuple(round(0.05 * step, 2) for step in range(21))
 MAP_KINDS = ("id", "mat")
 
 
 @dataclass(frozen=True, eq=False)
 class SentenceLens:
-    """One sentence read through every layer and every kind of map."""
+    """The predictions for one sentence, per layer and kind of map."""
 
     lens: LensGrid
     readings: dict[str, list[LayerPredictions]]
     """kind -> a reading per layer 0..L."""
     vocab: int
     tokens: int
-    """How many tokens the sentence has; the grid shows the first of them."""
+    """Number of tokens of the sentence; the grid shows the first of them."""
 
     def plain_lens(self) -> dict[str, Any]:
         """The grid as JSON-ready values."""
         return {**asdict(self.lens), "total": self.tokens, "shown": len(self.lens.tokens)}
 
     def plain_exit(self) -> dict[str, Any]:
-        """How sure each layer 1..L is, and the layer an early exit stops at for each lambda."""
+        """The confidence of layers 1..L, and the exit layer for each lambda."""
         return {
             "model": self.lens.model,
             "tokens": self.lens.tokens,
@@ -55,10 +55,10 @@ class SentenceLens:
 
 @torch.inference_mode()
 def read_sentence(lm: LM, maps: ShortcutMaps | None, text: str, top: int) -> SentenceLens:
-    """Every layer's likeliest words at the first tokens of a text."""
+    """Every layer's most likely words at the first tokens of a text."""
     got = tokenize(lm, [text], limit=min(MAX_GRID_TOKENS, lm.context))
     if got.empty[0]:
-        raise BadData(f"The text {text[:40]!r} has no token for {lm.name!r}: type some words.")
+        raise BadData(f"The text {text[:40]!r} has no tokens for {lm.name!r}: type some words.")
     ids = torch.tensor([got.rows[0]], device=lm.device)
     seen = collect_states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers
     head, kinds = logits_fn(lm), _kinds(maps)
@@ -88,7 +88,7 @@ def _kinds(maps: ShortcutMaps | None) -> tuple[str, ...]:
 
 
 def _exits(readings: list[LayerPredictions]) -> dict[str, Any]:
-    """Gaps (layer, token), whether the guess is the last layer's, and the stops by lambda."""
+    """Gaps (layer, token), agreement with the last layer, and exit layers per lambda."""
     later = readings[1:]
     gaps = np.stack([np.asarray(reading.gap, dtype=np.float64) for reading in later])
     right = np.stack([(r.guess == readings[-1].guess).numpy() for r in later])

@@ -1,4 +1,4 @@
-"""What is asked about one sentence."""
+"""The request of the Live page."""
 
 from typing import Any
 
@@ -7,34 +7,34 @@ from pydantic import Field, field_validator
 from cutaway.core.spec import Spec
 
 MAX_TEXT_LENGTH = 200_000
-"""Characters of a text that are looked at; the rest could not change what is shown."""
+"""Maximum length of a text in characters; longer ones are truncated."""
 
 
 class LiveSpec(Spec):
-    """One sentence and what to look at it with."""
+    """One sentence, and the shortcut, question and probe to apply."""
 
     text: str
     """The sentence."""
     shortcut: str | None = None
-    """Maps fitted on this model; without them a layer is read as it is."""
+    """Maps fitted on this model; without them the logit lens is used."""
     task: str | None = None
     """The task whose prompt and class words are used."""
     prompt: str = ""
-    """What is appended before the answer is read, when no task is named."""
+    """The prompt after the sentence, if no task is given."""
     words: tuple[str, ...] = ()
-    """One word for each answer, when no task is named."""
+    """One word per answer, if no task is given."""
     run: str | None = None
-    """The folder of a probe run: its probes are fitted again and read the sentence."""
+    """The folder of a probe run, whose probes are fitted again and applied."""
     data: str | None = None
-    """Which of the run's sets; the first unless given."""
+    """Which of the run's data sets; default: the first."""
     pool: str | None = None
-    """Which of the run's poolers; the first unless given."""
+    """Which of the run's poolers; default: the first."""
     top: int = Field(default=5, ge=1, le=100)
-    """How many words of each cell are told."""
+    """Number of words per cell."""
 
     @field_validator("text")
     @classmethod
-    def _something(cls, value: str) -> str:
+    def _not_empty(cls, value: str) -> str:
         if not value.strip():
             raise ValueError("text is empty: type a sentence.")
         return value[:MAX_TEXT_LENGTH]

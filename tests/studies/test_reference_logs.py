@@ -4,7 +4,7 @@ import math
 import pytest
 
 from cutaway.core.errors import BadData, CutawayError, Missing
-from cutaway.data.import_logs import parse_experiments, read_experiment_logs, read_experiments
+from cutaway.studies.reference_logs import parse_experiments, read_experiments
 
 COLUMNS = (
     *("model", "data", "kind", "layers", "pool", "classifier", "repeat", "n_train", "n_val"),
@@ -83,19 +83,19 @@ def test_experiments_come_in_the_order_of_their_numbers(tmp_path) -> None:
     names = [e.name for e in read_experiments(tmp_path / "log.json")]
     assert names == ["experiment_0", "experiment_2", "experiment_10"]
     (tmp_path / "more.json").write_text(json.dumps({"experiment_0": experiment()}))
-    assert len(read_experiment_logs(tmp_path)) == 4 * 6
+    assert sum(len(one.rows()) for one in read_experiments(tmp_path)) == 4 * 6
 
 
 @pytest.mark.parametrize(
     ("log", "message"),
     [
-        ([], "holds no experiments"),
-        ({}, "holds no experiments"),
+        ([], "has no experiments"),
+        ({}, "has no experiments"),
         ({"experiment_3": {}}, "experiment_3 has no table 'metadata'"),
         ({"experiment_3": 7}, "experiment_3 has no table 'metadata'"),
         ({"e": {**experiment(), "expdata": {"model": "gpt2"}}}, "expdata has no 'classifier'"),
         ({"e": {**experiment(), "data": {"train loss": [0]}}}, "no scores"),
-        ({"e": experiment(data__Accuracy=[0.5, math.nan])}, "'Accuracy' holds nan at place 2"),
+        ({"e": experiment(data__Accuracy=[0.5, math.nan])}, "'Accuracy' has nan at position 2"),
         ({"e": experiment(data__Accuracy=[math.inf])}, "finite number"),
         ({"e": experiment(data__Accuracy=["high"])}, "finite number"),
         ({"e": experiment(data__Accuracy=[])}, "expected a list of numbers"),
@@ -111,7 +111,7 @@ def test_a_log_that_is_cut_short_is_refused(tmp_path) -> None:
     whole = json.dumps({"experiment_0": experiment()})
     for size in range(0, len(whole) - 1, 37):
         (tmp_path / "log.json").write_text(whole[:size])
-        with pytest.raises(CutawayError, match="cut short"):
+        with pytest.raises(CutawayError, match="truncated"):
             read_experiments(tmp_path / "log.json")
 
 

@@ -1,4 +1,4 @@
-"""The probing reference's experiment logs as rows of our own probe tables."""
+"""Reads experiment logs of the probing reference implementation as rows of probe tables."""
 
 import json
 import math
@@ -24,13 +24,13 @@ LAST_LAYER_NOTE = (
     "layer -1 of the reference: its README says the last layer but one, its code takes the last"
 )
 
-# How its layer_method is spelled in our --layers.
+# Its layer_method in the notation of --layers.
 LAYER_MIXES = {"mean": "mean", "max": "max", "min": "min", "extend": "concat", "concat": "concat"}
 
 
 @dataclass(frozen=True)
 class LoggedExperiment:
-    """One experiment of a log: what was run, its scores by repeat, its losses."""
+    """One experiment of a log: its settings, scores per repeat, and losses."""
 
     name: str
     metadata: dict[str, Any]
@@ -53,7 +53,7 @@ class LoggedExperiment:
         return [{**cell, **row, "status": "done", "reason": reason} for row in self._measured()]
 
     def _measured(self) -> Iterator[dict[str, Any]]:
-        """The log doesn't say how many rows each part had, so these stay empty."""
+        """One row per metric and repeat; the log has no split sizes, so these are empty."""
         sizes = dict.fromkeys(("n_train", "n_val", "n_test"))
         for metric, values in self.scores.items():
             mean = corrected_t(values, n_train=SPLIT_SHARES["train"], n_test=SPLIT_SHARES["test"])
@@ -63,30 +63,25 @@ class LoggedExperiment:
                 yield {"repeat": repeat, **sizes, "metric": metric, "value": value, **borders}
 
 
-def read_experiment_logs(path: str | Path) -> list[dict[str, Any]]:
-    """The rows of all experiments in a log file, or in a folder of them."""
-    return [row for experiment in read_experiments(path) for row in experiment.rows()]
-
-
 def read_experiments(path: str | Path) -> list[LoggedExperiment]:
     """The experiments in a log file or a folder of them, in the order of their numbers."""
-    place = expand_path(path)
-    if path_kind(place) == "folder":
-        logs = sorted(place.glob("*.json"))
+    path = expand_path(path)
+    if path_kind(path) == "folder":
+        logs = sorted(path.glob("*.json"))
         if not logs:
-            raise Missing(f"No .json file in {str(place)!r}. Name an experiment log.")
+            raise Missing(f"No .json file in {str(path)!r}. Name an experiment log.")
         return [experiment for log in logs for experiment in read_experiments(log)]
     try:
-        text = read_text(place)
+        text = read_text(path)
     except (OSError, ValueError) as error:
-        raise Missing(f"No log at {str(place)!r} ({error}). Check the path.") from None
-    return parse_experiments(place.name, _parse_json(place.name, text))
+        raise Missing(f"No log at {str(path)!r} ({error}). Check the path.") from None
+    return parse_experiments(path.name, _parse_json(path.name, text))
 
 
 def parse_experiments(where: str, log: Any) -> list[LoggedExperiment]:
-    """The experiments in a parsed log; BadData names the one that is not as it should be."""
+    """The experiments in a parsed log; BadData names the first invalid one."""
     if not isinstance(log, Mapping) or not log:
-        raise BadData(f"{where} holds no experiments. Expected {{'experiment_0': {{...}}, ...}}.")
+        raise BadData(f"{where} has no experiments. Expected {{'experiment_0': {{...}}, ...}}.")
     return [
         _experiment(f"{where}, {name}", str(name), log[name])
         for name in sorted(log, key=_experiment_number)
@@ -98,7 +93,7 @@ def _parse_json(where: str, text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadData(
-            f"{where} is not valid JSON: {truncate(error, 100)}. Is it cut short?"
+            f"{where} is not valid JSON: {truncate(error, 100)}. Is it truncated?"
         ) from None
 
 
@@ -107,10 +102,10 @@ def _experiment_number(name: Any) -> tuple[int, str]:
     return (int(number), str(name)) if number.isascii() and number.isdigit() else (-1, str(name))
 
 
-def _experiment(where: str, name: str, found: Any) -> LoggedExperiment:
-    metadata = _require_table(where, found, "metadata")
-    settings = _require_table(where, found, "expdata")
-    data = _require_table(where, found, "data")
+def _experiment(where: str, name: str, entry: Any) -> LoggedExperiment:
+    metadata = _require_table(where, entry, "metadata")
+    settings = _require_table(where, entry, "expdata")
+    data = _require_table(where, entry, "data")
     for key in ("model", "classifier", "layer"):
         if key not in settings:
             raise BadData(f"{where}: expdata has no {key!r}. It has: {', '.join(settings)}.")
@@ -127,8 +122,8 @@ def _experiment(where: str, name: str, found: Any) -> LoggedExperiment:
     return LoggedExperiment(name, dict(metadata), dict(settings), scores, trained)
 
 
-def _require_table(where: str, found: Any, key: str) -> Mapping[str, Any]:
-    value = found.get(key) if isinstance(found, Mapping) else None
+def _require_table(where: str, entry: Any, key: str) -> Mapping[str, Any]:
+    value = entry.get(key) if isinstance(entry, Mapping) else None
     if not isinstance(value, Mapping):
         raise BadData(f"{where} has no table {key!r}. Expected metadata, expdata and data.")
     return value
@@ -143,21 +138,21 @@ def _numbers(where: str, key: str, values: Any) -> tuple[float, ...]:
         plain = isinstance(value, int | float) and not isinstance(value, bool)
         if not plain or not abs(value) < math.inf:
             raise BadData(
-                f"{where}: {key!r} holds {truncate(repr(value), 40)} at place {i + 1}, expected a "
+                f"{where}: {key!r} has {truncate(repr(value), 40)} at position {i + 1}, expected a "
                 "finite number."
             )
     return tuple(float(value) for value in values)
 
 
 def _layers(layer: Any, method: Any) -> str:
-    """The layers in our spelling; -1 stays -1, for the reference contradicts itself there."""
+    """The layers in our notation; -1 stays -1, where the reference contradicts itself."""
     if isinstance(layer, list):
         return f"{LAYER_MIXES.get(str(method), str(method))}:{','.join(map(str, layer))}"
     return f"{LAYER_MIXES.get(str(method), 'mean')}:all" if layer == "all" else str(layer)
 
 
 def _pool(quantile: Any) -> str:
-    """The token in our spelling: 1 and -1 are the last, 0 is the first."""
+    """The pooler in our notation: 1 and -1 are the last token, 0 the first."""
     if isinstance(quantile, list):
         return "+".join(_pool(one) for one in quantile)
     return {-1: "last", 1: "last", 0: "first", None: "last"}.get(quantile, f"q{quantile}")
