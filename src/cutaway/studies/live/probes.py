@@ -14,7 +14,7 @@ from cutaway.core.errors import BadSpec, Mismatch, Missing
 from cutaway.core.spec import build_spec
 from cutaway.core.textset import TextSet
 from cutaway.measure.splits import Split
-from cutaway.methods.probe.grid import ProbeInputs
+from cutaway.methods.probe.inputs import ProbeInputs
 from cutaway.methods.probe.maths.cell import classifier, encode_labels, evaluate_fit, take_rows
 from cutaway.methods.probe.maths.fitted import FitSettings, FittedProbe
 from cutaway.methods.probe.recipe import load_texts
