@@ -1,4 +1,4 @@
-"""Writes docs/cli.md and docs/tables.md from the real command line and the real tables.
+"""Writes docs/cli.md and docs/tables.md from the command line and the tables of the code.
 
     python docs/generate.py [FOLDER]
 
@@ -18,7 +18,7 @@ from cutaway.cli.main import app
 
 NOTE = "<!-- Written by docs/generate.py; change the code, then run: make docs -->\n"
 PLAIN = {str: "text", int: "number", float: "number", Path: "path"}
-# The order a newcomer meets them in; commands that are not named follow.
+# Commands in the order a newcomer needs them; the others follow.
 FIRST = (
     "tour",
     "check",
@@ -50,17 +50,17 @@ def cli_page() -> str:
 
 INTRODUCTION = """\
 Every command takes `--help`. Results go to stdout, progress and messages to stderr. Lists may be
-repeated (`--model a --model b`), put in a row (`--model a b`) or joined by commas
+repeated (`--model a --model b`), listed (`--model a b`) or joined by commas
 (`--model a,b`); prompts, and `gen:NAME?...` with options, are never split at commas: repeat the
 option. Switches have an opposite: `--offline`, `--no-offline`.
 
-Exit status: 0 done, 2 the request is wrong, 1 the run failed, 130 interrupted (the same command
-goes on from there). See [errors](errors.md).
+Exit status: 0 done, 2 the request is wrong, 1 the run failed, 130 interrupted (repeat the command
+to continue). See [errors](errors.md).
 """
 
 
 def commands(root: App = app, words: tuple[str, ...] = ("cutaway",)) -> Iterator[tuple[str, App]]:
-    """Every command that does something, with the words that call it."""
+    """Every command with its words."""
     names = [name for name in root if not name.startswith("-")]
     for name in sorted(names, key=lambda n: FIRST.index(n) if n in FIRST else len(FIRST)):
         child = root[name]
@@ -71,26 +71,26 @@ def commands(root: App = app, words: tuple[str, ...] = ("cutaway",)) -> Iterator
 
 
 def section(words: str, command: App) -> str:
-    """A command's heading, what it does, and its options."""
+    """The section of a command: what it does and its options."""
     given = [a for a in command.assemble_argument_collection(parse_docstring=True) if a.show]
-    # All that is said before the parameters, which have their own table.
-    said = " ".join(inspect.cleandoc(command.help or "").partition("\n\nParameters\n")[0].split())
+    # The text before the parameters, which have their own table.
+    text = " ".join(inspect.cleandoc(command.help or "").partition("\n\nParameters\n")[0].split())
     # A row of a table is one line.
     rows = [
         [option(a), takes(a), default(a), " ".join((a.parameter.help or "").split())] for a in given
     ]
-    return f"## `{words}`\n\n{said}\n\n" + table(
+    return f"## `{words}`\n\n{text}\n\n" + table(
         ["option", "takes", "default", "what it does"], rows
     )
 
 
 def option(argument: Any) -> str:
-    """The option as it is typed."""
+    """The option as typed."""
     return f"`{argument.names[0]}`"
 
 
 def takes(argument: Any) -> str:
-    """What may stand behind the option."""
+    """The values of the option."""
     choices = ", ".join(f"`{choice}`" for choice in argument.get_choices() or ())
     if choices and _plain_too(argument.hint):
         return f"{choices} or number"
@@ -98,7 +98,7 @@ def takes(argument: Any) -> str:
 
 
 def _plain_too(hint: Any) -> bool:
-    """Whether a number may stand where there are choices."""
+    """Whether a number is allowed in addition to the choices."""
     return (
         get_origin(hint) in (Union, types.UnionType) and {int, float} & set(get_args(hint)) != set()
     )
@@ -119,9 +119,9 @@ def _type_words(hint: Any) -> str:
 
 
 def default(argument: Any) -> str:
-    """The value when the option isn't given."""
+    """The default value."""
     if argument.required:
-        return "**needed**"
+        return "**required**"
     value = argument.field_info.default
     if value is None or value is False or value is inspect.Parameter.empty:
         return ""
@@ -131,20 +131,20 @@ def default(argument: Any) -> str:
 
 
 def tables_page() -> str:
-    """Every table a name can be taken from."""
-    parts = [NOTE, "# Tables\n", "What a name may be, read from the code itself.\n"]
+    """Every table of names."""
+    parts = [NOTE, "# Tables\n", "The allowed names, generated from the code.\n"]
     return "\n".join([*parts, *(f"## {title}\n\n{make()}" for title, make in TABLES.items())])
 
 
 def poolers() -> str:
-    """The poolers, with what each needs."""
+    """The poolers and what each needs."""
     from cutaway.pool import POOLERS
 
     rows = [[f"`{p.name}`", sentence(p.function), p.needs or ""] for p in POOLERS.values()]
     rows += [
-        ["`q0.4`", "The real token at that share of the way: `q0` first, `q1` last.", ""],
+        ["`q0.4`", "The token at that fraction of the text: `q0` first, `q1` last.", ""],
         ["`attn:3`", "As `attn`, with the weights of one head.", "attention"],
-        ["`learned`", "A query learnt with the probe weighs all tokens (probe only).", ""],
+        ["`learned`", "Attention over all tokens with a query learned by the probe (probe only).", ""],
     ]
     return table(["pooler", "gives", "needs"], rows)
 
@@ -161,25 +161,25 @@ def classifiers() -> str:
 
 
 def protocols() -> str:
-    """The protocols, as the module's own docstring lists them."""
+    """The protocols, from the docstring of their module."""
     from cutaway.measure import splits
 
     lines = [line.split(maxsplit=1) for line in (splits.__doc__ or "").splitlines()]
-    said = {words[0]: words[1] for words in lines if len(words) == 2}
-    return table(["protocol", "rows"], [[f"`{n}`", said[n]] for n in splits.PROTOCOLS])
+    text = {words[0]: words[1] for words in lines if len(words) == 2}
+    return table(["protocol", "rows"], [[f"`{n}`", text[n]] for n in splits.PROTOCOLS])
 
 
 def metrics() -> str:
-    """The metrics, with what they look at and where they are reported unasked."""
+    """The metrics, their inputs, and the tasks they are reported for by default."""
     from cutaway.measure import calibration
     from cutaway.measure.metrics import METRICS
 
     rows = []
     for name, metric in METRICS.items():
-        said = sentence(metric.function) or sentence(getattr(calibration, name))
+        text = sentence(metric.function) or sentence(getattr(calibration, name))
         better = "higher" if metric.higher_is_better else "lower"
-        rows.append([f"`{name}`", said, metric.needs, better, ", ".join(metric.tasks) or "by name"])
-    return table(["metric", "what it is", "looks at", "better", "reported for"], rows)
+        rows.append([f"`{name}`", text, metric.needs, better, ", ".join(metric.tasks) or "by name"])
+    return table(["metric", "what it is", "input", "better", "reported for"], rows)
 
 
 def figures() -> str:
@@ -204,7 +204,7 @@ def families() -> str:
 
 
 def bundled() -> str:
-    """The models that travel as packages."""
+    """The models that are installed as packages."""
     from cutaway.models.bundled import BUNDLED
 
     rows = [[f"`{name}`", row.description, f"`{row.package}`"] for name, row in BUNDLED.items()]
@@ -212,7 +212,7 @@ def bundled() -> str:
 
 
 def tasks() -> str:
-    """The tasks with a file of their own."""
+    """The known tasks."""
     from cutaway.data.tasks import known_tasks
 
     rows = [[f"`{n}`", t.description, t.kind, _hub(t)] for n, t in sorted(known_tasks().items())]
@@ -220,18 +220,18 @@ def tasks() -> str:
 
 
 def _hub(task: Any) -> str:
-    return f"`hf:{task.source.hub}`" if task.source else "a file of yours"
+    return f"`hf:{task.source.hub}`" if task.source else "a file"
 
 
 def generated() -> str:
-    """The generated sets."""
+    """The generated data sets."""
     from cutaway.data.generate import GENERATORS
 
     return table(["set", "about"], [[f"`gen:{n}`", g.description] for n, g in GENERATORS.items()])
 
 
 def endings() -> str:
-    """The files that can be read."""
+    """The file formats that can be read."""
     from cutaway.data.files import READERS
 
     return ", ".join(f"`{ending}`" for ending in READERS) + "\n"
@@ -240,12 +240,12 @@ def endings() -> str:
 def sentence(thing: Any) -> str:
     """The first paragraph of a docstring, as one line; empty where there is none."""
     inner = getattr(thing, "func", thing)
-    said = getattr(thing, "description", None) or inspect.getdoc(inner) or ""
-    return " ".join(said.split("\n\n")[0].split())
+    text = getattr(thing, "description", None) or inspect.getdoc(inner) or ""
+    return " ".join(text.split("\n\n")[0].split())
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; bars inside cells are escaped. Columns that say nothing are left out."""
+    """A Markdown table; bars inside cells are escaped. Empty columns are omitted."""
     rows = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
     used = [i for i in range(len(head)) if any(row[i] for row in rows)]
     lines = [

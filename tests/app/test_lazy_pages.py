@@ -6,7 +6,7 @@ import sys
 from cutaway.app import lazy_pages, overview
 names = {f"cutaway.app.{name}" for name in lazy_pages.LAZY_MODULES}
 assert not names & set(sys.modules), "the first page loads no other page"
-assert not {"pandas", "pydantic", "psutil"} & set(sys.modules), "nor anything else it can do without"
+assert not {"pandas", "pydantic", "psutil"} & set(sys.modules), "nor what it can do without"
 timer = lazy_pages.preload()
 assert lazy_pages.preload() is timer, "once per process"
 timer.join()

@@ -6,10 +6,9 @@ import pytest
 
 from cutaway.app import live, live_choices
 from cutaway.app import live_process as helper
-from cutaway.app.library import current_library
 from tests.app.conftest import texts
-from tests.report.fake_runs import save_run
-from tests.studies.test_live_figures import EXIT, LENS, PROBE, WORDS
+from tests.app.test_live_choices import write_maps
+from tests.studies.live.test_figures import EXIT, LENS, PROBE, WORDS
 
 ANSWER = {
     "lens": {**LENS, "kinds": ["id"], "total": 2, "shown": 2},
@@ -141,43 +140,8 @@ def test_a_model_outside_the_place_is_refused(runs, page, model, name, monkeypat
     assert "outside" in app.warning[0].value and not helper.live_processes().running
 
 
-def write_maps(folder, model: str = "small-lm", method: str = "shortcut") -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "shortcut.safetensors").write_bytes(b"x")
-    meta = {"method": method, "model": {"name": model}}
-    (folder / "shortcut.json").write_text(json.dumps({"meta": meta}))
-
-
-def test_only_shortcuts_under_the_runs_folder_are_offered(runs, tmp_path) -> None:
-    write_maps(runs / "shortcut" / "aaaa")
-    write_maps(runs / "made", method="skill")
-    write_maps(tmp_path / "elsewhere")
-    (runs / "shortcut" / "link").symlink_to(tmp_path / "elsewhere")
-    (found,) = live_choices.shortcut_choices(current_library())
-    assert found.model == "small-lm" and found.path.parent.name == "aaaa"
-
-
-def test_a_shortcut_without_a_description_is_offered_so_that_it_can_be_explained(runs) -> None:
-    write_maps(runs / "shortcut" / "aaaa")
-    (runs / "shortcut" / "aaaa" / "shortcut.json").write_text("[")
-    assert [one.model for one in live_choices.shortcut_choices(current_library())] == ["?"]
-
-
-def test_probes_of_own_runs_are_offered_and_imported_ones_are_not(runs) -> None:
-    spec = {"data": ["gen:sentiment"], "pool": ["last", "learned"]}
-    save_run(runs, address="a1", spec=spec)
-    save_run(runs, address="a2", spec=spec, summary={"imported": True})
-    assert [one.pool for one in live_choices.probe_choices(current_library())] == ["last"]
-
-
 def test_the_choices_of_the_chosen_model_come_first(runs, page, model) -> None:
     write_maps(runs / "shortcut" / "aaaa", model="smollm2-135m")
     app = look(page)
     asked = [one.value for one in app.code if "--shortcut" in one.value]
     assert asked and "aaaa" in asked[0]
-
-
-def test_every_task_offered_has_a_word_for_each_class() -> None:
-    assert {"sst2", "ag_news"} <= set(
-        live_choices.task_choices()
-    ) and "mnli" not in live_choices.task_choices()
