@@ -103,15 +103,15 @@ def start_job(runs: Path, method: str, words: Sequence[str]) -> BackgroundJob:
 
 def read_job(folder: Path) -> BackgroundJob:
     """The job in a folder."""
-    told = read_json(folder / JOB_FILE)
+    stored = read_json(folder / JOB_FILE)
     try:
         return BackgroundJob(
             folder,
-            str(told["method"]),
-            tuple(map(str, told["words"])),
-            float(told["started"]),
-            int(told["pid"]),
-            float(told["born"]),
+            str(stored["method"]),
+            tuple(map(str, stored["words"])),
+            float(stored["started"]),
+            int(stored["pid"]),
+            float(stored["born"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"{str(folder / JOB_FILE)!r} is not a job of this app: {error}.") from None
@@ -135,9 +135,9 @@ def job_status(job: BackgroundJob) -> JobStatus:
     line, share = _last_log_line(job.folder / LOG_FILE)
     ended = job.folder / ENDED_FILE
     if ended.exists():
-        told = read_json(ended)
-        state = STATE_BY_EXIT_STATUS.get(int(told["status"]), "failed")
-        return JobStatus(state, float(told["at"]) - job.started, None, line)
+        stored = read_json(ended)
+        state = STATE_BY_EXIT_STATUS.get(int(stored["status"]), "failed")
+        return JobStatus(state, float(stored["at"]) - job.started, None, line)
     if is_running(job):
         return JobStatus("running", time.time() - job.started, share, line)
     return JobStatus("killed", time.time() - job.started, None, line)

@@ -89,8 +89,8 @@ def _read(folder: str, modified: tuple[tuple[str, int], ...], tour: bool) -> Lib
         records = tuple(record for record in found if record.path not in outside)
     except CutawayError as error:
         records, broken = (), [(Path(folder), str(error))]
-    told = tuple((path.name, reason) for path, reason in broken)
-    return Library(Path(folder), records, told, overview_table(records), tour)
+    unreadable = tuple((path.name, reason) for path, reason in broken)
+    return Library(Path(folder), records, unreadable, overview_table(records), tour)
 
 
 def _links_outside(found: Runs) -> list[tuple[Path, str]]:

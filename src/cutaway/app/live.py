@@ -134,12 +134,12 @@ def _send_request(model: str, download: bool, request: LiveRequest) -> tuple[Liv
     state = st.session_state
     client = state.setdefault("live-client", secrets.token_hex(8))
     key = json.dumps([model, download, request], sort_keys=True)
-    last = state.get("live-asked")
+    last = state.get("live-sent")
     if last and last[0] == key:
         return last[1], last[2]
     process = live_processes().get(model, download=download)
     number = process.send(client, request)
-    state["live-asked"] = (key, process, number)
+    state["live-sent"] = (key, process, number)
     return process, number
 
 
@@ -150,7 +150,7 @@ def _draw(process: LiveProcess, number: int, request: LiveRequest, model: str) -
         st.warning(escape_markdown(process.fatal), icon=":material/warning:")
         st.caption(f"Check the model with: `cutaway check {escape_markdown(model)}`")
         if st.button("Try again", key="live-retry"):
-            st.session_state.pop("live-asked", None)
+            st.session_state.pop("live-sent", None)
             st.rerun()
         return
     if not answer.over:

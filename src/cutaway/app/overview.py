@@ -17,29 +17,29 @@ FILTER_COLUMNS = ("method", "model", "data")
 
 def show() -> None:
     """Draw the page."""
-    shelf = current_library()
+    library = current_library()
     st.title("Overview")
-    if not shelf.records:
-        _show_introduction(shelf)
-        _show_unreadable(shelf)
+    if not library.records:
+        _show_introduction(library)
+        _show_unreadable(library)
         return
-    if shelf.tour:
+    if library.tour:
         st.info(
             "You have no runs yet, so these are the tour's. Start one on the page **New run**, or "
             "from a terminal; it appears here when it is done.",
             icon=":material/explore:",
         )
-    chosen = filter_runs(shelf.listed.with_row_index("place"))
-    st.caption(f"{chosen.height:,} of {shelf.listed.height:,} runs")
+    chosen = filter_runs(library.listed.with_row_index("place"))
+    st.caption(f"{chosen.height:,} of {library.listed.height:,} runs")
     if chosen.is_empty():
         st.warning("No run matches these filters. Clear one of them to see more.")
     else:
-        selected = [shelf.records[i] for i in _table(chosen)]
+        selected = [library.records[i] for i in _table(chosen)]
         if selected:
             lazy_pages.show_page("selection", selected)
         else:
             st.caption("Select a run to read its verdict, several to compare them.")
-    _show_unreadable(shelf)
+    _show_unreadable(library)
 
 
 def filter_runs(listed: pl.DataFrame) -> pl.DataFrame:
@@ -108,7 +108,7 @@ def _score(line: dict[str, Any]) -> str:
     return name + formats.interval(line["best"], line["low"], line["high"])
 
 
-def _show_introduction(shelf: Library) -> None:
+def _show_introduction(library: Library) -> None:
     """What the app is, shown when there are no runs."""
     st.markdown(
         "Cutaway opens a language model the way a cutaway drawing opens an engine: what each "
@@ -118,17 +118,17 @@ def _show_introduction(shelf: Library) -> None:
     st.code("make tour", language="bash")
     st.markdown("**Start a run** on the page *New run*, or from a terminal:")
     st.code("cutaway probe --model smollm2-135m --data gen:sentiment --layers all", language="bash")
-    st.caption(f"Runs are read from {escape_markdown(shelf.folder)}")
+    st.caption(f"Runs are read from {escape_markdown(library.folder)}")
 
 
-def _show_unreadable(shelf: Library) -> None:
+def _show_unreadable(library: Library) -> None:
     """List runs that can't be read, with the reason."""
-    if not shelf.broken:
+    if not library.broken:
         return
-    word = "run" if len(shelf.broken) == 1 else "runs"
-    with st.expander(f"{len(shelf.broken)} {word} can't be read", icon=":material/warning:"):
+    word = "run" if len(library.broken) == 1 else "runs"
+    with st.expander(f"{len(library.broken)} {word} can't be read", icon=":material/warning:"):
         st.caption("The others are not affected. Repeat a run's command to make it again.")
         st.dataframe(
-            pl.DataFrame(shelf.broken, schema=["folder", "reason"], orient="row").to_arrow(),
+            pl.DataFrame(library.broken, schema=["folder", "reason"], orient="row").to_arrow(),
             hide_index=True,
         )

@@ -162,7 +162,7 @@ def tour(
     Parameters
     ----------
     out
-        Folder for the report and the runs behind it.
+        Folder for the report and its runs.
     model
         The model.
     quick

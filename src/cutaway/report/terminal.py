@@ -1,4 +1,4 @@
-"""Results on a terminal: all runs, one run, a model's trust report."""
+"""Results on a terminal: all runs, one run, the report of `cutaway check`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -18,17 +18,17 @@ from cutaway.report.provenance import provenance
 from cutaway.report.records import RecordLike, run_title, verdict_sentences
 from cutaway.report.summary import failed_cells
 
-# Pipes have no width; this one fits the tables without wrapping.
+# A pipe has no width; this one is wide enough for the tables.
 PIPE_WIDTH = 170
 
 
 def print_runs(records: Iterable[RecordLike]) -> None:
-    """All runs, one line each, on stdout."""
+    """Print all runs, one line each."""
     _console().print(runs_table(records))
 
 
 def print_record(record: RecordLike) -> None:
-    """One run on stdout: verdict, best cells, failures, provenance, command."""
+    """Print one run: verdict, best cells, failures, provenance, command."""
     _console().print(record_view(record))
 
 
@@ -38,7 +38,7 @@ def print_check(report: Mapping[str, Any]) -> None:
 
 
 def runs_table(records: Iterable[RecordLike]) -> RenderableType:
-    """One line per run, newest first as given; a hint when there are none."""
+    """One line per run, in the given order; a hint when there are none."""
     listed = overview_table(records)
     if listed.is_empty():
         return Text("No runs here yet. Make some with: cutaway tour")
@@ -67,12 +67,12 @@ def _run_line(line: Mapping[str, Any]) -> list[str]:
 
 
 def record_view(record: RecordLike) -> RenderableType:
-    """Verdict first, then the numbers behind it, then where they come from."""
+    """One run: verdict, tables, provenance, command."""
     title = Text(
         tables.strip_control_characters(f"{record.method}: {run_title(record)}"), style="bold"
     )
-    said = [_clean_text(f"• {sentence}") for sentence in verdict_sentences(record)]
-    blocks: list[RenderableType] = [title, *said, Text("")]
+    verdict = [_clean_text(f"• {sentence}") for sentence in verdict_sentences(record)]
+    blocks: list[RenderableType] = [title, *verdict, Text("")]
     try:
         blocks += _measured_blocks(record, record.rows)
     except CutawayError as error:
@@ -89,7 +89,7 @@ def _measured_blocks(record: RecordLike, rows: pl.DataFrame) -> list[RenderableT
 
 
 def _command(command: str) -> list[RenderableType]:
-    return [Text("\nRepeat it with:"), Padding(_clean_text(command), (0, 2))] if command else []
+    return [Text("\nRepeat with:"), Padding(_clean_text(command), (0, 2))] if command else []
 
 
 def check_view(report: Mapping[str, Any]) -> RenderableType:
@@ -155,7 +155,7 @@ def _heading(text: str) -> Text:
 
 
 def _clean_text(text: object) -> Text:
-    """Text from data: no markup, no control codes."""
+    """Text from data without markup and control codes."""
     return Text(tables.strip_control_characters(text))
 
 

@@ -161,8 +161,8 @@ def _integer_ticks(figure: go.Figure) -> go.Figure:
             along.setdefault(f"{way}axis{number}", []).extend(() if values is None else values)
     for name, values in along.items():
         axis = figure.layout[name]
-        whole = len(values) > 1 and all(_is_integer(value) for value in values)
-        if whole and axis.type != "log" and max(values) - min(values) <= MAX_TICKS:
+        is_integer = len(values) > 1 and all(_is_integer(value) for value in values)
+        if is_integer and axis.type != "log" and max(values) - min(values) <= MAX_TICKS:
             axis.update(tick0=0, dtick=1)
     return figure
 

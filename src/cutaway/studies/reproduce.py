@@ -182,8 +182,8 @@ def _step_spec(step: StudyStep, places: Mapping[str, str], shared: Mapping[str, 
     if step.verb not in VERBS:
         raise BadSpec(f"The step {step.name!r} has no known verb: {step.verb!r}.")
     filled = {name: _fill_placeholders(value, places) for name, value in step.fields.items()}
-    kept = {name: value for name, value in filled.items() if value != ""}
-    return build_spec(VERBS[step.verb].spec_class, {**shared, **kept})
+    options = {name: value for name, value in filled.items() if value != ""}
+    return build_spec(VERBS[step.verb].spec_class, {**shared, **options})
 
 
 def _fill_placeholders(value: Any, places: Mapping[str, str]) -> Any:
