@@ -8,11 +8,8 @@ from tests.report.fake_runs import FakeRecord, probe_details, probe_rows, save_r
 
 
 @pytest.mark.parametrize("method", methods())
-def test_every_method_has_figures_with_a_description(method: str) -> None:
-    assert figures_of(method)
-    for name, draw in figures_of(method).items():
-        described = getattr(draw, "description", None) or getattr(draw, "func", draw).__doc__
-        assert described, name
+def test_every_method_has_figures(method: str) -> None:
+    assert figures_of(method) and all(callable(draw) for draw in figures_of(method).values())
 
 
 def test_a_method_that_is_not_in_the_catalog_has_no_figures() -> None:

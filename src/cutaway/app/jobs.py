@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -96,6 +97,8 @@ def start_job(runs: Path, method: str, words: Sequence[str]) -> BackgroundJob:
                 stderr=log,
                 start_new_session=True,
             )
+    # Reap the process when it ends.
+    threading.Thread(target=process.wait, daemon=True).start()
     process_facts = {"started": time.time(), "pid": process.pid, "born": _created_at(process.pid)}
     write_json(folder / JOB_FILE, {**job, **process_facts})
     return read_job(folder)

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -56,6 +57,11 @@ class LiveProcess:
     requests: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def __post_init__(self) -> None:
+        """Start collecting answers."""
+        self.collector = threading.Thread(target=self.collect, daemon=True)
+        self.collector.start()
+
     def send(self, client: str, request: dict[str, Any]) -> int:
         """Send a request, which replaces an older one of the same client; returns its number."""
         with self._lock:
@@ -69,8 +75,9 @@ class LiveProcess:
                 assert self.process.stdin is not None
                 self.process.stdin.write(line + "\n")
                 self.process.stdin.flush()
-            except OSError:
-                self.fatal = self.fatal or self._exit_reason()
+            except (OSError, ValueError):
+                # The process has ended; `collect` finds out why.
+                pass
         return number
 
     def answer(self, number: int) -> LiveAnswer:
@@ -92,6 +99,12 @@ class LiveProcess:
                 continue
         self.process.wait()
         self.fatal = self.fatal or self._exit_reason()
+        with self._lock:
+            for file in (self.process.stdin, self.process.stdout, self.log):
+                # Closing stdin flushes it, which fails when the process has ended.
+                with suppress(OSError):
+                    if file is not None:
+                        file.close()
 
     def _handle(self, message: dict[str, Any]) -> None:
         if "fatal" in message:
@@ -120,9 +133,10 @@ class LiveProcess:
         )
 
     def close(self) -> None:
-        """End the process."""
+        """End the process; its thread closes the pipes and the log."""
         self.process.kill()
         self.process.wait()
+        self.collector.join()
 
 
 @dataclass
@@ -166,9 +180,7 @@ def start_live_process(model: str, *, download: bool) -> LiveProcess:
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
         encoding="utf-8", errors="replace",
     )  # fmt: skip
-    process = LiveProcess(model, child, log)
-    threading.Thread(target=process.collect, daemon=True).start()
-    return process
+    return LiveProcess(model, child, log)
 
 
 @st.cache_resource(show_spinner=False, on_release=LiveProcesses.close)
