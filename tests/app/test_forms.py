@@ -58,7 +58,7 @@ def test_an_untouched_form_gives_the_defaults() -> None:
         "many": ["a", "b"], "way": "right", "maybe": None, "count": 3, "limit": None,
         "rate": 0.5, "loud": False, "bold": None, "mix": None,
     }  # fmt: skip
-    with pytest.raises(BadSpec, match="name is needed"):
+    with pytest.raises(BadSpec, match="name is required"):
         build_spec(Example, forms.provided_values(Example, values))
 
 

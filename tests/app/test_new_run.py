@@ -39,7 +39,7 @@ def wait(runs) -> None:
 def test_an_empty_form_is_refused_in_place_and_starts_nothing(runs, page) -> None:
     app = submit(page("new_run"))
     assert not app.exception
-    assert "needed" in app.error[0].value
+    assert "required" in app.error[0].value
     marked = [m.value for m in app.markdown if m.value.startswith(":red[")]
     assert len(marked) == 2, "each missing field says so itself"
     assert jobs.list_jobs(runs) == []

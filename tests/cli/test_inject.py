@@ -72,6 +72,6 @@ def test_an_interrupted_run_says_how_to_go_on_and_then_does(place, capsys, monke
 
     monkeypatch.setattr(loop, "training_step", stopped)
     assert run(words) == 130
-    assert "same command" in capsys.readouterr().err
+    assert "repeat the command" in capsys.readouterr().err
     assert run(words) == 0
     assert len(calls) == 3 + 2
