@@ -133,8 +133,6 @@ def run(
     """
     context, recipe = context or Context(), cast(Any, verb.load())
     warn_if_not_parallel(verb, spec.engine, context.console)
-    if not hasattr(recipe, "resolve"):
-        return recipe.run(spec, console=context.console, objects=context.objects)
     group = group or process_group(spec.device)
     output: Output | None = getattr(recipe, "OUTPUT", None)
     if output is not None:
@@ -180,8 +178,6 @@ def estimate(verb: Verb, spec: RunOptions, context: Context | None = None) -> li
     context, recipe = context or Context(), cast(Any, verb.load())
     if not hasattr(recipe, "estimate"):
         raise BadSpec(f"'cutaway {verb.words}' has no --dry-run: its cost can't be estimated.")
-    if not hasattr(recipe, "resolve"):
-        return list(recipe.estimate(spec, console=context.console))
     return list(recipe.estimate(recipe.resolve(spec, context)))
 
 
