@@ -58,9 +58,8 @@ def pareto(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
 
 
 def pareto_table(rows: pl.DataFrame) -> pl.DataFrame:
-    """The Pareto points that have both exact match and forgetting, one line each."""
-    both = {"exact_match", "forgetting"}
-    points = [point for point in pareto_points(rows.iter_rows(named=True)) if both <= set(point)]
+    """The Pareto points, one line each."""
+    points = pareto_points(rows.iter_rows(named=True))
     names = ("exact_match", "forgetting", "log_rmse", "lm_loss", *list(KINDS)[1:])
     numbers = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
     schema = {"regulariser": pl.String} | dict.fromkeys(["strength", *numbers], pl.Float64)

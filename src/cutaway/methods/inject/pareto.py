@@ -15,6 +15,7 @@ RETENTION_METRICS = ("forgetting", "lm_loss", "probe_forgetting", "finetune_forg
 def pareto_points(rows: Iterable[Mapping[str, Any]]) -> list[ParetoPoint]:
     """Each regulariser and strength with its metrics, averaged over seeds.
 
+    Only those with both exact match and forgetting are points.
     `<metric>_low` and `<metric>_high` bound a 95 % interval: over seeds where there are several,
     otherwise that of the measured rows; None where neither is known.
     """
@@ -32,6 +33,7 @@ def pareto_points(rows: Iterable[Mapping[str, Any]]) -> list[ParetoPoint]:
     points = [
         {"regulariser": name, "strength": strength, **_seed_means(metrics)}
         for (name, strength), metrics in groups.items()
+        if {"exact_match", "forgetting"} <= set(metrics)
     ]
     return mark_pareto_front(points)
 
