@@ -119,6 +119,9 @@ def anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_command_in_the_docs_can_be_given(page):
     for command in commands(page):
+        # docs/howto/add-a-method.md adds this verb; tests/test_add_a_method.py follows that page.
+        if command.split()[1] == "turn":
+            continue
         for words in alternatives(command):
             parse(add_positional_flag(words), command)
 
