@@ -10,11 +10,11 @@ from datasets.exceptions import (
 )
 
 from cutaway.core.errors import BadSpec, Missing
+from cutaway.data.build_text_set import make_text_set
 from cutaway.data.columns import choose_columns
 from cutaway.data.hub import PARQUET_BRANCH, HubId, parse_hub_id, read_hub
 from cutaway.data.task_rows import apply_task
 from cutaway.data.tasks import find_task
-from cutaway.data.text_set import make_text_set
 
 
 @dataclass

@@ -9,7 +9,7 @@ from cutaway.extract import activations
 from cutaway.extract.activations import extract
 from cutaway.extract.request import ExtractionRequest
 from cutaway.models.batches import TokenBudget
-from cutaway.models.read import collect_states
+from cutaway.models.hooks import collect_states
 from cutaway.models.tokens import pad, tokenize
 
 FAMILIES = ("gpt2", "llama", "bert", "roberta")

@@ -8,7 +8,7 @@ from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.extract.activations import extract
 from cutaway.extract.request import ExtractionRequest, build_token_rows
-from cutaway.models.read import collect_states
+from cutaway.models.hooks import collect_states
 from cutaway.models.tokens import pad, tokenize
 
 

@@ -6,7 +6,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 from cutaway.models.anatomy import ANATOMIES, VARIANTS, anatomy_of
 from cutaway.models.check import check
-from cutaway.models.read import collect_states
+from cutaway.models.hooks import collect_states
 from cutaway.models.tokens import pad, tokenize
 from tests.tiny import FAMILIES, SENTENCES, tiny_model, tiny_tokenizer
 

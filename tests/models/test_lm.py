@@ -8,8 +8,8 @@ import torch
 
 from cutaway.core.errors import Missing
 from cutaway.models.anatomy import ANATOMIES
+from cutaway.models.hooks import collect_states
 from cutaway.models.lm import LM, LOGIT_OPERATIONS, model_facts, optional_module
-from cutaway.models.read import collect_states
 from cutaway.models.tokens import pad, tokenize
 from tests.tiny import SENTENCES
 

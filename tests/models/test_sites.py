@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cutaway.core.errors import BadSpec
-from cutaway.models.read import collect_states
+from cutaway.models.hooks import collect_states
 from cutaway.models.sites import (
     Site,
     input_state,

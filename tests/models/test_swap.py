@@ -7,7 +7,7 @@ import torch
 
 from cutaway.core.errors import BadSpec, Mismatch
 from cutaway.models.anatomy import ANATOMIES
-from cutaway.models.read import collect_states
+from cutaway.models.hooks import collect_states
 from cutaway.models.sites import Site
 from cutaway.models.swap import swapped_parts, with_params
 from cutaway.models.tokens import pad, tokenize

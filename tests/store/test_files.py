@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutaway.core.errors import Corrupt, CutawayError, Missing, NoRoom, RequestError, RunError
-from cutaway.store import files, process_tokens
+from cutaway.store import files
+from cutaway.store import process_suffix
 from tests.store.samples import DISK
 
 JSON = st.recursive(
@@ -226,5 +227,5 @@ def test_our_own_errors_pass_untouched(tmp_path):
 
 def test_a_temporary_name_is_told_from_others(tmp_path):
     assert files.is_temporary(files.temporary_path(tmp_path / "x"))
-    assert process_tokens.machine_id() in files.temporary_path(tmp_path / "x").name
+    assert process_suffix.machine_id() in files.temporary_path(tmp_path / "x").name
     assert not files.is_temporary(tmp_path / "result.json")

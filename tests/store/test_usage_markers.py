@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from cutaway.store import process_tokens
+from cutaway.store import process_suffix
 from cutaway.store.usage_markers import (
     InUseMarker,
     in_use,
@@ -43,7 +43,7 @@ def test_a_hold_of_a_dead_process_counts_for_nothing(tmp_path):
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
-    (tmp_path / f"in-use-{process_tokens.machine_id()}-{child}-{'0' * 32}").touch()
+    (tmp_path / f"in-use-{process_suffix.machine_id()}-{child}-{'0' * 32}").touch()
     assert not in_use(tmp_path)
     remove_dead_markers(tmp_path)
     assert list(tmp_path.iterdir()) == []

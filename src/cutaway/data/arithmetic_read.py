@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from cutaway.core.errors import BadData
 from cutaway.core.textset import PARTS, TextSet
 from cutaway.data.arithmetic import ArithmeticProblem, arithmetic_text_set
+from cutaway.data.build_text_set import parts_from_column
 from cutaway.data.table import Table, describe_rows
-from cutaway.data.text_set import parts_from_column
 
 ARITHMETIC_COLUMNS = ("a", "op", "b", "result")
 OPERATOR_ALIASES = {"*": "x", "×": "x", "·": "x", "÷": "/", "−": "-", ":": "/"}

@@ -19,6 +19,7 @@ from cutaway.core.errors import BadSpec, Missing, UnknownName
 from cutaway.core.lookup import suggestion
 from cutaway.core.textset import TextSet
 from cutaway.data.arithmetic_read import is_arithmetic, read_arithmetic
+from cutaway.data.build_text_set import make_text_set, subsample_rows
 from cutaway.data.columns import choose_columns
 from cutaway.data.docs_text import load_docs
 from cutaway.data.files import READERS, path_kind, read_table
@@ -32,7 +33,6 @@ from cutaway.data.part_names import PART_BY_SPELLING, part_from_name
 from cutaway.data.table import Table
 from cutaway.data.task_rows import apply_task, required_columns, with_header
 from cutaway.data.tasks import TaskFile, find_task, known_tasks, tasks_by_alias
-from cutaway.data.text_set import make_text_set, subsample_rows
 from cutaway.home import expand_path
 
 DataSource = str | Path | TextSet | Mapping[str, Any] | Sequence[Any]

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from cutaway.core.errors import BadData
 from cutaway.core.lookup import suggestion
 from cutaway.core.textset import TextSet
+from cutaway.data.build_text_set import make_text_set
 from cutaway.data.columns import ColumnChoice
 from cutaway.data.delimited import without_header
 from cutaway.data.labels import is_missing, number_or_none
 from cutaway.data.table import Table, describe_rows, truncate
 from cutaway.data.tasks import TaskFile
-from cutaway.data.text_set import make_text_set
 
 _MARKED_WORD = re.compile(r"<[^<>]*/>")
 

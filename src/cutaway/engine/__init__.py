@@ -21,7 +21,8 @@ from typing import TypeVar
 
 from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
-from cutaway.engine import cluster, pool
+from cutaway.engine import cluster
+from cutaway.engine import process_pool as pool
 from cutaway.engine.local import run_inline
 from cutaway.engine.pieces import (
     MAX_TRIES,

@@ -23,7 +23,7 @@ from cutaway.engine.pieces import (
     forwarded_environment,
     try_piece,
 )
-from cutaway.engine.pool import available_cores
+from cutaway.engine.process_pool import available_cores
 
 # Pieces submitted to Ray at a time: enough to keep a large cluster busy, few enough that little
 # has to be cancelled when the loop is left.

@@ -20,8 +20,8 @@ from cutaway.models.batches import (
     batches_by_length,
     default_budget,
 )
+from cutaway.models.hooks import visit_layers
 from cutaway.models.lm import LM
-from cutaway.models.read import visit_layers
 from cutaway.models.tokens import pad
 
 BUDGET_MEMO = "budgets"

@@ -19,14 +19,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from cutaway.models.lm import LM
-from cutaway.models.read import (
+from cutaway.models.hooks import (
     ForwardStates,
     collect_states,
     forward_kwargs,
     run_from,
     visit_layers,
 )
+from cutaway.models.lm import LM
 from cutaway.models.sites import Site
 from cutaway.models.tokens import pad, tokenize
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cutaway.core.errors import BadData, BadSpec
+from cutaway.models.hooks import forward_kwargs
 from cutaway.models.lm import LM
-from cutaway.models.read import forward_kwargs
 
 IGNORE_INDEX = -100
 Ids = Int[Tensor, "batch seq"]

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cutaway.core.errors import BadSpec
-from cutaway.models.read import need_layers, visit_layers
+from cutaway.models.hooks import need_layers, visit_layers
 from cutaway.models.tokens import pad, tokenize
 from cutaway.pool import Pooler, needs_attention, pooler
 

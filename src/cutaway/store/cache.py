@@ -13,7 +13,7 @@ from typing import Any
 from cutaway.core.errors import BadSpec, Corrupt, CutawayError, Missing
 from cutaway.store import files
 from cutaway.store.activations import activations_folder, read_manifest
-from cutaway.store.process_tokens import DAY
+from cutaway.store.process_suffix import DAY
 from cutaway.store.shards import find_shards, orphan_shards, read_shard, sidecar_path
 from cutaway.store.usage_markers import in_use, last_used, remove_dead_markers
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.core.errors import Corrupt, CutawayError, Missing, NoRoom, RequestError, RunError
-from cutaway.store.process_tokens import DAY, HOUR, is_abandoned, owner_token
+from cutaway.store.process_suffix import DAY, HOUR, is_abandoned, owner_token
 
 Chunk = bytes | bytearray | memoryview
 

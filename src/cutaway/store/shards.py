@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from cutaway.core.errors import Corrupt, Missing
 from cutaway.store import files, remote, tensors
-from cutaway.store.process_tokens import HOUR
+from cutaway.store.process_suffix import HOUR
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cutaway.store.files import discard
-from cutaway.store.process_tokens import DAY, FOREVER, is_abandoned, owner_token
+from cutaway.store.process_suffix import DAY, FOREVER, is_abandoned, owner_token
 
 _IN_USE = "in-use-"
 

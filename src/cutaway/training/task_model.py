@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from cutaway.console import quiet_transformers
 from cutaway.core.errors import BadSpec
+from cutaway.models.hooks import forward_kwargs
 from cutaway.models.lm import LM
 from cutaway.models.loss import LinearHead, head_logits
-from cutaway.models.read import forward_kwargs
 from cutaway.models.tokens import pad, tokenize
 from cutaway.store.artefacts import save_artefact
 from cutaway.training.prompting import (

@@ -15,7 +15,7 @@ from cutaway.methods.nextword.features import (
 )
 from cutaway.methods.nextword.spec import NextwordSpec
 from cutaway.methods.nextword.task import nextword_tasks
-from cutaway.models.read import collect_states
+from cutaway.models.hooks import collect_states
 from cutaway.models.tokens import pad, tokenize
 from tests.methods.nextword import toys
 from tests.methods.nextword.toys import QUIET, TEXTS

@@ -13,7 +13,7 @@ from cutaway.methods.shortcut.block_parts import (
     fit_parts,
     parts_replaced,
 )
-from cutaway.models.read import collect_states
+from cutaway.models.hooks import collect_states
 from cutaway.models.sites import Site
 from tests.tiny import FAMILIES
 

@@ -18,7 +18,7 @@ from cutaway.methods.shortcut.decode import (
 from cutaway.methods.shortcut.maths.fit import IDENTITY, Shortcut
 from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.methods.shortcut.segments import segmented
-from cutaway.models.read import collect_states
+from cutaway.models.hooks import collect_states
 from tests.tiny import FAMILIES
 
 CAUSAL = [name for name, row in FAMILIES.items() if row.kind == "causal"]

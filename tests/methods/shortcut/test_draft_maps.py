@@ -15,7 +15,7 @@ from cutaway.methods.shortcut.draft_maps import (
     subset_logits_fn,
 )
 from cutaway.methods.shortcut.predictions import logits_fn
-from cutaway.models.read import collect_states
+from cutaway.models.hooks import collect_states
 
 
 def test_prompts_of_a_batch_have_equal_length_and_are_beginnings(other_sample) -> None:

@@ -8,7 +8,7 @@ from cutaway.core.errors import UnknownName
 from cutaway.measure.intervals import Interval
 from cutaway.methods.shortcut import api as shortcut
 from cutaway.methods.shortcut.exit import calibrations, layers_saved
-from cutaway.methods.shortcut.maths.exit import ExitPoint, LayerConfidences
+from cutaway.methods.shortcut.maths.exit_simulation import ExitPoint, LayerConfidences
 from cutaway.methods.shortcut.spec import ExitSpec
 from tests.methods.shortcut.toy import TEXTS
 

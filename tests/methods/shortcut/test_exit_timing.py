@@ -11,7 +11,7 @@ from cutaway.methods.shortcut.exit_timing import (
     default_exit_layers,
     time_early_exit,
 )
-from cutaway.methods.shortcut.maths.exit import NO_EXIT_LAMBDA, ExitPoint
+from cutaway.methods.shortcut.maths.exit_simulation import NO_EXIT_LAMBDA, ExitPoint
 
 
 def point(setting: float, layers: float, agreement: float) -> ExitPoint:

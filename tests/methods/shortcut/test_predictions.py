@@ -12,7 +12,7 @@ from cutaway.methods.shortcut.predictions import (
     predictions_from_states,
     texts_not_fitted_on,
 )
-from cutaway.models.read import collect_states
+from cutaway.models.hooks import collect_states
 from tests.methods.shortcut.toy import OTHER
 
 KINDS = ("id", "mat")

@@ -8,7 +8,7 @@ from cutaway.core.errors import BadData
 from cutaway.core.textset import TextSet
 from cutaway.methods.shortcut.sample import SampleRequest, load_sample_texts, take_sample
 from cutaway.methods.shortcut.spec import EvalSpec
-from cutaway.models.read import collect_states
+from cutaway.models.hooks import collect_states
 from cutaway.recipe.life_cycle import Context
 from tests.methods.shortcut.toy import OTHER
 

@@ -6,7 +6,7 @@ import torch
 from cutaway.extract.request import ExtractionRequest, build_token_rows
 from cutaway.methods.shortcut.maths.schedule import SkipSchedule, best_schedules
 from cutaway.methods.shortcut.schedules import candidate_schedules, run_schedule
-from cutaway.models.read import collect_states
+from cutaway.models.hooks import collect_states
 from tests.methods.shortcut.toy import OTHER
 
 ROWS = [3, 1]

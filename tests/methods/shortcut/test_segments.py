@@ -5,7 +5,7 @@ import torch
 
 from cutaway.core.errors import BadSpec
 from cutaway.methods.shortcut.segments import segmented
-from cutaway.models.read import collect_states
+from cutaway.models.hooks import collect_states
 from tests.methods.shortcut.test_decode import CAUSAL, ids_of
 
 

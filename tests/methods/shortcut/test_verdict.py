@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cutaway.methods.shortcut.maths.exit import CalibratedExit
+from cutaway.methods.shortcut.maths.exit_simulation import CalibratedExit
 from cutaway.methods.shortcut.verdict import (
     eval_verdict,
     exit_verdict,

@@ -3,7 +3,7 @@ import pytest
 
 from cutaway.methods.shortcut.lens import compute_lens, lens_request
 from cutaway.methods.shortcut.maps import load_maps
-from cutaway.methods.shortcut.maths.exit import exit_threshold
+from cutaway.methods.shortcut.maths.exit_simulation import exit_threshold
 from cutaway.methods.shortcut.spec import LensSpec
 from cutaway.studies.live.layers import LAMBDAS, MAX_GRID_TOKENS, read_sentence
 

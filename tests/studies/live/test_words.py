@@ -4,7 +4,7 @@ import torch
 from cutaway.core.errors import BadSpec, CutawayError
 from cutaway.core.spec import build_spec
 from cutaway.methods.shortcut.predictions import logits_fn
-from cutaway.models.read import collect_states
+from cutaway.models.hooks import collect_states
 from cutaway.models.tokens import tokenize
 from cutaway.studies.live.request import LiveSpec
 from cutaway.studies.live.words import class_word_probabilities

@@ -8,7 +8,6 @@ from torch import nn
 
 from cutaway.console import Console
 from cutaway.core.spec import build_spec
-from cutaway.methods.graft.evaluation import make_evaluator
 from cutaway.methods.graft.mask_search import MaskSearch
 from cutaway.methods.graft.maths.select import Params, mask_size
 from cutaway.methods.graft.maths.soft_mask import assign_weights
@@ -16,6 +15,7 @@ from cutaway.methods.graft.model_pair import ModelPair
 from cutaway.methods.graft.skill import Skill
 from cutaway.methods.graft.spec import ContinualSpec, LearnSpec
 from cutaway.methods.graft.summary import skill_metadata
+from cutaway.methods.graft.task_evaluator import make_evaluator
 from cutaway.models.digests import checksum
 from cutaway.models.lm import LM
 from cutaway.recipe.table import Row

@@ -14,7 +14,14 @@ from cutaway.core.textset import TextSet
 from cutaway.data.load import load_text_set
 from cutaway.data.tasks import TaskColumns, TaskFile
 from cutaway.methods.graft.checkpoint import open_for_skill
-from cutaway.methods.graft.evaluation import (
+from cutaway.methods.graft.held_out import held_out_texts, training_data_of
+from cutaway.methods.graft.maths.patch import Patch, need_matching_shapes, patched_weights
+from cutaway.methods.graft.overlap import unique_labels
+from cutaway.methods.graft.rows import GraftCoordinates
+from cutaway.methods.graft.skill import Skill, load_skill
+from cutaway.methods.graft.spec import GraftEvalSpec
+from cutaway.methods.graft.summary import graft_outcome
+from cutaway.methods.graft.task_evaluator import (
     TaskOutputs,
     TokenRows,
     gain_and_agreement,
@@ -23,13 +30,6 @@ from cutaway.methods.graft.evaluation import (
     mean_lm_loss,
     task_scores,
 )
-from cutaway.methods.graft.held_out import held_out_texts, training_data_of
-from cutaway.methods.graft.maths.patch import Patch, need_matching_shapes, patched_weights
-from cutaway.methods.graft.overlap import unique_labels
-from cutaway.methods.graft.rows import GraftCoordinates
-from cutaway.methods.graft.skill import Skill, load_skill
-from cutaway.methods.graft.spec import GraftEvalSpec
-from cutaway.methods.graft.summary import graft_outcome
 from cutaway.methods.graft.verdict import evaluation_verdict
 from cutaway.models.lm import LM
 from cutaway.recipe.life_cycle import Context, Outcome, Run

@@ -13,12 +13,6 @@ from cutaway.core.errors import Missing
 from cutaway.extract.model_handle import training_resources
 from cutaway.methods.graft.atlas import atlas_rows
 from cutaway.methods.graft.cost import estimate_mask_learning
-from cutaway.methods.graft.evaluation import (
-    TaskEvaluator,
-    TaskOutputs,
-    load_heldout_text,
-    make_evaluator,
-)
 from cutaway.methods.graft.mask_search import MaskSearch
 from cutaway.methods.graft.maths.patch import patched_weights, write_values
 from cutaway.methods.graft.maths.select import Mask, mask_size
@@ -27,6 +21,12 @@ from cutaway.methods.graft.rows import GraftCoordinates, with_seed_intervals
 from cutaway.methods.graft.skill import Skill, load_skill
 from cutaway.methods.graft.spec import LearnSpec
 from cutaway.methods.graft.summary import graft_outcome, skill_metadata, summarise_learning
+from cutaway.methods.graft.task_evaluator import (
+    TaskEvaluator,
+    TaskOutputs,
+    load_heldout_text,
+    make_evaluator,
+)
 from cutaway.methods.graft.tuned_head import copy_head
 from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import Context, Outcome, Run

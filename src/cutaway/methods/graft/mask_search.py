@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
-from cutaway.methods.graft.evaluation import TaskEvaluator
 from cutaway.methods.graft.maths.gain import SizeSearchResult, find_smallest_size, relative_gain
 from cutaway.methods.graft.maths.masks import (
     MASKS,
@@ -32,6 +31,7 @@ from cutaway.methods.graft.maths.soft_mask import (
 from cutaway.methods.graft.model_pair import ModelPair
 from cutaway.methods.graft.skill import Skill, load_skill
 from cutaway.methods.graft.spec import LearnSpec
+from cutaway.methods.graft.task_evaluator import TaskEvaluator
 from cutaway.models.batches import TokenBudget, batches_by_length
 from cutaway.training.batch_order import make_batch_order
 

@@ -18,9 +18,9 @@ from torch.nn import functional as F
 from cutaway.core.digest import digest_text
 from cutaway.core.errors import BadData
 from cutaway.core.textset import TextSet
+from cutaway.models.hooks import forward_kwargs
 from cutaway.models.lm import LM
 from cutaway.models.loss import IGNORE_INDEX, mask_tokens
-from cutaway.models.read import forward_kwargs
 from cutaway.models.tokens import pad, tokenize
 
 

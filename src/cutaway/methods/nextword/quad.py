@@ -22,8 +22,8 @@ from cutaway.methods.nextword.rows import NextwordCell, curve_rows, nextword_fra
 from cutaway.methods.nextword.spec import NextwordSpec, QuadSpec
 from cutaway.methods.nextword.task import NextwordTask, nextword_tasks
 from cutaway.methods.nextword.verdict import feature_scores, quad_verdict
+from cutaway.models.hooks import forward_kwargs
 from cutaway.models.lm import LM, model_facts
-from cutaway.models.read import forward_kwargs
 from cutaway.models.tokens import pad, tokenize
 from cutaway.recipe import life_cycle
 from cutaway.recipe.life_cycle import Context, Outcome, Run

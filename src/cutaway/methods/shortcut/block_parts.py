@@ -17,8 +17,8 @@ from cutaway.methods.shortcut.maths.fit import Shortcut, fit_shortcuts
 from cutaway.methods.shortcut.maths.moments import MomentAccumulator
 from cutaway.models.anatomy import BLOCK_PARTS, BlockPart
 from cutaway.models.batches import TokenBudget, batches_by_length
+from cutaway.models.hooks import collect_states
 from cutaway.models.lm import LM
-from cutaway.models.read import collect_states
 from cutaway.models.sites import Site
 from cutaway.models.swap import swapped_parts
 from cutaway.models.tokens import pad

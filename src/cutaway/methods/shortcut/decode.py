@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from cutaway.methods.shortcut.maths.exit import exit_threshold
+from cutaway.methods.shortcut.maths.exit_simulation import exit_threshold
 from cutaway.methods.shortcut.maths.fit import Shortcut
 from cutaway.methods.shortcut.maths.lens import LogitsFn
 from cutaway.methods.shortcut.maths.speculate import (

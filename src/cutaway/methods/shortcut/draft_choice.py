@@ -16,8 +16,8 @@ from cutaway.methods.shortcut.decode import Drafter
 from cutaway.methods.shortcut.draft_maps import AHEAD, load_draft_map
 from cutaway.methods.shortcut.maps import ShortcutMaps
 from cutaway.methods.shortcut.step_timing import StepTimes, draft_seconds, measure_step_times
+from cutaway.models.hooks import collect_states
 from cutaway.models.lm import LM
-from cutaway.models.read import collect_states
 
 DRAFT_LENGTHS = (1, 2, 3, 4, 6, 8)
 CONFIDENCE_FLOORS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)

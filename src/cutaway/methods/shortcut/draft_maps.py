@@ -23,8 +23,8 @@ from cutaway.methods.shortcut.maths.fit import Shortcut, fit_shortcuts
 from cutaway.methods.shortcut.maths.lens import LogitsFn
 from cutaway.methods.shortcut.maths.moments import MomentAccumulator
 from cutaway.methods.shortcut.maths.tune import train_tuned_map
+from cutaway.models.hooks import collect_states
 from cutaway.models.lm import LM
-from cutaway.models.read import collect_states
 
 AHEAD = "ahead"
 """The kind of these maps."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from cutaway.core.lookup import lookup
 from cutaway.methods.shortcut.exit_timing import ExitCurves, exit_timing
-from cutaway.methods.shortcut.maths.exit import (
+from cutaway.methods.shortcut.maths.exit_simulation import (
     ALL_LAMBDAS,
     CONFIDENCES,
     FINE_LAMBDAS,

@@ -19,7 +19,7 @@ from cutaway.methods.shortcut.decode import (
     stop_token_ids,
 )
 from cutaway.methods.shortcut.maps import ShortcutMaps
-from cutaway.methods.shortcut.maths.exit import ExitPoint
+from cutaway.methods.shortcut.maths.exit_simulation import ExitPoint
 from cutaway.methods.shortcut.maths.fit import IDENTITY
 from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.methods.shortcut.segments import segmented

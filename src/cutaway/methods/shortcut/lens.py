@@ -12,8 +12,8 @@ from cutaway.methods.shortcut.lens_page import lens_page
 from cutaway.methods.shortcut.maps import ShortcutMaps, load_maps
 from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.methods.shortcut.spec import LensSpec
+from cutaway.models.hooks import collect_states
 from cutaway.models.lm import LM
-from cutaway.models.read import collect_states
 from cutaway.models.read_texts import parse_layers
 from cutaway.models.tokens import tokenize
 from cutaway.recipe.life_cycle import Context

@@ -13,8 +13,8 @@ from cutaway.methods.shortcut.maths.schedule import (
     best_schedules,
 )
 from cutaway.models.batches import TokenBudget, batches_by_length
+from cutaway.models.hooks import collect_states, run_from
 from cutaway.models.lm import LM
-from cutaway.models.read import collect_states, run_from
 from cutaway.models.tokens import pad
 
 R2ByPair = dict[tuple[int, int], float]

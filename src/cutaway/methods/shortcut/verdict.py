@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cutaway.methods.shortcut.maths.exit import CalibratedExit
+    from cutaway.methods.shortcut.maths.exit_simulation import CalibratedExit
 
 PLAIN_FALLBACK = (
     "A short measurement shows that drafting would not be faster than plain generate here, so the "

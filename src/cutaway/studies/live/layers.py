@@ -11,15 +11,15 @@ from cutaway.core.errors import BadData
 from cutaway.methods.nextword.output_head import token_text
 from cutaway.methods.shortcut.lens import LensGrid
 from cutaway.methods.shortcut.maps import ShortcutMaps
-from cutaway.methods.shortcut.maths.exit import LayerConfidences, exit_layers
+from cutaway.methods.shortcut.maths.exit_simulation import LayerConfidences, exit_layers
 from cutaway.methods.shortcut.maths.lens import (
     LayerPredictions,
     final_distribution,
     layer_predictions,
 )
 from cutaway.methods.shortcut.predictions import logits_fn
+from cutaway.models.hooks import collect_states
 from cutaway.models.lm import LM
-from cutaway.models.read import collect_states
 from cutaway.models.tokens import tokenize
 
 MAX_GRID_TOKENS = 48

@@ -12,8 +12,8 @@ from cutaway.methods.nextword.maths.words import class_token_ids, find_word_toke
 from cutaway.methods.nextword.output_head import fill_task_template, make_encoder
 from cutaway.methods.shortcut.maps import ShortcutMaps
 from cutaway.methods.shortcut.predictions import logits_fn
+from cutaway.models.hooks import collect_states
 from cutaway.models.lm import LM
-from cutaway.models.read import collect_states
 from cutaway.models.tokens import tokenize
 from cutaway.studies.live.request import LiveSpec
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
-from cutaway.methods.shortcut.maths.exit import (
+from cutaway.methods.shortcut.maths.exit_simulation import (
     ALL_LAMBDAS,
     CALIBRATION_LAMBDAS,
     CONFIDENCES,

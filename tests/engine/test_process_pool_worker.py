@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from cutaway.engine.pool_worker import FUNCTION, PIECE, READY, THREAD_VARIABLES, worker_main
+from cutaway.engine.process_pool_worker import FUNCTION, PIECE, READY, THREAD_VARIABLES, worker_main
 from tests.engine.work import refuse, square
 
 

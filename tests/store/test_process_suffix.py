@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cutaway.store import process_tokens
-from cutaway.store.process_tokens import DAY, FOREVER, HOUR, is_abandoned, owner_token
+from cutaway.store import process_suffix
+from cutaway.store.process_suffix import DAY, FOREVER, HOUR, is_abandoned, owner_token
 
 
 def _dead_process() -> int:
@@ -39,7 +39,7 @@ def test_a_living_process_keeps_its_file_as_long_as_it_is_given(tmp_path, age, h
 
 
 def test_a_dead_process_keeps_nothing(tmp_path):
-    path = _file(tmp_path, f"x.tmp-{process_tokens.machine_id()}-{_dead_process()}-{'0' * 32}")
+    path = _file(tmp_path, f"x.tmp-{process_suffix.machine_id()}-{_dead_process()}-{'0' * 32}")
     assert is_abandoned(path, here=FOREVER, elsewhere=FOREVER)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cutaway.core.errors import BadSpec
 from cutaway.models.anatomy import ANATOMIES
-from cutaway.models.read import collect_states, run_from, visit_layers
+from cutaway.models.hooks import collect_states, run_from, visit_layers
 from cutaway.models.read_texts import attention_per_token
 from cutaway.models.tokens import pad, tokenize
 from cutaway.pool import POOLERS, pooler

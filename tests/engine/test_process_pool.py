@@ -7,7 +7,7 @@ import pytest
 
 from cutaway.core.errors import RunError
 from cutaway.engine import run_pieces
-from cutaway.engine.pool import available_cores, threads_per_worker
+from cutaway.engine.process_pool import available_cores, threads_per_worker
 from tests.engine import work
 
 

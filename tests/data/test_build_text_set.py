@@ -3,8 +3,8 @@ import pytest
 
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
+from cutaway.data.build_text_set import subsample_rows
 from cutaway.data.load import load_text_set
-from cutaway.data.text_set import subsample_rows
 
 ROWS = {"text": ["a", "b", "c", "d"], "label": [0, 1, 1, 0]}
 

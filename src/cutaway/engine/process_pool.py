@@ -24,7 +24,7 @@ from cutaway.engine.pieces import (
     Pieces,
     forwarded_environment,
 )
-from cutaway.engine.pool_worker import FUNCTION, PIECE, READY, worker_main
+from cutaway.engine.process_pool_worker import FUNCTION, PIECE, READY, worker_main
 
 
 def available_cores() -> int:

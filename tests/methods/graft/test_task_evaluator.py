@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from cutaway.core.textset import TextSet
-from cutaway.methods.graft import evaluation
-from cutaway.methods.graft.evaluation import (
+from cutaway.methods.graft import task_evaluator as evaluation
+from cutaway.methods.graft.task_evaluator import (
     TaskOutputs,
     gain_and_agreement,
     heldout_token_rows,
