@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutaway.core.errors import Corrupt, CutawayError, Missing, NoRoom, RequestError, RunError
-from cutaway.store import files
-from cutaway.store import process_suffix
+from cutaway.store import files, process_suffix
 from tests.store.samples import DISK
 
 JSON = st.recursive(
