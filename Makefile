@@ -30,8 +30,8 @@ tour: .venv/run ## open the bundled model with every method, write tour/report.h
 	@$(BIN)/cutaway tour
 
 test: .venv/dev ## run the tests
-	@echo "-- pytest, $(WORKERS) at a time"
-	@$(BIN)/pytest -n $(WORKERS) -m 'not browser' tests
+	@echo "-- pytest, $(WORKERS) at a time, with branch coverage of the science"
+	@$(BIN)/pytest -n $(WORKERS) -m 'not browser' --cov --cov-report=term --cov-fail-under=90 tests
 
 fuzz: .venv/dev ## follow the code of every reader with bent inputs (atheris, a quarter of an hour)
 	@$(PIP) install --constraint constraints.txt atheris
@@ -40,10 +40,10 @@ fuzz: .venv/dev ## follow the code of every reader with bent inputs (atheris, a 
 check: .venv/dev ## format, lint, types, contracts
 	@echo "-- ruff format"; $(BIN)/ruff format --check src tests bench examples
 	@echo "-- ruff check"; $(BIN)/ruff check src tests bench examples
-	@echo "-- mypy (strict in the pure rooms)"; $(BIN)/mypy
+	@echo "-- mypy (strict in the pure packages)"; $(BIN)/mypy
 	@echo "-- import contracts"; $(BIN)/lint-imports
 
-format: .venv/dev ## rewrite the code in the house format
+format: .venv/dev ## format the code
 	@$(BIN)/ruff format src tests bench examples
 	@$(BIN)/ruff check --fix src tests bench examples
 
@@ -55,6 +55,8 @@ app: .venv/run ## open the web app
 
 docs: .venv/dev ## build the documentation into site/
 	@$(BIN)/python docs/generate.py
+	@$(BIN)/python docs/stubs.py
+	@$(BIN)/python docs/diagram.py
 	@$(BIN)/mkdocs build --strict --quiet && echo "-- written: site/index.html"
 
 clean: ## remove what make made
