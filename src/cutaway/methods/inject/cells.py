@@ -178,16 +178,6 @@ def _train(
         penalty = extra(step)
         return {"loss": parts["skill"] + penalty, **parts, "penalty": penalty}
 
-    def evaluate() -> dict[str, float]:
-        exact, dev_loss = dev_exact_match(lm, skill), loss_per_text(lm, skill.dev_examples).mean()
-        return {
-            "exact_match": exact,
-            "dev_loss": dev_loss,
-            "retained_loss": monitored_loss(lm, retained),
-            # The loss only breaks ties: it adds less than one more solved problem does.
-            "score": exact + 0.001 * float(np.exp(-dev_loss)),
-        }
-
     def stop(metrics: Mapping[str, float]) -> str | None:
         too_high = limit is not None and metrics["retained_loss"] > limit
         return "retained loss rose too far" if too_high else None
@@ -198,11 +188,24 @@ def _train(
         sweep_training_plan(spec, cell.seed),
         folder=folder,
         identity={"run": context.address, "cell": cell.name},
-        evaluate=evaluate,
+        evaluate=lambda: _evaluate(request),
         score="score",
         stop=stop,
         console=console,
     )
+
+
+def _evaluate(request: InjectRequest) -> dict[str, float]:
+    """The metrics of an evaluation step, on dev problems and monitored retained texts."""
+    lm, skill = request.lm, request.skill
+    exact, dev_loss = dev_exact_match(lm, skill), loss_per_text(lm, skill.dev_examples).mean()
+    return {
+        "exact_match": exact,
+        "dev_loss": dev_loss,
+        "retained_loss": monitored_loss(lm, request.retained),
+        # The loss only breaks ties: it adds less than one more solved problem does.
+        "score": exact + 0.001 * float(np.exp(-dev_loss)),
+    }
 
 
 def sweep_training_plan(spec: InjectSpec, seed: int) -> TrainingPlan:
