@@ -16,7 +16,10 @@ def model(tmp_path_factory) -> str:
 
 
 VERBS = {
-    "probe": (cutaway.probe, {"data": "gen:tense?n=40", "layers": "1", "classifier": "lda", "repeats": 2}),
+    "probe": (
+        cutaway.probe,
+        {"data": "gen:tense?n=40", "layers": "1", "classifier": "lda", "repeats": 2},
+    ),
     "nextword": (
         nextword, {"data": "gen:tense?n=40", "features": "f", "baselines": "majority"},
     ),
