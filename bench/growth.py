@@ -23,7 +23,7 @@ from cutaway.methods.shortcut.maths.moments import MomentAccumulator, layer_pair
 from cutaway.models.load import open_model
 from cutaway.report import theme
 from cutaway.report.export import write_pictures
-from cutaway.solvers import logistic_path
+from cutaway.solvers.logistic import logistic_path
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 AXES = ("rows", "layers", "width")

@@ -20,7 +20,7 @@ from cutaway.methods.nextword.maths.classify import ClassifierSettings
 from cutaway.methods.nextword.maths.full_p import distribution_stats as spread_of
 from cutaway.methods.nextword.maths.full_p import fit_p
 from cutaway.methods.nextword.maths.readout import OutputHead, expectations, next_token_probs
-from cutaway.solvers import logistic_path
+from cutaway.solvers.logistic import logistic_path
 
 AG_NEWS, WIDTH, VOCAB, CLASSES = 120_000, 768, 50_257, 4
 STEPS = 10

@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 from bench.report import row, spread, told
 from cutaway.measure.splits import SplitPlan, split
 from cutaway.methods.probe.maths.cell import RowBlocks, probe_splits
-from cutaway.solvers import logistic_path
+from cutaway.solvers.logistic import logistic_path
 
 ROWS, TEST, WIDTH, FOLDS = 6400, 1600, 768, 5
 STRENGTHS = np.logspace(-4, 4, 10)

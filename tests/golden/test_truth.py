@@ -14,7 +14,7 @@ from cutaway.methods.nextword.maths.readout import OutputHead, expectations
 from cutaway.methods.shortcut.maths.fit import fit_shortcuts
 from cutaway.methods.shortcut.maths.lens import final_distribution, layer_predictions
 from cutaway.methods.shortcut.maths.moments import MomentAccumulator, layer_pairs
-from cutaway.solvers import logistic_path
+from cutaway.solvers.logistic import logistic_path
 
 Matrix = list[list[float]]
 

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from cutaway.methods.probe import details
-from cutaway.methods.probe.cell_table import aggregate_cells, best_cell
+from cutaway.methods.probe.aggregate import aggregate_cells, best_cell
 from cutaway.store.results import Record, save_record
 
 SIZES = {"tiny-lm": 15_000_000, "small-lm": 135_000_000, "large-lm": 1_240_000_000}

@@ -7,7 +7,8 @@ from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from cutaway.core.errors import BadData, BadSpec
-from cutaway.solvers import RowBlocks, discriminant
+from cutaway.solvers.discriminant import discriminant
+from cutaway.solvers.rows import RowBlocks
 
 
 def made(n: int, d: int, classes: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,8 +9,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
-from cutaway.solvers import RowBlocks, logistic_path
-from cutaway.solvers.logistic import C_GRID, logistic_with_best_c
+from cutaway.solvers.logistic import C_GRID, logistic_path, logistic_with_best_c
+from cutaway.solvers.rows import RowBlocks
 
 STRENGTHS = (1e-4, 1e-2, 1.0, 100.0)
 TIGHT = {"tol": 1e-10, "max_iter": 5000}

@@ -8,7 +8,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
-from cutaway.solvers import RowBlocks, ridge_path
+from cutaway.solvers.ridge import ridge_path
+from cutaway.solvers.rows import RowBlocks
 
 ALPHAS = (1e-2, 1.0, 1e3)
 

@@ -6,12 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutaway.core.errors import BadData, Mismatch
-from cutaway.solvers import RowBlocks, as_row_blocks, check_finite, group_moments
 from cutaway.solvers import rows as module
 from cutaway.solvers.rows import (
+    RowBlocks,
     Spectrum,
+    as_row_blocks,
+    check_finite,
     fold_scatters,
     folds_by_shape,
+    group_moments,
     memory_slices,
     needs_scatter,
     solver_dtype,

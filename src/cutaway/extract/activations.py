@@ -17,16 +17,17 @@ from cutaway.core.errors import Missing
 from cutaway.core.textset import TextSet
 from cutaway.engine import PieceFailed, find_engine, run_pieces
 from cutaway.extract.estimate import disk_bytes
-from cutaway.extract.forward_pass import PassStats, run_pass
-from cutaway.extract.model_handle import ModelHandle
-from cutaway.extract.request import ExtractionRequest, TokenRows, build_token_rows
-from cutaway.extract.visitors import (
+from cutaway.extract.forward_pass import (
+    PassStats,
     PoolingVisitor,
     RowSink,
     Visitor,
     WindowCombiner,
     need_window_poolers,
+    run_pass,
 )
+from cutaway.extract.model_handle import ModelHandle
+from cutaway.extract.request import ExtractionRequest, TokenRows, build_token_rows
 from cutaway.models.batches import Stopwatch, TokenBudget
 from cutaway.models.lm import LM
 from cutaway.store.activations import ActivationTable, open_activations

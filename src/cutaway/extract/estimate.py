@@ -6,9 +6,8 @@ import numpy as np
 
 from cutaway.console import Console
 from cutaway.core.textset import TextSet
-from cutaway.extract.forward_pass import run_pass
+from cutaway.extract.forward_pass import STORED_DTYPES, PoolingVisitor, run_pass
 from cutaway.extract.request import ExtractionRequest, TokenRows, build_token_rows
-from cutaway.extract.visitors import STORED_DTYPES, PoolingVisitor
 from cutaway.models.batches import TOKEN_BUDGETS, TokenBudget
 from cutaway.models.lm import LM
 from cutaway.recipe.cost import Estimate

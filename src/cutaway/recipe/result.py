@@ -1,27 +1,44 @@
-"""Results of verbs, and their provenance: cost, versions, facts, the command to repeat them."""
+"""Results of verbs: tidy tables, cost, versions, facts, and the command to repeat them."""
 
 import resource
 import shlex
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import psutil
 
 from cutaway.core.spec import Spec
 from cutaway.core.textset import TextSet
+from cutaway.measure.intervals import Interval
 from cutaway.recipe.options import RunOptions
 from cutaway.store.results import Record
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    import polars as pl
+
+Row = dict[str, Any]
+
+
+def bounds(value: float | Interval | None) -> Row:
+    """The columns `value`, `low` and `high` of an interval; `value` alone for a number or None."""
+    if isinstance(value, Interval):
+        return {"value": value.mean, "low": value.low, "high": value.high}
+    return {"value": value}
+
+
+def table(rows: Iterable[Mapping[str, Any]], schema: Mapping[str, Any]) -> pl.DataFrame:
+    """The rows as a frame with the columns of the schema; missing values and NaN become null."""
+    full = [{name: row.get(name) for name in schema} for row in rows]
+    made = pl.DataFrame(full, schema=dict(schema), orient="row")
+    return made.with_columns(pl.col("value", "low", "high").fill_nan(None))
 
 
 @dataclass(frozen=True)

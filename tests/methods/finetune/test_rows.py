@@ -2,7 +2,7 @@
 
 from cutaway.measure.intervals import Interval
 from cutaway.methods.finetune.rows import FINETUNE_SCHEMA, FinetuneCoordinates, curve_rows
-from cutaway.recipe.table import table
+from cutaway.recipe.result import table
 
 HERE = FinetuneCoordinates("m", "t", "prompt", 16, 13)
 

@@ -4,7 +4,7 @@ import polars as pl
 
 from cutaway.methods.finetune.rows import FINETUNE_SCHEMA, FinetuneCoordinates
 from cutaway.methods.finetune.table import finetune_table
-from cutaway.recipe.table import table
+from cutaway.recipe.result import table
 
 
 def rows(seed: int) -> list[dict]:

@@ -14,7 +14,7 @@ from cutaway.methods.graft.rows import (
 )
 from cutaway.methods.graft.spec import BASELINES
 from cutaway.methods.graft.table import KIND_LABELS, graft_results_table
-from cutaway.recipe.table import table
+from cutaway.recipe.result import table
 
 HERE = GraftCoordinates("base", "tuned", "task")
 KINDS = ("learned", *BASELINES)

@@ -5,7 +5,7 @@ import pytest
 from cutaway.core.errors import Missing
 from cutaway.methods.graft.figures_atlas import head_heatmap, module_heatmap
 from cutaway.methods.graft.rows import GRAFT_SCHEMA, GraftCoordinates
-from cutaway.recipe.table import table
+from cutaway.recipe.result import table
 
 HERE = GraftCoordinates("base", "tuned", "task")
 CELLS = [(1, "mlp.up", 4.0), (2, "mlp.up", 0.0), (1, "attn.q", 2.0), (2, "attn.q", 7.0)]

@@ -6,7 +6,7 @@ import pytest
 from cutaway.measure.calibration import reliability
 from cutaway.measure.intervals import corrected_t
 from cutaway.methods.graft.rows import GRAFT_SCHEMA, GraftCoordinates, with_seed_intervals
-from cutaway.recipe.table import table
+from cutaway.recipe.result import table
 
 HERE = GraftCoordinates("base", "tuned", "task")
 

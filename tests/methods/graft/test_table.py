@@ -11,7 +11,7 @@ from cutaway.methods.graft.table import (
     seed_means,
     whole_model_rows,
 )
-from cutaway.recipe.table import table
+from cutaway.recipe.result import table
 
 HERE = GraftCoordinates("base", "tuned", "task")
 

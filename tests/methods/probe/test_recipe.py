@@ -15,7 +15,7 @@ from cutaway.cli.main import run as command
 from cutaway.core.errors import BadData, BadSpec, UnknownName
 from cutaway.core.textset import TextSet
 from cutaway.methods.probe import inputs
-from cutaway.methods.probe.grid import ProbeGrid
+from cutaway.methods.probe.recipe import ProbeGrid
 from cutaway.methods.probe.rows import SCHEMA
 from cutaway.store.results import results
 from tests.tiny import SENTENCES, tiny

@@ -2,7 +2,7 @@ import polars as pl
 
 from cutaway.measure.metrics import METRICS, Metric
 from cutaway.methods.probe import table
-from cutaway.methods.probe.cell_table import aggregate_cells, best_cell
+from cutaway.methods.probe.aggregate import aggregate_cells, best_cell
 from tests.report.fake_runs import FakeRecord, failed_rows, probe_rows
 
 

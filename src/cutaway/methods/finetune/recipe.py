@@ -17,7 +17,7 @@ from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.open_for_spec import open_spec_model
 from cutaway.recipe.output import CheckpointFolder
-from cutaway.recipe.table import table
+from cutaway.recipe.result import table
 from cutaway.store.records import run_folder
 from cutaway.training.cost import estimate_training
 from cutaway.training.finetune_loop import restored, run_finetuning

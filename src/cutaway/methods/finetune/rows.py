@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from cutaway.recipe.table import Row, bounds
+from cutaway.recipe.result import Row, bounds
 
 FINETUNE_SCHEMA = {
     **dict.fromkeys(("base", "task", "mode", "kind"), pl.String),

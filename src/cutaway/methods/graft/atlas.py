@@ -12,7 +12,7 @@ from cutaway.methods.graft.rows import GraftCoordinates
 from cutaway.methods.graft.skill import Skill
 from cutaway.models.anatomy import Anatomy
 from cutaway.models.lm import LM
-from cutaway.recipe.table import Row
+from cutaway.recipe.result import Row
 
 IntArray = NDArray[np.int64]
 HeadPair = tuple[IntArray, IntArray]

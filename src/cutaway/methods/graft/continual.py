@@ -33,7 +33,7 @@ from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_for_spec
-from cutaway.recipe.table import Row, table
+from cutaway.recipe.result import Row, table
 from cutaway.recipe.worker_pieces import (
     local_spec,
     resolve_on_worker,

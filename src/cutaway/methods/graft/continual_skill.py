@@ -18,7 +18,7 @@ from cutaway.methods.graft.summary import skill_metadata
 from cutaway.methods.graft.task_evaluator import make_evaluator
 from cutaway.models.digests import checksum
 from cutaway.models.lm import LM
-from cutaway.recipe.table import Row
+from cutaway.recipe.result import Row
 from cutaway.training.task_model import TaskModel
 from cutaway.training.task_split import TaskSplit
 

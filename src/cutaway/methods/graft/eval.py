@@ -34,7 +34,7 @@ from cutaway.methods.graft.verdict import evaluation_verdict
 from cutaway.models.lm import LM
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.open_for_spec import open_for_spec
-from cutaway.recipe.table import Row
+from cutaway.recipe.result import Row
 from cutaway.store.files import sha256_file
 from cutaway.training.prompting import (
     PromptedExamples,

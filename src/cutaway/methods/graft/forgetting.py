@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from cutaway.methods.graft.verdict import forgetting_verdict
-from cutaway.recipe.table import Row
+from cutaway.recipe.result import Row
 
 STRATEGIES = ("graft", "sequential")
 

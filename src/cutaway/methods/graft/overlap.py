@@ -14,7 +14,7 @@ from cutaway.methods.graft.stack import need_same_base
 from cutaway.methods.graft.summary import graft_outcome
 from cutaway.methods.graft.verdict import overlap_verdict
 from cutaway.recipe.life_cycle import Context, Outcome, Run
-from cutaway.recipe.table import Row
+from cutaway.recipe.result import Row
 from cutaway.store.files import sha256_file
 
 

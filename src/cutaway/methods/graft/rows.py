@@ -9,7 +9,7 @@ import polars as pl
 from cutaway.measure.calibration import Reliability
 from cutaway.measure.intervals import Interval, clip_interval, corrected_t
 from cutaway.measure.metrics import UNIT, metric_facts
-from cutaway.recipe.table import Row, bounds
+from cutaway.recipe.result import Row, bounds
 
 GRAFT_SCHEMA = {
     **dict.fromkeys(("base", "tuned", "task", "kind"), pl.String),

@@ -15,7 +15,7 @@ from cutaway.methods.graft.spec import LearnSpec
 from cutaway.methods.graft.verdict import MAIN_KINDS, learning_verdict
 from cutaway.models.lm import LM, model_facts
 from cutaway.recipe.life_cycle import Outcome
-from cutaway.recipe.table import Row, table
+from cutaway.recipe.result import Row, table
 from cutaway.training.task_split import TaskSplit
 
 DETAIL_COLUMNS = ("layer", "part", "bin", "step")

@@ -40,7 +40,7 @@ from cutaway.methods.inject.trainable import Trainable, full_weights, lora_weigh
 from cutaway.methods.inject.weight_samples import WeightSample, sample_weights
 from cutaway.models.lm import LM
 from cutaway.models.weight_location import weight_locator
-from cutaway.recipe.table import Row
+from cutaway.recipe.result import Row
 from cutaway.store import files
 from cutaway.training.batch_order import make_batch_order
 from cutaway.training.loop import TrainingPlan, TrainingResult, train

@@ -29,7 +29,7 @@ from cutaway.methods.inject.spec import InjectSpec
 from cutaway.methods.inject.weight_samples import outer_layers
 from cutaway.models.lm import LM
 from cutaway.models.weight_location import weight_locator
-from cutaway.recipe.table import Row
+from cutaway.recipe.result import Row
 from cutaway.store import files
 from cutaway.store.artefacts import load_artefact, save_artefact
 

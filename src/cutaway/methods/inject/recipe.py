@@ -49,7 +49,7 @@ from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_spec_model
 from cutaway.recipe.output import checkpoint_owner
-from cutaway.recipe.table import Row
+from cutaway.recipe.result import Row
 from cutaway.recipe.worker_pieces import (
     check_same_run,
     local_spec,

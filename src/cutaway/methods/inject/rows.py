@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from cutaway.measure.intervals import Interval
-from cutaway.recipe.table import Row, bounds, table
+from cutaway.recipe.result import Row, bounds, table
 
 if TYPE_CHECKING:
     from cutaway.training.loop import TrainingResult

@@ -25,7 +25,7 @@ from cutaway.methods.inject.spec import InjectSpec
 from cutaway.methods.inject.weight_samples import WeightSample, sample_weights
 from cutaway.models.lm import LM
 from cutaway.recipe.objects import Objects, with_unique_names
-from cutaway.recipe.table import Row
+from cutaway.recipe.result import Row
 from cutaway.store import files
 from cutaway.training.finetune_loop import restored, run_finetuning
 from cutaway.training.options import TrainingSpec

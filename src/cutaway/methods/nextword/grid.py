@@ -38,7 +38,7 @@ from cutaway.methods.nextword.rows import NextwordCell, failed_row, score_rows
 from cutaway.methods.nextword.spec import FEATURES, NextwordSpec
 from cutaway.methods.nextword.task import NextwordTask, WordList, task_splits
 from cutaway.models.lm import LM
-from cutaway.recipe.table import Row
+from cutaway.recipe.result import Row
 from cutaway.recipe.worker_pieces import local_spec
 from cutaway.store.progress import Progress
 

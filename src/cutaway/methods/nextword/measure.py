@@ -26,7 +26,7 @@ from cutaway.methods.nextword.maths.zeroshot import (
     contextual_calibration,
 )
 from cutaway.methods.nextword.output_head import token_text
-from cutaway.solvers import check_finite
+from cutaway.solvers.rows import check_finite
 
 if TYPE_CHECKING:
     from cutaway.methods.nextword.grid import NextwordGrid, NextwordPiece

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from cutaway.measure.repeats import RepeatMetrics, metric_interval
-from cutaway.recipe.table import Row, table
+from cutaway.recipe.result import Row, table
 
 NEXTWORD_SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("model", "task", "prompt", "features"), pl.String),

@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from cutaway.methods.probe.cell_table import (
+from cutaway.methods.probe.aggregate import (
     best_cell_per_group,
     scored_probe_cells,
     varying_columns,

@@ -9,7 +9,7 @@ import polars as pl
 
 from cutaway.core.errors import Missing
 from cutaway.methods.probe import details
-from cutaway.methods.probe.cell_table import (
+from cutaway.methods.probe.aggregate import (
     aggregate_cells,
     largest_training_size,
     main_metric,

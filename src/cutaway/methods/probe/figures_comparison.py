@@ -7,7 +7,7 @@ import polars as pl
 
 from cutaway.core.errors import Missing
 from cutaway.methods.probe import figure_lines
-from cutaway.methods.probe.cell_table import (
+from cutaway.methods.probe.aggregate import (
     aggregate_cells,
     best_cell_per_group,
     flat_baselines,

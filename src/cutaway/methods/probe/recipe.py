@@ -1,21 +1,36 @@
 """`cutaway probe`: what information do the hidden states encode?
 
-One forward pass per model and data set, then a grid of layers, poolers and classifiers.
+One forward pass per model and data set, then a grid of layers, poolers and classifiers. A piece of
+the grid is one cell with all its repeats. Finished pieces are saved at once, so a killed run
+continues where it stopped; a piece that fails is recorded with its reason.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from cutaway.core.textset import TextSet
 from cutaway.data.labels import check_learnable
 from cutaway.data.load import load_text_set
+from cutaway.engine import PieceFailed, find_engine, run_pieces
 from cutaway.extract.estimate import estimate_pass
 from cutaway.methods.probe.details import DETAILS_FILE, dump_details
-from cutaway.methods.probe.grid import ProbeGrid
 from cutaway.methods.probe.inputs import ProbeInputs
-from cutaway.methods.probe.rows import load_results, probe_table
-from cutaway.methods.probe.spec import ProbeSpec
-from cutaway.methods.probe.summary import summarise
+from cutaway.methods.probe.maths.layer_mix import LayerMix
+from cutaway.methods.probe.pieces import ProbePiece, measure_piece
+from cutaway.methods.probe.rows import (
+    MAIN_METRIC,
+    PieceResult,
+    ProbeCell,
+    failed_row,
+    load_results,
+    probe_table,
+    summarise,
+)
+from cutaway.methods.probe.spec import LEARNED_POOLER, TEXT_BASELINES, ProbeSpec
 from cutaway.models.lm import model_facts
 from cutaway.pool import needs_attention
 from cutaway.recipe.cost import Estimate
@@ -23,6 +38,7 @@ from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.objects import Objects, with_unique_names
 from cutaway.recipe.open_for_spec import SpecModels
 from cutaway.recipe.result import data_facts, one_or_many
+from cutaway.store.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -96,3 +112,119 @@ def load_texts(spec: ProbeSpec, name: str, objects: Objects) -> TextSet:
         limit=spec.limit, seed=spec.seed, offline=spec.offline,
     )  # fmt: skip
     return check_learnable(texts)
+
+
+@dataclass(frozen=True)
+class ProbeGrid:
+    """All cells of one model on one data set, with their baselines."""
+
+    inputs: ProbeInputs
+    progress: Progress
+
+    def measure(self) -> list[str]:
+        """Measure every piece that is not done yet; the keys of all pieces, in order."""
+        pieces = {self._key(piece): piece for piece in self._pieces()}
+        self._measure_missing(pieces)
+        more = {self._key(piece): piece for piece in self._pieces_of_best(pieces)}
+        self._measure_missing(more)
+        return [*pieces, *more]
+
+    def _pieces(self) -> Iterator[ProbePiece]:
+        """Every piece: text baselines, then the cells with their twins, controls and MDL."""
+        spec = self.inputs.spec
+        for name in TEXT_BASELINES:
+            if name in spec.baselines:
+                yield ProbePiece("baseline", self._cell("-", "text", name, "baseline"))
+        for pool in spec.pool:
+            for layers in self.inputs.mixes:
+                yield from self._pieces_of_features(pool, layers)
+
+    def _pieces_of_features(self, pool: str, layers: LayerMix) -> Iterator[ProbePiece]:
+        spec = self.inputs.spec
+        names = ("attention",) if pool == LEARNED_POOLER else spec.classifier
+        for name in names:
+            yield ProbePiece("probe", self._cell(layers.name, pool, name), layers)
+        if pool == LEARNED_POOLER:
+            return
+        for kind in ("twin", "control"):
+            if kind in spec.baselines:
+                yield ProbePiece(kind, self._cell(layers.name, pool, names[0], kind), layers)
+        if "mdl" in spec.baselines and self.inputs.texts.task in ("binary", "multiclass"):
+            yield ProbePiece("mdl", self._cell(layers.name, pool, "logistic"), layers)
+
+    def _pieces_of_best(self, pieces: Mapping[str, ProbePiece]) -> Iterator[ProbePiece]:
+        """Twin and control task of the best cell, where it has none yet, and its details."""
+        best = self._best({key: p for key, p in pieces.items() if p.kind == "probe"})
+        if best is None:
+            return
+        for kind in ("twin", "control"):
+            if kind in self.inputs.spec.baselines and best.cell.pool != LEARNED_POOLER:
+                piece = ProbePiece(kind, replace(best.cell, kind=kind), best.layers)
+                if self._key(piece) not in pieces:
+                    yield piece
+        yield replace(best, kind="details")
+
+    def _best(self, probes: Mapping[str, ProbePiece]) -> ProbePiece | None:
+        """The cell with the highest mean of the main metric; None if every cell failed."""
+        metric = MAIN_METRIC[self.inputs.texts.task]
+        values: dict[ProbeCell, dict[int, list[float]]] = {}
+        for row in self.progress.rows(list(probes)):
+            if row["metric"] == metric and row["value"] is not None:
+                cell = self._cell(row["layers"], row["pool"], row["classifier"])
+                # A learning curve is judged at its largest training size, as in the summary.
+                size = row["n_train"] if self.inputs.spec.protocol == "curve" else 0
+                values.setdefault(cell, {}).setdefault(size, []).append(row["value"])
+        if not values:
+            return None
+        means = {cell: float(np.mean(sizes[max(sizes)])) for cell, sizes in values.items()}
+        # Of equally good cells the first by name, as in the summary.
+        best = min(means, key=lambda cell: (-means[cell], cell.key))
+        return next(piece for piece in probes.values() if piece.cell == best)
+
+    def _cell(self, layers: str, pool: str, classifier: str, kind: str = "probe") -> ProbeCell:
+        return ProbeCell(
+            self.inputs.lm.name, self.inputs.texts.name, layers, pool, classifier, kind
+        )
+
+    def _key(self, piece: ProbePiece) -> str:
+        digest = self.inputs.texts.digest[:16]
+        return "|".join((piece.kind, self.inputs.lm.short_id, digest, piece.cell.key))
+
+    def _measure_missing(self, pieces: Mapping[str, ProbePiece]) -> None:
+        done = self.progress.done()
+        missing = [piece for key, piece in pieces.items() if key not in done]
+        if not missing:
+            return
+        inputs, engine = self.inputs, self.inputs.spec.engine
+        self._extract_for(missing)
+        sent = inputs if find_engine(engine).in_process else inputs.for_workers()
+        title = f"probing {inputs.lm.name} on {inputs.texts.name}"
+        with inputs.console.progress(title, len(missing)) as advance:
+            for piece, result in run_pieces(
+                engine, partial(measure_piece, inputs=sent), missing,
+                key=lambda piece: piece.cell.key, notify=inputs.console.print,
+            ):  # fmt: skip
+                if isinstance(result, PieceFailed):
+                    result = self._failed(piece, result)
+                result.save(self.progress, self._key(piece))
+                advance(
+                    1, note=f"layer {piece.cell.layers} {piece.cell.pool} {piece.cell.classifier}"
+                )
+
+    def _extract_for(self, pieces: Iterable[ProbePiece]) -> None:
+        """Compute the activations first: a failure there fails the run, not a single cell."""
+        kinds = {piece.kind for piece in pieces if piece.layers is not None}
+        if kinds - {"twin"}:
+            _ = self.inputs.activations
+        if "twin" in kinds:
+            _ = self.inputs.twin_activations
+
+    def _failed(self, piece: ProbePiece, error: PieceFailed) -> PieceResult:
+        if error.transient:
+            raise error
+        if piece.kind == "details":
+            self.inputs.console.print(f"No figure details for {piece.cell.key}: {error.reason}")
+            return PieceResult([])
+        self.inputs.console.print(f"Cell {piece.cell.key} failed: {error.reason}")
+        metric = MAIN_METRIC[self.inputs.texts.task]
+        return PieceResult([failed_row(piece.cell, error.reason, metric)])

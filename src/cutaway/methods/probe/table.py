@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from cutaway.methods.probe.cell_table import (
+from cutaway.methods.probe.aggregate import (
     aggregate_cells,
     best_cell,
     fill_missing_columns,

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from cutaway.console import Console
-from cutaway.extract.forward_pass import run_pass
+from cutaway.extract.forward_pass import VisitedBatch, run_pass
 from cutaway.extract.request import TokenRows
-from cutaway.extract.visitors import VisitedBatch
 from cutaway.methods.shortcut.maps import ShortcutMaps
 from cutaway.methods.shortcut.maths.fit import Shortcut, fit_shortcuts
 from cutaway.methods.shortcut.maths.moments import MomentAccumulator

@@ -31,7 +31,7 @@ from cutaway.methods.shortcut.schedules import candidate_schedules, run_schedule
 from cutaway.methods.shortcut.spec import EvalSpec
 from cutaway.methods.shortcut.verdict import eval_verdict
 from cutaway.recipe.life_cycle import Context, Outcome, Run
-from cutaway.recipe.table import Row
+from cutaway.recipe.result import Row
 
 estimate = estimate_predictions
 MAX_START_LAYERS = 8

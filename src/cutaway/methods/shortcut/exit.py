@@ -32,7 +32,7 @@ from cutaway.methods.shortcut.sample import StateSample, TextRows, take_sample
 from cutaway.methods.shortcut.spec import ExitSpec
 from cutaway.methods.shortcut.verdict import exit_verdict
 from cutaway.recipe.life_cycle import Context, Outcome, Run
-from cutaway.recipe.table import Row
+from cutaway.recipe.result import Row
 
 estimate = estimate_predictions
 DEFAULT_AGREEMENT = 0.95

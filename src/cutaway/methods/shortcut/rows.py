@@ -13,7 +13,7 @@ from cutaway.methods.shortcut.maths.lens import PRECISION_KS, LayerPredictions
 from cutaway.methods.shortcut.sample import StateSample
 from cutaway.models.lm import model_facts
 from cutaway.recipe.life_cycle import Outcome
-from cutaway.recipe.table import Row, bounds, table
+from cutaway.recipe.result import Row, bounds, table
 
 SCHEMA = {
     "model": pl.String, "text": pl.String, "fitted_on": pl.String, "kind": pl.String,

@@ -6,9 +6,9 @@ import torch
 from sklearn.metrics import f1_score
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
+from cutaway.measure.calibration import best_threshold
 from cutaway.measure.intervals import corrected_t
 from cutaway.measure.splits import Split, SplitPlan, split
-from cutaway.measure.thresholds import best_threshold
 from cutaway.methods.probe.maths.cell import (
     CLASSIFIERS,
     RaggedTokens,

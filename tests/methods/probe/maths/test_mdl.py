@@ -6,7 +6,7 @@ import torch
 
 from cutaway.core.errors import BadData
 from cutaway.methods.probe.maths.mdl import code_length
-from cutaway.solvers import RowBlocks
+from cutaway.solvers.rows import RowBlocks
 
 
 def made(n: int = 600, d: int = 10, classes: int = 2) -> tuple[torch.Tensor, np.ndarray]:

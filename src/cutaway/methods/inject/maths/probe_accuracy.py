@@ -6,11 +6,11 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cutaway.measure.calibration import best_threshold
 from cutaway.measure.intervals import Interval, wilson
 from cutaway.measure.splits import Split
-from cutaway.measure.thresholds import best_threshold
-from cutaway.solvers import as_row_blocks, check_finite
 from cutaway.solvers.logistic import logistic_with_best_c
+from cutaway.solvers.rows import as_row_blocks, check_finite
 
 
 def probe_accuracy(

@@ -17,7 +17,8 @@ from torch import Tensor
 from cutaway.core.errors import BadData
 from cutaway.measure.splits import repeat_rng
 from cutaway.measure.strata import shuffle
-from cutaway.solvers import LogisticPath, RowBlocks, logistic_path, path_losses
+from cutaway.solvers.logistic import LogisticPath, logistic_path, path_losses
+from cutaway.solvers.rows import RowBlocks
 
 IntArray = NDArray[np.int64]
 # The reference's values of C: fewer for large data.

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from cutaway.core.errors import BadData
-from cutaway.solvers import ridge_path
+from cutaway.solvers.ridge import ridge_path
 
 ALPHAS = tuple(10.0**power for power in range(-2, 6))
 MAX_DIRECTIONS = 48

@@ -28,7 +28,7 @@ from cutaway.methods.nextword.maths.classify import (
     fit_logistic_cv,
 )
 from cutaway.methods.nextword.maths.readout import OutputHead, next_token_probs, vocab_blocks
-from cutaway.solvers import RowBlocks
+from cutaway.solvers.rows import RowBlocks
 
 # Rows whose Gram matrix and its eigenvectors fit into memory: 8,192^2 float64 is 0.5 GB.
 MAX_GRAM_ROWS = 8192

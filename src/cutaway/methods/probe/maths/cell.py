@@ -18,13 +18,13 @@ from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
 from cutaway.core.textset import Task
+from cutaway.measure.calibration import Threshold, best_threshold
 from cutaway.measure.metrics import METRICS
 from cutaway.measure.splits import Split
-from cutaway.measure.thresholds import Threshold, best_threshold
 from cutaway.methods.probe.maths.classifiers import CLASSIFIERS, Classifier, classifier
 from cutaway.methods.probe.maths.fitted import FitSettings, FittedProbe, ProbeOutputs
 from cutaway.methods.probe.maths.nets import RaggedTokens
-from cutaway.solvers import RowBlocks, check_finite
+from cutaway.solvers.rows import RowBlocks, check_finite
 
 __all__ = [
     "CLASSIFIERS",

@@ -20,8 +20,6 @@ from cutaway.core.lookup import lookup
 from cutaway.core.textset import Task
 from cutaway.measure.splits import Split
 from cutaway.methods.probe.maths.closed_form import (
-    binary_relevance,
-    binary_relevance_splits,
     lda,
     logistic,
     naive_bayes,
@@ -37,6 +35,8 @@ from cutaway.methods.probe.maths.fitted import (
     FitSettings,
     FitSplitsFunction,
     FittedProbe,
+    binary_relevance,
+    binary_relevance_splits,
 )
 from cutaway.methods.probe.maths.nets import AttentionProbe, glu, mlp, user_net
 from cutaway.methods.probe.maths.sklearn_bridge import clone_factory, sklearn_fit

@@ -15,25 +15,18 @@ from torch import Tensor
 from cutaway.core.errors import BadData
 from cutaway.measure.splits import Split
 from cutaway.methods.probe.maths.fitted import (
-    FitFunction,
     FitSettings,
     FitSplitsFunction,
     FittedProbe,
+    binary_relevance_splits,
     linear_probe,
     matrix_shape,
     split_masks,
 )
-from cutaway.solvers import (
-    ClassMoments,
-    RowBlocks,
-    as_row_blocks,
-    class_moments,
-    discriminant,
-    ridge_path,
-)
-from cutaway.solvers.discriminant import Shrinkage
+from cutaway.solvers.discriminant import ClassMoments, Shrinkage, class_moments, discriminant
 from cutaway.solvers.logistic import C_GRID, logistic_with_best_c
-from cutaway.solvers.rows import memory_slices
+from cutaway.solvers.ridge import ridge_path
+from cutaway.solvers.rows import RowBlocks, as_row_blocks, memory_slices
 
 ALPHA_GRID = tuple(np.logspace(-1, 6, 15).tolist())
 
@@ -199,54 +192,6 @@ def nearest_centroid(
             weights, bias = weights[1:] - weights[:1], bias[1:] - bias[:1]
         made.append(linear_probe(weights, bias, settings, "margin", {}))
     return made
-
-
-def binary_relevance_splits(make: FitSplitsFunction) -> FitSplitsFunction:
-    """For multilabel: one binary classifier per label."""
-
-    def many(
-        x: Tensor | RowBlocks, y: Tensor, splits: Sequence[Split], settings: FitSettings
-    ) -> list[FittedProbe]:
-        if settings.task != "multilabel":
-            return make(x, y, splits, settings)
-        one = FitSettings("binary", 2, settings.seed, settings.balanced)
-        each = [make(x, y[:, k], splits, one) for k in range(settings.classes)]
-        return [combine_labels(list(group)) for group in zip(*each, strict=True)]
-
-    return many
-
-
-def combine_labels(fits: Sequence[FittedProbe]) -> FittedProbe:
-    """Binary classifiers as one classifier that scores every label."""
-
-    def predict_proba(x: Tensor) -> Tensor:
-        every = [fit.probabilities(x, fit.scores(x)) for fit in fits]
-        return torch.stack([one for one in every if one is not None], 1)
-
-    return FittedProbe(
-        lambda x: torch.stack([fit.scores(x) for fit in fits], 1),
-        fits[0].link,
-        sum(fit.parameters for fit in fits),
-        {"each": [dict(fit.notes) for fit in fits]},
-        exclusive=False,
-        predict_proba=predict_proba if all(fit.predict_proba is not None for fit in fits) else None,
-    )
-
-
-def binary_relevance(make: FitFunction) -> FitFunction:
-    """For multilabel: one binary classifier per label."""
-
-    def every(
-        x_train: Tensor, y_train: Tensor, x_val: Tensor, y_val: Tensor, settings: FitSettings
-    ) -> FittedProbe:
-        if settings.task != "multilabel":
-            return make(x_train, y_train, x_val, y_val, settings)
-        one = FitSettings("binary", 2, settings.seed, settings.balanced)
-        return combine_labels(
-            [make(x_train, y_train[:, k], x_val, y_val[:, k], one) for k in range(settings.classes)]
-        )
-
-    return every
 
 
 def qda(

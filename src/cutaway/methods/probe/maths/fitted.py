@@ -15,7 +15,7 @@ from cutaway.measure.calibration import ece
 from cutaway.measure.metrics import METRICS, evaluate
 from cutaway.measure.repeats import pseudo_values
 from cutaway.measure.splits import Split
-from cutaway.solvers import RowBlocks, as_row_blocks
+from cutaway.solvers.rows import RowBlocks, as_row_blocks
 
 Link = Literal["logit", "probability", "margin", "value"]
 CLASSIFICATION_TASKS: tuple[Task, ...] = ("binary", "multiclass", "multilabel")
@@ -168,3 +168,51 @@ class ProbeOutputs:
             return of
 
         return {name: pseudo_values(value(name), blocks, count) for name in self.metrics()}
+
+
+def binary_relevance_splits(make: FitSplitsFunction) -> FitSplitsFunction:
+    """For multilabel: one binary classifier per label."""
+
+    def many(
+        x: Tensor | RowBlocks, y: Tensor, splits: Sequence[Split], settings: FitSettings
+    ) -> list[FittedProbe]:
+        if settings.task != "multilabel":
+            return make(x, y, splits, settings)
+        one = FitSettings("binary", 2, settings.seed, settings.balanced)
+        each = [make(x, y[:, k], splits, one) for k in range(settings.classes)]
+        return [combine_labels(list(group)) for group in zip(*each, strict=True)]
+
+    return many
+
+
+def combine_labels(fits: Sequence[FittedProbe]) -> FittedProbe:
+    """Binary classifiers as one classifier that scores every label."""
+
+    def predict_proba(x: Tensor) -> Tensor:
+        every = [fit.probabilities(x, fit.scores(x)) for fit in fits]
+        return torch.stack([one for one in every if one is not None], 1)
+
+    return FittedProbe(
+        lambda x: torch.stack([fit.scores(x) for fit in fits], 1),
+        fits[0].link,
+        sum(fit.parameters for fit in fits),
+        {"each": [dict(fit.notes) for fit in fits]},
+        exclusive=False,
+        predict_proba=predict_proba if all(fit.predict_proba is not None for fit in fits) else None,
+    )
+
+
+def binary_relevance(make: FitFunction) -> FitFunction:
+    """For multilabel: one binary classifier per label."""
+
+    def every(
+        x_train: Tensor, y_train: Tensor, x_val: Tensor, y_val: Tensor, settings: FitSettings
+    ) -> FittedProbe:
+        if settings.task != "multilabel":
+            return make(x_train, y_train, x_val, y_val, settings)
+        one = FitSettings("binary", 2, settings.seed, settings.balanced)
+        return combine_labels(
+            [make(x_train, y_train[:, k], x_val, y_val[:, k], one) for k in range(settings.classes)]
+        )
+
+    return every

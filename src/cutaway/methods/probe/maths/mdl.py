@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cutaway.core.errors import BadData
-from cutaway.solvers import LogisticPath, RowBlocks, as_row_blocks, logistic_path
-from cutaway.solvers.logistic import C_GRID
+from cutaway.solvers.logistic import C_GRID, LogisticPath, logistic_path
+from cutaway.solvers.rows import RowBlocks, as_row_blocks
 
 # Fractions of the rows after which the probe is trained again, each about twice the last.
 BLOCK_FRACTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)

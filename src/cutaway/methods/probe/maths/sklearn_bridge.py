@@ -11,8 +11,13 @@ from sklearn.base import clone, is_classifier, is_regressor
 from torch import Tensor
 
 from cutaway.core.errors import BadSpec
-from cutaway.methods.probe.maths.closed_form import binary_relevance
-from cutaway.methods.probe.maths.fitted import FitFunction, FitSettings, FittedProbe, Link
+from cutaway.methods.probe.maths.fitted import (
+    FitFunction,
+    FitSettings,
+    FittedProbe,
+    Link,
+    binary_relevance,
+)
 
 EstimatorFactory = Callable[[FitSettings, int], Any]
 """(settings, number of train rows) -> a new estimator."""

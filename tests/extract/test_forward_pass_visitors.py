@@ -5,8 +5,8 @@ import torch
 
 from cutaway.core.errors import BadSpec
 from cutaway.extract.activations import extract
+from cutaway.extract.forward_pass import HEAD_OUTPUTS, PoolingVisitor, visited_layers
 from cutaway.extract.request import ExtractionRequest
-from cutaway.extract.visitors import HEAD_OUTPUTS, PoolingVisitor, visited_layers
 from cutaway.models.hooks import collect_states
 from cutaway.models.tokens import pad, tokenize
 from cutaway.pool import POOLERS, Pooler

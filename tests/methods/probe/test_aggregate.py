@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from cutaway.core.errors import Missing
-from cutaway.methods.probe import cell_table as cells
+from cutaway.methods.probe import aggregate as cells
 from cutaway.report.summary import failed_cells
 from tests.report.fake_runs import FakeRecord, failed_rows, probe_rows
 

@@ -7,8 +7,8 @@ import torch
 from cutaway.core.errors import BadSpec, UnknownName
 from cutaway.core.textset import TextSet
 from cutaway.extract.activations import extract
+from cutaway.extract.forward_pass import WindowCombiner, need_window_poolers
 from cutaway.extract.request import ExtractionRequest, TokenRows, build_token_rows
-from cutaway.extract.visitors import WindowCombiner, need_window_poolers
 from cutaway.models.hooks import collect_states
 from cutaway.models.tokens import pad, tokenize
 from cutaway.pool import POOLERS, Pooler

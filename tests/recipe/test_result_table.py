@@ -11,7 +11,7 @@ from cutaway.methods.graft.rows import GRAFT_SCHEMA as GRAFT
 from cutaway.methods.inject.rows import SCHEMA as INJECT
 from cutaway.methods.nextword.rows import NEXTWORD_SCHEMA as NEXTWORD
 from cutaway.methods.shortcut.rows import SCHEMA as SHORTCUT
-from cutaway.recipe.table import bounds, table
+from cutaway.recipe.result import bounds, table
 
 SCHEMA = {"layer": pl.Int64, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64}
 SCHEMAS = {

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import BadData, Mismatch, UnknownName
+from cutaway.measure.calibration import CRITERIA, Threshold, best_threshold
 from cutaway.measure.metrics import METRICS
-from cutaway.measure.thresholds import CRITERIA, Threshold, best_threshold
 
 every_metric = pytest.mark.parametrize("metric", CRITERIA)
 SCORES = st.one_of(
