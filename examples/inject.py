@@ -1,6 +1,6 @@
-"""Teach a model sums, hold its language, and see what both cost."""
+"""Train a model on arithmetic with and without EWC, and measure what it forgets."""
 
-# %% A model, and where results go.
+# %% A model, and a folder for the results.
 import sys
 from pathlib import Path
 from tempfile import mkdtemp
@@ -11,13 +11,13 @@ model = cutaway.open(sys.argv[1] if len(sys.argv) > 1 else "smollm2-135m")
 folder = Path(mkdtemp())
 runs = str(folder / "runs")
 
-# %% Which weights does the language of the bundled text need? One number per weight, in a file.
+# %% The Fisher information of each weight on the bundled text, in a file.
 file = str(folder / "docs.safetensors")
 fisher = cutaway.fisher(model=model, text="docs", limit=12, max_tokens=32, out=file, runs=runs)
 print(fisher)
 print(fisher.rows.select("probe", "value"))
 
-# %% Teach one-digit sums, plainly and held by that Fisher. More steps teach more.
+# %% Train on one-digit sums, unregularised and with EWC. Real runs need more steps.
 taught = cutaway.inject(
     model=model,
     data="gen:arithmetic?n=40,dev=6,test=8,ops=+-,digits=1",
@@ -36,7 +36,7 @@ taught = cutaway.inject(
 )
 print(taught)
 
-# %% The trade, point by point; the figure has one line per regulariser.
+# %% The trade-off, point by point; the figure has one line per regulariser.
 for point in taught.summary["pareto"]:
     print(point["regulariser"], point["strength"], point["exact_match"], point["forgetting"])
 taught.figure("pareto").write_html(folder / "pareto.html")

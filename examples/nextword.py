@@ -7,7 +7,7 @@ import cutaway
 model = sys.argv[1] if len(sys.argv) > 1 else "smollm2-135m"
 runs = sys.argv[2] if len(sys.argv) > 2 else "runs"
 
-# %% Features made of the next-word distribution alone, with a prompt behind each text and without.
+# %% Features made of the next-word distribution alone, with and without a prompt after each text.
 result = cutaway.nextword(
     model=model,
     data="gen:sentiment",
@@ -24,6 +24,6 @@ for sentence in result.summary["verdict"]:
     print(sentence)
 print(result.rows.filter(result.rows["metric"] == "accuracy"))
 
-# %% Which words carry it: a figure that opens in a browser, offline.
+# %% The scores by feature: a figure that opens in a browser, offline.
 result.figure("features").write_html(result.path / "features.html")
 print(f"figure: {result.path / 'features.html'}")

@@ -1,4 +1,4 @@
-"""The smallest real run of probe, from Python: python examples/probe.py [MODEL] [RUNS]."""
+"""A small probe run from Python: python examples/probe.py [MODEL] [RUNS]."""
 
 import sys
 
@@ -7,7 +7,7 @@ import cutaway
 model = sys.argv[1] if len(sys.argv) > 1 else "smollm2-135m"
 runs = sys.argv[2] if len(sys.argv) > 2 else "runs"
 
-# %% One pass of the model serves every layer, pooler and classifier of the grid.
+# %% One forward pass gives the activations for every layer, pooler and classifier of the grid.
 result = cutaway.probe(
     model=model,
     data="gen:sentiment",

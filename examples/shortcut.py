@@ -1,6 +1,6 @@
-"""Jump over layers with one matrix: fit it, look through it, exit early, write with it."""
+"""Linear maps between layers: fit them, evaluate them, exit early, generate with drafts."""
 
-# %% Fit the maps from every layer to the last, on sentences that are on every machine.
+# %% Fit the maps from every layer to the last on the bundled text.
 import sys
 from pathlib import Path
 from tempfile import mkdtemp
@@ -17,7 +17,7 @@ file = str(folder / "maps.safetensors")
 fitted = cutaway.shortcut.fit(**shared, layers="to-final", out=file)
 print(fitted)
 
-# %% What would the model say if it stopped at a layer? `id` is the logit lens.
+# %% What does each layer predict? `id` is the logit lens.
 measured = cutaway.shortcut.eval(**shared, shortcut=file)
 print(measured)
 print(measured.rows.filter(measured.rows["metric"] == "precision@1"))
@@ -25,13 +25,13 @@ print(measured.rows.filter(measured.rows["metric"] == "precision@1"))
 # %% How many layers does an early exit save?
 print(cutaway.shortcut.exit(**shared, shortcut=file))
 
-# %% The same words as plain generate, drafted by the first layers where that pays.
+# %% The same text as plain generation, with drafts from early layers if they make it faster.
 written = cutaway.shortcut.generate(
     model=model, shortcut=file, prompt="The function returns", max_new_tokens=12
 )
 print(written.texts[0].text, *written.verdict, sep="\n")
 
-# %% One map in the hand.
+# %% Use one map.
 middle = model.layers // 2
 jump = cutaway.shortcut.load(file, model).jump(middle, model.layers)
 hidden = torch.randn(3, model.width)

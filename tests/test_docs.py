@@ -27,6 +27,8 @@ FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"
 PAGES = [*FRONT, ROOT / "llms.txt", *sorted(DOCS.rglob("*.md"))]
 SOURCES = sorted((ROOT / "src" / "cutaway").rglob("*.py"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# With attributes after the language too, as in: ```python title="recipe.py"
+ANY_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 # Flags of other programs that our messages give the line for.
 FOREIGN = {"--no-deps", "--force-reinstall"}
 # Pages whose snippets stand on their own feet: no model, no files.
@@ -65,7 +67,7 @@ def commands(path: Path) -> list[str]:
     blocks = [code for tag, code in FENCE.findall(text) if tag in ("", "bash", "sh")]
     lines = [pair for block in blocks for pair in pairwise([*block.splitlines(), ""])]
     given = [line.strip().removeprefix("$ ") for line, after in lines if after[:8] != "cutaway:"]
-    spans = re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
+    spans = re.findall(r"`([^`\n]+)`", ANY_FENCE.sub("", text))
     return [words for words in [*given, *spans] if words.startswith("cutaway ")]
 
 
@@ -101,7 +103,7 @@ def test_generated_pages_are_what_the_code_says(page, tmp_path):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_relative_link_leads_somewhere(page):
-    text = FENCE.sub("", page.read_text())
+    text = ANY_FENCE.sub("", page.read_text())
     links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|href)="([^"]+)"', text)
     for link in links:
         if not link.startswith(("http:", "https:", "mailto:", "#")):
@@ -111,7 +113,7 @@ def test_every_relative_link_leads_somewhere(page):
 
 
 def anchors(page: Path) -> set[str]:
-    heads = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    heads = re.findall(r"^#+ (.+)$", ANY_FENCE.sub("", page.read_text()), re.MULTILINE)
     bare = [re.sub(r"[^\w\s-]", "", head).strip().lower() for head in heads]
     return {re.sub(r"[-\s]+", "-", head) for head in bare}
 
