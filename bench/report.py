@@ -18,15 +18,15 @@ INTRODUCTION = """\
 
 # Benchmarks
 
-`make bench` measures, side by side and in one run, what Cutaway promises, and writes the figures
-here and to `bench/results.json`. Figures are medians over rounds, with the smallest and the
-largest in brackets; the ways take turns within a round, so that a busy moment hits all alike.
-A bar that was missed says no. All of it takes about two hours on two cores;
-`python -m bench --only NAME` measures one part anew and leaves the others as they are.
+`make bench` compares Cutaway with alternatives in one run and writes the figures here and to
+`bench/results.json`. Figures are medians over rounds, with minimum and maximum in parentheses; the
+alternatives are interleaved within a round, so that background load affects all of them. The column
+`bar` is the target, `met?` whether it was reached. Everything takes about two hours on two cores;
+`python -m bench --only NAME` repeats one part and keeps the others.
 
-`CUTAWAY_BENCH_DATA` names a folder with real sentences, without it the bundled docs or generated
-sets are read; `CUTAWAY_BENCH_MODEL` names the folder of a small causal model for the last part,
-which is left as it is without one.
+`CUTAWAY_BENCH_DATA` is a folder with real sentences (default: the bundled docs or generated sets);
+`CUTAWAY_BENCH_MODEL` is the folder of a small causal model for the last part, which is skipped
+without it.
 """
 
 
