@@ -95,9 +95,9 @@ def serve(tmp_path):
             launch.RUNS_VARIABLE: str(runs),
             "CUTAWAY_HOME": str(place / "home"),
         }
-        log = (tmp_path / "server.log").open("wb")
         command = launch.streamlit_command(port, open_browser=False)
-        started.append(subprocess.Popen(command, cwd=place, env=env, stdout=log, stderr=log))
+        with (tmp_path / "server.log").open("wb") as log:
+            started.append(subprocess.Popen(command, cwd=place, env=env, stdout=log, stderr=log))
         url = f"http://{launch.HOST}:{port}"
         _wait_for(f"{url}/_stcore/health")
         return url
