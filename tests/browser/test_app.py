@@ -88,7 +88,7 @@ def test_a_run_started_in_the_app_opens_when_it_is_done(
     tiny("llama", tmp_path / "model")
     page = open_page(height=1100).page
     page.goto(serve(tmp_path / "runs"))
-    page.get_by_text("See it at work").wait_for()
+    page.get_by_text("Try it").wait_for()
     go_to(page, "New run")
     for label, value in (("Model *", "model"), ("Data *", "gen:tense"), ("Layers", "0,3")):
         page.get_by_role("textbox", name=label, exact=True).fill(value)
@@ -216,10 +216,10 @@ def test_a_live_sentence_is_seen_from_every_side(
     page.get_by_role("textbox", name="Sentence").fill("She said that the results were good.")
     page.get_by_role("button", name="Look inside").click()
     for title in (
-        "What each layer would say next",
-        "Where an early exit would stop",
-        "The answers through the layers",
-        "A probe reads the sentence",
+        "Next-word prediction of each layer",
+        "Early exit layer per token",
+        "Probability of each answer by layer",
+        "Probe output by layer",
     ):
         page.get_by_text(title).first.wait_for(timeout=200_000)
     assert page.evaluate("document.documentElement.scrollWidth") <= width, "nothing sticks out"
@@ -246,7 +246,7 @@ def test_the_page_works_while_a_model_that_is_not_there_is_explained(
     page.get_by_text("offline is on").wait_for(timeout=100_000)
     page.get_by_role("textbox", name="Sentence").fill("")
     page.get_by_role("button", name="Look inside").click()
-    page.get_by_text("There is no sentence yet").wait_for()
+    page.get_by_text("Type a sentence above").wait_for()
     assert watched.complaints == []
 
 
@@ -257,7 +257,7 @@ def test_the_models_process_ends_with_the_app(live_place, serve, open_page) -> N
     page.get_by_role("combobox", name="Model").fill("model")
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Look inside").click()
-    page.get_by_text("What each layer would say next").first.wait_for(timeout=200_000)
+    page.get_by_text("Next-word prediction of each layer").first.wait_for(timeout=200_000)
     (server,) = serve.started
     mine = psutil.Process(server.pid).children(recursive=True)
     assert any("cutaway.studies.live" in " ".join(child.cmdline()) for child in mine)

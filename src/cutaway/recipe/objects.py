@@ -3,7 +3,7 @@
 Specs hold only names, so that they can be saved. An object given from Python gets a name made from
 its fingerprint, and is passed beside the spec in a table of objects by name.
 
-Models and data sets of one run have unique names, because its rows are told apart by name.
+Models and data sets of one run have unique names, because its rows refer to them by name.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

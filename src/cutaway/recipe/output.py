@@ -116,11 +116,11 @@ def restore_artefact(done: Record, out: str | None, file: str) -> Record | None:
 
     `file` is what it is called in the run's own folder.
     """
-    own, told = done.path / file, Path(str(done.summary.get("out", file)))
+    own, other = done.path / file, Path(str(done.summary.get("out", file)))
     for path in (own, description_path(own)):
         if not path.is_file():
             remote.fetch(path)
-    kept = [path for path in (own, told) if run_of_artefact(path) == done.address]
+    kept = [path for path in (own, other) if run_of_artefact(path) == done.address]
     if out is None:
         return done if kept else None
     if run_of_artefact(Path(out)) != done.address:

@@ -50,7 +50,7 @@ class LineStyle:
 
 
 def line_style(table: pl.DataFrame) -> LineStyle:
-    """How the lines of all panels are told apart: colour by the first difference, then dashes."""
+    """How lines are distinguished in all panels: colour by the first difference, then dashes."""
     found = scored_probe_cells(table)
     differ = tuple(varying_columns(table, ("model", "pool", "classifier")))
     hues = (

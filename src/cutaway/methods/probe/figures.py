@@ -1,7 +1,7 @@
 """The figures of `probe`, by name.
 
 A figure takes the rows (all, or those left by a filter) and the run they come from; it raises
-Missing, with the way to mend it, when the run holds nothing to draw.
+Missing, with the way to fix it, when the run has nothing to draw.
 """
 
 from collections.abc import Callable
