@@ -132,7 +132,7 @@ def _write_digest(work: Path) -> None:
 
 
 def _remove_stale(parent: Path) -> None:
-    """Remove what killed conversions left behind: half a gigabyte each."""
+    """Remove the files of killed conversions: half a gigabyte each."""
     for left in parent.glob(f"{TEMP_PREFIX}*"):
         if time.time() - left.stat().st_mtime > STALE_SECONDS:
             shutil.rmtree(left, ignore_errors=True)

@@ -16,7 +16,7 @@ class Estimate:
     """Memory in addition to the model."""
     disk_mb: float = 0.0
     counts: Mapping[str, Any] = field(default_factory=dict)
-    """The figures behind `work`, by name."""
+    """The figures in `work`, by name."""
     notes: tuple[str, ...] = ()
     """Anything else worth knowing, each a clause."""
 

@@ -4,7 +4,7 @@
     estimate  what the run would cost (`--dry-run` ends here)
     address   the digest of the spec and of everything it names; a finished run is found by it
     measure   the recipe's own work, in pieces that survive a kill
-    save      rows, summary, baselines and files, written whole or not at all
+    save      rows, summary, baselines and files, written atomically
 
 A recipe is a module with the functions of `Recipe`; `run` below calls them in this order.
 """
@@ -108,7 +108,7 @@ class Output(Protocol):
 class Recipe(Protocol):
     """What a verb's module provides.
 
-    A verb that leaves no run behind has `perform(request, context)` instead of `measure`, and its
+    A verb that saves no run has `perform(request, context)` instead of `measure`, and its
     request needs no identity. `estimate(request)` is optional: without it `--dry-run` is refused.
     A verb that writes to `--out` has an `OUTPUT`.
     """

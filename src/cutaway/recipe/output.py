@@ -160,7 +160,7 @@ def restore_checkpoint(out: Path, verb: str, name: str, kept: Iterable[Path]) ->
 
 
 def copy_folder(source: Path, out: Path) -> None:
-    """The folder at `out` too, whole or not at all."""
+    """Copy a folder to `out` atomically."""
     aside = files.temporary_path(out)
     files.make_folder(out.parent)
     with files.disk_errors(out):

@@ -90,7 +90,7 @@ class Result:
 
 @dataclass(frozen=True)
 class ActionResult:
-    """What a verb that leaves no run behind did, in sentences and as plain values."""
+    """What a verb that saves no run did, in sentences and as plain values."""
 
     verdict: tuple[str, ...]
     facts: dict[str, Any]

@@ -106,11 +106,9 @@ def run_on_workers(
     Results that were yielded before are complete, and the caller has saved them.
     """
     files.write_json(kept / SHARED_MARKER, {"engine": engine})
-    stands = WorkerTask(function, str(Path.cwd()), str(kept.absolute()))
+    task = WorkerTask(function, str(Path.cwd()), str(kept.absolute()))
     broken: list[PieceFailed] = []
-    for piece, got in run_pieces(
-        engine, stands, pieces, key=key, needs=needs, notify=console.print
-    ):
+    for piece, got in run_pieces(engine, task, pieces, key=key, needs=needs, notify=console.print):
         if isinstance(got, PieceFailed):
             console.print(f"{got.key} failed after {got.tries} tries: {got.reason}")
             broken.append(got)

@@ -14,7 +14,7 @@ from cutaway.report.summary import by_layer
 COORDINATES = ("model", "data", "kind", "layers", "pool", "classifier")
 
 
-# The columns a series can differ in, most telling first.
+# The columns a series can differ in, most informative first.
 FACETS = ("data", "model", "pool", "classifier")
 
 
@@ -91,7 +91,7 @@ def with_training_size(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def largest_training_size(table: pl.DataFrame) -> pl.DataFrame:
-    """Only the cells fitted on the most rows, per model and data: what stands beside a curve."""
+    """Only the cells fitted on the most rows, per model and data set."""
     largest = pl.col("size").max().over("model", "data", "kind", "classifier")
     return table.filter(pl.col("size").is_null() | (pl.col("size") == largest))
 

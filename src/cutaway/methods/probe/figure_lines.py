@@ -179,7 +179,7 @@ def matching_cells(table: pl.DataFrame, kind: str, cell: Mapping[str, Any]) -> p
 
 
 def layer_positions(layers: Sequence[str]) -> dict[str, float]:
-    """Where each layer choice stands: layers at their number, mixes in a row to their right."""
+    """The position of each layer choice: layers at their number, mixes in a row to their right."""
     single = sorted({int(name) for name in layers if name.isdigit()})
     mixes = list(dict.fromkeys(name for name in layers if not name.isdigit() and name != "-"))
     start = (single[-1] if single else -1) + 1

@@ -291,7 +291,7 @@ def _ranked_details(
 
 
 def _entries(record: RunOrRuns) -> Iterator[details.AnyDetail]:
-    """The entries of every run behind a record, models named as in its rows."""
+    """The entries of every run in a record, models named as in its rows."""
     for part in single_runs(record):
         more = model_suffix(record, part)
         for entry in details.read_details(Path(part.path)) if part.path else ():

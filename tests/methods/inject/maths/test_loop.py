@@ -6,46 +6,13 @@ from torch import nn
 from torch.nn import functional as F
 
 from cutaway.methods.inject.maths.loop import FisherSample, add_by_autograd
-
-
-def zeros(module: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: torch.zeros_like(p) for name, p in module.named_parameters()}
-
-
-class Net(nn.Module):
-    """Tied embeddings, a shared layer, positions looked up once for all, a norm of its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words, self.places = nn.Embedding(11, 6), nn.Embedding(9, 6)
-        self.shared, self.norm = nn.Linear(6, 6), nn.LayerNorm(6)
-        self.out = nn.Linear(6, 11)
-        self.out.weight = self.words.weight
-
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        hidden = self.words(ids) + self.places(torch.arange(ids.shape[1])[None])
-        for _ in range(2):
-            hidden = hidden + torch.tanh(self.shared(self.norm(hidden)))
-        return self.out(hidden)
-
-
-def loss(net: nn.Module, ids: torch.Tensor) -> torch.Tensor:
-    said = net(ids)[:, :-1]
-    each = F.cross_entropy(said.transpose(1, 2), ids[:, 1:], reduction="none")
-    return each.mean(dim=1)
+from tests.methods.inject.maths.toy_net import Net, by_loop
 
 
 @pytest.fixture
 def net() -> nn.Module:
     torch.manual_seed(0)
     return Net().requires_grad_(False)
-
-
-def by_loop(net: nn.Module, ids: torch.Tensor) -> dict[str, torch.Tensor]:
-    total = zeros(net)
-    for row in ids:
-        add_by_autograd(net, total, lambda row=row: loss(net, row[None]))
-    return total
 
 
 def test_the_fisher_of_a_one_parameter_logistic_is_its_closed_form() -> None:
