@@ -114,9 +114,13 @@ def type_text(kind: Any) -> str:
     if kind is NoneType:
         return "None"
     if origin in (Union, UnionType):
-        return " | ".join(type_text(one) for one in get_args(kind))
+        # Sorted: `typing` caches unions by equality, so the order of their members depends on
+        # which library named the same union first.
+        return " | ".join(
+            sorted(map(type_text, get_args(kind)), key=lambda one: (one == "None", one))
+        )
     if origin is Literal:
-        return f"Literal[{', '.join(map(repr, get_args(kind)))}]"
+        return f"Literal[{', '.join(sorted(map(repr, get_args(kind))))}]"
     if origin is not None:
         return f"{origin.__name__}[{', '.join(type_text(one) for one in get_args(kind))}]"
     return str(kind.__name__)
