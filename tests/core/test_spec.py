@@ -1,13 +1,15 @@
 """A spec is one from keywords and TOML, refuses what it doesn't know, names its result."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, create_model, field_validator
 
 from cutaway.core.errors import BadSpec
 from cutaway.core.spec import (
     FIELDS_OUTSIDE_ADDRESS,
+    SAME_ADDRESS,
+    VALUES_OUTSIDE_ADDRESS,
     Spec,
     address,
     build_spec,
@@ -123,3 +125,22 @@ def test_the_kind_of_spec_and_the_weights_decide_too():
 def test_how_the_run_goes_does_not_change_the_address():
     assert "device" in FIELDS_OUTSIDE_ADDRESS
     assert where(device="cuda") == where()
+
+
+@pytest.mark.parametrize(
+    ("field", "same", "other"),
+    [
+        *((n, v, "another") for n, values in VALUES_OUTSIDE_ADDRESS.items() for v in values),
+        *((n, a, "another") for n, equal in SAME_ADDRESS.items() for a in equal),
+    ],
+)
+def test_a_field_added_later_changes_the_address_only_where_it_changes_the_numbers(
+    field, same, other
+):
+    before = {"Drill": Drill} if field in VALUES_OUTSIDE_ADDRESS else {}
+    Later = create_model("Drill", __base__=Drill, **{field: (Any, same)})
+    known = before.get("Drill") or create_model(
+        "Drill", __base__=Drill, **{field: (Any, SAME_ADDRESS.get(field, {}).get(same))}
+    )
+    assert where(Later) == where(known)
+    assert where(Later, **{field: other}) != where(known)

@@ -21,6 +21,17 @@ FIELDS_OUTSIDE_ADDRESS = frozenset(
     {"runs", "engine", "device", "offline", "quiet", "json_out", "dry_run", "print_spec", "out"}
 )
 
+# Fields added after runs were kept, with the values that leave numbers as they were before: at these
+# the field is not part of the address, so that earlier runs are found again.
+VALUES_OUTSIDE_ADDRESS: dict[str, tuple[Any, ...]] = {
+    "bos": ("auto", "keep"),
+    "chat": (False,),
+    "system": (None,),
+    "quantise": ("none",),
+}
+# `auto` is resolved when the model is opened; the precision in use is part of the model's identity.
+SAME_ADDRESS = {"dtype": {"auto": "float32"}}
+
 
 class Spec(BaseModel):
     """Base class of all specs: frozen, unknown fields refused, field docstrings kept as help."""
@@ -66,7 +77,11 @@ def address(spec: Spec, **identity: Any) -> str:
 
     `identity` holds digests of what the spec refers to by name, such as weights and data rows.
     """
-    fields = {k: v for k, v in spec_to_dict(spec).items() if k not in FIELDS_OUTSIDE_ADDRESS}
+    fields = {
+        name: SAME_ADDRESS.get(name, {}).get(value, value) if isinstance(value, str) else value
+        for name, value in spec_to_dict(spec).items()
+        if name not in FIELDS_OUTSIDE_ADDRESS and value not in VALUES_OUTSIDE_ADDRESS.get(name, ())
+    }
     key = {"kind": type(spec).__name__, "spec": fields, "identity": identity}
     return digest_json(key)[:16]
 
