@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from cutaway.core.errors import BadSpec, Missing, UnknownName
+from cutaway.core.spec import spec_to_dict
 from cutaway.data.tasks import TaskFile, find_task, known_tasks, read_task
 from cutaway.data.templates import fill_template
 
@@ -106,6 +107,23 @@ def test_causal_models_are_asked_as_in_the_paper() -> None:
     assert ask["ag_news"].words == ("World", "Sports", "Business", "Science")
 
 
+@pytest.mark.parametrize("name", GRAFT)
+def test_every_masked_task_has_a_causal_prompt(name: str) -> None:
+    task = find_task(name)
+    pair = "A pair." if task.columns.pair else None
+    asked = fill_template(task.autoregressive.template, "A text.", pair=pair)
+    assert "A text." in asked and "{" not in asked and not asked[-1].isspace()
+    assert len(task.autoregressive.words) == (len(task.classes) or 2)
+
+
+def test_a_causal_prompt_has_its_own_edits() -> None:
+    """The reference changes texts for masked models only."""
+    pairs = [task for task in known_tasks().values() if task.autoregressive and task.columns.pair]
+    assert {task.name for task in pairs} >= {"mnli", "rte", "stsb"}
+    assert all(task.edits and task.autoregressive.edits == {} for task in pairs)
+    assert "edits" not in spec_to_dict(find_task("sst2"))["autoregressive"]
+
+
 def test_the_answers_of_entailment_stand_in_class_order() -> None:
     task = find_task("mnli")
     said = dict(zip(task.classes, task.autoregressive.words, strict=True))
@@ -148,7 +166,12 @@ def test_a_task_is_taken_as_it_is() -> None:
         ('"binary"', '"binari"', "kind: .*'binari'"),
         ('["no", "yes"]', '["no"]', "classes has 1 names"),
         ('["bad", "good"]', '["bad"]', "label_words has 1 words, expected 2"),
-        ("{mask}", "{maks}", r"expected exactly the fields \{mask\}, \{text\}"),
+        ("{mask}", "{maks}", r"lacks \{mask\}: expected exactly the fields \{text\}, \{mask\}"),
+        (
+            "[columns]",
+            '[autoregressive]\ntemplate = "It was"\nwords = ["bad", "good"]\n[columns]',
+            r"mine\.toml: autoregressive\.template 'It was' lacks \{text\}",
+        ),
         ('name = "mine"', "name = ", "not valid TOML"),
         ("[columns]", "[labels]\nscale = { devide = 2 }\n[columns]", "'devide'.*'divide'"),
         ("[columns]", "[labels]\nscale = { divide = 0 }\n[columns]", "divide is 0"),

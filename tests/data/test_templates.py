@@ -32,8 +32,14 @@ def test_a_template_for_pairs_needs_a_pair() -> None:
 
 
 @pytest.mark.parametrize(
-    "template", ["{text}", "{mask}", "{text} {mask} {pair}", "{text} {} {mask}"]
+    ("template", "wrong"),
+    [
+        ("{text}", r"lacks \{mask\}"),
+        ("It was", r"lacks \{text\}, \{mask\}"),
+        ("{text} {mask} {pair}", r"has \{pair\}"),
+        ("{text} {} {mask}", r"has \{\}"),
+    ],
 )
-def test_a_template_with_other_fields_is_refused(template: str) -> None:
-    with pytest.raises(ValueError, match="expected exactly"):
+def test_a_template_with_other_fields_is_refused(template: str, wrong: str) -> None:
+    with pytest.raises(ValueError, match=wrong + r": expected exactly the fields \{text\}, \{mask"):
         check_template(template, pair=False, mask=True)

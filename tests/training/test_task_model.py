@@ -6,12 +6,15 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from cutaway.core.errors import BadSpec
+from cutaway.data.tasks import find_task, known_tasks
 from cutaway.models.load import open_model
 from cutaway.store.artefacts import load_artefact
+from cutaway.training.options import TrainingSpec
 from cutaway.training.task_model import finetune_mode, make_task_model
+from cutaway.training.task_split import load_task_split
 from cutaway.training.trainable_params import parameter_groups
-from tests.tiny import FAMILIES
-from tests.training.tasks import task_split
+from tests.tiny import FAMILIES, SENTENCES, tiny_model, tiny_tokenizer
+from tests.training.tasks import task_file_rows, task_split
 
 WITHOUT_HEAD = ("codegen", "cohere")
 
@@ -105,6 +108,53 @@ def test_the_default_mode_depends_on_the_kind_of_model(tiny_lm) -> None:
     assert finetune_mode(tiny_lm("bert"), None) == "prompt"
     assert finetune_mode(tiny_lm("llama"), None) == "autoregressive"
     assert finetune_mode(tiny_lm("llama"), "head") == "head"
+
+
+@pytest.fixture(scope="module")
+def wordy_lm(tmp_path_factory):
+    """A causal and a masked tiny model that have every label word as one token."""
+    words = {w for t in known_tasks().values() for w in t.label_words}
+    words |= {w for t in known_tasks().values() if t.autoregressive for w in t.autoregressive.words}
+    texts = [*SENTENCES, *(f"it is {word}, {word}: {word}" for word in sorted(words))] * 3
+    folder = tmp_path_factory.mktemp("wordy")
+    opened = {}
+    for family in ("llama", "bert"):
+        tokenizer = tiny_tokenizer(FAMILIES[family].style, texts, size=900)
+        tiny_model(family, tokenizer).save_pretrained(folder / family)
+        tokenizer.save_pretrained(folder / family)
+        opened[family] = open_model(folder / family, check=False)
+    return opened
+
+
+@pytest.mark.parametrize("family", ["llama", "bert"])
+@pytest.mark.parametrize("mode", ["head", "prompt", "autoregressive"])
+@pytest.mark.parametrize("name", sorted(known_tasks()))
+def test_every_task_runs_in_every_mode_that_the_model_has(
+    name, mode, family, wordy_lm, tmp_path
+) -> None:
+    lm, task = wordy_lm[family], find_task(name)
+    if mode not in ("head", {"llama": "autoregressive", "bert": "prompt"}[family]):
+        with pytest.raises(BadSpec, match="--mode head"):
+            finetune_mode(lm, mode)
+        return
+    rows = task_file_rows(task, tmp_path / f"{name}.csv")
+    split = load_task_split(TrainingSpec(shots=1), task=name, data=rows)
+    if mode != "head" and not task.template:
+        assert task.autoregressive is None
+        with pytest.raises(BadSpec, match=f"{name!r} has no template.*--template and --words"):
+            make_task_model(lm, split, mode)
+        return
+    model = make_task_model(lm, split, mode)
+    proba = model.predict_proba(split.test)
+    assert proba.shape == (len(split.test), len(task.classes) or 2)
+    targets = model.examples.targets[split.test].numpy()
+    np.testing.assert_allclose(
+        model.losses(split.test).numpy(), -(targets * np.log(proba)).sum(1), rtol=2e-3
+    )
+    if task.kind == "regression":
+        low, high = task.labels.bounds
+        share = (model.examples.labels[split.test] - low) / (high - low)
+        np.testing.assert_allclose(targets, np.stack([1 - share, share], 1), atol=1e-6)
 
 
 def test_half_precision_is_refused(tiny_lm) -> None:

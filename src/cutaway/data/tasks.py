@@ -9,7 +9,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from cutaway.core.errors import BadSpec, Missing, UnknownName
 from cutaway.core.lookup import lookup, suggestion
@@ -108,6 +114,13 @@ class AutoregressivePrompt(Spec):
     """The prompt before the answer, with {text} and {pair}."""
     words: Words
     """The answer for each class, in class order."""
+    edits: dict[Literal["text", "pair"], str] | None = None
+    """Edits of a text here. Default: those of the task's `template`."""
+
+    @model_serializer(mode="wrap")
+    def _only_given_edits(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the default of `edits`, so that addresses of earlier runs stay the same."""
+        return {k: v for k, v in dump(self).items() if k != "edits" or v is not None}
 
 
 class SplitProtocol(Spec):
@@ -204,13 +217,17 @@ class TaskFile(Spec):
         unknown = set(self.labels.names.values()) - set(self.labels.order or self.classes)
         if unknown:
             raise ValueError(f"labels.names leads to {sorted(unknown)[0]!r}, which is not a class.")
-        if self.template:
-            check_template(self.template, pair=bool(self.columns.pair), mask=True)
-        if self.autoregressive:
-            check_template(self.autoregressive.template, pair=bool(self.columns.pair), mask=False)
-        for edit in self.edits.values():
-            lookup(TEXT_EDITS, edit, kind="edit")
+        self._check_templates()
         return self
+
+    def _check_templates(self) -> None:
+        causal, pair = self.autoregressive, bool(self.columns.pair)
+        if self.template:
+            check_template(self.template, pair=pair, mask=True)
+        if causal:
+            check_template(causal.template, pair=pair, mask=False, name="autoregressive.template")
+        for edit in {**self.edits, **((causal and causal.edits) or {})}.values():
+            lookup(TEXT_EDITS, edit, kind="edit")
 
 
 NESTED_SPECS: dict[str, type[Spec]] = {

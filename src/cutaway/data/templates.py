@@ -42,10 +42,15 @@ def fill_template(
     return _FIELD.sub(lambda match: changed.get(match.group(1), match.group(0)), template)
 
 
-def check_template(template: str, *, pair: bool, mask: bool) -> None:
-    """Raise ValueError unless the template has exactly the required fields."""
-    wanted = {"text"} | ({"pair"} if pair else set()) | ({"mask"} if mask else set())
-    fields = set(_FIELD.findall(template))
-    if fields != wanted:
-        names = ", ".join(f"{{{name}}}" for name in sorted(wanted))
-        raise ValueError(f"template is {template!r}, expected exactly the fields {names}.")
+def check_template(template: str, *, pair: bool, mask: bool, name: str = "template") -> None:
+    """Raise ValueError unless the template has exactly the required fields; `name` is where it was
+    given."""
+    wanted = ["{text}", *(["{pair}"] if pair else []), *(["{mask}"] if mask else [])]
+    fields = [f"{{{field}}}" for field in _FIELD.findall(template)]
+    missing = [field for field in wanted if field not in fields]
+    unknown = [field for field in fields if field not in wanted]
+    if missing or unknown:
+        wrong = f"lacks {', '.join(missing)}" if missing else f"has {unknown[0]}"
+        raise ValueError(
+            f"{name} {template!r} {wrong}: expected exactly the fields {', '.join(wanted)}."
+        )

@@ -87,10 +87,11 @@ def make_prompt_format(
     lm: LM, task: TaskFile, *, template: str | None = None, words: Sequence[str] = ()
 ) -> PromptFormat:
     """The task's template and words for this kind of model, or the ones given."""
-    own_template, own_words = task.template, task.label_words
+    own_template, own_words, edits = task.template, task.label_words, task.edits
     if lm.kind == "causal":
         causal = task.autoregressive
         own_template, own_words = (causal.template, causal.words) if causal else ("", ())
+        edits = edits if causal is None or causal.edits is None else causal.edits
     template, words = template or own_template, tuple(words) or own_words
     if not template or not words:
         raise BadSpec(
@@ -105,7 +106,7 @@ def make_prompt_format(
         check_template(template, pair=bool(task.columns.pair), mask=lm.kind == "masked")
     except ValueError as error:
         raise BadSpec(str(error)) from None
-    return PromptFormat(template, words, {str(side): edit for side, edit in task.edits.items()})
+    return PromptFormat(template, words, {str(side): edit for side, edit in edits.items()})
 
 
 def make_prompted_examples(

@@ -156,7 +156,9 @@ def test_a_wrong_request_is_refused_before_anything_is_computed(case, toy, tmp_p
 def test_a_template_without_a_mask_is_refused_before_anything_is_computed(
     toy_bert, tmp_path
 ) -> None:
-    with pytest.raises(BadSpec, match=r"expected exactly the fields \{mask\}, \{text\}"):
+    with pytest.raises(
+        BadSpec, match=r"lacks \{mask\}: expected exactly the fields \{text\}, \{mask\}"
+    ):
         nextword(
             model=toy_bert, data=TEXTS, position="mask", template="{text} is", quiet=True,
             runs=str(tmp_path),
