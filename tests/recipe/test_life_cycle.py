@@ -11,11 +11,11 @@ import pytest
 
 from cutaway.catalog import VERBS, Verb
 from cutaway.console import Console
-from cutaway.core.errors import BadSpec, Missing
+from cutaway.core.errors import BadSpec, Missing, NoRoom
 from cutaway.recipe import life_cycle
-from cutaway.recipe.cost import Estimate
+from cutaway.recipe.cost import Estimate, SampleSize
 from cutaway.recipe.life_cycle import Context, Outcome, Run
-from cutaway.recipe.options import RunOptions
+from cutaway.recipe.options import RunOptions, SamplesOption
 from cutaway.recipe.output import ArtefactFile
 from cutaway.recipe.result import ActionResult
 from cutaway.store import results as store
@@ -222,3 +222,75 @@ def test_a_launcher_is_refused_by_verbs_that_run_in_one_process(monkeypatch) -> 
     with pytest.raises(BadSpec, match="'cutaway toy' runs in one process"):
         life_cycle.check_launcher(VERB, "local")
     life_cycle.check_launcher(replace(VERB, distributed=True), "local")
+
+
+class SampledSpec(ToySpec, SamplesOption):
+    """A toy that can keep samples."""
+
+
+@pytest.fixture
+def sampled(calls, spec) -> SampledSpec:
+    """The toy has two pieces of two samples; the second breaks once if `value` is negative."""
+
+    def measure(request: ToyRequest, run: Run) -> Outcome:
+        calls.append("measure")
+        for key in ("first", "second"):
+            if key in run.progress.done():
+                continue
+            if run.samples is not None:
+                run.samples.put(key, pl.DataFrame({"piece": [key] * 2, "row": [0, 1]}))
+            if key == "second" and calls.count("measure") == 1 and request.spec.value < 0:
+                raise RuntimeError("broken on the way")
+            run.progress.put(key, [{"value": 1.0}])
+        splits = pl.DataFrame({"set": ["toy"], "row": [0]})
+        return replace(outcome(1.0), splits=splits)
+
+    recipe().measure = measure
+    recipe().sample_size = lambda request: SampleSize(4, 1000)
+    return SampledSpec(runs=spec.runs, samples=True)
+
+
+def test_samples_are_kept_only_when_asked_for_and_never_change_the_rows(calls, sampled) -> None:
+    plain = life_cycle.run(VERB, sampled.model_copy(update={"samples": False}))
+    with pytest.raises(Missing, match=r"has no samples. Make them with: cutaway toy .* --samples"):
+        _ = plain.samples
+    # A run without samples is not what was asked for.
+    kept = life_cycle.run(VERB, sampled)
+    assert calls.count("measure") == 2
+    assert kept.samples.rows() == [("first", 0), ("first", 1), ("second", 0), ("second", 1)]
+    assert kept.rows.equals(plain.rows)
+    assert kept.splits.equals(plain.splits)
+
+
+def test_a_run_with_samples_answers_a_request_without_them(calls, sampled) -> None:
+    kept = life_cycle.run(VERB, sampled)
+    found = life_cycle.run(VERB, sampled.model_copy(update={"samples": False}))
+    assert found.record.address == kept.record.address
+    assert calls.count("measure") == 1
+
+
+def test_a_broken_run_neither_loses_nor_repeats_samples(calls, sampled) -> None:
+    asked = sampled.model_copy(update={"value": -1.0})
+    with pytest.raises(RuntimeError, match="broken on the way"):
+        life_cycle.run(VERB, asked)
+    assert life_cycle.run(VERB, asked).samples["row"].to_list() == [0, 1, 0, 1]
+    assert not list(Path(asked.runs).rglob("*.partial"))
+
+
+def test_changed_samples_make_the_run_again(calls, sampled) -> None:
+    path = life_cycle.run(VERB, sampled).path / "samples.parquet"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    assert life_cycle.run(VERB, sampled).samples.height == 4
+    assert calls.count("measure") == 2
+
+
+def test_the_size_of_the_samples_is_printed_first_and_estimated(calls, sampled, capsys) -> None:
+    recipe().estimate = lambda request: [Estimate("1 step", 1.0, 2.0)]
+    assert "samples: about 4 rows, 0.0 MB" in life_cycle.estimate(VERB, sampled)[0].sentence()
+    plain = sampled.model_copy(update={"samples": False})
+    assert "samples" not in life_cycle.estimate(VERB, plain)[0].sentence()
+    life_cycle.run(VERB, sampled, Context(Console()))
+    assert "samples: about 4 rows, 0.0 MB." in capsys.readouterr().err
+    recipe().sample_size = lambda request: SampleSize(10**12, 1000)
+    with pytest.raises(NoRoom, match="needs 2000000000000000 bytes"):
+        life_cycle.run(VERB, sampled.model_copy(update={"seed": 1}))

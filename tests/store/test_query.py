@@ -185,3 +185,49 @@ def test_a_run_with_what_no_table_holds_leaves_the_others_readable(tmp_path, run
     assert found.query("select count(*) from runs").item() == 4
     assert found.query("select seed from runs where address = 'd4'").item() == seed
     assert found.query("select count(*) from rows").item() == 13
+
+
+@pytest.fixture
+def sampled(tmp_path):
+    def table(**columns):
+        path = tmp_path / "t.parquet"
+        pl.DataFrame(columns).write_parquet(path)
+        return path.read_bytes()
+
+    one = table(row=[0, 1], truth=["a", "b"], answer=["a", "c"], repeat=[0, 0])
+    keep(tmp_path / "runs", address="a1", files={"samples.parquet": one})
+    two = table(row=[0], tokens=[["x", "y"]], agree=[True], repeat=["one"])
+    files = {"samples.parquet": two, "splits.parquet": table(set=["docs"], row=[7])}
+    keep(tmp_path / "runs", method="shortcut", address="b2", files=files)
+    keep(tmp_path / "runs", address="c3")
+    return results(tmp_path / "runs")
+
+
+@pytest.mark.parametrize(
+    ("sql", "answer"),
+    [
+        ("select method, address, count(*) from samples group by all order by 1",
+         [("probe", "a1", 2), ("shortcut", "b2", 1)]),
+        ("select row from samples where truth != answer", [(1,)]),
+        ("select tokens[2] from samples where agree", [("y",)]),
+        ("select distinct repeat from samples order by 1", [("0",), ("one",)]),
+        ("select address, \"set\", row from splits", [("b2", "docs", 7)]),
+        ("select count(*) from samples join rows using (address)", [(12,)]),
+    ],
+)  # fmt: skip
+def test_samples_and_splits_of_all_runs_are_tables(sampled, sql, answer):
+    assert sampled.query(sql).rows() == answer
+
+
+def test_samples_are_described_and_empty_without_runs_that_have_them(sampled, runs):
+    assert "samples" in str(sampled.query("show tables").to_dicts())
+    assert "tokens" in str(sampled.query("describe samples").to_dicts())
+    assert runs.query("select * from samples").shape == (0, 2)
+
+
+def test_changed_samples_are_refused(sampled):
+    path = sampled.get("b2").path / "samples.parquet"
+    path.write_bytes(path.read_bytes() + b"?")
+    with pytest.raises(Corrupt, match="fails its checksum"):
+        sampled.query("select * from samples")
+    assert sampled.query("select count(*) from splits").item() == 1

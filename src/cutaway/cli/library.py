@@ -61,7 +61,7 @@ def query(
     sql: str, /, *, runs: RunsFlag = "runs", json: JsonFlag = False,
     format: Literal["table", "csv", "markdown", "latex"] = "table",
 ) -> None:  # fmt: skip
-    """Query all runs with SQL; the tables are `runs` and `rows`.
+    """Query all runs with SQL; the tables are `runs`, `rows`, `samples` and `splits`.
 
     Parameters
     ----------

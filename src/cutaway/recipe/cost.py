@@ -1,8 +1,28 @@
 """What a run will cost, estimated before it starts."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+PREDICTION_BYTES = 24
+"""Size of a prediction in samples.parquet: coordinates take almost nothing, the digest 16 bytes."""
+
+
+@dataclass(frozen=True)
+class SampleSize:
+    """How many rows samples.parquet will have, and about how large each is on disk."""
+
+    rows: int
+    bytes_per_row: int = PREDICTION_BYTES
+
+    @property
+    def bytes(self) -> int:
+        """The size of the file."""
+        return self.rows * self.bytes_per_row
+
+    def clause(self) -> str:
+        """The size in words."""
+        return f"samples: about {self.rows:,} rows, {self.bytes / 1e6:,.1f} MB"
 
 
 @dataclass(frozen=True)
@@ -33,3 +53,19 @@ class Estimate:
         """The estimate as JSON-ready values."""
         cost = {"seconds": self.seconds, "memory_mb": self.memory_mb, "disk_mb": self.disk_mb}
         return {**self.counts, **cost}
+
+
+def with_samples(estimates: Sequence[Estimate], size: SampleSize) -> list[Estimate]:
+    """The estimates of a run that also keeps its samples: the last one has their size."""
+    *others, last = estimates
+    megabytes = round(size.bytes / 1e6, 1)
+    counts = {"samples_rows": size.rows, "samples_mb": megabytes}
+    return [
+        *others,
+        replace(
+            last,
+            disk_mb=round(last.disk_mb + megabytes, 1),
+            counts={**last.counts, **counts},
+            notes=(*last.notes, size.clause()),
+        ),
+    ]

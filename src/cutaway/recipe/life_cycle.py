@@ -11,7 +11,7 @@ A recipe is a module with the functions of `Recipe`; `run` below calls them in t
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -22,13 +22,16 @@ from cutaway.core.errors import BadSpec, Missing
 from cutaway.core.spec import address
 from cutaway.engine import find_engine
 from cutaway.engine.process_group import ProcessGroup, is_distributed, process_group
-from cutaway.recipe.cost import Estimate
+from cutaway.recipe.cost import Estimate, SampleSize, with_samples
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.options import RunOptions
 from cutaway.recipe.result import CostMeter, Result, measure_cost, provenance
+from cutaway.store import files, remote
 from cutaway.store import results as store
 from cutaway.store.progress import Progress
+from cutaway.store.records import SAMPLES_FILE, SPLITS_FILE
 from cutaway.store.results import Record
+from cutaway.store.samples import SamplePieces
 
 if TYPE_CHECKING:
     import polars as pl
@@ -60,6 +63,8 @@ class Run:
     context: Context
     scratch: Path
     """A temporary folder that is removed after the run is saved."""
+    samples: SamplePieces | None = None
+    """Where the samples go; None unless they were asked for."""
 
     @property
     def console(self) -> Console:
@@ -90,6 +95,8 @@ class Outcome:
     """Facts about the data, or a list of them."""
     files: Mapping[str, Path | bytes] = field(default_factory=dict)
     """Other files of the run, by their name in its folder."""
+    splits: "pl.DataFrame | None" = None
+    """Which rows were used for what, and the marked positions; see `split_frame`."""
 
 
 class Output(Protocol):
@@ -110,7 +117,8 @@ class Recipe(Protocol):
 
     A verb that saves no run has `perform(request, context)` instead of `measure`, and its
     request needs no identity. `estimate(request)` is optional: without it `--dry-run` is refused.
-    A verb that writes to `--out` has an `OUTPUT`.
+    A verb that writes to `--out` has an `OUTPUT`. A verb whose spec has `samples` has
+    `sample_size(request)`.
     """
 
     def resolve(self, spec: Any, context: Context) -> Request:
@@ -141,7 +149,7 @@ def run(
     if hasattr(recipe, "perform"):
         return recipe.perform(request, context)
     name = address(spec, **request.identity)
-    done = store.find_record(spec.runs, verb.method, name)
+    done = find_done(verb, spec, request)
     if done is not None and (done := output.restore(spec, done) if output else done) is not None:
         context.console.print(f"This run is already done: {done.path}")
         return Result(done)
@@ -150,7 +158,8 @@ def run(
     try:
         with TemporaryDirectory() as scratch:
             progress = store.run_progress(spec.runs, verb.method, name)
-            current = Run(name, progress, context, Path(scratch))
+            pieces = sample_pieces(spec, recipe, request, progress, context.console)
+            current = Run(name, progress, context, Path(scratch), pieces)
             return _measure_and_save(verb, spec, recipe, request, current, group)
     except Missing:
         # Another process may have finished the same run and removed its pieces.
@@ -167,7 +176,7 @@ def _measure_and_save(
         outcome = recipe.measure(request, current)
 
     def save() -> Result:
-        saved = save_outcome(verb, spec, current.address, outcome, meter)
+        saved = save_outcome(verb, spec, current.address, with_tables(outcome, current), meter)
         return Result(output.finish(spec, saved, current.scratch) if output else saved)
 
     return on_rank0(save, spec.runs, verb.method, current.address, group)
@@ -178,7 +187,47 @@ def estimate(verb: Verb, spec: RunOptions, context: Context | None = None) -> li
     context, recipe = context or Context(), cast(Any, verb.load())
     if not hasattr(recipe, "estimate"):
         raise BadSpec(f"'cutaway {verb.words}' has no --dry-run: its cost can't be estimated.")
-    return list(recipe.estimate(recipe.resolve(spec, context)))
+    request = recipe.resolve(spec, context)
+    estimates = list(recipe.estimate(request))
+    return with_samples(estimates, recipe.sample_size(request)) if has_samples(spec) else estimates
+
+
+def has_samples(spec: Any) -> bool:
+    """Whether the spec asks for samples."""
+    return bool(getattr(spec, "samples", False))
+
+
+def find_done(verb: Verb, spec: RunOptions, request: Request) -> Record | None:
+    """The finished run of a spec; one that also has samples answers a request without them."""
+    wanted = [spec]
+    if getattr(spec, "samples", None) is False:
+        wanted.append(spec.model_copy(update={"samples": True}))
+    names = (address(one, **request.identity) for one in wanted)
+    found = (store.find_record(spec.runs, verb.method, name) for name in names)
+    return next((record for record in found if record is not None), None)
+
+
+def sample_pieces(
+    spec: RunOptions, recipe: Any, request: Request, progress: Progress, console: Console
+) -> SamplePieces | None:
+    """Where the run's samples go, after printing how many there will be; None without them."""
+    if not has_samples(spec):
+        return None
+    size: SampleSize = recipe.sample_size(request)
+    console.print(f"{size.clause()}.")
+    # The pieces and the file that is made of them.
+    files.check_free_space(remote.local_folder(spec.runs), 2 * size.bytes)
+    return SamplePieces(Path(progress.folder) / "samples")
+
+
+def with_tables(outcome: Outcome, current: Run) -> Outcome:
+    """The outcome with its samples and splits among its files."""
+    tables: dict[str, Path | bytes] = {}
+    if current.samples is not None:
+        tables[SAMPLES_FILE] = current.samples.merge(current.scratch / SAMPLES_FILE)
+    if outcome.splits is not None:
+        tables[SPLITS_FILE] = store.parquet_bytes(outcome.splits)
+    return replace(outcome, files={**outcome.files, **tables})
 
 
 def save_outcome(

@@ -89,3 +89,10 @@ class RunOptions(Spec):
     """Random seed of all splits, initialisations and samples."""
     offline: bool = False
     """Never use the network, only what is on this machine."""
+
+
+class SamplesOption(RunOptions):
+    """The option of verbs that can keep one row per sample."""
+
+    samples: bool = False
+    """Also keep every single sample or prediction, in samples.parquet beside the rows."""

@@ -63,6 +63,16 @@ class Result:
         return self.record.rows
 
     @property
+    def samples(self) -> "pl.DataFrame":
+        """One row per sample, read when it is asked for; Missing if made without `samples`."""
+        return self.record.samples
+
+    @property
+    def splits(self) -> "pl.DataFrame":
+        """Which rows of which set were used for what, and the marked token positions."""
+        return self.record.splits
+
+    @property
     def path(self) -> Path:
         """The run's folder."""
         return Path(self.record.path)

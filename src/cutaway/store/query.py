@@ -1,4 +1,4 @@
-"""SQL over all runs, restricted to two in-memory tables: `runs` and `rows`.
+"""SQL over all runs, restricted to the tables `runs`, `rows`, `samples` and `splits`.
 
 Before DuckDB gets the user's SQL, access to files, network, extensions and Python variables is
 disabled and the configuration is locked.
@@ -7,12 +7,12 @@ disabled and the configuration is locked.
 import json
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cutaway.core.errors import BadSpec
-from cutaway.store.records import Record, join_names
+from cutaway.store.records import SAMPLES_FILE, SPLITS_FILE, Record, join_names
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,17 +37,18 @@ _RUN_COLUMNS = (
 )  # fmt: skip
 _JSON_COLUMNS = ("summary", "baselines", "spec", "versions")
 
-# A query without any of these words can't use the table `rows`, so its files are not read.
-_MENTIONS_ROWS = re.compile(
-    r"rows|show|describe|query|information_schema|duckdb_|pg_", re.IGNORECASE
-)
+# A query with any of these words may use every table; otherwise it uses those that it names, and
+# the files of the others are not read.
+_MENTIONS_ALL = re.compile(r"show|describe|query|information_schema|duckdb_|pg_", re.IGNORECASE)
+# Tables that may be larger than memory: DuckDB reads the needed columns and rows from the files.
+_STREAMED = {"samples": SAMPLES_FILE, "splits": SPLITS_FILE}
 
 
 def query(records: Sequence[Record], sql: str, *, seconds: float = MAX_SECONDS) -> "pl.DataFrame":
     """Run one SELECT, WITH, DESCRIBE or SHOW statement; BadSpec has DuckDB's message."""
     with open_database() as connection, _translate_errors(seconds):
         _check_select(connection, sql)
-        fill_database(connection, records, with_rows=bool(_MENTIONS_ROWS.search(sql)))
+        fill_database(connection, records, tables=_tables_of(sql))
         return _execute(connection, sql, seconds)
 
 
@@ -65,6 +66,12 @@ def query_database(
     with _translate_errors(seconds):
         _check_select(connection, sql)
         return _execute(connection, sql, seconds)
+
+
+def _tables_of(sql: str) -> set[str]:
+    """The tables that a query may use, besides `runs`."""
+    tables = {"rows", *_STREAMED}
+    return tables if _MENTIONS_ALL.search(sql) else {n for n in tables if n in sql.lower()}
 
 
 @contextmanager
@@ -98,17 +105,54 @@ def _check_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> None:
 
 
 def fill_database(
-    connection: "duckdb.DuckDBPyConnection", records: Sequence[Record], *, with_rows: bool = True
+    connection: "duckdb.DuckDBPyConnection",
+    records: Sequence[Record],
+    *,
+    tables: Collection[str] = ("rows",),
 ) -> None:
-    """Create the two tables and lock the configuration."""
+    """Create the tables and lock the configuration."""
     frame = _runs_frame(records)
     connection.register("listed", frame.to_arrow())
     as_json = ", ".join(f"{name}::json as {name}" for name in _JSON_COLUMNS)
     connection.execute(f"create table runs as select * replace ({as_json}) from listed")
     connection.unregister("listed")
-    if with_rows:
+    if "rows" in tables:
         connection.register("rows", rows_frame(records).to_arrow())
+    for name, file in _STREAMED.items():
+        if name in tables:
+            _stream_table(connection, name, [one for one in records if file in one.files], file)
     connection.execute("set lock_configuration = true")
+
+
+def _stream_table(
+    connection: "duckdb.DuckDBPyConnection", name: str, records: Sequence[Record], file: str
+) -> None:
+    """A view over the files of these runs: columns by name, with method and address first."""
+    from pyarrow import dataset
+
+    parts = {f"{name}_{r.method}_{r.address}": (r, dataset.dataset(r.file(file))) for r in records}
+    mixed = _mixed_types([_column_kinds(part.schema) for _, part in parts.values()])
+    selects = ["select '' as method, '' as address where false"]
+    for view, (record, part) in parts.items():
+        connection.register(view, part)
+        casts = ", ".join(f'"{n}"::varchar as "{n}"' for n in part.schema.names if n in mixed)
+        columns = f"* replace ({casts})" if casts else "*"
+        run = f"'{record.method}' as method, '{record.address}' as address"
+        selects.append(f'select {run}, {columns} from "{view}"')
+    connection.execute(f"create view {name} as {' union all by name '.join(selects)}")
+
+
+def _column_kinds(schema: Any) -> dict[str, str]:
+    """What each column of an Arrow schema holds; all numbers are of one kind, and all text."""
+    from pyarrow import types
+
+    def kind(dtype: Any) -> str:
+        if types.is_integer(dtype) or types.is_floating(dtype):
+            return "number"
+        text = types.is_string(dtype) or types.is_large_string(dtype)
+        return "text" if text else str(dtype)
+
+    return {one.name: kind(one.type) for one in schema if not types.is_null(one.type)}
 
 
 def _execute(connection: "duckdb.DuckDBPyConnection", sql: str, seconds: float) -> "pl.DataFrame":
@@ -191,9 +235,20 @@ def _mixed_type_columns(frames: Sequence["pl.DataFrame"]) -> set[str]:
     """Columns that are numbers in one run and something else in another."""
     import polars as pl
 
-    columns = {(name, dtype) for frame in frames for name, dtype in frame.schema.items()}
+    # Most frames have the same columns: each schema is looked at once.
+    schemas = {tuple(frame.schema.items()) for frame in frames}
+    return _mixed_types(
+        [
+            {n: "number" if t.is_numeric() else str(t) for n, t in schema if t != pl.Null}
+            for schema in schemas
+        ]
+    )
+
+
+def _mixed_types(tables: Sequence[Mapping[str, str]]) -> set[str]:
+    """Columns that are of one kind in a table and of another kind in another table."""
     kinds: dict[str, set[str]] = {}
-    for name, dtype in columns:
-        if dtype != pl.Null:
-            kinds.setdefault(name, set()).add("number" if dtype.is_numeric() else str(dtype))
-    return {name for name, types in kinds.items() if len(types) > 1}
+    for table in tables:
+        for name, kind in table.items():
+            kinds.setdefault(name, set()).add(kind)
+    return {name for name, found in kinds.items() if len(found) > 1}

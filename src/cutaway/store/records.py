@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 RESULT_FILE, ROWS_FILE = "result.json", "rows.parquet"
+SAMPLES_FILE, SPLITS_FILE = "samples.parquet", "splits.parquet"
 
 # The fields of result.json and their types.
 RESULT_FIELDS: dict[str, type | tuple[type, ...]] = {
@@ -63,9 +64,28 @@ class Record:
     @cached_property
     def rows(self) -> "pl.DataFrame":
         """The table in rows.parquet; Corrupt if the file has changed."""
-        path = self.path / ROWS_FILE
+        return self._table(ROWS_FILE)
+
+    @cached_property
+    def samples(self) -> "pl.DataFrame":
+        """The table in samples.parquet; Missing if the run has kept no samples."""
+        if SAMPLES_FILE not in self.files:
+            raise Missing(
+                f"Run {self.address} has no samples. Make them with: {self.command} --samples"
+            )
+        return self._table(SAMPLES_FILE)
+
+    @cached_property
+    def splits(self) -> "pl.DataFrame":
+        """The rows that were used and for what; Missing if an older version made the run."""
+        if SPLITS_FILE not in self.files:
+            raise Missing(f"Run {self.address} has no {SPLITS_FILE}.")
+        return self._table(SPLITS_FILE)
+
+    def _table(self, name: str) -> "pl.DataFrame":
+        path = self.path / name
         data = _read_bytes(path)
-        _check_digest(path, hashlib.sha256(data).hexdigest(), self.files.get(ROWS_FILE))
+        _check_digest(path, hashlib.sha256(data).hexdigest(), self.files.get(name))
         return _parquet_frame(path, data)
 
     def file(self, name: str) -> Path:

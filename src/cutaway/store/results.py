@@ -2,6 +2,7 @@
 
 runs/<method>/<address>/result.json     written last: a run is finished if this file exists
 runs/<method>/<address>/rows.parquet    one row per measured value
+runs/<method>/<address>/samples.parquet, splits.parquet     see `cutaway.store.samples`
 runs/<method>/<address>.partial/        pieces of an unfinished run (`Progress`)
 
 `runs` may be a URL: finished runs are uploaded, result.json last, and fetched when needed;
@@ -79,7 +80,7 @@ class Runs:
         raise BadSpec(f"{address!r} matches {len(matches)} runs: {names}. Give more digits.")
 
     def query(self, sql: str) -> "pl.DataFrame":
-        """Run one SELECT over the tables `runs` and `rows`; nothing else is accessible."""
+        """Run one SELECT over `runs`, `rows`, `samples` and `splits`; nothing else is open."""
         from cutaway.store.query import query
 
         return query(list(self), sql)
