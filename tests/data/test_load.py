@@ -93,6 +93,15 @@ def test_a_task_reads_a_file_of_the_same_columns(tmp_path) -> None:
     assert (loaded.name, loaded.meta["task"]) == ("sst2", "sst2")
 
 
+@pytest.mark.parametrize("given", ["file", "dict"])
+def test_the_name_inside_the_file_of_the_probing_reference_is_kept(given: str, tmp_path) -> None:
+    rows = {"sentences": {"0": "fine", "1": "bad"}, "labels": {"0": 0.9, "1": 0.1}}
+    value = {"data": rows, "name": "Stanford  Sentiment", "task": "Regression"}
+    path = put(tmp_path, "sst.json", json.dumps(value))
+    assert load_text_set(path if given == "file" else value).name == "Stanford Sentiment"
+    assert load_text_set(put(tmp_path, "plain.json", json.dumps(rows))).name == "plain"
+
+
 def test_a_task_takes_a_set_that_is_already_loaded() -> None:
     mine = TextSet("mine", ("a",))
     assert load_task("sst2", data=mine) is mine

@@ -13,7 +13,7 @@ from cutaway.core.textset import TextSet
 from cutaway.methods.inject.retain import read_retained_sets
 from cutaway.methods.inject.spec import InjectSpec
 from cutaway.models.load import open_model
-from cutaway.recipe.objects import with_unique_names
+from cutaway.recipe.objects import name_objects, shown_names, with_unique_names
 from tests.tiny import SENTENCES, tiny
 
 
@@ -41,6 +41,15 @@ def test_the_same_one_twice_is_refused_by_both_its_names():
                 [Thing("a", "x"), Thing("b", "x")], lambda one: one.who, option="--things"
             )
         )
+
+
+def test_results_show_objects_by_the_name_of_their_author():
+    given = {"classifier": [Thing("Fast, small LDA", "x"), Thing("Fast, small LDA", "y"), "lda"]}
+    named, objects = name_objects(given, ["classifier"])
+    shown = shown_names(named["classifier"], objects)
+    assert list(shown.values()) == ["Fast, small LDA", "Fast, small LDA (2)", "lda"]
+    assert len(set(named["classifier"])) == 3
+    assert not any("," in name for name in named["classifier"])
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,8 @@ def test_more_shots_than_a_class_has_are_refused_by_its_name() -> None:
 
 
 def read(texts, **options):
-    return load_task_split(spec(), task=options.get("task"), data="it", objects={"it": texts})
+    task = options.pop("task", None)
+    return load_task_split(spec(**options), task=task, data="it", objects={"it": texts})
 
 
 def test_rows_without_a_task_get_one_of_their_own() -> None:
@@ -103,10 +104,20 @@ def test_a_folder_with_the_tasks_name_has_its_rows(tmp_path, monkeypatch) -> Non
     assert len(load_task_split(spec(), task="sst2", data="sst2").texts) == 120
 
 
+def test_any_column_can_be_the_label_of_a_task(tmp_path) -> None:
+    lines = [f"a film {i},{'good' if i % 2 else 'bad'},{i % 2}" for i in range(40)]
+    (tmp_path / "mine.csv").write_text("\n".join(["sentence,class,kind", *lines]))
+    data = str(tmp_path / "mine.csv")
+    with pytest.raises(BadData, match="no label column of the task 'sst2'"):
+        load_task_split(spec(), task="sst2", data=data)
+    made = load_task_split(spec(label_column="kind"), task="sst2", data=data)
+    assert made.texts.labels.tolist() == [i % 2 for i in range(40)]
+
+
 def test_what_cannot_be_learned_is_refused() -> None:
     with pytest.raises(BadSpec, match="both missing"):
         load_task_split(spec(), task=None, data=None)
     with pytest.raises(BadData, match="labels of kind 'text'"):
         read(TextSet("plain", ("a", "b")))
-    with pytest.raises(BadSpec, match="text_column is for data without a task"):
-        load_task_split(spec(), task="sst2", data=None, columns={"text_column": "x"})
+    with pytest.raises(BadSpec, match="text_column is 'x', but 'mine' defines its own columns"):
+        read(TextSet("mine", ("a", "b")), text_column="x")

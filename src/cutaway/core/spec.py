@@ -6,7 +6,7 @@ TOML or from keyword arguments, with the same fields and the same error messages
 
 import tomllib
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -40,6 +40,9 @@ class Spec(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, arbitrary_types_allowed=True
     )
+
+    outside_address: ClassVar[frozenset[str]] = frozenset()
+    """More fields outside the address: the identity holds a digest of what they choose."""
 
 
 def build_spec(cls: type[SpecT], values: Mapping[str, Any]) -> SpecT:
@@ -81,7 +84,8 @@ def address(spec: Spec, **identity: Any) -> str:
     fields = {
         name: SAME_ADDRESS.get(name, {}).get(value, value) if isinstance(value, str) else value
         for name, value in spec_to_dict(spec).items()
-        if name not in FIELDS_OUTSIDE_ADDRESS and value not in VALUES_OUTSIDE_ADDRESS.get(name, ())
+        if name not in FIELDS_OUTSIDE_ADDRESS | spec.outside_address
+        and value not in VALUES_OUTSIDE_ADDRESS.get(name, ())
     }
     key = {"kind": type(spec).__name__, "spec": fields, "identity": identity}
     return digest_json(key)[:16]

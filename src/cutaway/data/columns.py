@@ -38,6 +38,11 @@ LABEL_NAMES = (
 
 PART_NAMES = ("split", "part", "partition", "fold")
 
+USUAL_NAMES = frozenset(
+    [*TEXT_NAMES, *FALLBACK_TEXT_NAMES, *FIRST_LABEL_NAMES, *LABEL_NAMES, *PART_NAMES]
+    + [name for names in PAIR_NAMES for name in names]
+)
+
 
 @dataclass(frozen=True)
 class ColumnChoice:
@@ -100,8 +105,7 @@ def _guess_text(table: Table, folded: dict[str, str], pair: str | None) -> tuple
             return tuple(folded[name] for name in names)
     raise BadData(
         f"{table.origin} has no column with a usual text name ({', '.join(TEXT_NAMES[:5])}, ...). "
-        f"Name it with text_column (--text-column). {table.list_columns()} "
-        "The first line is read as the header: does the file have one?"
+        f"Name it with text_column (--text-column). {table.list_columns()}"
     )
 
 

@@ -116,4 +116,4 @@ def _table(origin: str, records: Records, blank: int, note: str = "") -> Table:
     table = table_from_records(origin, header, records[1:])
     notes = [f"{origin}: {note}"] if note else []
     notes += [f"{origin}: {blank} blank lines left out"] if blank else []
-    return replace(table, notes=tuple(notes))
+    return replace(table, notes=tuple(notes), first_line=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutaway.core.errors import BadSpec, Missing, UnknownName
+from cutaway.core.errors import BadData, BadSpec, Missing, UnknownName
 from cutaway.core.lookup import suggestion
 from cutaway.core.textset import TextSet
 from cutaway.data.arithmetic_read import is_arithmetic, read_arithmetic
@@ -26,12 +26,18 @@ from cutaway.data.files import READERS, path_kind, read_table
 from cutaway.data.folder import TableTransform, read_folder
 from cutaway.data.generate import GENERATORS, generate
 from cutaway.data.generator_options import check_seed
+from cutaway.data.header import first_line_is_header
 from cutaway.data.hub import HubId, parse_hub_id, read_hub
 from cutaway.data.json_layouts import table_from_json
 from cutaway.data.labels import cast_labels, check_as_task
 from cutaway.data.part_names import PART_BY_SPELLING, part_from_name
 from cutaway.data.table import Table
-from cutaway.data.task_rows import apply_task, required_columns, with_header
+from cutaway.data.task_rows import (
+    apply_task,
+    headerless_error,
+    required_columns,
+    with_header,
+)
 from cutaway.data.tasks import TaskFile, find_task, known_tasks, tasks_by_alias
 from cutaway.home import expand_path
 
@@ -80,6 +86,9 @@ def load_task(
     task: str | Path | TaskFile,
     *,
     data: DataSource | None = None,
+    text_column: str | None = None,
+    pair_column: str | None = None,
+    label_column: str | None = None,
     as_task: str | None = None,
     limit: int | None = None,
     seed: int = 0,
@@ -87,10 +96,15 @@ def load_task(
     revision: str | None = None,
     drop_empty: bool = False,
 ) -> TextSet:
-    """Load the rows of a task: from the hub, or from `data` with the same columns."""
+    """Load the rows of a task: from the hub, or from `data` with the same columns.
+
+    `text_column`, `pair_column` and `label_column` are used instead of the task's columns.
+    """
     check_as_task(as_task)
     task = find_task(task)
+    named = {"text_column": text_column, "pair_column": pair_column, "label_column": label_column}
     if isinstance(data, TextSet):
+        _refuse_column_options(data, named)
         return subsample_rows(cast_labels(data, as_task), limit, seed)
     if data is not None:
         sources = {p: part_from_name(names[0]) or p for p, names in task.parts.items()}
@@ -111,7 +125,7 @@ def load_task(
         )
     else:
         raise Missing(f"The task {task.name!r} names no source. Give its rows as a file: data.")
-    text_set = apply_task(task, table, parts, as_task=as_task, drop_empty=drop_empty)
+    text_set = apply_task(task, table, parts, named=named, as_task=as_task, drop_empty=drop_empty)
     return subsample_rows(text_set, limit, seed)
 
 
@@ -151,7 +165,10 @@ def _from_undescribed_table(
     if not any(columns.values()) and is_arithmetic(table):
         return cast_labels(read_arithmetic(table, name, parts), as_task)
     as_task = as_task or _claimed_task(table)
-    chosen = choose_columns(table, *columns.values(), labelled=as_task != "text")
+    try:
+        chosen = choose_columns(table, *columns.values(), labelled=as_task != "text")
+    except BadData as error:
+        raise error if first_line_is_header(table) else headerless_error(table) from None
     return make_text_set(
         table, chosen, name=name, as_task=as_task, parts=parts, drop_empty=drop_empty
     )
@@ -167,7 +184,8 @@ def _read_source(
 ) -> SourceTable:
     """The table of a source, its parts if they are fixed, and its name."""
     if not isinstance(source, str | Path):
-        return table_from_json("the given data", _frame_to_columns(source)), None, "given"
+        table = table_from_json("the given data", _frame_to_columns(source))
+        return table, None, _own_name(table) or "given"
     if str(source).startswith("hf:"):
         address = parse_hub_id(str(source))
         table, parts = read_hub(address, revision=revision, offline=offline)
@@ -177,7 +195,8 @@ def _read_source(
     if kind == "folder":
         return (*read_folder(path, part_sources, transform), path.resolve().name)
     if kind == "file":
-        return transform(read_table(path)), None, _name_from_path(path)
+        table = transform(read_table(path))
+        return table, None, _own_name(table) or _name_from_path(path)
     raise _not_found_error(str(source), path)
 
 
@@ -192,6 +211,11 @@ def _name_from_path(path: Path) -> str:
     """The file's name without its suffix; with its folder if the name is generic."""
     generic = path.stem.lower() in {*PART_BY_SPELLING, "all", "data"}
     return f"{path.resolve().parent.name}/{path.stem}" if generic else path.stem
+
+
+def _own_name(table: Table) -> str:
+    """The name in the metadata of the probing reference's files; empty without one."""
+    return " ".join(str(table.metadata.get("name") or "").split())
 
 
 def _claimed_task(table: Table) -> str | None:

@@ -24,6 +24,8 @@ class Table:
     """Metadata in the file itself (the probing reference's files have some)."""
     class_names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Class names of columns that hold class indices."""
+    first_line: bool = False
+    """Whether the column names are the first line of a text file, which could also be data."""
 
     def __len__(self) -> int:
         """Number of rows."""

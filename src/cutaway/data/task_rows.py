@@ -1,7 +1,7 @@
 """Read the rows of a table as a task defines them: its columns, filters and labels."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from cutaway.core.textset import TextSet
 from cutaway.data.build_text_set import make_text_set
 from cutaway.data.columns import ColumnChoice
 from cutaway.data.delimited import without_header
+from cutaway.data.header import first_line_is_header
 from cutaway.data.labels import is_missing, number_or_none
 from cutaway.data.table import Table, describe_rows, truncate
 from cutaway.data.tasks import TaskFile
@@ -21,6 +22,8 @@ from cutaway.data.tasks import TaskFile
 _MARKED_WORD = re.compile(r"<[^<>]*/>")
 
 PartLabels = NDArray[np.str_] | None
+NamedColumns = Mapping[str, str | None]
+"""Columns that the user names: text_column, pair_column, label_column."""
 
 
 def apply_task(
@@ -28,16 +31,17 @@ def apply_task(
     table: Table,
     parts: PartLabels,
     *,
+    named: NamedColumns | None = None,
     as_task: str | None = None,
     drop_empty: bool = False,
 ) -> TextSet:
-    """The text set of a table for this task; the notes say which rows were left out."""
-    columns = find_task_columns(task, table)
+    """The text set of a table for this task; the notes say which rows were left out.
+
+    `named` are the columns that the user names, as `text_column`, in place of the task's.
+    """
+    columns = find_task_columns(task, table, named)
     if columns is None:
-        raise BadData(
-            f"{table.origin} lacks columns of the task {task.name!r}: it needs "
-            f"{required_columns(task)}. {table.list_columns()}"
-        )
+        raise _lacking_columns(task, table, named or {})
     table, parts = _filter_rows(task, table, parts, columns)
     table = _replace_marked_words(task, table, columns)
     if columns.label is not None and as_task != "text" and task.kind in LABEL_READERS:
@@ -55,17 +59,53 @@ def with_header(task: TaskFile, table: Table) -> Table:
     """The table, with the task's column names if its first line is not a header."""
     names = task.columns.headerless
     lacks = find_task_columns(task, table) is None and len(names) == len(table.columns)
-    return without_header(table, names) if lacks else table
+    return without_header(table, names) if lacks and not first_line_is_header(table) else table
 
 
-def find_task_columns(task: TaskFile, table: Table) -> ColumnChoice | None:
-    """The task's columns by their names in this table; None if a required one is missing."""
-    wanted = (task.columns.text, task.columns.pair, task.columns.label)
-    text, pair, label = (_first_present(names, table) for names in wanted)
-    if text is None or (pair is None and wanted[1]) or (label is None and wanted[2]):
+def find_task_columns(
+    task: TaskFile, table: Table, named: NamedColumns | None = None
+) -> ColumnChoice | None:
+    """The named columns, else the task's by their names here; None if a required one is missing."""
+    wanted = _wanted_columns(task)
+    given = {role: (named or {}).get(f"{role}_column") for role in wanted}
+    found = {role: given[role] or _first_present(names, table) for role, names in wanted.items()}
+    if any(found[role] is None for role, names in wanted.items() if names or role == "text"):
         return None
-    names = (text,) if text in table.columns else tuple(text.split("+"))
-    return ColumnChoice(names, pair, label, guessed=False)
+    text = str(found["text"])
+    names = (text,) if text in table.columns else tuple(map(str.strip, text.split("+")))
+    for name in filter(None, (*(names if given["text"] else ()), given["pair"], given["label"])):
+        table.column(name)
+    return ColumnChoice(names, found["pair"], found["label"], guessed=False)
+
+
+def _wanted_columns(task: TaskFile) -> dict[str, Sequence[str]]:
+    """The names of the task's columns, by role; empty for a role that the task doesn't have."""
+    columns = task.columns
+    return {"text": columns.text, "pair": columns.pair, "label": columns.label}
+
+
+def _lacking_columns(task: TaskFile, table: Table, named: NamedColumns) -> BadData:
+    """The error for a table without a column of the task."""
+    if not first_line_is_header(table):
+        return headerless_error(table)
+    lacking = [
+        role for role, names in _wanted_columns(task).items()
+        if names and not named.get(f"{role}_column") and _first_present(names, table) is None
+    ]  # fmt: skip
+    flags = " and ".join(f"{role}_column (--{role}-column)" for role in lacking)
+    return BadData(
+        f"{table.origin} has no {' and no '.join(lacking)} column of the task {task.name!r}: it "
+        f"needs {required_columns(task)}. {table.list_columns()} Name it with {flags}."
+    )
+
+
+def headerless_error(table: Table) -> BadData:
+    """The error for a file whose first line is data."""
+    cells = ", ".join(repr(truncate(name, 30)) for name in list(table.columns)[:4])
+    return BadData(
+        f"The first line of {table.origin} ({cells}) is like the rows below it, so the columns "
+        "have no names. Add a header line, such as: text,label"
+    )
 
 
 def _first_present(names: Sequence[str], table: Table) -> str | None:
@@ -75,7 +115,7 @@ def _first_present(names: Sequence[str], table: Table) -> str | None:
 
 def required_columns(task: TaskFile) -> str:
     """The columns that a task needs, as text: `'sentence' or 'text'; 'label'`."""
-    wanted = (task.columns.text, task.columns.pair, task.columns.label)
+    wanted = _wanted_columns(task).values()
     return "; ".join(" or ".join(map(repr, names)) for names in wanted if names)
 
 

@@ -70,7 +70,22 @@ def _object_name(value: Any) -> str:
     from cutaway.recipe.object_fingerprint import fingerprint
 
     kind = value.__name__ if isinstance(value, type) else type(value).__name__
-    return f"{kind}#{digest_text(fingerprint(value))[:8]}"
+    return f"{own_name(value) or kind}#{digest_text(fingerprint(value))[:8]}".replace(",", " ")
+
+
+def own_name(value: Any) -> str:
+    """The `name` that an object's author gave it; empty without one."""
+    name = getattr(value, "name", None)
+    return " ".join(name.split()) if isinstance(name, str) else ""
+
+
+def shown_names(names: Iterable[str], objects: Objects) -> dict[str, str]:
+    """How results show each of `names`, all different: objects by their own `name`, if any."""
+    shown: dict[str, str] = {}
+    for name in names:
+        wanted = own_name(objects.get(name)) or name
+        shown[name] = _free_name(wanted, set(shown.values()))
+    return shown
 
 
 def _is_model(value: Any) -> bool:

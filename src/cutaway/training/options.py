@@ -1,6 +1,6 @@
 """Options of every verb that trains on a task."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -16,9 +16,20 @@ def _split_words(value: Any) -> Any:
 LabelWords = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
 
 
+COLUMN_OPTIONS = ("text_column", "pair_column", "label_column")
+
+
 class LabelledDataSpec(RunOptions):
     """Options of every verb that reads labelled rows."""
 
+    outside_address: ClassVar[frozenset[str]] = frozenset(COLUMN_OPTIONS)
+
+    text_column: str | None = None
+    """Column with the text, when not one of the usual names or of the task's."""
+    pair_column: str | None = None
+    """Column with the second text, when not one of the usual names or of the task's."""
+    label_column: str | None = None
+    """Column with the label, when not one of the usual names or of the task's."""
     drop_empty: bool = False
     """Drop rows without text or label (and count them) instead of refusing the data."""
 

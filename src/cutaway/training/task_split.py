@@ -1,6 +1,6 @@
 """A task, its rows, and which of them are for training, dev and test."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from cutaway.data.task_rows import class_indices
 from cutaway.data.tasks import TaskColumns, TaskFile, find_task, tasks_by_alias
 from cutaway.measure.splits import SplitPlan, split
 from cutaway.recipe.objects import Objects
-from cutaway.training.options import LabelledDataSpec, TrainingSpec
+from cutaway.training.options import COLUMN_OPTIONS, LabelledDataSpec, TrainingSpec
 
 CLASSIFICATION_KINDS = ("binary", "multiclass")
 TRAINABLE_KINDS = (*CLASSIFICATION_KINDS, "regression")
@@ -55,13 +55,10 @@ def load_task_split(
     *,
     task: str | None,
     data: str | None,
-    columns: Mapping[str, str | None] | None = None,
     objects: Objects | None = None,
 ) -> TaskSplit:
     """The task and its rows, split into train, dev and test as the spec says."""
-    task_file, texts = load_task_and_texts(
-        spec, task, (objects or {}).get(data or "", data), columns or {}
-    )
+    task_file, texts = load_task_and_texts(spec, task, (objects or {}).get(data or "", data))
     if texts.labels is None or texts.task not in TRAINABLE_KINDS:
         raise BadData(
             f"{texts.name!r} has labels of kind {texts.task!r}; fine-tuning needs one of "
@@ -72,7 +69,7 @@ def load_task_split(
 
 
 def load_task_and_texts(
-    spec: LabelledDataSpec, task: str | None, data: Any, columns: Mapping[str, str | None]
+    spec: LabelledDataSpec, task: str | None, data: Any
 ) -> tuple[TaskFile, TextSet]:
     """A task and its rows; data alone gets a task made from its labels."""
     named = task or None
@@ -81,20 +78,17 @@ def load_task_and_texts(
         named = data if is_task else None
     if named is None and data is None:
         raise BadSpec("task and data are both missing: give --task, or --data, or both.")
+    columns = {name: getattr(spec, name) for name in COLUMN_OPTIONS}
+    options: dict[str, Any] = {**columns, "seed": spec.seed, "offline": spec.offline}
     if named is None:
-        options: dict[str, Any] = {**columns, "drop_empty": spec.drop_empty}
-        texts = load_text_set(data, seed=spec.seed, offline=spec.offline, **options)
+        texts = load_text_set(data, drop_empty=spec.drop_empty, **options)
         return task_from_labels(texts), texts
-    if given := [name for name, value in columns.items() if value is not None]:
-        raise BadSpec(f"{given[0]} is for data without a task; {named!r} names its own columns.")
     task_file = find_task(named)
     if isinstance(data, str) and data.startswith("gen:"):
-        return task_file, align_classes(task_file, load_text_set(data, seed=spec.seed))
+        return task_file, align_classes(task_file, load_text_set(data, **options))
     # `--task sst2 --data sst2` means the task's own rows, unless there is a folder of that name.
     rows = None if data == named and not Path(data).is_dir() else data
-    texts = load_task(
-        task_file, data=rows, seed=spec.seed, offline=spec.offline, drop_empty=spec.drop_empty
-    )
+    texts = load_task(task_file, data=rows, drop_empty=spec.drop_empty, **options)
     return task_file, align_classes(task_file, texts)
 
 

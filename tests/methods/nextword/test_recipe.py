@@ -140,7 +140,7 @@ REFUSED = {
     "an unknown feature": ({"features": "phip"}, BadSpec, "Did you mean 'phi_p'"),
     "an unknown task": ({"task": "sst22", "data": None}, UnknownName, "sst2"),
     "a column beside a task": (
-        {"task": "sst2", "text_column": "x"}, BadSpec, "names its columns"),
+        {"task": "sst2", "text_column": "x"}, BadSpec, "defines its own columns"),
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cutaway.core.digest import digest_json
-from cutaway.core.errors import BadSpec, Mismatch
+from cutaway.core.errors import BadData, BadSpec, Mismatch
 from cutaway.core.textset import TextSet
 from cutaway.methods.nextword.spec import NextwordSpec
 from cutaway.methods.nextword.task import NextwordTask, nextword_tasks, task_splits
@@ -160,3 +160,10 @@ def test_two_data_sets_of_one_name_get_different_names() -> None:
     assert [task.name for task in tasks] == ["set", "set (2)"]
     with pytest.raises(BadSpec, match="--data has 'set' twice"):
         nextword_tasks(spec, {"a": labelled(), "b": labelled()})
+
+
+def test_any_column_can_be_the_label_of_a_task() -> None:
+    columns = {"sentence": [f"film {i}" for i in range(20)], "class": [i % 2 for i in range(20)]}
+    assert asked("sst2", columns, label_column="class").labels.tolist() == columns["class"]
+    with pytest.raises(BadData, match=r"no label column of the task 'sst2'.*--label-column"):
+        asked("sst2", columns)

@@ -77,9 +77,11 @@ def test_one_spec_gives_one_file_byte_for_byte(model, tmp_path):
 
 def test_a_users_estimator_and_the_built_in_one_give_the_same_answer(model, tmp_path):
     mine = LinearDiscriminantAnalysis(solver="svd")
+    mine.name = "LDA"
     result = quick(model, tmp_path, classifier=["lda", mine], baselines="none")
     table = result.rows.filter(pl.col("metric") == "accuracy")
     by_name = table.group_by("classifier").agg(pl.col("value").mean()).sort("classifier")
+    assert by_name["classifier"].to_list() == ["LDA", "lda"]
     assert by_name["value"][0] == pytest.approx(by_name["value"][1], abs=0.05)
     assert not hasattr(mine, "coef_")
 

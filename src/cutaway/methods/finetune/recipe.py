@@ -72,10 +72,7 @@ def resolve(spec: FinetuneSpec, context: Context) -> FinetuneRequest:
     mode = finetune_mode(lm, spec.mode)
     if spec.at != "auto" and mode != "head":
         raise BadSpec(f"at is for --mode head, got {spec.at!r} with mode {mode!r}.")
-    columns = {name: getattr(spec, name) for name in ("text_column", "pair_column", "label_column")}
-    split = load_task_split(
-        spec, task=spec.task, data=spec.data, columns=columns, objects=context.objects
-    )
+    split = load_task_split(spec, task=spec.task, data=spec.data, objects=context.objects)
     model = make_task_model(
         lm, split, mode, template=spec.template, words=spec.words, at=spec.at,
         max_tokens=spec.max_tokens, seed=spec.seed,

@@ -1,12 +1,15 @@
 """The spec of `cutaway finetune`."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from cutaway.training.options import LabelWords, TrainingSpec
 
 
 class FinetuneSpec(TrainingSpec):
     """Fine-tune a model on a task and keep the checkpoint that is best on the dev rows."""
+
+    # Its columns have always been part of the address.
+    outside_address: ClassVar[frozenset[str]] = frozenset()
 
     model: str
     """The model to start from: a bundled name, a hub id, a folder, or base+adapter."""
@@ -23,12 +26,6 @@ class FinetuneSpec(TrainingSpec):
     """Prompt template with {text}, {pair}, {mask}, instead of the task's."""
     words: LabelWords = ()
     """One label word per class, in class order, instead of the task's."""
-    text_column: str | None = None
-    """Column with the text, for data without a task."""
-    pair_column: str | None = None
-    """Column with the second text of a pair, for data without a task."""
-    label_column: str | None = None
-    """Column with the label, for data without a task."""
     at: Literal["auto", "first", "last", "mask"] = "auto"
     """Token that a linear head reads; auto is the family's own classification head."""
     out: str | None = None

@@ -36,6 +36,7 @@ from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.open_for_spec import open_for_spec
 from cutaway.recipe.result import Row
 from cutaway.store.files import sha256_file
+from cutaway.training.options import COLUMN_OPTIONS
 from cutaway.training.prompting import (
     PromptedExamples,
     make_prompted_examples,
@@ -155,8 +156,11 @@ def _load_set(
     spec: GraftEvalSpec, task: str | None, source: Any
 ) -> tuple[TaskFile | None, TextSet]:
     if task is not None:
-        return load_task_and_texts(spec, task, source, {})
-    texts = load_text_set(source, seed=spec.seed, offline=spec.offline, drop_empty=spec.drop_empty)
+        return load_task_and_texts(spec, task, source)
+    columns = {name: getattr(spec, name) for name in COLUMN_OPTIONS}
+    texts = load_text_set(
+        source, **columns, seed=spec.seed, offline=spec.offline, drop_empty=spec.drop_empty
+    )
     return None, texts
 
 

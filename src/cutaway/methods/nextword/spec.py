@@ -61,9 +61,9 @@ class NextwordSpec(RunOptions):
     template: str | None = None
     """Template with {text} and {mask} for --position mask, instead of the task's."""
     text_column: str | None = None
-    """Column of the texts, for data without a task whose column has an unusual name."""
+    """Column with the text, when not one of the usual names or of the task's."""
     label_column: str | None = None
-    """Column of the labels, for data without a task whose column has an unusual name."""
+    """Column with the label, when not one of the usual names or of the task's."""
     limit: int | None = Field(default=None, ge=10)
     """Use at most this many rows of each data set, sampled with the seed."""
     max_tokens: int | None = Field(default=512, ge=2)

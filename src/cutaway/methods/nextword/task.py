@@ -102,9 +102,7 @@ def _load_texts(spec: NextwordSpec, task: TaskFile | None, data: Any) -> TextSet
     is_loaded = isinstance(data, TextSet) or str(data).startswith("gen:")
     if task is None:
         return check_learnable(load_text_set(data, **columns, **shared))
-    named = [name for name, value in columns.items() if value is not None]
-    if named:
-        raise BadSpec(f"{named[0]} is for data without a task: {task.name!r} names its columns.")
+    shared |= columns
     texts = check_learnable(
         load_text_set(data, **shared) if is_loaded else load_task(task, data=data, **shared)
     )

@@ -25,7 +25,7 @@ from cutaway.methods.probe.spec import LEARNED_POOLER, ProbeSpec
 from cutaway.models.lm import LM
 from cutaway.models.load import random_twin
 from cutaway.pool import pooler
-from cutaway.recipe.objects import Objects
+from cutaway.recipe.objects import Objects, shown_names
 
 MAX_MATRIX_BYTES = 256 << 20
 """Feature matrices up to this size are read into memory, larger ones block by block."""
@@ -44,14 +44,20 @@ class ProbeInputs:
 
     def check(self) -> None:
         """Refuse everything that is wrong with the request before anything is computed."""
-        for name in self.spec.classifier:
-            row = classifier(self.objects.get(name, name))
+        for given in self.classifiers.values():
+            row = classifier(given)
             row.check(FitSettings(self.texts.task, max(2, len(self.texts.classes))))
         for name in self.spec.pool:
             if name != LEARNED_POOLER:
                 pooler(name)
         find_engine(self.spec.engine).check()
         _ = self.mixes, self.splits
+
+    @cached_property
+    def classifiers(self) -> dict[str, Any]:
+        """The classifiers of the spec by the name that results show."""
+        shown = shown_names(self.spec.classifier, self.objects)
+        return {shown[name]: self.objects.get(name, name) for name in self.spec.classifier}
 
     @cached_property
     def mixes(self) -> list[LayerMix]:

@@ -88,7 +88,7 @@ def _fit(
     states = inputs.states(piece.layers, piece.cell.pool, of_twin=of_twin)
     name, texts, spec = piece.cell.classifier, inputs.texts, inputs.spec
     return probe_splits(
-        states, labels, splits, inputs.objects.get(name, name), task=texts.task,
+        states, labels, splits, inputs.classifiers.get(name, name), task=texts.task,
         classes=texts.classes, seed=spec.seed, balanced=spec.class_weight == "balanced",
     )  # fmt: skip
 

@@ -141,7 +141,7 @@ class ProbeGrid:
 
     def _pieces_of_features(self, pool: str, layers: LayerMix) -> Iterator[ProbePiece]:
         spec = self.inputs.spec
-        names = ("attention",) if pool == LEARNED_POOLER else spec.classifier
+        names = ("attention",) if pool == LEARNED_POOLER else tuple(self.inputs.classifiers)
         for name in names:
             yield ProbePiece("probe", self._cell(layers.name, pool, name), layers)
         if pool == LEARNED_POOLER:
