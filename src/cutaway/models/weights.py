@@ -1,8 +1,6 @@
 """Config and weights of a checkpoint folder, through transformers, from safetensors only; PEFT
 adapters are merged into their base."""
 
-import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,9 @@ from safetensors import safe_open
 from cutaway.console import quiet_transformers
 from cutaway.core.errors import BadModel, Mismatch, Missing
 from cutaway.models.anatomy import Anatomy, ModelKind, anatomy_of
-from cutaway.models.checkpoint import CheckpointSource, need_weights, read_json, tensor_shapes
+from cutaway.models.checkpoint import CheckpointSource, need_weights, read_json
 from cutaway.models.digests import config_digest
+from cutaway.models.plausible_config import reason_of
 
 DTYPES = {
     "float32": torch.float32,
@@ -23,8 +22,6 @@ DTYPES = {
 }
 ATTENTION_KERNELS = {"sdpa": None, "eager": "eager"}
 """None: transformers uses sdpa if the family has it."""
-MAX_MISSING_WEIGHTS = 100_000_000
-"""Weights that may be missing in a checkpoint: its head, computed position tables."""
 
 
 def load_config(source: CheckpointSource, trust: bool) -> Any:
@@ -35,7 +32,7 @@ def load_config(source: CheckpointSource, trust: bool) -> Any:
         with quiet_transformers():
             return AutoConfig.from_pretrained(source.folder, trust_remote_code=trust)
     except Exception as error:  # configs raise bare Exceptions, and divide by zero
-        raise BadModel(f"{source.name!r}: {_reason(error)}") from None
+        raise BadModel(f"{source.name!r}: {reason_of(error)}") from None
 
 
 def kind_and_anatomy(source: CheckpointSource, config: Any) -> tuple[ModelKind, Anatomy | None]:
@@ -69,57 +66,6 @@ def _kind_by_architecture(config: Any) -> ModelKind | None:
     return None
 
 
-def need_plausible_config(
-    source: CheckpointSource, config: Any, kind: ModelKind, files: list[Path]
-) -> None:
-    """BadModel if the config describes a larger model than the files; nothing is built.
-
-    Missing weights would be initialised: a small file with a large config would fill the memory.
-    """
-    shapes = tensor_shapes(files)
-    if _config_layers(config) > len(shapes):
-        raise BadModel(
-            f"{source.name!r}: its config has {_config_layers(config):,} layers, its files have "
-            f"{len(shapes):,} tensors. The config belongs to another model."
-        )
-    largest = max((max(shape, default=1) for shape in shapes), default=1)
-    if max(_config_integers(config.to_dict()), default=0) <= 4 * largest:
-        return
-    # Last, because it is slow: the model's shape without its weights.
-    stored, described = sum(map(math.prod, shapes)), _config_parameter_count(source, config, kind)
-    if described > 4 * stored + MAX_MISSING_WEIGHTS:
-        raise BadModel(
-            f"{source.name!r}: its config describes {described:,} weights, its files have "
-            f"{stored:,}. The config belongs to another model."
-        )
-
-
-def _config_layers(config: Any) -> int:
-    layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
-    return layers if isinstance(layers, int) else 0
-
-
-def _config_integers(value: Any) -> Iterator[int]:
-    """Every integer in a config, at any depth."""
-    if isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _config_integers(one)
-    elif isinstance(value, int) and not isinstance(value, bool):
-        yield value
-
-
-def _config_parameter_count(source: CheckpointSource, config: Any, kind: ModelKind) -> int:
-    """The number of weights that the config describes, counted on the meta device."""
-    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
-
-    auto: Any = AutoModelForCausalLM if kind == "causal" else AutoModelForMaskedLM
-    try:
-        with quiet_transformers(), torch.device("meta"):
-            return sum(p.numel() for p in auto.from_config(config).parameters())
-    except Exception as error:  # as above: impossible sizes can fail anywhere
-        raise BadModel(f"{source.name!r}: {_reason(error)}") from None
-
-
 def load_weights(
     folder: Path, config: Any, kind: ModelKind, dtype: str, attention: str, trust: bool
 ) -> tuple[Any, list[str]]:
@@ -140,7 +86,7 @@ def load_weights(
                 attn_implementation=ATTENTION_KERNELS[attention],
             )
     except Exception as error:  # as above
-        raise BadModel(f"{folder} can't be loaded: {_reason(error)}") from None
+        raise BadModel(f"{folder} can't be loaded: {reason_of(error)}") from None
     module, info = loaded
     return module, sorted(info["missing_keys"])
 
@@ -160,17 +106,6 @@ def has_trained_head(
     return False, ("The checkpoint has no language-model head: no logits, layers only.",)
 
 
-def _reason(error: Exception) -> str:
-    """The first line of another library's error, with the second if the first ends in a colon."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if not lines:
-        return type(error).__name__
-    reason = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
-    # The message of such an error doesn't say what kind it is.
-    bare = isinstance(error, ArithmeticError | LookupError)
-    return f"{type(error).__name__}: {reason}"[:300] if bare else reason[:300]
-
-
 def merge_adapter(module: Any, folder: Path) -> Any:
     """The base with the adapter merged into its weights."""
     need_adapter(folder)
@@ -180,7 +115,7 @@ def merge_adapter(module: Any, folder: Path) -> Any:
             joined = peft.PeftModel.from_pretrained(module, folder, is_trainable=False)
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
         raise Mismatch(
-            f"Adapter {folder} doesn't fit this base: {_reason(error).rstrip('.')}."
+            f"Adapter {folder} doesn't fit this base: {reason_of(error).rstrip('.')}."
         ) from None
     _need_all_tensors_used(joined, folder, peft)
     try:

@@ -12,7 +12,7 @@ class FinetuneSpec(TrainingSpec):
     outside_address: ClassVar[frozenset[str]] = frozenset()
 
     model: str
-    """The model to start from: a bundled name, a hub id, a folder, or base+adapter."""
+    """The model to start from: a bundled name, a hub id, a folder, a GGUF file, or base+adapter."""
     revision: str | None = None
     """Branch, tag or commit of a hub model."""
     mode: Literal["head", "prompt", "autoregressive"] | None = None

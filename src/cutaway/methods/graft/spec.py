@@ -208,7 +208,7 @@ class ContinualSpec(TrainingSpec):
     """Learn several tasks in sequence with grafts, and compare with sequential training."""
 
     base: str
-    """The model to start from: a bundled name, a hub id, a folder."""
+    """The model to start from: a bundled name, a hub id, a folder, a GGUF file."""
     revision: str | None = None
     """Branch, tag or commit of a hub model."""
     task: SomeNames

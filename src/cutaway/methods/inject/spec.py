@@ -81,7 +81,7 @@ class FisherSpec(RunOptions):
     """Estimate how important each weight is: its mean squared gradient over the examples."""
 
     model: str
-    """The model: a bundled name, a hub id, a folder, or base+adapter."""
+    """The model: a bundled name, a hub id, a folder, a GGUF file, or base+adapter."""
     revision: str | None = None
     """Branch, tag or commit of a hub model."""
     text: str | None = None
@@ -118,7 +118,7 @@ class InjectSpec(RunOptions):
     """Train a skill with different regularisers and measure what the model forgets."""
 
     model: str
-    """The model: a bundled name, a hub id, a folder, or base+adapter."""
+    """The model: a bundled name, a hub id, a folder, a GGUF file, or base+adapter."""
     revision: str | None = None
     """Branch, tag or commit of a hub model."""
     skill: Literal["arithmetic"] = "arithmetic"

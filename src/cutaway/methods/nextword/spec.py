@@ -33,7 +33,7 @@ class NextwordSpec(RunOptions):
     """Measure how well features of the next-word distribution solve a classification task."""
 
     model: SomeNames
-    """Models to open: bundled names, hub ids, folders, base+adapter. Several models make a grid."""
+    """Models: bundled names, hub ids, folders, GGUF files, base+adapter. Several make a grid."""
     task: Names = ()
     """Tasks: known names, or your own TOML files. Without a task, give --data and --prompt-text."""
     data: Names = ()

@@ -16,7 +16,7 @@ class ProbeSpec(RunOptions):
     """Probe a grid of layers, poolers and classifiers after one forward pass per model and set."""
 
     model: SomeNames
-    """Models: bundled names, hub ids, folders, base+adapter. Several make a grid."""
+    """Models: bundled names, hub ids, folders, GGUF files, base+adapter. Several make a grid."""
     data: SomeNames
     """Labelled data: task names, files, folders, hf:ID, gen:NAME. Several make a grid."""
     revision: str | None = None

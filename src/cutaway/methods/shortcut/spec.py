@@ -30,7 +30,7 @@ class ShortcutSpec(RunOptions):
     """The options of every verb of shortcut."""
 
     model: str
-    """The model: a bundled name, a hub id, a folder, or base+adapter."""
+    """The model: a bundled name, a hub id, a folder, a GGUF file, or base+adapter."""
     revision: str | None = None
     """Branch, tag or commit of a hub model."""
 
@@ -133,7 +133,7 @@ class LensSpec(ShortcutSpec):
     """The prediction of every layer at every token of a text."""
 
     model: str = "smollm2-135m"
-    """The model: a bundled name, a hub id, a folder, or base+adapter."""
+    """The model: a bundled name, a hub id, a folder, a GGUF file, or base+adapter."""
 
     shortcut: str | None = None
     """The maps: a file written by `shortcut fit`; without it only the logit lens (id)."""
