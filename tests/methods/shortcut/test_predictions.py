@@ -20,7 +20,7 @@ KINDS = ("id", "mat")
 
 @pytest.fixture(scope="module")
 def rows(other_sample, maps):
-    return texts_not_fitted_on(other_sample, maps)
+    return texts_not_fitted_on(other_sample.texts, maps)
 
 
 @pytest.fixture(scope="module")

@@ -64,8 +64,15 @@ def test_precision_at_1_comes_first_then_by_layer() -> None:
 def test_an_outcome_has_every_column_and_the_facts(other_sample) -> None:
     value = Interval(0.5, 0.4, np.nan, 0.95, 9)
     row = COORDINATES.row("mat", "kl", value, layer=1)
-    outcome = shortcut_outcome("eval", other_sample, summary={"a": 1}, baselines={}, rows=[row])
+    outcome = shortcut_outcome(
+        "eval", other_sample, summary={"a": 1}, baselines={}, rows=[row],
+        parts={"measured": np.array([1, 0])},
+    )  # fmt: skip
     assert outcome.rows.columns == list(SCHEMA)
     assert outcome.rows["high"].to_list() == [None]
     assert outcome.summary == {"verb": "eval", "a": 1}
     assert outcome.data["rows"] == len(other_sample.texts)
+    assert outcome.splits is not None
+    assert outcome.splits["row"].to_list() == [1, 1, 0, 0]
+    marks = [*other_sample.full.marks[1], *other_sample.full.marks[0]]
+    assert outcome.splits["position"].to_list() == marks

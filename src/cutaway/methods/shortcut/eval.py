@@ -13,6 +13,7 @@ from cutaway.methods.shortcut.predictions import (
     MapsRequest,
     PredictionsByLayer,
     estimate_predictions,
+    examples_to_measure,
     precision_by_layer,
     predict_all_layers,
     predictions_from_states,
@@ -27,9 +28,11 @@ from cutaway.methods.shortcut.rows import (
     shortcut_outcome,
 )
 from cutaway.methods.shortcut.sample import StateSample, TextRows, take_sample
+from cutaway.methods.shortcut.samples import CELL_BYTES, SampleWriter, sample_writer
 from cutaway.methods.shortcut.schedules import candidate_schedules, run_schedule
 from cutaway.methods.shortcut.spec import EvalSpec
 from cutaway.methods.shortcut.verdict import eval_verdict
+from cutaway.recipe.cost import SampleSize
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.result import Row
 
@@ -50,26 +53,45 @@ def measure(request: MapsRequest, run: Run) -> Outcome:
     """r2, precision@k, surprisal, KL, entropy and perplexity by layer and kind of map."""
     lm, maps, spec, console = request.lm, request.maps, request.spec, run.console
     sample = take_sample(request, run.context)
-    rows = texts_not_fitted_on(sample, maps)
-    console.print(f"Measuring on {len(rows)} texts of {sample.texts.name}.")
-    predictions = predict_all_layers(sample, rows, maps, request.kinds, console)
-    r2 = r2_by_pair(request, sample, rows, console)
+    rows = texts_not_fitted_on(sample.texts, maps)
     coordinates = ShortcutCoordinates(lm.name, sample.texts.name, maps.fitted_on)
+    writer = sample_writer(run, sample, coordinates)
+    console.print(f"Measuring on {len(rows)} texts of {sample.texts.name}.")
+    predictions = predict_all_layers(sample, rows, maps, request.kinds, console, writer)
+    r2 = r2_by_pair(request, sample, rows, console)
     table: list[Row] = []
     for (kind, layer), predicted in predictions.items():
         table += prediction_rows(coordinates, kind, layer, lm.layers, predicted)
     table = [*in_display_order(table), *r2_rows(coordinates, r2)]
     if spec.parts and maps.meta.get("parts"):
-        table += replaced_part_rows(request, sample, rows, coordinates, console)
+        table += replaced_part_rows(request, sample, rows, coordinates, console, writer)
     if spec.schedules:
-        table += schedule_rows(request, sample, rows, coordinates, r2, console)
+        table += schedule_rows(request, sample, rows, coordinates, r2, console, writer)
     return shortcut_outcome(
         "eval",
         sample,
         summary={"fitted_on": maps.fitted_on, **eval_summary(predictions, lm.layers, len(rows))},
         baselines={"id": precision_by_layer(predictions, "id")} if "id" in request.kinds else {},
         rows=table,
+        parts={"measured": rows},
     )
+
+
+def sample_size(request: MapsRequest) -> SampleSize:
+    """The samples of every layer through every kind of map, and of replaced parts."""
+    spec, last = request.spec, request.lm.layers
+    cells = (last + 1) * len(request.kinds)
+    if spec.parts and request.maps.meta.get("parts"):
+        cells += len(start_layers(last)) * len(PART_GROUPS)
+    if spec.schedules:
+        cells += min(last - 1, 6) + 3
+    return SampleSize(examples_to_measure(request) * cells, CELL_BYTES)
+
+
+def start_layers(last: int) -> list[int]:
+    """The layers after which parts are replaced, spread over the model."""
+    steps = MAX_START_LAYERS - 1
+    return sorted({round(i * (last - 1) / steps) for i in range(MAX_START_LAYERS)})
 
 
 def r2_by_pair(
@@ -98,18 +120,21 @@ def replaced_part_rows(
     rows: TextRows,
     coordinates: ShortcutCoordinates,
     console: Console,
+    writer: SampleWriter | None,
 ) -> list[Row]:
     """Predictions when norms, attention or MLP are replaced in all blocks after a layer."""
     lm, last, full = sample.lm, sample.lm.layers, final_layer(sample, rows)
-    steps = MAX_START_LAYERS - 1
-    starts = sorted({round(i * (last - 1) / steps) for i in range(MAX_START_LAYERS)})
+    starts = start_layers(last)
     table: list[Row] = []
     with console.progress("parts", len(starts) * len(PART_GROUPS)) as advance:
         for start in starts:
             for group in PART_GROUPS:
                 hidden = final_states(lm, sample.inputs, rows.tolist(), request.maps, group, start)
-                predicted = predictions_from_states(sample, rows, hidden, full)
-                table += prediction_rows(coordinates, f"part:{group}", start, last, predicted)
+                kind = f"part:{group}"
+                predicted = predictions_from_states(
+                    sample, rows, hidden, full, writer, kind=kind, layer=start
+                )
+                table += prediction_rows(coordinates, kind, start, last, predicted)
                 advance()
     return table
 
@@ -121,6 +146,7 @@ def schedule_rows(
     coordinates: ShortcutCoordinates,
     r2: Mapping[Any, float],
     console: Console,
+    writer: SampleWriter | None,
 ) -> list[Row]:
     """Predictions of skip schedules; `layer` is the number of blocks that run."""
     lm, full = sample.lm, final_layer(sample, rows)
@@ -130,7 +156,9 @@ def schedule_rows(
     with console.progress("schedules", len(schedules)) as advance:
         for name, schedule in schedules.items():
             hidden = run_schedule(lm, sample.inputs, rows.tolist(), request.maps, schedule)
-            predicted = predictions_from_states(sample, rows, hidden, full)
+            predicted = predictions_from_states(
+                sample, rows, hidden, full, writer, kind=name, layer=schedule.blocks
+            )
             table += prediction_rows(coordinates, name, schedule.blocks, lm.layers, predicted)
             advance()
     return table

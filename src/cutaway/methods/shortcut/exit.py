@@ -23,14 +23,17 @@ from cutaway.methods.shortcut.predictions import (
     MapsRequest,
     PredictionsByLayer,
     estimate_predictions,
+    examples_to_measure,
     predict_all_layers,
     resolve_maps,
     texts_not_fitted_on,
 )
 from cutaway.methods.shortcut.rows import ShortcutCoordinates, shortcut_outcome
 from cutaway.methods.shortcut.sample import StateSample, TextRows, take_sample
+from cutaway.methods.shortcut.samples import CELL_BYTES, EXIT_BYTES, examples_of, sample_writer
 from cutaway.methods.shortcut.spec import ExitSpec
 from cutaway.methods.shortcut.verdict import exit_verdict
+from cutaway.recipe.cost import SampleSize
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.result import Row
 
@@ -53,27 +56,42 @@ def measure(request: MapsRequest, run: Run) -> Outcome:
     """Mean layers against agreement for every lambda, confidence and kind of map."""
     lm, maps, spec, kinds = request.lm, request.maps, request.spec, request.kinds
     sample = take_sample(request, run.context)
-    rows = texts_not_fitted_on(sample, maps)
-    predictions = predict_all_layers(sample, rows, maps, kinds, run.console)
+    rows = texts_not_fitted_on(sample.texts, maps)
+    coordinates = ShortcutCoordinates(lm.name, sample.texts.name, maps.fitted_on)
+    writer = sample_writer(run, sample, coordinates)
+    predictions = predict_all_layers(sample, rows, maps, kinds, run.console, writer)
     confidences = confidences_by_kind(sample, rows, predictions, kinds, spec.confidence)
     curves = {key: exit_curve(one, ALL_LAMBDAS) for key, one in confidences.items()}
     drawn = {key: [p for p in of if p.setting in FINE_LAMBDAS] for key, of in curves.items()}
     fixed = {kind: fixed_exit_curve(confidences[kind, spec.confidence[0]]) for kind in kinds}
     calibrated = [] if spec.agreement is None else calibrations(confidences, spec)
+    if writer is not None:
+        lambdas = sorted({*FINE_LAMBDAS, *(one.setting for *_, one in calibrated)})
+        for (kind, name), one in confidences.items():
+            writer.write_exits(examples_of(sample, rows), kind, name, one, lambdas)
     timing = {}
     if lm.kind == "causal":
         agreement = spec.agreement or DEFAULT_AGREEMENT
         saved = max(layers_saved(points, lm.layers, agreement) for points in curves.values())
         prompts = [sample.full.rows[i] for i in rows]
         timing = exit_timing(lm, maps, prompts, curves, saved, agreement)
-    coordinates = ShortcutCoordinates(lm.name, sample.texts.name, maps.fitted_on)
     return shortcut_outcome(
         "exit",
         sample,
         summary=exit_summary(curves, calibrated, spec, lm.layers, timing),
         baselines={"fixed": {kind: [p.agreement.mean for p in of] for kind, of in fixed.items()}},
         rows=[*lambda_rows(coordinates, drawn), *fixed_rows(coordinates, fixed)],
+        parts={"measured": rows},
     )
+
+
+def sample_size(request: MapsRequest) -> SampleSize:
+    """The samples of every layer through every kind of map, and where each one exits."""
+    examples, kinds = examples_to_measure(request), len(request.kinds)
+    cells = examples * (request.lm.layers + 1) * kinds
+    exits = examples * kinds * len(request.spec.confidence) * len(FINE_LAMBDAS)
+    total = cells * CELL_BYTES + exits * EXIT_BYTES
+    return SampleSize(cells + exits, -(-total // (cells + exits)))
 
 
 def confidences_by_kind(

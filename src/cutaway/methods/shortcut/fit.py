@@ -83,6 +83,7 @@ def measure(request: SampleRequest, run: Run) -> Outcome:
         summary=fit_summary(sample, spec, r2, notes),
         baselines={"id": {"r2_to_final": r2_to_final(r2, "id", lm.layers)}},
         rows=r2_rows(ShortcutCoordinates(lm.name, sample.texts.name, sample.texts.name), r2),
+        parts={"fit": sample.train, "held_out": sample.held_out},
         files=OUTPUT.files(spec, run.scratch),
     )
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from cutaway.console import Console
 from cutaway.core.errors import BadData
+from cutaway.core.textset import TextSet
 from cutaway.methods.shortcut.maps import ShortcutMaps, load_maps, text_fingerprints
 from cutaway.methods.shortcut.maths.lens import (
     LayerPredictions,
@@ -18,6 +19,7 @@ from cutaway.methods.shortcut.maths.lens import (
 )
 from cutaway.methods.shortcut.memory import MAX_LOGITS, estimate_sample, eval_bytes
 from cutaway.methods.shortcut.sample import SampleRequest, StateSample, TextRows, load_sample_texts
+from cutaway.methods.shortcut.samples import LensCells, SampleWriter, examples_of
 from cutaway.methods.shortcut.spec import EvalSpec, ExitSpec
 from cutaway.models.lm import LM
 from cutaway.recipe.cost import Estimate
@@ -55,13 +57,19 @@ def estimate_predictions(request: MapsRequest) -> list[Estimate]:
     return estimate_sample(request, eval_bytes(request.lm, request.maps.size, positions))
 
 
-def texts_not_fitted_on(sample: StateSample, maps: ShortcutMaps) -> TextRows:
+def examples_to_measure(request: MapsRequest) -> int:
+    """About how many tokens are measured on: those of texts that the maps were not fitted on."""
+    texts = texts_not_fitted_on(request.texts, request.maps)
+    return len(texts) * int(request.spec.positions_per_text)
+
+
+def texts_not_fitted_on(texts: TextSet, maps: ShortcutMaps) -> TextRows:
     """The texts that the maps were not fitted on; BadData when there are none."""
     known = maps.fitted_texts
-    rows = [i for i, mark in enumerate(text_fingerprints(sample.texts.texts)) if mark not in known]
+    rows = [i for i, mark in enumerate(text_fingerprints(texts.texts)) if mark not in known]
     if not rows:
         raise BadData(
-            f"The maps were fitted on every text of {sample.texts.name!r}, so none is left to "
+            f"The maps were fitted on every text of {texts.name!r}, so none is left to "
             "measure on. Give more or other texts."
         )
     return torch.tensor(rows).numpy()
@@ -75,9 +83,14 @@ def logits_fn(lm: LM) -> Callable[[Tensor], Tensor]:
 
 
 def predict_all_layers(
-    sample: StateSample, rows: TextRows, maps: ShortcutMaps, kinds: Sequence[str], console: Console
+    sample: StateSample,
+    rows: TextRows,
+    maps: ShortcutMaps,
+    kinds: Sequence[str],
+    console: Console,
+    writer: SampleWriter | None = None,
 ) -> PredictionsByLayer:
-    """Predictions at all examples of these texts, for layers 0..L."""
+    """Predictions at all examples of these texts, for layers 0..L; samples go to the writer."""
     lm, head = sample.lm, logits_fn(sample.lm)
     jumps = {
         (kind, layer): maps.jump(layer, lm.layers, kind)
@@ -88,33 +101,53 @@ def predict_all_layers(
     size = max(1, MAX_LOGITS // lm.vocab)
     with console.progress("predictions", len(rows)) as advance:
         for part, states in sample.states(rows, range(lm.layers + 1), at_once=size):
-            following = sample.next_tokens(part)
-            logits = head(states[lm.layers])
-            full = final_distribution(logits)
-            own = layer_predictions(logits, full, following)
+            following, cells = sample.next_tokens(part), LensCells()
+            last = head(states[lm.layers])
+            full = final_distribution(last)
+            own = layer_predictions(last, full, following)
             for kind in kinds:
-                chunks.setdefault((kind, lm.layers), []).append(own)
-            for (kind, layer), jump in jumps.items():
-                predicted = layer_predictions(head(jump(states[layer])), full, following)
-                chunks.setdefault((kind, layer), []).append(predicted)
+                for layer in range(lm.layers + 1):
+                    logits, predicted = last, own
+                    if layer < lm.layers:
+                        logits = head(jumps[kind, layer](states[layer]))
+                        predicted = layer_predictions(logits, full, following)
+                    chunks.setdefault((kind, layer), []).append(predicted)
+                    if writer is not None:
+                        cells.add(kind, layer, logits, predicted)
+            if writer is not None:
+                writer.write_cells(f"cells/{part[0]:09d}", examples_of(sample, part), cells)
             advance(len(part))
     return {key: concat_predictions(parts) for key, parts in chunks.items()}
 
 
 def predictions_from_states(
-    sample: StateSample, rows: TextRows, hidden: Tensor, full: Tensor
+    sample: StateSample,
+    rows: TextRows,
+    hidden: Tensor,
+    full: Tensor,
+    writer: SampleWriter | None = None,
+    *,
+    kind: str = "",
+    layer: int = 0,
 ) -> LayerPredictions:
-    """Predictions from states that replace those of the last layer, chunk by chunk."""
+    """Predictions from states that replace those of the last layer, chunk by chunk.
+
+    Samples go to the writer as those of this kind and layer.
+    """
     head, following = logits_fn(sample.lm), sample.next_tokens(rows)
-    size = max(1, MAX_LOGITS // sample.lm.vocab)
-    chunks = [slice(i, i + size) for i in range(0, len(hidden), size)]
+    size, examples = max(1, MAX_LOGITS // sample.lm.vocab), examples_of(sample, rows)
+    predictions: list[LayerPredictions] = []
     with torch.inference_mode():
-        return concat_predictions(
-            [
-                layer_predictions(head(hidden[c]), final_distribution(head(full[c])), following[c])
-                for c in chunks
-            ]
-        )
+        for start in range(0, len(hidden), size):
+            part = slice(start, start + size)
+            logits, final = head(hidden[part]), final_distribution(head(full[part]))
+            predictions.append(layer_predictions(logits, final, following[part]))
+            if writer is not None:
+                cells = LensCells()
+                cells.add(kind, layer, logits, predictions[-1])
+                key = f"replaced/{kind}/{layer:04d}/{start:09d}"
+                writer.write_cells(key, examples.take(part), cells)
+    return concat_predictions(predictions)
 
 
 def precision_by_layer(predictions: PredictionsByLayer, kind: str) -> list[float]:

@@ -10,7 +10,7 @@ import polars as pl
 
 from cutaway.measure.intervals import Interval, corrected_t, wilson
 from cutaway.methods.shortcut.maths.lens import PRECISION_KS, LayerPredictions
-from cutaway.methods.shortcut.sample import StateSample
+from cutaway.methods.shortcut.sample import StateSample, TextRows
 from cutaway.models.lm import model_facts
 from cutaway.recipe.life_cycle import Outcome
 from cutaway.recipe.result import Row, bounds, table
@@ -34,6 +34,11 @@ class ShortcutCoordinates:
     fitted_on: str
     """The texts that the maps were fitted on; maps are transferred where it differs from `text`."""
 
+    @property
+    def shared(self) -> dict[str, str]:
+        """The columns of samples.parquet, where `text` is the sample's own text."""
+        return {"model": self.model, "set": self.text, "fitted_on": self.fitted_on}
+
     def row(self, kind: str, metric: str, value: float | Interval, **columns: Any) -> Row:
         """One cell; a bare number has no interval."""
         shared = {"model": self.model, "text": self.text, "fitted_on": self.fitted_on}
@@ -47,9 +52,10 @@ def shortcut_outcome(
     summary: Mapping[str, Any],
     baselines: Any,
     rows: Iterable[Row],
+    parts: Mapping[str, TextRows],
     files: Mapping[str, Path | bytes] | None = None,
 ) -> Outcome:
-    """What a verb measured, with the facts about its model and texts."""
+    """What a verb measured, with the facts about its model and texts; `parts` are texts by use."""
     return Outcome(
         rows=table(rows, SCHEMA),
         summary={"verb": verb, **summary},
@@ -57,6 +63,7 @@ def shortcut_outcome(
         model=model_facts(sample.lm),
         data=sample.facts,
         files=files or {},
+        splits=sample.splits(parts),
     )
 
 

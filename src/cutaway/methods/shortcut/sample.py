@@ -1,10 +1,11 @@
 """From texts to examples: seeded token positions, and the states of all layers at them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -22,6 +23,7 @@ from cutaway.models.tokens import tokenize
 from cutaway.recipe.life_cycle import Context
 from cutaway.recipe.objects import Objects
 from cutaway.store.activations import ActivationTable
+from cutaway.store.samples import split_frame, text_digests
 
 TextRows = NDArray[np.int64]
 # Texts whose states are in memory at the same time.
@@ -83,13 +85,27 @@ class StateSample:
 
     def next_tokens(self, rows: TextRows) -> Tensor:
         """The token to predict at each example: the next or the masked one; -1 at a text's end."""
-        step, tokens = (1 if self.lm.kind == "causal" else 0), self.full.rows
-        following = [
-            tokens[i][position + step] if position + step < len(tokens[i]) else -1
-            for i in rows
-            for position in self.full.marks[i]
-        ]
+        following = [self.next_token(i, mark) for i in rows for mark in self.full.marks[i]]
         return torch.tensor(following, dtype=torch.long)
+
+    def next_token(self, row: int, position: int) -> int:
+        """The token to predict at one position of one text."""
+        tokens, wanted = self.full.rows[row], position + (self.lm.kind == "causal")
+        return tokens[wanted] if wanted < len(tokens) else -1
+
+    def splits(self, parts: Mapping[str, TextRows]) -> pl.DataFrame:
+        """The texts of each part with their marked positions, for splits.parquet."""
+        digests = text_digests(self.texts)
+        return pl.concat(
+            split_frame(
+                self.texts.name,
+                part,
+                [i for i in rows.tolist() for _ in self.full.marks[i]],
+                digests,
+                positions=self.positions(rows).tolist(),
+            )
+            for part, rows in parts.items()
+        )
 
     @property
     def mean_length(self) -> float:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from cutaway.recipe.options import Names, RunOptions
+from cutaway.recipe.options import Names, RunOptions, SamplesOption
 
 
 def _as_tuple(value: Any) -> Any:
@@ -75,7 +75,7 @@ class FitSpec(TextSampleSpec):
     """File to write the maps to (FILE.safetensors); the run's folder otherwise."""
 
 
-class EvalSpec(TextSampleSpec):
+class EvalSpec(TextSampleSpec, SamplesOption):
     """How close each layer is to the final prediction, through each kind of map."""
 
     shortcut: str
@@ -88,7 +88,7 @@ class EvalSpec(TextSampleSpec):
     """Also measure schedules that run some blocks and skip the others."""
 
 
-class ExitSpec(TextSampleSpec):
+class ExitSpec(TextSampleSpec, SamplesOption):
     """How many layers an early exit saves, and how often it agrees with the full model."""
 
     shortcut: str
