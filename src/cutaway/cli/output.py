@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 Device = Literal["auto", "cpu", "cuda"]
 Dtype = Literal["float32", "float16", "bfloat16"]
+Bos = Literal["auto", "add", "keep"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class SpecOverrides:
     """Where the model runs; default: as in the file."""
     dtype: Dtype | None = None
     """Precision of the model; default: as in the file."""
+    bos: Bos | None = None
+    """Start token: auto, add or keep; default: as in the file."""
     seed: int | None = None
     """Random seed of splits, initial weights and samples; default: as in the file."""
     offline: bool | None = None
@@ -51,6 +54,8 @@ class StudyOptions:
     """Where the model runs; auto takes a GPU when there is one."""
     dtype: Dtype = "float32"
     """Precision of the model's weights and activations."""
+    bos: Bos = "auto"
+    """Start token: auto (as the tokenizer does it), add, or keep (auto without a warning)."""
     seed: int = 0
     """Random seed of splits, initial weights and samples."""
     offline: bool = False

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from cutaway.catalog import method_module, methods
-from cutaway.cli.output import Device, Dtype, OutputOptions, StudyOptions, print_json, print_result
+from cutaway.cli.output import Bos, Device, Dtype, OutputOptions, StudyOptions, print_json, print_result
 from cutaway.cli.verbs import print_step_estimates
 
 
@@ -33,6 +33,7 @@ def check(
     device: Device = "auto",
     dtype: Dtype = "float32",
     attention: Literal["sdpa", "eager"] = "sdpa",
+    bos: Bos = "auto",
     offline: bool = False,
     trust_remote_code: bool = False,
     json: bool = False,
@@ -52,6 +53,8 @@ def check(
         Precision of the weights.
     attention
         Attention kernel.
+    bos
+        Start token: auto (as the tokenizer does it), add, or keep (auto without a warning).
     offline
         Use only what is on this machine.
     trust_remote_code
@@ -65,7 +68,7 @@ def check(
     from cutaway.models.load import open_model
 
     lm = open_model(
-        model, revision=revision, device=device, dtype=dtype, attention=attention,
+        model, revision=revision, device=device, dtype=dtype, attention=attention, bos=bos,
         offline=offline, trust_remote_code=trust_remote_code, check=False, track_changes=False,
     )  # fmt: skip
     report = check_model(lm)

@@ -27,6 +27,7 @@ class ModelHandle:
     device: str
     offline: bool
     attention: str
+    bos: str
     digest: str
     parameters: int
     twin_seed: int | None = None
@@ -63,8 +64,8 @@ def make_model_handle(
     return ModelHandle(
         name="+".join(_absolute_name(part) for part in lm.name.split("+")),
         revision=getattr(spec, "revision", None), dtype=lm.dtype, device=spec.device,
-        offline=spec.offline, attention=lm.attention, digest=lm.digest,
-        parameters=lm.parameters,
+        offline=spec.offline, attention=lm.attention, bos=lm.bos,
+        digest=lm.digest, parameters=lm.parameters,
     )  # fmt: skip
 
 
@@ -84,7 +85,8 @@ def _absolute_name(name: str) -> str:
 def _open_model(handle: ModelHandle) -> LM:
     lm = open_model(
         handle.name, revision=handle.revision, dtype=handle.dtype, device=handle.device,
-        offline=handle.offline, attention=handle.attention, check=False, track_changes=False,
+        offline=handle.offline, attention=handle.attention, bos=handle.bos,
+        check=False, track_changes=False,
     )  # fmt: skip
     lm = lm if handle.twin_seed is None else random_twin(lm, seed=handle.twin_seed)
     if lm.digest != handle.digest:

@@ -52,6 +52,8 @@ class LM:
     anatomy: Anatomy
     module: Any
     tokenizer: Any
+    bos: str = "auto"
+    """How the start token is treated: auto, add or keep; what `add` changes is in the tokenizer."""
     has_head: bool = True
     """False when the checkpoint has no trained head: its logits would be noise."""
     token_types: bool = False

@@ -24,6 +24,7 @@ from cutaway.models.digests import tokenizer_digest, weights_digest, with_checks
 from cutaway.models.lm import LM
 from cutaway.models.plausible_config import need_plausible_config
 from cutaway.models.propose import choose_anatomy, propose_anatomies
+from cutaway.models.start_token import need_same_bos, set_start_token
 from cutaway.models.tokens import load_tokenizer, need_embedding_rows, uses_token_types
 from cutaway.models.weights import (
     ATTENTION_KERNELS,
@@ -49,6 +50,7 @@ def open_model(
     device: str = "auto",
     offline: bool = False,
     attention: str = "sdpa",
+    bos: str = "auto",
     trust_remote_code: bool = False,
     check: bool = True,
     track_changes: bool = True,
@@ -59,17 +61,19 @@ def open_model(
     `check` it must pass the quick consistency checks, and a pass is remembered. For families
     without a row in ANATOMIES an anatomy is proposed, which must pass every check. With
     `track_changes` a checksum of the weights is made, so that a model given to a verb as an object
-    is known to be unchanged, or to have been changed since it was opened.
+    is known to be unchanged, or to have been changed since it was opened. `bos` is `auto` (special
+    tokens as the tokenizer adds them, and a warning if the start token is missing), `keep` (the
+    same without the warning) or `add` (every text gets the start token).
     """
     if isinstance(name, LM):
-        return name
+        return need_same_bos(name, bos)
     lookup(DTYPES, dtype, kind="dtype")
     lookup(ATTENTION_KERNELS, attention, kind="attention kernel")
     device = choose_device(device)
     base, extra = _split_adapter(str(name), adapter)
     source = fetch_checkpoint(base, revision=revision, offline=offline, code=trust_remote_code)
     adapter_source = None if extra is None else fetch_checkpoint(extra, offline=offline)
-    lm = _load_lm(source, adapter_source, dtype, device, attention, trust_remote_code)
+    lm = _load_lm(source, adapter_source, dtype, device, attention, trust_remote_code, bos)
     if check:
         from cutaway.models.check import quick_check
 
@@ -110,6 +114,7 @@ def _load_lm(
     device: str,
     attention: str,
     trust: bool,
+    bos: str,
 ) -> LM:
     """Validate the files, load the weights, then collect the facts."""
     need_config(source.folder)
@@ -125,6 +130,7 @@ def _load_lm(
         need_plausible_config(source.name, config, kind, tensor_shapes(files))
     tokenizer, notes = load_tokenizer(source.folder, trust)
     notes = (*source.notes, *notes)
+    notes += set_start_token(tokenizer, config, bos, kind=kind, name=source.name)
     digest = _digest(source, files, adapter)
     module, missing = load_weights(source.folder, config, kind, dtype, attention, trust)
     if adapter is not None:
@@ -150,6 +156,7 @@ def _load_lm(
         anatomy=anatomy,
         module=module,
         tokenizer=tokenizer,
+        bos=bos,
         has_head=has_head,
         token_types=uses_token_types(tokenizer, module),
         notes=(*notes, *head_notes, *_opening_notes(module, anatomy, attention)),

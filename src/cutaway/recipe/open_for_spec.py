@@ -18,7 +18,8 @@ def open_for_spec(name: str, spec: Any, objects: Objects | None = None, **option
     never leaves the run.
     """
     where = {
-        "dtype": spec.dtype, "device": spec.device, "offline": spec.offline, "track_changes": False,
+        "dtype": spec.dtype, "device": spec.device, "offline": spec.offline, "bos": spec.bos,
+        "track_changes": False,
     }  # fmt: skip
     return open_model((objects or {}).get(name, name), **(where | options))
 

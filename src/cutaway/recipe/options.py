@@ -85,6 +85,9 @@ class RunOptions(Spec):
     """Where the model runs; auto uses a GPU when there is one."""
     dtype: Literal["float32", "float16", "bfloat16"] = "float32"
     """Precision of the model's weights and activations."""
+    bos: Literal["auto", "add", "keep"] = "auto"
+    """Start token: auto leaves special tokens to the tokenizer and warns if the model needs a start
+    token that is missing, keep does the same without the warning, add puts it before every text."""
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
     """Random seed of all splits, initialisations and samples."""
     offline: bool = False

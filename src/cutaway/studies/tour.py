@@ -40,7 +40,7 @@ class TourStop:
 
 SharedOptions = Mapping[str, Any]
 NO_OPTIONS: SharedOptions = MappingProxyType({})
-OPEN_OPTIONS = ("device", "dtype", "offline")
+OPEN_OPTIONS = ("device", "dtype", "offline", "bos")
 # In the runs folder, where the app's Live page looks for fitted maps.
 MAPS_FILE = "{out}/runs/shortcut.safetensors"
 # Several positions per sentence: fitting a map needs more rows than the model's width.

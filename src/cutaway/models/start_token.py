@@ -1,0 +1,78 @@
+"""The start token: which one a model has, whether its tokenizer adds it, and adding it.
+
+`auto` and `keep` leave the tokenizer as it is; with `auto` the loss with and without the start
+token is compared when the model is opened (`models/warnings.py`). `add` changes the tokenizer
+itself, so that every text gets the token wherever it is tokenised, the tokenizer's digest (which
+is part of every address and cache key) changes, and a checkpoint saved with it adds the token too.
+"""
+
+from typing import Any, Literal
+
+from cutaway.core.errors import BadSpec
+
+BosMode = Literal["auto", "add", "keep"]
+BOS_MODES: tuple[BosMode, ...] = ("auto", "add", "keep")
+
+
+def start_token_id(tokenizer: Any, config: Any) -> int | None:
+    """The start token that the tokenizer names, or else the config; None if neither does."""
+    named = (tokenizer.bos_token_id, getattr(config, "bos_token_id", None))
+    ids = [one[0] if isinstance(one, list) and one else one for one in named]
+    return next((int(one) for one in ids if isinstance(one, int) and one >= 0), None)
+
+
+def tokens_in_front(tokenizer: Any) -> list[str]:
+    """The special tokens that the tokenizer puts before a text."""
+    encoded = tokenizer("a", return_special_tokens_mask=True)
+    special = encoded["special_tokens_mask"]
+    start = special.index(0) if 0 in special else len(special)
+    names: list[str] = tokenizer.convert_ids_to_tokens(encoded["input_ids"][:start])
+    return names
+
+
+def set_start_token(
+    tokenizer: Any, config: Any, mode: str, *, kind: str, name: str
+) -> tuple[str, ...]:
+    """Make the tokenizer add the start token if the mode is `add`; returns notes for the user.
+
+    BadSpec for a causal model without a start token, and for a tokenizer that can't be changed.
+    """
+    if mode not in BOS_MODES:
+        raise BadSpec(f"bos must be one of {', '.join(BOS_MODES)}, got {mode!r}.")
+    if mode != "add":
+        return ()
+    front = tokens_in_front(tokenizer)
+    if kind == "masked":
+        first = f"it adds {front[0]!r} to every text" if front else "its tokenizer adds none"
+        return (f"bos='add' changes nothing: a masked model has no start token ({first}).",)
+    start = start_token_id(tokenizer, config)
+    token = None if start is None else tokenizer.convert_ids_to_tokens(start)
+    if token is None:
+        raise BadSpec(
+            f"bos='add' needs a start token, and neither the tokenizer nor the config of {name!r} "
+            "names one (bos_token, bos_token_id). Use bos='auto'."
+        )
+    if front[:1] == [token]:
+        return (f"bos='add' changes nothing: the tokenizer adds {token!r} to every text itself.",)
+    before = tokenizer("a")["input_ids"]
+    if tokenizer.bos_token is None:
+        tokenizer.bos_token = token
+    tokenizer.add_bos_token = True
+    if tokenizer("a")["input_ids"] != [start, *before]:
+        raise BadSpec(
+            f"The tokenizer of {name!r} ({type(tokenizer).__name__}) can't be changed to add "
+            f"{token!r}. Save one that does (tokenizer.add_bos_token = True) with the weights."
+        )
+    return (f"bos='add': {token!r} is put before every text.",)
+
+
+def need_same_bos(lm: Any, mode: str) -> Any:
+    """An open model as it is; BadSpec if `add` is asked for and it was opened without."""
+    if mode == "add" and lm.kind == "causal":
+        start = start_token_id(lm.tokenizer, lm.module.config)
+        if start is None or lm.tokenizer("a")["input_ids"][:1] != [start]:
+            raise BadSpec(
+                f"{lm.name!r} was opened with bos={lm.bos!r}, so bos='add' can't be applied to it. "
+                "Open it with cutaway.open(..., bos='add')."
+            )
+    return lm
