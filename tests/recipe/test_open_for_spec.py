@@ -12,7 +12,7 @@ from cutaway.methods.shortcut.spec import LensSpec
 from cutaway.recipe import open_for_spec as room
 from cutaway.recipe.open_for_spec import SpecModels, open_for_spec, open_spec_model
 
-SAID = {"dtype": "bfloat16", "device": "cpu", "offline": True}
+SAID = {"dtype": "bfloat16", "device": "cpu", "offline": True, "bos": "add"}
 # A model that no user gets to see needs no print of its weights.
 ASKED = {**SAID, "track_changes": False}
 

@@ -6,7 +6,15 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from cutaway.catalog import method_module, methods
-from cutaway.cli.output import Bos, Device, Dtype, OutputOptions, StudyOptions, print_json, print_result
+from cutaway.cli.output import (
+    Bos,
+    Device,
+    Dtype,
+    OutputOptions,
+    StudyOptions,
+    print_json,
+    print_result,
+)
 from cutaway.cli.verbs import print_step_estimates
 
 

@@ -16,14 +16,10 @@ from cutaway.core.lookup import suggestion
 
 SpecT = TypeVar("SpecT", bound="Spec")
 
-# Fields that can't change the result, so they are not part of the address. `bos` acts through the
-# tokenizer, whose digest is in the identity of every run.
+# Fields that can't change the result, so they are not part of the address.
 FIELDS_OUTSIDE_ADDRESS = frozenset(
-    {
-        "runs", "engine", "device", "offline", "quiet", "json_out", "dry_run", "print_spec", "out",
-        "bos",
-    }
-)  # fmt: skip
+    {"runs", "engine", "device", "offline", "quiet", "json_out", "dry_run", "print_spec", "out"}
+)
 
 # Fields added after runs were kept, with the values that leave numbers as they were before: at these
 # the field is not part of the address, so that earlier runs are found again.

@@ -12,6 +12,7 @@ from cutaway.home import read_memo, write_memo
 from cutaway.models import consistency
 from cutaway.models.consistency import ConsistencyCheck
 from cutaway.models.lm import LM
+from cutaway.models.start_token import tokens_in_front
 
 
 @dataclass(frozen=True)
@@ -126,13 +127,12 @@ def tokenizer_facts(lm: LM) -> dict[str, Any]:
     encoded = tokenizer("a", return_special_tokens_mask=True)
     special = encoded["special_tokens_mask"]
     names = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
-    start = special.index(0) if 0 in special else len(special)
     end = len(special) - special[::-1].index(0) if 0 in special else len(special)
     tokens = ("bos_token", "eos_token", "mask_token", "pad_token", "padding_side")
     return {
         "class": type(tokenizer).__name__,
         "size": len(tokenizer),
-        "adds_in_front": names[:start],
+        "adds_in_front": tokens_in_front(tokenizer),
         "adds_behind": names[end:],
         **{name: getattr(tokenizer, name) for name in tokens},
         "model_max_length": min(int(tokenizer.model_max_length), 10**9),

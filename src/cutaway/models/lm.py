@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import Missing
 from cutaway.models.anatomy import Anatomy, ModelKind
+from cutaway.models.start_token import tokens_in_front
 from cutaway.pool import Pooler
 
 
@@ -247,5 +248,7 @@ LOGIT_OPERATIONS: dict[str, Callable[[Tensor, float], Tensor]] = {
 
 def model_facts(lm: LM) -> dict[str, Any]:
     """The model as results and artefacts record it."""
-    names = ("name", "family", "layers", "width", "parameters", "digest")
-    return {name: getattr(lm, name) for name in names}
+    names = ("name", "family", "layers", "width", "parameters", "digest", "bos")
+    return {name: getattr(lm, name) for name in names} | {
+        "start_tokens": tokens_in_front(lm.tokenizer)
+    }

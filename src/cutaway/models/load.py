@@ -66,7 +66,8 @@ def open_model(
     same without the warning) or `add` (every text gets the start token).
     """
     if isinstance(name, LM):
-        return need_same_bos(name, bos)
+        need_same_bos(name, bos)
+        return name
     lookup(DTYPES, dtype, kind="dtype")
     lookup(ATTENTION_KERNELS, attention, kind="attention kernel")
     device = choose_device(device)

@@ -54,7 +54,14 @@ def set_start_token(
         )
     if front[:1] == [token]:
         return (f"bos='add' changes nothing: the tokenizer adds {token!r} to every text itself.",)
-    before = tokenizer("a")["input_ids"]
+    if front:
+        raise BadSpec(
+            f"bos='add' would put {token!r} before {front[0]!r}: the tokenizer of {name!r} puts "
+            f"{front[0]!r} before every text. Use bos='auto'."
+        )
+    before, bare = (tokenizer("a", add_special_tokens=s)["input_ids"] for s in (True, False))
+    if before == [*bare, tokenizer.eos_token_id]:
+        tokenizer.add_eos_token = True
     if tokenizer.bos_token is None:
         tokenizer.bos_token = token
     tokenizer.add_bos_token = True
@@ -66,8 +73,8 @@ def set_start_token(
     return (f"bos='add': {token!r} is put before every text.",)
 
 
-def need_same_bos(lm: Any, mode: str) -> Any:
-    """An open model as it is; BadSpec if `add` is asked for and it was opened without."""
+def need_same_bos(lm: Any, mode: str) -> None:
+    """BadSpec if `add` is asked for and the open model doesn't add the start token."""
     if mode == "add" and lm.kind == "causal":
         start = start_token_id(lm.tokenizer, lm.module.config)
         if start is None or lm.tokenizer("a")["input_ids"][:1] != [start]:
@@ -75,4 +82,3 @@ def need_same_bos(lm: Any, mode: str) -> Any:
                 f"{lm.name!r} was opened with bos={lm.bos!r}, so bos='add' can't be applied to it. "
                 "Open it with cutaway.open(..., bos='add')."
             )
-    return lm

@@ -1,6 +1,7 @@
 """The tokenizer of a checkpoint; texts to rows of token ids, and rows to padded batches.
 
-Special tokens are those that the tokenizer adds to a text by default. Pairs use the tokenizer's
+Special tokens are those that the tokenizer adds to a text by default; with bos='add' the model's
+tokenizer adds the start token too (`models/start_token.py`). Pairs use the tokenizer's
 pair format in masked models; causal models were trained on none, so the two texts are joined by a
 line break. A prompt is tokenised together with the text before it and is never truncated: a text
 that is too long loses its beginning.
@@ -99,6 +100,7 @@ def _tokenizer_inputs(
     lm: LM, texts: Sequence[str], pairs: Sequence[str] | None, prompt: str
 ) -> tuple[list[str], list[str] | None]:
     """First and second texts for the tokenizer; the prompt is appended to the last of them."""
+    texts = [without_start_token(lm, text) for text in texts]
     if pairs is None:
         return [text + prompt for text in texts], None
     if len(pairs) != len(texts):
@@ -107,6 +109,12 @@ def _tokenizer_inputs(
         joined = zip(texts, pairs, strict=True)
         return [f"{one}{PAIR_SEPARATOR}{two}{prompt}" for one, two in joined], None
     return list(texts), [pair + prompt for pair in pairs]
+
+
+def without_start_token(lm: LM, text: str) -> str:
+    """The text; one that spells out the start token doesn't get it twice with bos='add'."""
+    token = lm.tokenizer.bos_token if lm.bos == "add" and lm.kind == "causal" else None
+    return text.removeprefix(token) if token else text
 
 
 def _encode(lm: LM, firsts: list[str], seconds: list[str] | None) -> list[list[int]]:

@@ -25,7 +25,7 @@ from cutaway.data.templates import check_template, fill_template
 from cutaway.models.batches import TokenBudget, batches_by_length
 from cutaway.models.lm import LM
 from cutaway.models.loss import label_word_logits
-from cutaway.models.tokens import pad
+from cutaway.models.tokens import pad, without_start_token
 
 EVAL_BATCH_TOKENS = 2048
 """Padded tokens per batch when a model is evaluated."""
@@ -247,7 +247,8 @@ def _drop_last_tokens(lm: LM, text: str, excess: int) -> str:
 
 
 def _ids(lm: LM, text: str, *, special: bool = True) -> list[int]:
-    ids: list[int] = lm.tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"]
+    whole = without_start_token(lm, text) if special else text
+    ids: list[int] = lm.tokenizer(whole, add_special_tokens=special, verbose=False)["input_ids"]
     return ids
 
 

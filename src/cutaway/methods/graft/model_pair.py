@@ -113,5 +113,6 @@ def _need_same_tokenizer(lm: LM, tuned: LM) -> None:
         raise Mismatch(
             f"{lm.name!r} and {tuned.name!r} have different tokenizers "
             f"({lm.tokenizer_digest[:12]}, {tuned.tokenizer_digest[:12]}), so the same text has "
-            "different tokens. Save the base's tokenizer with the tuned model."
+            "different tokens. Save the base's tokenizer with the tuned model; if it was "
+            "trained with --bos add, give that here too."
         )
