@@ -10,6 +10,7 @@ from cutaway.core.errors import Missing
 from cutaway.models.anatomy import ANATOMIES
 from cutaway.models.hooks import collect_states
 from cutaway.models.lm import LM, LOGIT_OPERATIONS, model_facts, optional_module
+from cutaway.models.start_token import tokens_in_front
 from cutaway.models.tokens import pad, tokenize
 from tests.tiny import SENTENCES
 
@@ -99,7 +100,8 @@ def test_every_logit_operation_is_monotonic_and_only_applied_if_configured(lm) -
 
 def test_model_facts_are_those_of_the_model(lm) -> None:
     facts = model_facts(lm)
-    assert list(facts) == ["name", "family", "layers", "width", "parameters", "digest"]
+    assert facts.pop("start_tokens") == tokens_in_front(lm.tokenizer)
+    assert list(facts) == ["name", "family", "layers", "width", "parameters", "digest", "bos"]
     assert all(value == getattr(lm, name) for name, value in facts.items())
 
 
