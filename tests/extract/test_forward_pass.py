@@ -3,8 +3,10 @@
 import itertools
 import random
 import shutil
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from cutaway.core.textset import TextSet
 from cutaway.extract import forward_pass
@@ -68,3 +70,13 @@ def test_a_remembered_budget_that_is_none_is_learnt_again(known, tiny_lm, large)
     lm = tiny_lm("gpt2")
     write_memo(forward_pass.BUDGET_MEMO, forward_pass._speed_key(lm), known)
     assert forward_pass._budget_for(lm, 10**6).fixed is None
+
+
+def test_the_next_token_of_a_large_vocabulary_costs_no_digits() -> None:
+    logits = 5 * torch.randn(3, 262_144, generator=torch.Generator().manual_seed(0)) + 80
+    head = SimpleNamespace(unembed=lambda state: state, final_norm=lambda state: state)
+    token, probability, entropy = forward_pass._next_token(head, logits).double().T
+    exact = logits.double().log_softmax(dim=-1)
+    assert token.tolist() == exact.argmax(dim=-1).tolist()
+    torch.testing.assert_close(probability, exact.amax(dim=-1).exp(), rtol=1e-6, atol=0)
+    torch.testing.assert_close(entropy, -(exact.exp() * exact).sum(dim=-1), rtol=0, atol=5e-6)

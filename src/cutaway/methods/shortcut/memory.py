@@ -13,7 +13,7 @@ MAX_LOGITS = 8_000_000
 """Logits in memory at the same time: 32 MB."""
 # Mapped pages of the files that are read, and temporary buffers of the libraries.
 OVERHEAD_BYTES = 160 << 20
-# Logits, the full model's log-probabilities and probabilities, and intermediate results.
+# Logits of the full model and of a layer, the full model's probabilities in float64, and others.
 LOGIT_COPIES = 5
 
 
