@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from cutaway.core.errors import BadSpec
 from cutaway.methods.finetune.spec import FinetuneSpec
@@ -13,15 +14,16 @@ from cutaway.recipe import open_for_spec as room
 from cutaway.recipe.open_for_spec import SpecModels, open_for_spec, open_spec_model
 
 SAID = {"dtype": "bfloat16", "device": "cpu", "offline": True, "bos": "add"}
+PLAIN = SimpleNamespace(name="m", module=torch.nn.Linear(1, 1))
 # A model that no user gets to see needs no print of its weights.
-ASKED = {**SAID, "track_changes": False}
+ASKED = {**SAID, "quantise": "none", "track_changes": False}
 
 
 @pytest.fixture
 def asked(monkeypatch) -> list:
     """What `open_model` was asked for; nothing is opened."""
     calls: list = []
-    monkeypatch.setattr(room, "open_model", lambda name, **how: calls.append((name, how)))
+    monkeypatch.setattr(room, "open_model", lambda name, **how: calls.append((name, how)) or PLAIN)
     return calls
 
 

@@ -5,8 +5,9 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-Device = Literal["auto", "cpu", "cuda"]
-Dtype = Literal["float32", "float16", "bfloat16"]
+Device = str
+Dtype = Literal["auto", "float32", "float16", "bfloat16"]
+Quantise = Literal["none", "int8", "int4"]
 Bos = Literal["auto", "add", "keep"]
 
 
@@ -52,7 +53,7 @@ class StudyOptions:
     """Where the pieces run: local, local:N (processes), ray, or the address of a Ray cluster."""
     device: Device = "auto"
     """Where the model runs; auto takes a GPU when there is one."""
-    dtype: Dtype = "float32"
+    dtype: Dtype = "auto"
     """Precision of the model's weights and activations."""
     bos: Bos = "auto"
     """Start token: auto (as the tokenizer does it), add, or keep (auto without a warning)."""

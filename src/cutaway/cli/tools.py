@@ -11,6 +11,7 @@ from cutaway.cli.output import (
     Device,
     Dtype,
     OutputOptions,
+    Quantise,
     StudyOptions,
     print_json,
     print_result,
@@ -39,7 +40,8 @@ def check(
     *,
     revision: str | None = None,
     device: Device = "auto",
-    dtype: Dtype = "float32",
+    dtype: Dtype = "auto",
+    quantise: Quantise = "none",
     attention: Literal["sdpa", "eager"] = "sdpa",
     bos: Bos = "auto",
     offline: bool = False,
@@ -56,9 +58,11 @@ def check(
     revision
         Branch, tag or commit of a hub model.
     device
-        Where the model runs.
+        Where the model runs: auto, cpu, cuda, cuda:N, mps, or map (all devices and the disk).
     dtype
-        Precision of the weights.
+        Precision of the weights; auto: the checkpoint's own on a GPU, float32 on a CPU.
+    quantise
+        Precision of the linear layers' weights, with bitsandbytes.
     attention
         Attention kernel.
     bos
@@ -76,8 +80,9 @@ def check(
     from cutaway.models.load import open_model
 
     lm = open_model(
-        model, revision=revision, device=device, dtype=dtype, attention=attention, bos=bos,
-        offline=offline, trust_remote_code=trust_remote_code, check=False, track_changes=False,
+        model, revision=revision, device=device, dtype=dtype, quantise=quantise,
+        attention=attention, bos=bos, offline=offline, trust_remote_code=trust_remote_code,
+        check=False, track_changes=False,
     )  # fmt: skip
     report = check_model(lm)
     supports = {name: method_module(name, "page").supports(lm) for name in methods()}

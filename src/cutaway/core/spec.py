@@ -21,8 +21,8 @@ FIELDS_OUTSIDE_ADDRESS = frozenset(
     {"runs", "engine", "device", "offline", "quiet", "json_out", "dry_run", "print_spec", "out"}
 )
 
-# Fields added after runs were kept, with the values that leave numbers as they were before: at these
-# the field is not part of the address, so that earlier runs are found again.
+# Fields added after runs were kept, with the values that leave numbers as they were before: at
+# these the field is not part of the address, so that earlier runs are found again.
 VALUES_OUTSIDE_ADDRESS: dict[str, tuple[Any, ...]] = {
     "bos": ("auto", "keep"),
     "chat": (False,),

@@ -28,6 +28,7 @@ class ModelHandle:
     offline: bool
     attention: str
     bos: str
+    quantise: str
     digest: str
     parameters: int
     twin_seed: int | None = None
@@ -64,7 +65,7 @@ def make_model_handle(
     return ModelHandle(
         name="+".join(_absolute_name(part) for part in lm.name.split("+")),
         revision=getattr(spec, "revision", None), dtype=lm.dtype, device=spec.device,
-        offline=spec.offline, attention=lm.attention, bos=lm.bos,
+        offline=spec.offline, attention=lm.attention, bos=lm.bos, quantise=lm.quantise,
         digest=lm.digest, parameters=lm.parameters,
     )  # fmt: skip
 
@@ -86,7 +87,7 @@ def _open_model(handle: ModelHandle) -> LM:
     lm = open_model(
         handle.name, revision=handle.revision, dtype=handle.dtype, device=handle.device,
         offline=handle.offline, attention=handle.attention, bos=handle.bos,
-        check=False, track_changes=False,
+        quantise=handle.quantise, check=False, track_changes=False,
     )  # fmt: skip
     lm = lm if handle.twin_seed is None else random_twin(lm, seed=handle.twin_seed)
     if lm.digest != handle.digest:

@@ -104,7 +104,10 @@ def _sha256(value: Tensor) -> str:
 
 
 def module_checksum(module: nn.Module) -> str:
-    """The checksum of a module's weights (tied ones once) and saved buffers."""
+    """The checksum of a module's weights (tied ones once) and saved buffers.
+
+    Weights that are offloaded have no values here and are left out.
+    """
     from torch import Tensor
 
     parameters = dict(module.named_parameters(remove_duplicate=False))
@@ -113,7 +116,8 @@ def module_checksum(module: nn.Module) -> str:
         for name, value in module.state_dict().items()
         if name not in parameters and isinstance(value, Tensor)
     }
-    return checksum(dict(module.named_parameters()) | buffers)
+    weights = dict(module.named_parameters()) | buffers
+    return checksum({n: value for n, value in weights.items() if value.device.type != "meta"})
 
 
 def with_checksum(lm: LM, *, same_each_time: bool) -> LM:

@@ -74,7 +74,7 @@ def visit_layers(
     def note(layer: int, hidden: Tensor, weights: Tensor | None) -> None:
         if layer in wanted:
             seen.append(layer)
-            visit(layer, hidden, weights)
+            visit(layer, *_gather(lm, hidden, weights))
         if layer == wanted[-1]:
             raise _StopForward
 
@@ -107,9 +107,10 @@ def collect_states(
 
     def note(layer: int, hidden: Tensor, weights: Tensor | None) -> None:
         if layer in wanted:
-            out.layers[layer] = hidden.clone()
-            if weights is not None:
-                out.attention[layer] = weights
+            state, heads = _gather(lm, hidden, weights)
+            out.layers[layer] = state.clone()
+            if heads is not None:
+                out.attention[layer] = heads
 
     with ExitStack() as stack:
         extra = _enable_attention_weights(stack, lm) if attention else {}
@@ -147,6 +148,11 @@ def run_from(
     with _skip_blocks(lm, hidden, layer):
         visit_layers(lm, ids, mask, [goal], lambda _, state, __: states.append(state))
     return states[0]
+
+
+def _gather(lm: LM, hidden: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The states on the model's main device: blocks may be distributed over several."""
+    return hidden.to(lm.device), None if weights is None else weights.to(lm.device)
 
 
 def need_layers(lm: LM, layers: Iterable[int]) -> list[int]:
@@ -217,7 +223,7 @@ def _record_site(
 
     def keep(state: Tensor) -> None:
         if count.block == site.layer:
-            kept[site] = unflatten_batch(state, shape[0]).clone()
+            kept[site] = unflatten_batch(state, shape[0]).to(lm.device).clone()
 
     for block in lm.blocks:
         add_pre_hook(stack, block, entering)

@@ -1,7 +1,7 @@
 """An open language model: its facts, its head, its weights."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import Missing
 from cutaway.models.anatomy import Anatomy, ModelKind
+from cutaway.models.placement import materialise
 from cutaway.models.start_token import tokens_in_front
 from cutaway.pool import Pooler
 
@@ -50,11 +51,16 @@ class LM:
     attention: str
     """The attention kernel in use: sdpa or eager."""
     device: str
+    """The device that takes the token ids, and to which all states are gathered."""
     anatomy: Anatomy
     module: Any
     tokenizer: Any
     bos: str = "auto"
     """How the start token is treated: auto, add or keep; what `add` changes is in the tokenizer."""
+    device_map: Mapping[str, str] = field(default_factory=dict)
+    """The device of each part, when the model is distributed over several."""
+    quantise: str = "none"
+    """Precision of the linear layers' weights when it isn't `dtype`: int8 or int4."""
     has_head: bool = True
     """False when the checkpoint has no trained head: its logits would be noise."""
     token_types: bool = False
@@ -67,7 +73,8 @@ class LM:
     @property
     def identity(self) -> dict[str, Any]:
         """Everything about the model that can change a number; part of every run's address."""
-        return {
+        quantised = {} if self.quantise == "none" else {"quantise": self.quantise}
+        return quantised | {
             "weights": self.digest,
             "tokenizer": self.tokenizer_digest,
             "dtype": self.dtype,
@@ -176,8 +183,8 @@ class LM:
 
     def transform_logits(self, logits: Float[Tensor, "... vocab"]) -> Float[Tensor, "... vocab"]:
         """What the family does to the logits after the decoder: soft-capping, scaling."""
-        for operation, field in self.anatomy.logit_operations:
-            value = getattr(self.module.config, field, None)
+        for operation, name in self.anatomy.logit_operations:
+            value = getattr(self.module.config, name, None)
             logits = logits if value is None else LOGIT_OPERATIONS[operation](logits, value)
         return logits
 
@@ -197,8 +204,8 @@ class LM:
     def output_embedding(self) -> tuple[Float[Tensor, "vocab e"], Float[Tensor, " vocab"] | None]:
         """Phi and its bias: logits are Phi f + bias, before `anatomy.logit_operations`."""
         self.need_head()
-        decoder: Any = self.decoder
-        return decoder.weight, getattr(decoder, "bias", None)
+        weight, bias = (materialise(self.decoder, name, self.device) for name in ("weight", "bias"))
+        return weight, bias
 
     def need_head(self) -> None:
         """Missing unless the checkpoint has a trained head."""
@@ -210,10 +217,11 @@ class LM:
 
     def _chain(self, names: Sequence[str], state: Tensor) -> Tensor:
         """The state after each named module in turn; absent optional ones are skipped."""
+        here = state.device
         for name in names:
             module = optional_module(self.module, name)
             state = state if module is None else module(state)
-        return state
+        return state.to(here)
 
     def _before_decoder(self, normed: Tensor) -> Tensor:
         """Run the head up to the decoder and return the decoder's input."""
@@ -225,7 +233,7 @@ class LM:
         try:
             self._chain(self.anatomy.head, normed)
         except _DecoderReached as reached:
-            return reached.vector
+            return reached.vector.to(normed.device)
         finally:
             handle.remove()
         raise Missing(f"The head of {self.name!r} never calls {self.anatomy.decoder!r}.")

@@ -1,5 +1,6 @@
 """Opening a model: from a name to an LM that passed the consistency checks."""
 
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import torch
 
 from cutaway.core.digest import digest_json
-from cutaway.core.errors import BadModel, BadSpec
+from cutaway.core.errors import BadModel
 from cutaway.core.lookup import lookup
 from cutaway.home import expand_path
 from cutaway.models.anatomy import Anatomy
@@ -22,13 +23,21 @@ from cutaway.models.checkpoint import (
 )
 from cutaway.models.digests import tokenizer_digest, weights_digest, with_checksum
 from cutaway.models.lm import LM
+from cutaway.models.placement import (
+    DTYPES,
+    MaxMemory,
+    Placement,
+    choose_placement,
+    input_device,
+    module_placement,
+    refuse_undistributable,
+)
 from cutaway.models.plausible_config import need_plausible_config
 from cutaway.models.propose import choose_anatomy, propose_anatomies
 from cutaway.models.start_token import need_same_bos, set_start_token
 from cutaway.models.tokens import load_tokenizer, need_embedding_rows, uses_token_types
 from cutaway.models.weights import (
     ATTENTION_KERNELS,
-    DTYPES,
     adapter_digest,
     has_trained_head,
     kind_and_anatomy,
@@ -46,8 +55,10 @@ def open_model(
     *,
     revision: str | None = None,
     adapter: str | Path | None = None,
-    dtype: str = "float32",
+    dtype: str = "auto",
     device: str = "auto",
+    quantise: str = "none",
+    max_memory: MaxMemory | None = None,
     offline: bool = False,
     attention: str = "sdpa",
     bos: str = "auto",
@@ -64,38 +75,29 @@ def open_model(
     is known to be unchanged, or to have been changed since it was opened. `bos` is `auto` (special
     tokens as the tokenizer adds them, and a warning if the start token is missing), `keep` (the
     same without the warning) or `add` (every text gets the start token).
+
+    `device="map"` distributes the layers over all GPUs, the CPU and the disk with accelerate;
+    `max_memory` limits what each of them holds.
     """
     if isinstance(name, LM):
         need_same_bos(name, bos)
         return name
-    lookup(DTYPES, dtype, kind="dtype")
     lookup(ATTENTION_KERNELS, attention, kind="attention kernel")
-    device = choose_device(device)
+    choose_placement(device, dtype, quantise, max_memory=max_memory)  # refused before any download
     base, extra = _split_adapter(str(name), adapter)
     source = fetch_checkpoint(base, revision=revision, offline=offline, code=trust_remote_code)
     adapter_source = None if extra is None else fetch_checkpoint(extra, offline=offline)
-    lm = _load_lm(source, adapter_source, dtype, device, attention, trust_remote_code, bos)
+    where = {"device": device, "dtype": dtype, "quantise": quantise, "max_memory": max_memory}
+    lm = _load_lm(source, adapter_source, where, attention, trust_remote_code, bos)
     if check:
         from cutaway.models.check import quick_check
 
-        quick_check(lm)
-    return (
-        with_checksum(lm, same_each_time=adapter_source is None and lm.has_head)
-        if track_changes
-        else lm
-    )
-
-
-def choose_device(device: str) -> str:
-    """The device, `auto` resolved; BadSpec for a device this machine doesn't have."""
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise BadSpec(f"device {device!r} can't be used: {reason}. Try auto or cpu.") from None
-    return device
+        with refuse_undistributable(lm):
+            quick_check(lm)
+    if not track_changes:
+        return lm
+    plain = not lm.device_map and lm.quantise == "none"
+    return with_checksum(lm, same_each_time=plain and adapter_source is None and lm.has_head)
 
 
 def _split_adapter(name: str, adapter: str | Path | None) -> tuple[str, str | None]:
@@ -111,8 +113,7 @@ def _split_adapter(name: str, adapter: str | Path | None) -> tuple[str, str | No
 def _load_lm(
     source: CheckpointSource,
     adapter: CheckpointSource | None,
-    dtype: str,
-    device: str,
+    where: dict[str, Any],
     attention: str,
     trust: bool,
     bos: str,
@@ -121,11 +122,12 @@ def _load_lm(
     need_config(source.folder)
     files = need_weights(source.folder)
     need_tokenizer(source.folder)
-    if device == "cpu":
-        need_memory(files, DTYPES[dtype].itemsize)
     if adapter is not None:
         need_adapter(adapter.folder)
     config = load_config(source, trust)
+    placement = choose_placement(**where, checkpoint=config.dtype)
+    if placement.device == "cpu" and placement.quantise == "none":
+        need_memory(files, DTYPES[placement.dtype].itemsize)
     kind, row = kind_and_anatomy(source, config)
     if not trust:
         need_plausible_config(source.name, config, kind, tensor_shapes(files))
@@ -133,12 +135,12 @@ def _load_lm(
     notes = (*source.notes, *notes)
     notes += set_start_token(tokenizer, config, bos, kind=kind, name=source.name)
     digest = _digest(source, files, adapter)
-    module, missing = load_weights(source.folder, config, kind, dtype, attention, trust)
+    module, missing = load_weights(source.folder, config, kind, placement, attention, trust)
     if adapter is not None:
         module = merge_adapter(module, adapter.folder)
     if _digest(source, files, adapter) != digest:
         raise BadModel(f"{source.folder} changed while it was read. Open it again.")
-    module = module.to(device).eval().requires_grad_(False)
+    module = _placed(module, placement).eval().requires_grad_(False)
     # For a family without a row the checks choose among the proposed anatomies.
     candidates = [row] if row else propose_anatomies(module, kind)
     anatomy = candidates[0]
@@ -152,8 +154,12 @@ def _load_lm(
         digest=digest,
         tokenizer_digest=tokenizer_digest(tokenizer),
         context=_context(module.config, tokenizer, anatomy),
-        dtype=dtype,
-        device=device,
+        dtype=placement.dtype,
+        device=input_device(module, anatomy.embeddings)
+        if not placement.moves
+        else placement.device,
+        device_map=module_placement(module),
+        quantise=placement.quantise,
         anatomy=anatomy,
         module=module,
         tokenizer=tokenizer,
@@ -164,6 +170,12 @@ def _load_lm(
         **_sizes(module, anatomy),
     )
     return lm if row else choose_anatomy(lm, candidates)
+
+
+def _placed(module: Any, placement: Placement) -> Any:
+    """The module on its device; what was distributed or quantised is there already."""
+    moves = placement.moves and not getattr(module, "is_quantized", False)
+    return module.to(placement.device) if moves else module
 
 
 def _digest(source: CheckpointSource, files: list[Path], adapter: CheckpointSource | None) -> str:
@@ -181,10 +193,17 @@ def _sizes(module: Any, anatomy: Anatomy) -> dict[str, Any]:
         "layers": int(module.config.num_hidden_layers),
         "width": int(module.config.hidden_size),
         "vocab": int(decoder.weight.shape[0]),
-        "parameters": sum(p.numel() for p in module.parameters()),
-        "tied": bool(table.weight.data_ptr() == decoder.weight.data_ptr()),
+        "parameters": int(module.num_parameters()),
+        "tied": _is_tied(module, table.weight, decoder.weight),
         "attention": str(module.config._attn_implementation),
     }
+
+
+def _is_tied(module: Any, table: torch.Tensor, decoder: torch.Tensor) -> bool:
+    """Whether two weights are one; for offloaded ones, which have no memory, as the config says."""
+    if "meta" in (table.device.type, decoder.device.type):
+        return bool(getattr(module.config, "tie_word_embeddings", False))
+    return bool(table.data_ptr() == decoder.data_ptr())
 
 
 def _opening_notes(module: Any, anatomy: Anatomy, attention: str) -> list[str]:
@@ -209,13 +228,18 @@ def _context(config: Any, tokenizer: Any, anatomy: Anatomy) -> int:
 
 
 def random_twin(lm: LM, *, seed: int) -> LM:
-    """A model like `lm` with untrained weights, as the family initialises them."""
-    config = lm.module.config
+    """A model like `lm` with untrained weights, as the family initialises them.
+
+    It is on one device and not quantised, wherever and however `lm` is.
+    """
+    config = deepcopy(lm.module.config)
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
     with torch.random.fork_rng(devices=[]):
         # The library initialises from the global random state, which fork_rng restores.
         torch.manual_seed(seed)
         module = type(lm.module)(config)
-    like = next(lm.module.parameters())
-    module = module.to(device=like.device, dtype=like.dtype).eval().requires_grad_(False)
+    module = module.to(device=lm.device, dtype=DTYPES[lm.dtype]).eval().requires_grad_(False)
     digest = digest_json({"twin of": config.to_json_string(), "dtype": lm.dtype, "seed": seed})
-    return replace(lm, name=f"{lm.name} (random weights)", module=module, digest=digest)
+    name = f"{lm.name} (random weights)"
+    return replace(lm, name=name, module=module, digest=digest, device_map={}, quantise="none")

@@ -4,7 +4,6 @@ adapters are merged into their base."""
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import safe_open
 
 from cutaway.console import quiet_transformers
@@ -12,14 +11,9 @@ from cutaway.core.errors import BadModel, Mismatch, Missing
 from cutaway.models.anatomy import Anatomy, ModelKind, anatomy_of
 from cutaway.models.checkpoint import CheckpointSource, need_weights, read_json
 from cutaway.models.digests import config_digest
+from cutaway.models.placement import Placement
 from cutaway.models.plausible_config import reason_of
 
-DTYPES = {
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "float64": torch.float64,
-}
 ATTENTION_KERNELS = {"sdpa": None, "eager": "eager"}
 """None: transformers uses sdpa if the family has it."""
 
@@ -67,7 +61,7 @@ def _kind_by_architecture(config: Any) -> ModelKind | None:
 
 
 def load_weights(
-    folder: Path, config: Any, kind: ModelKind, dtype: str, attention: str, trust: bool
+    folder: Path, config: Any, kind: ModelKind, placement: Placement, attention: str, trust: bool
 ) -> tuple[Any, list[str]]:
     """The loaded model, and the weights missing in the checkpoint."""
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
@@ -78,12 +72,12 @@ def load_weights(
             loaded: Any = auto.from_pretrained(
                 folder,
                 config=config,
-                dtype=DTYPES[dtype],
                 use_safetensors=True,
                 local_files_only=True,
                 output_loading_info=True,
                 trust_remote_code=trust,
                 attn_implementation=ATTENTION_KERNELS[attention],
+                **placement.load_options(),
             )
     except Exception as error:  # as above
         raise BadModel(f"{folder} can't be loaded: {reason_of(error)}") from None

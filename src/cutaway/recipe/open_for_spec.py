@@ -8,6 +8,7 @@ import psutil
 
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
+from cutaway.models.placement import need_changeable
 from cutaway.recipe.objects import Objects, with_unique_names
 
 
@@ -17,11 +18,12 @@ def open_for_spec(name: str, spec: Any, objects: Objects | None = None, **option
     A model given as an object is used as it is. No checksum is made of the weights, since the model
     never leaves the run.
     """
-    where = {
-        "dtype": spec.dtype, "device": spec.device, "offline": spec.offline, "bos": spec.bos,
-        "track_changes": False,
-    }  # fmt: skip
-    return open_model((objects or {}).get(name, name), **(where | options))
+    fields = ("dtype", "device", "quantise", "offline", "bos")
+    where = {field: getattr(spec, field) for field in fields}
+    lm = open_model((objects or {}).get(name, name), track_changes=False, **(where | options))
+    if spec.changes_weights:
+        need_changeable(lm.name, lm.module)
+    return lm
 
 
 def open_spec_model(spec: Any, objects: Objects | None = None) -> LM:

@@ -1,10 +1,11 @@
 """Options that all verbs share, and the field types of specs."""
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from cutaway.core.device_name import need_device_name
 from cutaway.core.errors import CutawayError
 from cutaway.core.spec import Spec
 from cutaway.engine import find_engine
@@ -56,6 +57,14 @@ def _check_engine(text: str) -> str:
     return text
 
 
+def _check_device(text: str) -> str:
+    """A device's name; whether this machine has it is checked when a model is opened."""
+    try:
+        return need_device_name(text)
+    except CutawayError as error:
+        raise ValueError(str(error)) from None
+
+
 def _check_runs_folder(text: str) -> str:
     """A folder, or a URL without secrets, since it is written into every result."""
     try:
@@ -81,10 +90,15 @@ class RunOptions(Spec):
     """Folder for the results, or a URL that fsspec supports (s3://bucket/runs)."""
     engine: Annotated[str, AfterValidator(_check_engine)] = "local"
     """Where the pieces run: local, local:N (processes), ray, or the address of a Ray cluster."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where the model runs; auto uses a GPU when there is one."""
-    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
-    """Precision of the model's weights and activations."""
+    device: Annotated[str, AfterValidator(_check_device)] = "auto"
+    """Where the model runs: auto (a GPU if there is one), cpu, cuda, cuda:N, mps, or map
+    (distributed over all GPUs, the CPU and the disk)."""
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
+    """Precision of weights and activations; auto is the checkpoint's own on a GPU, float32 on a
+    CPU."""
+    quantise: Literal["none", "int8", "int4"] = "none"
+    """Precision of the linear layers' weights, with bitsandbytes; for verbs that change no
+    weights."""
     bos: Literal["auto", "add", "keep"] = "auto"
     """Start token: auto leaves special tokens to the tokenizer and warns if the model needs a start
     token that is missing, keep does the same without the warning, add puts it before every text."""
@@ -92,6 +106,17 @@ class RunOptions(Spec):
     """Random seed of all splits, initialisations and samples."""
     offline: bool = False
     """Never use the network, only what is on this machine."""
+    changes_weights: ClassVar[bool] = False
+    """Whether the verb changes or differentiates weights, which quantised ones don't allow."""
+
+    @model_validator(mode="after")
+    def _can_be_quantised(self) -> Self:
+        if self.changes_weights and self.quantise != "none":
+            raise ValueError(
+                f"quantise {self.quantise!r} is not possible here: the verb changes or "
+                "differentiates weights, which must not be quantised. Leave it at none."
+            )
+        return self
 
 
 class SamplesOption(RunOptions):

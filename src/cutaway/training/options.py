@@ -37,6 +37,8 @@ class LabelledDataSpec(RunOptions):
 class TrainingSpec(LabelledDataSpec):
     """Options of every verb that trains on a task."""
 
+    changes_weights: ClassVar[bool] = True
+
     shots: int | None = Field(default=None, ge=1)
     """Training rows per class, and as many dev rows; all rows when not given."""
     data_seed: int = Field(default=13, ge=0, le=MAX_SEED)

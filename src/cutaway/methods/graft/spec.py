@@ -1,6 +1,6 @@
 """The specs of `cutaway graft`."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -55,6 +55,8 @@ class TaskDataSpec(LabelledDataSpec):
 
 class LearnSpec(TaskDataSpec):
     """Find the few weights that hold a fine-tuned skill, and compare with baseline masks."""
+
+    changes_weights: ClassVar[bool] = True
 
     base: str
     """The model before fine-tuning: a bundled name, a hub id, or a folder."""
@@ -133,6 +135,8 @@ class LearnSpec(TaskDataSpec):
 class SkillFileSpec(RunOptions):
     """Verbs with one skill file."""
 
+    changes_weights: ClassVar[bool] = True
+
     skill: str
     """The skill: a file written by `graft learn` or `graft stack`."""
 
@@ -158,6 +162,8 @@ class DetachSpec(SkillFileSpec):
 class GraftEvalSpec(LabelledDataSpec):
     """Evaluate skills on their own task and on other sets with the same labels."""
 
+    changes_weights: ClassVar[bool] = True
+
     skill: SomeNames
     """Skills to evaluate: files written by `graft learn`."""
     base: str
@@ -181,6 +187,8 @@ class GraftEvalSpec(LabelledDataSpec):
 
 class StackSpec(RunOptions):
     """Combine several skills of the same base into one."""
+
+    changes_weights: ClassVar[bool] = True
 
     skill: SomeNames
     """Skill files to combine."""

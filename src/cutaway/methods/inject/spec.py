@@ -1,7 +1,7 @@
 """The specs of `cutaway fisher` and `cutaway inject`."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -80,6 +80,8 @@ Ranks = Annotated[tuple[int, ...], BeforeValidator(_lora_ranks), Field(min_lengt
 class FisherSpec(RunOptions):
     """Estimate how important each weight is: its mean squared gradient over the examples."""
 
+    changes_weights: ClassVar[bool] = True
+
     model: str
     """The model: a bundled name, a hub id, a folder, a GGUF file, or base+adapter."""
     revision: str | None = None
@@ -116,6 +118,8 @@ class FisherSpec(RunOptions):
 
 class InjectSpec(RunOptions):
     """Train a skill with different regularisers and measure what the model forgets."""
+
+    changes_weights: ClassVar[bool] = True
 
     model: str
     """The model: a bundled name, a hub id, a folder, a GGUF file, or base+adapter."""

@@ -1,6 +1,6 @@
 """The specs of `cutaway nextword` and `cutaway quad`."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -118,6 +118,8 @@ class NextwordSpec(RunOptions):
 
 class QuadSpec(RunOptions):
     """Train a small language model with the Quad objective or with cross-entropy."""
+
+    changes_weights: ClassVar[bool] = True
 
     model: str
     """The causal model to start from, or whose tokenizer and architecture are used."""
