@@ -15,7 +15,7 @@ CHECK = {
     "digest": "ab" * 32,
     "tied": True,
     "tokenizer": {"class": "Fast", "adds_in_front": ["<s>"], "adds_behind": [], "pad_token": None},
-    "checks": [{"name": "hooks", "passed": True, "measured": 1e-7, "limit": 1e-5, "detail": ""}],
+    "checks": [{"name": "hooks", "measured": 1e-7, "noise": 2e-7, "verdict": "fine", "detail": ""}],
     "supports": {"probe": "yes", "inject": "no: no head"},
     "estimates": {"weights": 538_000_000},
     "notes": ["[bold]a note[/bold]"],
@@ -62,10 +62,18 @@ def test_text_from_data_can_not_steer_the_terminal() -> None:
 
 @pytest.mark.parametrize("passed", [True, False])
 def test_a_trust_report_says_first_whether_every_law_holds(passed: bool) -> None:
-    checks = [{**CHECK["checks"][0], "passed": passed}]
+    checks = [{**CHECK["checks"][0], "verdict": "noisy" if passed else "wrong"}]
     text = shown(terminal.check_view({**CHECK, "passed": passed, "checks": checks}))
     assert ("all 1 consistency checks passed" if passed else "FAILED") in text.splitlines()[0]
-    for part in ("1.00e-07", "538 MB", "no: no head", "[bold]a note", "<s>"):
+    for part in (
+        "1.00e-07",
+        "2.00e-07",
+        checks[0]["verdict"],
+        "538 MB",
+        "no: no head",
+        "[bold]a note",
+        "<s>",
+    ):
         assert part in text
 
 

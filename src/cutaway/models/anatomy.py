@@ -30,6 +30,39 @@ BlockPart = Literal["block", "norm1", "attn", "norm2", "mlp"]
 BLOCK_PARTS: tuple[BlockPart, ...] = ("block", "norm1", "attn", "norm2", "mlp")
 
 
+BLOCK_EQUATIONS: dict[BlockLayout, tuple[str, ...]] = {
+    "pre": (
+        "norm1.in = block.in",
+        "attn.in = norm1.out",
+        "norm2.in = block.in + attn.out",
+        "mlp.in = norm2.out",
+        "block.out = block.in + attn.out + mlp.out",
+    ),
+    "parallel": (
+        "norm1.in = block.in",
+        "attn.in = norm1.out",
+        "norm2.in = block.in",
+        "mlp.in = norm2.out",
+        "block.out = block.in + attn.out + mlp.out",
+    ),
+    "post": (
+        "attn.in = block.in",
+        "norm1.in = block.in + attn.out",
+        "mlp.in = norm1.out",
+        "norm2.in = norm1.out + mlp.out",
+        "block.out = norm2.out",
+    ),
+    "inner": (
+        "attn.in = block.in",
+        "norm1.in = attn.out",
+        "mlp.in = block.in + norm1.out",
+        "norm2.in = mlp.out",
+        "block.out = block.in + norm1.out + norm2.out",
+    ),
+}
+"""What holds in a block of each layout; without a norm2 the mlp shares norm1."""
+
+
 @dataclass(frozen=True)
 class Anatomy:
     """Where a family has its modules, as dotted names. A name ending in `?` may be absent."""

@@ -1,7 +1,9 @@
 """Verify that activations read from a model match the model's own forward pass."""
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,9 +11,10 @@ import torch
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadModel, CheckFailed
 from cutaway.home import read_memo, write_memo
-from cutaway.models import consistency
+from cutaway.models import consistency, hooks, rounding, sites
 from cutaway.models.consistency import ConsistencyCheck
 from cutaway.models.lm import LM
+from cutaway.models.rounding import FINE, wider_precision
 from cutaway.models.start_token import tokens_in_front
 
 
@@ -66,59 +69,101 @@ def check(lm: LM, *, thorough: bool = True) -> CheckReport:
     )
 
 
-def quick_check(lm: LM) -> None:
-    """CheckFailed or BadModel unless the model passes the most important checks.
+def quick_check(lm: LM) -> LM:
+    """The model with a note if rounding is strong; CheckFailed or BadModel if it is wrong.
 
-    A pass is remembered for these weights, versions, precision, kernel and device. A proposed
-    anatomy has to pass every check.
+    The same checks with the same limits as in `check`, but fewer. The result is remembered for
+    everything that can change it, unless it is a failure. A proposed anatomy has to pass every
+    check.
     """
     key = _memo_key(lm)
-    if read_memo("checks", key):
-        return
-    checks = run_checks(lm, thorough=lm.anatomy.proposed)
-    failed = next((one for one in checks if not one.passed), None)
-    if lm.anatomy.proposed and failed is not None:
-        raise BadModel(
-            f"Family {lm.family!r} has no row, and the anatomy proposed for {lm.name!r} fails the "
-            f"check {failed.name!r} (measured {failed.measured:.2g}, allowed {failed.limit:.2g}). "
-            "Write a row for it: docs/howto/add-a-model-family.md"
-        )
-    need_checks_passed(lm.name, checks)
-    write_memo("checks", key, [one.name for one in checks])
+    notes = read_memo("checks", key)
+    if notes is None:
+        checks = run_checks(lm, thorough=lm.anatomy.proposed)
+        failed = next((one for one in checks if not one.passed), None)
+        if lm.anatomy.proposed and failed is not None:
+            raise BadModel(
+                f"Family {lm.family!r} has no row, and the anatomy proposed for {lm.name!r} fails "
+                f"the check {_figures(failed)}. Write a row for it: "
+                "docs/howto/add-a-model-family.md"
+            )
+        need_checks_passed(lm.name, checks)
+        notes = noise_notes(checks)
+        write_memo("checks", key, notes)
+    return replace(lm, notes=(*lm.notes, *notes)) if notes else lm
 
 
 def run_checks(lm: LM, *, thorough: bool = True) -> tuple[ConsistencyCheck, ...]:
-    """Every check that applies to the model; only the most important ones unless thorough."""
+    """Every check that applies to the model; only the most important ones unless thorough.
+
+    What is above the rounding noise is measured again in a wider precision, if that is possible.
+    Rounding disappears there; a difference that stays is wrong.
+    """
     with torch.no_grad():
-        sentences = consistency.SENTENCES if thorough else consistency.SENTENCES[::2]
-        sample = consistency.check_sample(lm, sentences)
-        checks = [consistency.check_hidden_states(lm, sample)]
-        if lm.has_head:
-            checks.append(consistency.check_logits(lm, sample))
-        # Left padding shifts every position, so it also shows what goes wrong on the right.
-        checks.append(consistency.check_padding(lm, sample, "left"))
-        if thorough:
-            checks.append(consistency.check_padding(lm, sample, "right"))
-            checks += [one(lm, sample) for one in consistency.THOROUGH_CHECKS]
-            if lm.kind == "masked":
-                checks.append(consistency.check_text_pairs(lm))
-            if lm.anatomy.mlp is not None:
-                checks.append(consistency.check_block_parts(lm, sample))
-            if lm.anatomy.attn is not None:
-                checks.append(consistency.check_attention_sums(lm, sample))
-        return tuple(checks)
+        sample = consistency.check_sample(lm)
+        functions = consistency.applicable_checks(lm, thorough=thorough)
+        checks = {measure: measure(lm, sample) for measure in functions}
+        above = [
+            measure
+            for measure, one in checks.items()
+            if one.measured > FINE * one.noise and math.isfinite(one.measured)
+        ]
+        for measure, again in _measure_wider(lm, above, sample.noise).items():
+            checks[measure] = _second_verdict(checks[measure], again)
+        return tuple(checks.values())
+
+
+def _measure_wider(
+    lm: LM, functions: Sequence[consistency.Check], noise: dict[str, float]
+) -> dict[consistency.Check, ConsistencyCheck]:
+    """The checks in a wider precision; none where that is impossible."""
+    if not functions:
+        return {}
+    try:
+        with wider_precision(lm) as possible:
+            sample = consistency.check_sample(lm, noise=noise) if possible else None
+            return {one: one(lm, sample) for one in functions} if sample else {}
+    except (RuntimeError, TypeError):
+        # A kernel without float64.
+        return {}
+
+
+def _second_verdict(first: ConsistencyCheck, again: ConsistencyCheck) -> ConsistencyCheck:
+    """The check with the verdict from the wider precision, against the same noise."""
+    stays = not again.measured <= FINE * again.noise
+    how = "stays" if stays else "disappears"
+    detail = f"{first.detail}; {how} in wider precision".lstrip("; ")
+    return replace(first, verdict="wrong" if stays else "noisy", detail=detail)
 
 
 def need_checks_passed(name: str, checks: Iterable[ConsistencyCheck]) -> None:
-    """CheckFailed with the first failed check, what was measured and what is allowed."""
+    """CheckFailed with the first failed check, what was measured and how large rounding is."""
     for one in checks:
         if not one.passed:
-            detail = f" ({one.detail})" if one.detail else ""
             raise CheckFailed(
-                f"{name!r} fails the check {one.name!r}: measured {one.measured:.2g}, allowed "
-                f"{one.limit:.2g}{detail}. Its activations can't be trusted. See: "
+                f"{name!r} fails the check {_figures(one)}. Its activations can't be trusted. See: "
                 f"cutaway check {name}"
             )
+
+
+def noise_notes(checks: Iterable[ConsistencyCheck]) -> list[str]:
+    """A sentence for the noisiest check, if one is noisy."""
+    noisy = [one for one in checks if one.verdict == "noisy"]
+    if not noisy:
+        return []
+    worst = max(noisy, key=lambda one: max(one.measured, one.noise))
+    return [
+        f"Rounding is strong in this model and precision: check {_figures(worst)}. States may "
+        "differ by this much with the batch; a wider dtype makes it smaller."
+    ]
+
+
+def _figures(one: ConsistencyCheck) -> str:
+    detail = f", {one.detail}" if one.detail else ""
+    return (
+        f"{one.name!r} (measured {one.measured:.2g}, rounding noise {one.noise:.2g}, "
+        f"{one.verdict}{detail})"
+    )
 
 
 def tokenizer_facts(lm: LM) -> dict[str, Any]:
@@ -154,8 +199,13 @@ def size_estimates(lm: LM) -> dict[str, int]:
 
 
 def _memo_key(lm: LM) -> str:
+    """Everything that can change the result: model, software, machine, and the checks' code."""
     import transformers
 
-    names = ("digest", "tokenizer_digest", "dtype", "attention", "device")
+    machine = torch.cuda.get_device_name(lm.device) if lm.device.startswith("cuda") else ""
     versions = (torch.__version__, transformers.__version__)
-    return digest_json([*(getattr(lm, n) for n in names), *versions, asdict(lm.anatomy)])
+    modules = (consistency, hooks, rounding, sites)
+    code = [Path(module.__file__ or "").read_text("utf-8") for module in modules]
+    return digest_json(
+        [lm.identity, lm.device, dict(lm.device_map), machine, lm.has_head, versions, code, asdict(lm.anatomy)]
+    )

@@ -1,24 +1,20 @@
 """Consistency checks: what Cutaway reads from a model against what plain transformers computes.
 
-Each check runs the same weights on the same short sentences. There are two error measures, both
-per token, so that a token with a huge norm doesn't hide errors at the others:
-
-- where the arithmetic is the same, the largest |ours - plain| / |plain|;
-- where batches differ, kernels sum in another order, and sound models amplify this rounding at
-  single tokens (tenfold and more in SmolLM2, at the space before a number). There it is the root
-  mean square over all tokens, each relative to the largest norm of its residual stream so far. A
-  wrong position, mask or norm moves tokens by a tenth or more, so one wrong token in a hundred
-  still exceeds the limit a thousandfold.
+Each check runs the same weights on the same short sentences, and compares vectors: the relative
+error is a root mean square over tokens, layer by layer. It is judged by the rounding noise of the
+same layer of this model in this precision (`rounding.py`), so one wrong token in a hundred still
+exceeds it a thousandfold in float32.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from cutaway.models.anatomy import BLOCK_EQUATIONS, BLOCK_PARTS
 from cutaway.models.hooks import (
     ForwardStates,
     collect_states,
@@ -27,7 +23,15 @@ from cutaway.models.hooks import (
     visit_layers,
 )
 from cutaway.models.lm import LM
-from cutaway.models.sites import Site
+from cutaway.models.rounding import (
+    VERDICTS,
+    Verdict,
+    judge,
+    relative_error,
+    rounding_noise,
+    with_seed,
+)
+from cutaway.models.sites import PartSide, Site, add_forward_hook
 from cutaway.models.tokens import pad, tokenize
 
 PaddingSide = Literal["left", "right"]
@@ -37,7 +41,6 @@ SENTENCES = (
     "Who asked?",
     "She counted 12 boats, three gulls and one very tired dog on the beach.",
 )
-LIMITS = {"float64": 1e-10, "float32": 1e-5, "float16": 2e-2, "bfloat16": 1.5e-1}
 
 
 @dataclass(frozen=True)
@@ -45,75 +48,155 @@ class ConsistencyCheck:
     """One check, measured on one model."""
 
     name: str
-    passed: bool
     measured: float
-    limit: float
+    """The relative error where it is largest compared with the noise."""
+    noise: float
+    """The rounding noise there."""
+    verdict: Verdict
     detail: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the model can be used."""
+        return self.verdict != "wrong"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A relative error and the rounding noise of the same states."""
+
+    measured: float
+    noise: float
+    where: str
+
+    @property
+    def severity(self) -> tuple[int, float]:
+        """The verdict's place, then the error in units of the noise."""
+        place = VERDICTS.index(judge(self.measured, self.noise))
+        return place, self.measured / max(self.noise, 1e-300)
+
+
+@dataclass(frozen=True)
+class PlainPass:
+    """What plain transformers computes for a sentence."""
+
+    layers: tuple[Tensor, ...]
+    last: Tensor
+    """The body's output: layer L after the final norm."""
+    logits: Tensor
+    """Empty without a head."""
 
 
 @dataclass(frozen=True)
 class CheckSample:
-    """Short sentences as tokens, and the states of each when read alone and unpadded."""
+    """Short sentences as tokens, their states, and the rounding noise of these."""
 
     rows: list[list[int]]
     alone: list[ForwardStates]
+    """Every layer of each sentence, read alone and unpadded."""
+    plain: list[PlainPass]
+    together: dict[str, Tensor]
+    """States of all tokens in a batch padded on the right: `layer 3`, `final`, `logits`."""
+    noise: dict[str, float]
+    """By the same names, and those of the parts of blocks."""
+
+    def layer(self, number: int, measured: float) -> Difference:
+        """A difference at a layer, with the noise there."""
+        return Difference(measured, self.noise[f"layer {number}"], f"layer {number}")
 
 
-def check_sample(lm: LM, sentences: Sequence[str] = SENTENCES) -> CheckSample:
-    """The sentences' tokens, and every layer of each when read alone."""
+def check_sample(
+    lm: LM, sentences: Sequence[str] = SENTENCES, noise: dict[str, float] | None = None
+) -> CheckSample:
+    """The sentences' tokens and states, and the rounding noise, unless it is given."""
     rows = tokenize(lm, sentences, limit=min(lm.context, 32)).rows
-    return CheckSample(rows, [_read(lm, [row]) for row in rows])
+
+    def read() -> dict[str, Tensor]:
+        return _named_states(lm, rows)
+
+    together = with_seed(lm, read)
+    return CheckSample(
+        rows,
+        [_read(lm, [row]) for row in rows],
+        [_plain_pass(lm, row) for row in rows],
+        together,
+        rounding_noise(lm, read, together) if noise is None else noise,
+    )
+
+
+def _named_states(lm: LM, rows: list[list[int]]) -> dict[str, Tensor]:
+    """Layers, what the final norm makes of the last one, and some tokens' logits."""
+    ids, mask = _batch(lm, rows)
+    layers = {layer: state[mask] for layer, state in collect_states(lm, ids, mask).layers.items()}
+    named = {f"layer {layer}": state for layer, state in layers.items()}
+    named["final"] = lm.final_norm(layers[lm.layers])
+    return named | ({"logits": lm.unembed(named["final"][::8])} if lm.has_head else {})
+
+
+def _plain_pass(lm: LM, row: list[int]) -> PlainPass:
+    """One forward pass of the sentence as transformers makes it."""
+    ids, mask = _batch(lm, [row])
+    given = {"input_ids": ids, "attention_mask": mask.long(), "output_hidden_states": True}
+    given |= {k: v for k, v in forward_kwargs(lm, ids, mask).items() if k == "use_cache"}
+    bodies: list[Any] = []
+    with ExitStack() as stack:
+        add_forward_hook(stack, lm.body, lambda _, args, kwargs, output: bodies.append(output))
+        out = (lm.module if lm.has_head else lm.body)(**given)
+    # Some modules (opt) call a part of their body.
+    body = bodies[0] if bodies else lm.body(**given)
+    return PlainPass(out.hidden_states, body.last_hidden_state, getattr(out, "logits", torch.empty(0)))
 
 
 def check_hidden_states(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     """Layers read by hooks equal the plain model's `output_hidden_states`."""
-    worst = dict.fromkeys(range(lm.layers + 1), 0.0)
-    for row, ours in zip(sample.rows, sample.alone, strict=True):
-        plain = lm.body(**_plain_call(lm, row), output_hidden_states=True)
+    found = []
+    for plain, ours in zip(sample.plain, sample.alone, strict=True):
         for layer in range(lm.layers):
-            error = max_relative_error(ours.layers[layer], plain.hidden_states[layer])
-            worst[layer] = max(worst[layer], error)
-        # The last hidden state of plain transformers is after the final norm.
-        end = max_relative_error(lm.final_norm(ours.layers[lm.layers]), plain.last_hidden_state)
-        worst[lm.layers] = max(worst[lm.layers], end)
-    layer = max(worst, key=worst.__getitem__)
-    detail = f"worst at layer {layer} of 0..{lm.layers}"
-    return _check_result(lm, "hooks = plain hidden states", worst[layer], detail)
+            error = relative_error(ours.layers[layer], plain.layers[layer])
+            found.append(sample.layer(layer, error))
+        end = relative_error(lm.final_norm(ours.layers[lm.layers]), plain.last)
+        found.append(Difference(end, sample.noise["final"], f"layer {lm.layers}"))
+    return _conclude("hooks = plain hidden states", found)
 
 
 def check_logits(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     """unembed(final_norm(h[L])) and Phi f + bias equal the plain model's logits."""
-    worst = 0.0
+    found = []
     phi, bias = lm.output_embedding
-    for row, ours in zip(sample.rows, sample.alone, strict=True):
-        plain = lm.module(**_plain_call(lm, row)).logits
+    for plain, ours in zip(sample.plain, sample.alone, strict=True):
         last = ours.layers[lm.layers]
-        worst = max(worst, max_relative_error(lm.unembed(lm.final_norm(last)), plain))
+        computed = [lm.unembed(lm.final_norm(last))]
         if not lm.anatomy.logit_operations:
-            by_hand = torch.nn.functional.linear(lm.head_features(last), phi, bias)
-            worst = max(worst, max_relative_error(by_hand, plain))
-    return _check_result(lm, "unembed(final_norm(h[L])) = logits", worst)
+            computed.append(torch.nn.functional.linear(lm.head_features(last), phi, bias))
+        for one in computed:
+            error = relative_error(one, plain.logits)
+            found.append(Difference(error, sample.noise["logits"], ""))
+    return _conclude("unembed(final_norm(h[L])) = logits", found)
 
 
-def check_text_pairs(lm: LM) -> ConsistencyCheck:
+def check_text_pairs(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     """A pair of texts with our token types gives the same states as in plain transformers."""
     one, two = SENTENCES[0], SENTENCES[2]
     rows = tokenize(lm, [one], pairs=[two]).rows
     row = lm.tokenizer(one, two, return_tensors="pt").to(lm.device)
     plain = lm.body(**row).last_hidden_state
-    return _check_result(
-        lm,
-        "pairs = plain pairs",
-        max_relative_error(lm.final_norm(_read(lm, rows).layers[lm.layers]), plain),
-    )
+    error = relative_error(lm.final_norm(_read(lm, rows).layers[lm.layers]), plain)
+    return _conclude("pairs = plain pairs", [Difference(error, sample.noise["final"], "")])
 
 
-def check_padding(lm: LM, sample: CheckSample, side: PaddingSide) -> ConsistencyCheck:
-    """A sentence in a padded batch has the same states as alone."""
-    ids, mask = _batch(lm, sample.rows, side)
+def check_left_padding(lm: LM, sample: CheckSample) -> ConsistencyCheck:
+    """A sentence in a batch padded on the left has the same states as alone."""
+    ids, mask = _batch(lm, sample.rows, "left")
     together = {layer: state[mask] for layer, state in collect_states(lm, ids, mask).layers.items()}
-    error = stream_error(together, _join(sample.alone))
-    return _check_result(lm, f"padding on the {side} changes nothing", error)
+    found = _compare_layers(sample, together, _join(sample.alone))
+    return _conclude("padding on the left changes nothing", found)
+
+
+def check_right_padding(lm: LM, sample: CheckSample) -> ConsistencyCheck:
+    """A sentence in a batch padded on the right has the same states as alone."""
+    together = {layer: sample.together[f"layer {layer}"] for layer in range(lm.layers + 1)}
+    found = _compare_layers(sample, together, _join(sample.alone))
+    return _conclude("padding on the right changes nothing", found)
 
 
 def check_batching(lm: LM, sample: CheckSample) -> ConsistencyCheck:
@@ -124,140 +207,119 @@ def check_batching(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     together, turned = _read(lm, rows).layers, _read(lm, rows[::-1]).layers
     straight = {layer: state.flatten(0, 1) for layer, state in together.items()}
     backward = {layer: state.flip(0).flatten(0, 1) for layer, state in turned.items()}
-    worst = max(stream_error(straight, single), stream_error(backward, single))
-    return _check_result(lm, "batch and order change nothing", worst)
+    found = [d for ours in (straight, backward) for d in _compare_layers(sample, ours, single)]
+    return _conclude("batch and order change nothing", found)
 
 
 def check_determinism(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     """The same sentence gives the same states twice."""
     again = _read(lm, [sample.rows[0]]).layers
-    worst = max(max_relative_error(again[k], v) for k, v in sample.alone[0].layers.items())
-    return _check_result(lm, "determinism", worst)
+    return _conclude("determinism", _compare_layers(sample, again, sample.alone[0].layers))
 
 
 def check_early_stop(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     """A forward pass stopped at a layer gives the same states as the full one."""
     ids, mask = _batch(lm, [sample.rows[0]])
-    worst = 0.0
+    found = []
     for layer in _some_layers(lm):
         seen: list[Tensor] = []
         visit_layers(lm, ids, mask, [layer], lambda _, state, __, seen=seen: seen.append(state))  # type: ignore[misc]
-        worst = max(worst, max_relative_error(seen[0], sample.alone[0].layers[layer]))
-    return _check_result(lm, "early stop shows the same states", worst)
+        found.append(sample.layer(layer, relative_error(seen[0], sample.alone[0].layers[layer])))
+    return _conclude("early stop shows the same states", found)
 
 
 def check_run_from(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     """The blocks after a layer turn its states into layer L."""
-    rows = sample.rows[:2]
-    ids, mask = _batch(lm, rows)
+    ids, mask = _batch(lm, sample.rows[:2])
     full = collect_states(lm, ids, mask).layers
-    worst = 0.0
+    found = []
     for layer in _some_layers(lm):
         ended = run_from(lm, full[layer], layer, mask)
-        worst = max(worst, max_relative_error(ended[mask], full[lm.layers][mask]))
-    return _check_result(lm, "run_from(h[l]) = h[L]", worst)
+        error = relative_error(ended[mask], full[lm.layers][mask])
+        found.append(Difference(error, sample.noise[f"layer {lm.layers}"], f"from layer {layer}"))
+    return _conclude("run_from(h[l]) = h[L]", found)
 
 
 def check_block_parts(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     """The parts of a block add up to its output as the layout says."""
-    worst, where = 0.0, 1
-    ids, mask = _batch(lm, [sample.rows[0]])
+
+    def read() -> dict[str, Tensor]:
+        return _part_states(lm, sample.rows[0])
+
+    states = with_seed(lm, read)
+    if "block 1 block.out" not in sample.noise:
+        sample.noise.update(rounding_noise(lm, read, states))
+    found = []
     for layer in sorted({1, lm.layers}):
-        sites = [Site(layer, "block", "in"), Site(layer, "block", "out"),
-                 *[Site(layer, part, side) for part in ("norm1", "attn", "norm2", "mlp")
-                   if getattr(lm.anatomy, part) is not None for side in ("in", "out")]]  # fmt: skip
-        got = collect_states(lm, ids, mask, [], sites).sites
-        states = {f"{site.part}.{site.side}": state for site, state in got.items()}
-        shared = {name.replace("norm1", "norm2"): value for name, value in states.items()}
-        states = shared | states
         for equation in BLOCK_EQUATIONS[lm.anatomy.layout]:
             left, _, right = equation.partition(" = ")
-            total = torch.stack([states[name] for name in right.split(" + ")]).sum(0)
-            error = max_relative_error(states[left], total)
-            worst, where = (error, layer) if error > worst else (worst, where)
-    return _check_result(
-        lm, "parts add up to the block", worst, f"layout {lm.anatomy.layout}, block {where}"
-    )
+            terms = [states[f"block {layer} {name}"] for name in right.split(" + ")]
+            where = f"block {layer} {left}"
+            error = relative_error(states[where], torch.stack(terms).sum(0))
+            found.append(Difference(error, sample.noise[where], where))
+    return _conclude("parts add up to the block", found, f"layout {lm.anatomy.layout}")
+
+
+def _part_states(lm: LM, row: list[int]) -> dict[str, Tensor]:
+    """Input and output of the parts of two blocks; norm2 is norm1 where a block has one norm."""
+    parts = [part for part in BLOCK_PARTS if part == "block" or getattr(lm.anatomy, part)]
+    sides: tuple[PartSide, ...] = ("in", "out")
+    sites = [Site(n, part, side) for n in {1, lm.layers} for part in parts for side in sides]
+    got = collect_states(lm, *_batch(lm, [row]), [], sites).sites
+    states = {f"block {at.layer} {at.part}.{at.side}": state for at, state in got.items()}
+    return {name.replace("norm1", "norm2"): value for name, value in states.items()} | states
 
 
 def check_attention_sums(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     """The attention weights of each token sum to 1 over the real tokens of its sentence."""
     ids, mask = _batch(lm, sample.rows)
     got = collect_states(lm, ids, mask, attention=True).attention
-    worst = float("inf") if len(got) < lm.layers else 0.0
-    for weights in got.values():
-        on_real = (weights * mask[:, None, None, :]).sum(-1).transpose(1, 2)[mask]
-        worst = max(worst, float((on_real - 1).abs().max()))
-    # transformers always computes the softmax in float32.
-    worst = 0.0 if worst < 1e-6 else worst
-    return _check_result(
-        lm, "attention sums to 1", worst, f"{len(got)} of {lm.layers} blocks return it"
+    found = [Difference(float("inf"), 0.0, "")] if len(got) < lm.layers else []
+    for block, weights in got.items():
+        on_real = (weights.double() * mask[:, None, None, :]).sum(-1).transpose(1, 2)[mask]
+        error = relative_error(on_real[..., None], torch.ones_like(on_real)[..., None])
+        # Sums are rounded like the block's input.
+        noise = sample.noise[f"layer {block - 1}"]
+        found.append(Difference(error, noise, f"block {block}"))
+    count = f"{len(got)} of {lm.layers} blocks return it"
+    return _conclude("attention sums to 1", found, count)
+
+
+QUICK_CHECKS = (check_hidden_states, check_logits, check_left_padding, check_right_padding)
+"""Checks that are made when a model is opened."""
+
+
+Check = Callable[[LM, CheckSample], ConsistencyCheck]
+
+
+def applicable_checks(lm: LM, *, thorough: bool = True) -> list[Check]:
+    """The checks that apply to a model; the quick ones first."""
+    checks: list[Check] = [one for one in QUICK_CHECKS if lm.has_head or one is not check_logits]
+    if thorough:
+        checks += [check_batching, check_determinism, check_early_stop, check_run_from]
+        checks += [check_text_pairs] if lm.kind == "masked" else []
+        checks += [check_block_parts] if lm.anatomy.mlp is not None else []
+        checks += [check_attention_sums] if lm.anatomy.attn is not None else []
+    return checks
+
+
+def _conclude(name: str, found: Iterable[Difference], detail: str = "") -> ConsistencyCheck:
+    """The check with the most severe of its differences."""
+    worst = max(found, key=lambda one: one.severity)
+    where = f"worst at {worst.where}" if worst.where else ""
+    return ConsistencyCheck(
+        name,
+        worst.measured,
+        worst.noise,
+        judge(worst.measured, worst.noise),
+        ", ".join(filter(None, (where, detail))),
     )
 
 
-THOROUGH_CHECKS = (check_batching, check_determinism, check_early_stop, check_run_from)
-"""Checks that apply to every model but are too slow to run each time one is opened."""
-
-
-def max_relative_error(ours: Tensor, plain: Tensor) -> float:
-    """The largest relative error of a vector along the last axis; infinite if the shapes differ or
-    a value isn't finite."""
-    if ours.shape != plain.shape:
-        return float("inf")
-    one, two = ours.double(), plain.double()
-    worst = float(((one - two).norm(dim=-1) / two.norm(dim=-1).clamp(min=1e-12)).max())
-    return float("inf") if math.isnan(worst) else worst
-
-
-def stream_error(ours: dict[int, Tensor], plain: dict[int, Tensor]) -> float:
-    """The largest error of a layer: root mean square over its tokens (tokens, d), each relative
-    to the largest norm of that token up to there."""
-    worst, scale = 0.0, None
-    for layer in sorted(plain):
-        norm = plain[layer].double().norm(dim=-1)
-        scale = norm if scale is None else torch.maximum(norm, scale)
-        error = (ours[layer].double() - plain[layer].double()).norm(dim=-1) / scale.clamp(min=1e-12)
-        typical = float(error.square().mean().sqrt())
-        worst = max(worst, float("inf") if math.isnan(typical) else typical)
-    return worst
-
-
-BLOCK_EQUATIONS: dict[str, tuple[str, ...]] = {
-    "pre": (
-        "norm1.in = block.in",
-        "attn.in = norm1.out",
-        "norm2.in = block.in + attn.out",
-        "mlp.in = norm2.out",
-        "block.out = block.in + attn.out + mlp.out",
-    ),
-    "parallel": (
-        "norm1.in = block.in",
-        "attn.in = norm1.out",
-        "norm2.in = block.in",
-        "mlp.in = norm2.out",
-        "block.out = block.in + attn.out + mlp.out",
-    ),
-    "post": (
-        "attn.in = block.in",
-        "norm1.in = block.in + attn.out",
-        "mlp.in = norm1.out",
-        "norm2.in = norm1.out + mlp.out",
-        "block.out = norm2.out",
-    ),
-    "inner": (
-        "attn.in = block.in",
-        "norm1.in = attn.out",
-        "mlp.in = block.in + norm1.out",
-        "norm2.in = mlp.out",
-        "block.out = block.in + norm1.out + norm2.out",
-    ),
-}
-"""What holds in a block of each layout; without a norm2 the mlp shares norm1."""
-
-
-def _check_result(lm: LM, name: str, measured: float, detail: str = "") -> ConsistencyCheck:
-    limit = LIMITS[lm.dtype]
-    return ConsistencyCheck(name, measured <= limit, measured, limit, detail)
+def _compare_layers(
+    sample: CheckSample, ours: dict[int, Tensor], plain: dict[int, Tensor]
+) -> list[Difference]:
+    return [sample.layer(n, relative_error(ours[n], state)) for n, state in plain.items()]
 
 
 def _join(alone: list[ForwardStates]) -> dict[int, Tensor]:
@@ -272,13 +334,6 @@ def _read(lm: LM, rows: list[list[int]]) -> ForwardStates:
 def _batch(lm: LM, rows: list[list[int]], side: PaddingSide = "right") -> tuple[Tensor, Tensor]:
     ids, mask = pad(rows, lm.pad_id, side)
     return ids.to(lm.device), mask.to(lm.device)
-
-
-def _plain_call(lm: LM, row: list[int]) -> dict[str, Any]:
-    """The arguments of a plain transformers call for one sentence."""
-    ids, mask = _batch(lm, [row])
-    given = {"input_ids": ids, "attention_mask": mask.long()}
-    return given | {k: v for k, v in forward_kwargs(lm, ids, mask).items() if k == "use_cache"}
 
 
 def _some_layers(lm: LM) -> list[int]:

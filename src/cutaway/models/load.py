@@ -93,7 +93,7 @@ def open_model(
         from cutaway.models.check import quick_check
 
         with refuse_undistributable(lm):
-            quick_check(lm)
+            lm = quick_check(lm)
     if not track_changes:
         return lm
     plain = not lm.device_map and lm.quantise == "none"

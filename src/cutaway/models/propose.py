@@ -16,7 +16,6 @@ from cutaway.models.consistency import ConsistencyCheck
 from cutaway.models.lm import LM
 
 HOWTO = "Write a row for it: docs/howto/add-a-model-family.md"
-SIDES: tuple[consistency.PaddingSide, ...] = ("left", "right")
 # Config fields by which families change their logits.
 LOGIT_FIELDS = {
     "final_logit_softcapping": "softcap",
@@ -71,11 +70,10 @@ def _distinguishing_checks(lm: LM) -> list[ConsistencyCheck]:
     try:
         with torch.no_grad():
             sample = consistency.check_sample(lm)
-            checks = [consistency.check_hidden_states(lm, sample)]
-            checks += [consistency.check_logits(lm, sample)] if lm.has_head else []
-            return [*checks, *(consistency.check_padding(lm, sample, side) for side in SIDES)]
+            checks = consistency.applicable_checks(lm, thorough=False)
+            return [measure(lm, sample) for measure in checks]
     except (RuntimeError, TypeError, KeyError, IndexError, AttributeError) as error:
-        return [ConsistencyCheck("runs", False, float("inf"), 0.0, str(error))] * 4
+        return [ConsistencyCheck("runs", float("inf"), 0.0, "wrong", str(error))] * 4
 
 
 def _with_attention(lm: LM) -> LM:
@@ -97,7 +95,8 @@ def _with_parts(lm: LM) -> LM:
         for anatomy in _part_candidates(lm):
             guess = replace(lm, anatomy=anatomy)
             try:
-                if consistency.check_block_parts(guess, sample).passed:
+                own = replace(sample, noise={})
+                if consistency.check_block_parts(guess, own).passed:
                     return guess
             except (KeyError, AttributeError, RuntimeError):
                 continue

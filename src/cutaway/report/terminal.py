@@ -20,6 +20,7 @@ from cutaway.report.summary import failed_cells
 
 # A pipe has no width; this one is wide enough for the tables.
 PIPE_WIDTH = 170
+VERDICT_STYLES = {"fine": "green", "noisy": "yellow", "wrong": "bold red"}
 
 
 def print_runs(records: Iterable[RecordLike]) -> None:
@@ -132,12 +133,16 @@ def _fact_text(key: str, value: Any) -> str:
 
 def _checks_table(checks: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("", "check", "measured", "allowed", ""):
-        table.add_column(name, justify="right" if name in ("measured", "allowed") else "left")
+    numbers = ("measured", "noise")
+    for name in ("check", *numbers, "verdict", ""):
+        table.add_column(name, justify="right" if name in numbers else "left")
     for one in checks:
-        mark = Text("✓", "green") if one["passed"] else Text("✗", "bold red")
-        numbers = (formats.number(one["measured"]), formats.number(one["limit"]))
-        table.add_row(mark, _clean_text(one["name"]), *numbers, _clean_text(one.get("detail", "")))
+        table.add_row(
+            _clean_text(one["name"]),
+            *(formats.number(one[name]) for name in numbers),
+            Text(one["verdict"], VERDICT_STYLES[one["verdict"]]),
+            _clean_text(one.get("detail", "")),
+        )
     return table
 
 
