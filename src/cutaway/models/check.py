@@ -207,5 +207,14 @@ def _memo_key(lm: LM) -> str:
     modules = (consistency, hooks, rounding, sites)
     code = [Path(module.__file__ or "").read_text("utf-8") for module in modules]
     return digest_json(
-        [lm.identity, lm.device, dict(lm.device_map), machine, lm.has_head, versions, code, asdict(lm.anatomy)]
+        [
+            lm.identity,
+            lm.device,
+            dict(lm.device_map),
+            machine,
+            lm.has_head,
+            versions,
+            code,
+            asdict(lm.anatomy),
+        ]
     )

@@ -144,7 +144,9 @@ def _plain_pass(lm: LM, row: list[int]) -> PlainPass:
         out = (lm.module if lm.has_head else lm.body)(**given)
     # Some modules (opt) call a part of their body.
     body = bodies[0] if bodies else lm.body(**given)
-    return PlainPass(out.hidden_states, body.last_hidden_state, getattr(out, "logits", torch.empty(0)))
+    return PlainPass(
+        out.hidden_states, body.last_hidden_state, getattr(out, "logits", torch.empty(0))
+    )
 
 
 def check_hidden_states(lm: LM, sample: CheckSample) -> ConsistencyCheck:

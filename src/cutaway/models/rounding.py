@@ -94,8 +94,11 @@ def with_seed(lm: LM, read: Callable[[], T]) -> T:
 
 @contextmanager
 def wider_precision(lm: LM) -> Iterator[bool]:
-    """Within it the weights have twice the digits. Yields False, and changes nothing, where that
-    is impossible: float64, quantised or distributed weights, no memory, a device without float64."""
+    """Within it the weights have twice the digits.
+
+    Yields False, and changes nothing, where that is impossible: float64, quantised or distributed
+    weights, too little memory, a device without float64.
+    """
     distributed = bool(lm.device_map) or lm.quantise != "none"
     wider = None if distributed else WIDER.get(lm.dtype)
     tensors = [*lm.module.parameters(), *lm.module.buffers()]
