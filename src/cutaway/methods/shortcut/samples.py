@@ -26,7 +26,7 @@ from cutaway.methods.shortcut.sample import StateSample, TextRows
 from cutaway.recipe.life_cycle import Run
 from cutaway.store.samples import SamplePieces, text_digests
 
-CELL_BYTES, EXIT_BYTES = 150, 4
+CELL_BYTES, EXIT_BYTES = 120, 4
 """Size on disk of a prediction with its tokens, and of an exit."""
 PIECE_ROWS = 1 << 16
 
