@@ -27,10 +27,10 @@ from cutaway.methods.shortcut.decode import (
     stop_token_ids,
 )
 from cutaway.methods.shortcut.draft_choice import DraftSetting, make_drafter
-from cutaway.methods.shortcut.generate import MAX_VERIFIED_TOKENS
 from cutaway.methods.shortcut.maps import ShortcutMaps, load_maps
 from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.methods.shortcut.segments import segmented
+from cutaway.methods.shortcut.text_writer import MAX_VERIFIED_TOKENS
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
 from cutaway.models.small_matmul import measure_variants, tuned_small_matmuls

@@ -59,7 +59,7 @@ from cutaway.recipe.result import ActionResult, Result
 def load(path: Path | str) -> Skill: ...
 """,
     "shortcut": """from cutaway import DataLike
-from cutaway.methods.shortcut.generate import Generations
+from cutaway.methods.shortcut.generations import Generations
 from cutaway.methods.shortcut.lens import LensGrid
 from cutaway.methods.shortcut.maps import ShortcutMaps
 from cutaway.models.lm import LM
@@ -103,6 +103,8 @@ def function(verb: Verb) -> str:
 
 def returned(verb: Verb) -> str:
     """The name of the class that a verb returns."""
+    if result := getattr(verb.load(), "RESULT", None):
+        return str(result.__name__)
     perform = getattr(verb.load(), "perform", None) or getattr(verb.load(), "run", None)
     kind = "Result" if perform is None else inspect.signature(perform).return_annotation
     return kind if isinstance(kind, str) else kind.__name__

@@ -139,9 +139,13 @@ def run(
 
     All processes of a distributed training call this together, unless `group` is a group of one.
     """
-    context, recipe = context or Context(), cast(Any, verb.load())
+    recipe = cast(Any, verb.load())
+    result = _run(verb, spec, context or Context(), recipe, group or process_group(spec.device))
+    return recipe.RESULT(result.record) if hasattr(recipe, "RESULT") else result
+
+
+def _run(verb: Verb, spec: RunOptions, context: Context, recipe: Any, group: ProcessGroup) -> Any:
     warn_if_not_parallel(verb, spec.engine, context.console)
-    group = group or process_group(spec.device)
     output: Output | None = getattr(recipe, "OUTPUT", None)
     if output is not None:
         output.check_free(spec, None)

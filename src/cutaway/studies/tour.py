@@ -19,7 +19,6 @@ from cutaway.models.lm import LM
 from cutaway.models.load import open_model
 from cutaway.recipe import life_cycle
 from cutaway.recipe.options import RunOptions
-from cutaway.recipe.result import Result
 from cutaway.report.html import write_html
 
 
@@ -180,8 +179,7 @@ def tour(
     for number, (stop, spec) in enumerate(tour_specs(lm, out, model, quick, shared), start=1):
         console.print(f"\n{number} of {len(TOUR_STOPS)}: {stop.question}")
         result = life_cycle.run(stop.verb, spec, life_cycle.Context(console))
-        # Generating text leaves no run; its verdict is part of the story.
-        records += [result.record] if isinstance(result, Result) else []
+        records.append(result.record)
         story += [f"\n{stop.question}", *(f"  - {sentence}" for sentence in result.verdict)]
     page = write_html(records, out / "report.html", title="Cutaway tour", story="\n".join(story))
     seconds = time.monotonic() - begin

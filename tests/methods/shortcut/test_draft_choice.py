@@ -90,7 +90,7 @@ def test_the_best_setting_is_chosen_among_those_given(toy, maps) -> None:
     prompt = torch.randint(5, toy.vocab, (1, 6), generator=torch.Generator().manual_seed(0))
     [tokens], _ = plain_generate(toy, prompt, 24, NEVER)
     text = Continuation(prompt[0].tolist() + tokens, 24)
-    setting = choose_draft(toy, maps, [text], [("mat", 1), ("tuned", 2)], lengths=(2,))
+    setting = choose_draft(toy, maps, [text], [("mat", 1), ("tuned", 2)], TIMES, (2,))
     assert (setting.kind, setting.layer) in {("mat", 1), ("tuned", 2)}
     assert setting.length == 2
     assert setting.expected > 0

@@ -7,7 +7,6 @@ import pytest
 from cutaway.core.errors import BadData, BadSpec, UnknownName
 from cutaway.methods.shortcut import api as shortcut
 from cutaway.methods.shortcut import generate
-from cutaway.methods.shortcut.verdict import PLAIN_FALLBACK
 from tests.methods.shortcut.toy import OTHER, TEXTS
 
 PROMPTS = [" the film", " the king"]
@@ -15,14 +14,56 @@ PROMPTS = [" the film", " the king"]
 
 @pytest.mark.parametrize("more", [{}, {"exit_layers": [2], "draft": 2}, {"sample": True}])
 def test_speculative_text_is_the_models_own(options, fitted, maps_file, more) -> None:
-    out = shortcut.generate(**options, shortcut=maps_file, prompt=PROMPTS, max_new_tokens=8, **more)
+    more |= {"prompt": PROMPTS, "max_new_tokens": 8, "compare": True}
+    out = shortcut.generate(**options, shortcut=maps_file, **more)
     assert json.loads(json.dumps(out.plain()))[0]["prompt"] == " the film"
     assert all(len(text.tokens) <= 8 for text in out.texts)
     if "sample" not in more:
-        assert all(text.identical for text in out.texts)
+        assert all(text.identical and text.tokens == text.plain_tokens for text in out.texts)
     if "draft" in more:
         assert out.setting is not None
         assert out.setting.layer == 2
+
+
+def test_nothing_is_generated_twice_unless_a_comparison_is_asked_for(
+    options, fitted, maps_file, monkeypatch
+) -> None:
+    monkeypatch.setattr(generate, "plain_generate", None)
+    out = shortcut.generate(**options, shortcut=maps_file, prompt=PROMPTS, max_new_tokens=5)
+    [first, _] = out.plain()
+    assert [first[key] for key in ("plain_tokens", "plain_seconds", "identical")] == [None] * 3
+    assert first["seconds"] > 0 and first["processor_seconds"] > 0
+    assert "5 tokens" in out.verdict[0] or "10 tokens" in out.verdict[0]
+    assert not any("plain generate" in sentence for sentence in out.verdict)
+
+
+def test_the_run_is_kept_and_found_again(options, fitted, maps_file, monkeypatch) -> None:
+    request = {**options, "shortcut": maps_file, "prompt": PROMPTS, "max_new_tokens": 6}
+    out = shortcut.generate(**request)
+    assert (out.path / "result.json").is_file()
+    metrics = set(out.rows["metric"])
+    assert {"tokens", "layers", "seconds", "processor_seconds"} <= metrics
+    assert not metrics & {"plain_seconds", "identical"}
+    assert out.rows["text"].unique(maintain_order=True).to_list() == PROMPTS
+    monkeypatch.setattr(generate, "TextWriter", None)
+    again = shortcut.generate(**request)
+    assert again.texts == out.texts and again.path == out.path
+
+
+def test_plain_and_own_texts_are_written_in_turn(options, fitted, maps_file, monkeypatch) -> None:
+    order: list[str] = []
+    plain, write = generate.plain_generate, generate.TextWriter.write
+    monkeypatch.setattr(
+        generate, "plain_generate", lambda *a, **k: [order.append("plain"), plain(*a, **k)][1]
+    )
+    monkeypatch.setattr(
+        generate.TextWriter, "write", lambda *a: [order.append("own"), write(*a)][1]
+    )
+    shortcut.generate(
+        **options, shortcut=maps_file, prompt=[*PROMPTS, " the food"], max_new_tokens=3,
+        compare=True, seed=5,
+    )  # fmt: skip
+    assert order == ["plain", "own", "own", "plain", "plain", "own"]
 
 
 def test_an_exit_reports_its_layers(options, fitted, maps_file) -> None:
@@ -32,18 +73,6 @@ def test_an_exit_reports_its_layers(options, fitted, maps_file) -> None:
     )  # fmt: skip
     assert out.texts[0].layers_mean == pytest.approx((3 + 5 * 1) / 6)
     assert out.verdict[1] == "Tokens exit after 1.3 of 3 layers on average."
-
-
-def test_where_no_draft_pays_the_text_is_plain_generates(
-    options, fitted, maps_file, monkeypatch
-) -> None:
-    monkeypatch.setattr(generate, "MIN_SPEEDUP", float("inf"))
-    out = shortcut.generate(**options, shortcut=maps_file, prompt=PROMPTS, max_new_tokens=8)
-    assert out.verdict == (PLAIN_FALLBACK,)
-    assert out.setting is None
-    for text in out.texts:
-        assert text.identical and text.tokens == text.plain_tokens
-        assert text.seconds == text.plain_seconds
 
 
 def test_a_result_prints_its_texts_and_verdict(options, fitted, maps_file, capsys) -> None:
@@ -70,7 +99,7 @@ def test_draft_maps_draft_what_the_model_generates(options, folder) -> None:
     shortcut.fit(**options, text=TEXTS, out=file, drafts=40)
     out = shortcut.generate(
         **options, shortcut=file, prompt=["the film is", "the food was", "so i"], draft=3,
-        max_new_tokens=12, kind="ahead", exit_layers=0,
+        max_new_tokens=12, kind="ahead", exit_layers=0, compare=True,
     )  # fmt: skip
     assert out.setting.kind == "ahead"
     assert all(text.identical for text in out.texts)

@@ -1,8 +1,15 @@
 """Step times: interpolation between measured numbers of tokens, and real measurements."""
 
+import time
+
 import pytest
 
-from cutaway.methods.shortcut.step_timing import StepTimes, fastest_of, measure_step_times
+from cutaway.methods.shortcut.step_timing import (
+    StepTimes,
+    Stopwatch,
+    fastest_of_each,
+    measure_step_times,
+)
 
 TIMES = StepTimes({1: 8.0, 3: 12.0}, {1: 2.0, 3: 2.0}, overhead=4.0)
 
@@ -27,7 +34,18 @@ def test_the_model_is_measured_for_each_number_of_tokens(toy) -> None:
     assert min(times.overhead, *times.blocks.values(), *times.head.values()) > 0
 
 
-def test_work_is_warmed_up_before_it_is_timed() -> None:
-    calls = []
-    assert fastest_of(lambda: calls.append(1), tries=3) >= 0
-    assert len(calls) == 4
+def test_works_are_warmed_up_and_timed_in_turn(toy) -> None:
+    calls: list[str] = []
+    times = fastest_of_each([lambda: calls.append("a"), lambda: calls.append("b")], toy, tries=3)
+    assert "".join(calls) == "abababab"
+    assert len(times) == 2 and min(times) >= 0
+
+
+def test_a_stopwatch_adds_up_and_counts_only_its_own_processor_time(toy) -> None:
+    watch = Stopwatch()
+    for _ in range(2):
+        with watch:
+            time.sleep(0.02)
+    assert watch.seconds >= 0.04
+    assert watch.processor_seconds < 0.02, "sleeping needs the clock, not the processor"
+    assert watch.cost(toy) == watch.processor_seconds

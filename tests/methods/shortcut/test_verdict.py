@@ -58,12 +58,21 @@ def test_timing_is_reported_as_estimated_and_as_measured() -> None:
 
 def test_generated_texts_are_compared_with_plain_generate() -> None:
     text = SimpleNamespace(
-        seconds=1.0, plain_seconds=2.0, accepted=0.5, layers_mean=4.0, identical=True
-    )
+        seconds=0.5, processor_seconds=0.9, plain_seconds=2.0, plain_processor_seconds=1.0,
+        accepted=0.5, layers_mean=4.0, identical=True, tokens=[1, 2, 3],
+    )  # fmt: skip
     setting = SimpleNamespace(kind="ahead", layer=0, length=3, floor=0.2)
-    drafted = generate_verdict([text], setting, layers=6, sample=False)
-    assert drafted[0].startswith("2.00 times the speed of plain generate")
+    setup = SimpleNamespace(seconds=0.5, processor_seconds=0.1)
+    options = {"layers": 6, "mode": "speculative"}
+    drafted = generate_verdict([text], setting, setup, sample=False, **options)
+    assert drafted[0] == (
+        "3 tokens in 0.50 s (0.90 s of processor time), after 0.50 s of measurements."
+    )
     assert "50% of the drafted tokens were accepted" in drafted[1]
-    assert drafted[2] == "1 of 1 texts are identical to plain generate's."
-    exited = generate_verdict([text], None, layers=6, sample=True)
-    assert exited[1:] == ["Tokens exit after 4.0 of 6 layers on average."]
+    assert drafted[2].startswith("1.00 times the speed of plain generate in processor time")
+    assert "2.00 times by the clock" in drafted[2]
+    assert drafted[3] == "1 of 1 texts are identical to plain generate's."
+    exited = generate_verdict([text], None, setup, layers=6, mode="exit", sample=True)
+    assert exited[1] == "Tokens exit after 4.0 of 6 layers on average."
+    text.plain_seconds = None
+    assert len(generate_verdict([text], setting, setup, sample=False, **options)) == 2

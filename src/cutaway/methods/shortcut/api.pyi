@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from cutaway import DataLike
-from cutaway.methods.shortcut.generate import Generations
+from cutaway.methods.shortcut.generations import Generations
 from cutaway.methods.shortcut.lens import LensGrid
 from cutaway.methods.shortcut.maps import ShortcutMaps
 from cutaway.models.lm import LM
@@ -124,6 +124,7 @@ def generate(
     lambda_value: float = 0.9,
     sample: bool = False,
     temperature: float = 1.0,
+    compare: bool = False,
     quiet: bool = False,
 ) -> Generations:
     """Generate text with early exit or lossless self-speculation."""

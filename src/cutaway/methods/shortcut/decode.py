@@ -36,6 +36,14 @@ class DecodeResult:
         self.layers.append(layer)
         return len(self.tokens) < limit and token not in stops
 
+    def extend(self, other: "DecodeResult") -> None:
+        """Add a continuation of this text."""
+        self.tokens += other.tokens
+        self.layers += other.layers
+        self.drafted += other.drafted
+        self.accepted += other.accepted
+        self.rounds += other.rounds
+
 
 @dataclass(frozen=True)
 class Drafter:

@@ -15,7 +15,7 @@ from torch import Tensor
 from cutaway.methods.shortcut.decode import Drafter
 from cutaway.methods.shortcut.draft_maps import AHEAD, load_draft_map
 from cutaway.methods.shortcut.maps import ShortcutMaps
-from cutaway.methods.shortcut.step_timing import StepTimes, draft_seconds, measure_step_times
+from cutaway.methods.shortcut.step_timing import StepTimes, draft_seconds
 from cutaway.models.hooks import collect_states
 from cutaway.models.lm import LM
 
@@ -35,7 +35,8 @@ class DraftSetting:
     layer: int
     length: int
     floor: float
-    expected: float
+    expected: float | None = None
+    """None when the setting was given, not measured."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +102,13 @@ def choose_draft(
     maps: ShortcutMaps,
     texts: Iterable[Continuation],
     drafts: Sequence[tuple[str, int]],
+    times: StepTimes,
     lengths: Sequence[int] = DRAFT_LENGTHS,
 ) -> DraftSetting:
     """The setting with the least expected time per token on the model's own texts.
 
     `drafts` are the kinds and layers to choose from.
     """
-    times = measure_step_times(lm)
     states = continuation_states(lm, texts, {layer for _, layer in drafts})
     settings = []
     for kind, layer in drafts:
@@ -121,7 +122,7 @@ def choose_draft(
                 for replay in replays
             )
             settings.append(DraftSetting(kind, layer, length, floor, plain / took))
-    return max(settings, key=lambda setting: setting.expected)
+    return max(settings, key=lambda setting: setting.expected or 0.0)
 
 
 @torch.inference_mode()

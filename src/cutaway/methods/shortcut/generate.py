@@ -1,103 +1,31 @@
 """`cutaway shortcut generate`: text with early exit or verified drafts."""
 
-import sys
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, replace
 
 import torch
 from torch import Tensor
 
-from cutaway.console import Console
+from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadData, BadSpec
-from cutaway.methods.shortcut.decode import (
-    DecodeResult,
-    TokenPicker,
-    early_exit_decode,
-    plain_generate,
-    speculative_decode,
-    stop_token_ids,
-)
-from cutaway.methods.shortcut.draft_choice import (
-    DRAFT_LENGTHS,
-    MIN_SPEEDUP,
-    Continuation,
-    DraftSetting,
-    choose_draft,
-    make_drafter,
-)
+from cutaway.methods.shortcut.decode import DecodeResult, plain_generate, stop_token_ids
 from cutaway.methods.shortcut.draft_maps import AHEAD, draft_map_layers
 from cutaway.methods.shortcut.exit_timing import default_exit_layers
+from cutaway.methods.shortcut.generations import Generation, Generations, generation_rows
 from cutaway.methods.shortcut.maps import ShortcutMaps, load_maps
-from cutaway.methods.shortcut.maths.fit import IDENTITY
-from cutaway.methods.shortcut.predictions import logits_fn
-from cutaway.methods.shortcut.segments import check_exit_layers, segmented
+from cutaway.methods.shortcut.rows import SCHEMA
+from cutaway.methods.shortcut.segments import check_exit_layers
 from cutaway.methods.shortcut.spec import GenerateSpec
-from cutaway.methods.shortcut.verdict import PLAIN_FALLBACK, generate_verdict
-from cutaway.models.lm import LM
-from cutaway.models.small_matmul import measure_variants, tuned_small_matmuls
+from cutaway.methods.shortcut.step_timing import Stopwatch
+from cutaway.methods.shortcut.text_writer import GenerateRequest, TextWriter
+from cutaway.methods.shortcut.verdict import generate_verdict
+from cutaway.models.lm import LM, model_facts
 from cutaway.models.tokens import tokenize
-from cutaway.recipe.life_cycle import Context
+from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.open_for_spec import open_spec_model
+from cutaway.recipe.result import table
 
-# The longest draft and the token before it.
-MAX_VERIFIED_TOKENS = max(DRAFT_LENGTHS) + 1
-
-
-@dataclass(frozen=True)
-class Generation:
-    """The text generated for one prompt, with plain `generate`'s for comparison."""
-
-    prompt: str
-    text: str
-    tokens: list[int]
-    layers_mean: float
-    """Mean number of layers after which tokens exited."""
-    accepted: float
-    """Share of the drafted tokens that the full model accepted; 0 without drafts."""
-    seconds: float
-    plain_tokens: list[int]
-    plain_seconds: float
-    identical: bool
-
-
-@dataclass(frozen=True)
-class Generations:
-    """All generated texts, the draft setting, and the verdict."""
-
-    texts: tuple[Generation, ...]
-    setting: DraftSetting | None
-    """None when drafting would not pay, or in mode exit."""
-    verdict: tuple[str, ...]
-
-    def plain(self) -> list[dict[str, Any]]:
-        """JSON-ready values, one per prompt."""
-        return [asdict(text) for text in self.texts]
-
-    def show(self) -> None:
-        """Print the texts and the verdict on stdout."""
-        for one in self.texts:
-            text = one.text if one.text.startswith(one.prompt) else f"{one.prompt}{one.text}"
-            sys.stdout.write(f"{text}\n")
-        sys.stdout.write("\n".join(self.verdict) + "\n")
-
-
-@dataclass(frozen=True)
-class GenerateRequest:
-    """The model, its maps, the prompts as token ids, and the maps to exit or draft with."""
-
-    spec: GenerateSpec
-    lm: LM
-    maps: ShortcutMaps
-    prompts: list[Tensor]
-    candidates: list[tuple[str, int]]
-    """Kinds and layers of maps: those requested, or all that may pay."""
-
-    @property
-    def draft_is_given(self) -> bool:
-        """Whether the user has fixed where and how far to draft."""
-        return self.spec.draft is not None and len(self.spec.exit_layers) == 1
+RESULT = Generations
 
 
 def resolve(spec: GenerateSpec, context: Context) -> GenerateRequest:
@@ -108,29 +36,59 @@ def resolve(spec: GenerateSpec, context: Context) -> GenerateRequest:
     return GenerateRequest(spec, lm, maps, prompts, _candidate_maps(lm, maps, spec))
 
 
-def perform(request: GenerateRequest, context: Context) -> Generations:
+def measure(request: GenerateRequest, run: Run) -> Outcome:
     """A text for each prompt; greedy self-speculation gives exactly what `generate` gives."""
-    lm, spec, prompts = request.lm, request.spec, request.prompts
-    plain = _plain_generations(request, context.console)
-    with tuned_small_matmuls(lm, measure_variants(lm, MAX_VERIFIED_TOKENS)):
-        setting = _draft_setting(request, plain)
-        if spec.mode == "speculative" and setting is None:
-            return Generations(tuple(plain), None, (PLAIN_FALLBACK,))
-        texts: list[Generation] = []
-        with context.console.progress(spec.mode, len(prompts)) as advance:
-            for prompt, baseline in zip(prompts, plain, strict=True):
-                start = time.perf_counter()
-                decoded = _decode_prompt(request, setting, prompt)
-                seconds = time.perf_counter() - start
-                own = (baseline.plain_tokens, baseline.plain_seconds)
-                texts.append(_generation(lm, baseline.prompt, prompt, decoded, seconds, own))
-                # The measurement was a forecast; the first text checks it.
-                slower = len(texts) == 1 and seconds >= baseline.plain_seconds
-                if setting and not request.draft_is_given and slower:
-                    return Generations(tuple(plain), None, (PLAIN_FALLBACK,))
-                advance()
-    verdict = generate_verdict(texts, setting, layers=lm.layers, sample=spec.sample)
-    return Generations(tuple(texts), setting, tuple(verdict))
+    spec, writer, texts = request.spec, TextWriter(request), list[Generation]()
+    with run.console.progress(spec.mode, len(request.prompts)) as advance:
+        for number, (text, prompt) in enumerate(zip(spec.prompt, request.prompts, strict=True)):
+            plain: tuple[list[int], Stopwatch] | None = None
+            # Interleaved, each first in turn: a change of the machine's load affects both.
+            if spec.compare and number % 2 == 0:
+                plain = _plain_text(request, prompt)
+            decoded, watch = writer.write(prompt)
+            if spec.compare and number % 2:
+                plain = _plain_text(request, prompt)
+            texts.append(_generation(request.lm, text, prompt, decoded, watch, plain))
+            advance()
+    return _outcome(request, writer, texts)
+
+
+def _outcome(request: GenerateRequest, writer: TextWriter, texts: Sequence[Generation]) -> Outcome:
+    lm, spec, setting = request.lm, request.spec, writer.setting
+    kind = "exit" if spec.mode == "exit" else "full model" if setting is None else setting.kind
+    verdict = generate_verdict(
+        texts, setting, writer.setup, layers=lm.layers, mode=spec.mode, sample=spec.sample
+    )
+    return Outcome(
+        rows=table(generation_rows(lm.name, request.maps.fitted_on, texts, kind, setting), SCHEMA),
+        summary={
+            "verb": "generate",
+            "texts": [asdict(text) for text in texts],
+            "setting": None if setting is None else asdict(setting),
+            "setup_seconds": writer.setup.seconds,
+            "setup_processor_seconds": writer.setup.processor_seconds,
+            "verdict": verdict,
+        },
+        baselines={},
+        model=model_facts(lm),
+        data={
+            "name": spec.prompt[0] if len(spec.prompt) == 1 else f"{len(spec.prompt)} prompts",
+            "rows": len(spec.prompt),
+            "digest": digest_json(list(spec.prompt)),
+        },
+    )
+
+
+def _plain_text(request: GenerateRequest, prompt: Tensor) -> tuple[list[int], Stopwatch]:
+    """The tokens of transformers' `generate`, and the time it takes."""
+    lm, spec, watch = request.lm, request.spec, Stopwatch()
+    sampling = {"do_sample": True, "temperature": spec.temperature, "top_k": 0, "top_p": 1.0}
+    with torch.random.fork_rng(enabled=spec.sample), watch:
+        if spec.sample:
+            torch.manual_seed(spec.seed)
+        options = sampling if spec.sample else {}
+        [tokens], _ = plain_generate(lm, prompt, spec.max_new_tokens, stop_token_ids(lm), **options)
+    return tokens, watch
 
 
 def _prompt_ids(lm: LM, text: str, spec: GenerateSpec) -> Tensor:
@@ -145,26 +103,6 @@ def _prompt_ids(lm: LM, text: str, spec: GenerateSpec) -> Tensor:
             f"that is more than the context of {lm.context}. Shorten it or lower --max-new-tokens."
         )
     return torch.tensor([row], device=lm.device)
-
-
-def _plain_generations(request: GenerateRequest, console: Console) -> list[Generation]:
-    """What transformers' `generate` gives for each prompt."""
-    lm, spec, stops = request.lm, request.spec, stop_token_ids(request.lm)
-    sampling = {"do_sample": True, "temperature": spec.temperature, "top_k": 0, "top_p": 1.0}
-    texts = []
-    with console.progress("plain generate", len(request.prompts)) as advance:
-        for text, prompt in zip(spec.prompt, request.prompts, strict=True):
-            with torch.random.fork_rng(enabled=spec.sample):
-                if spec.sample:
-                    torch.manual_seed(spec.seed)
-                options = sampling if spec.sample else {}
-                [tokens], seconds = plain_generate(
-                    lm, prompt, spec.max_new_tokens, stops, **options
-                )
-            own = DecodeResult(tokens, [lm.layers] * len(tokens))
-            texts.append(_generation(lm, text, prompt, own, seconds, (tokens, seconds)))
-            advance()
-    return texts
 
 
 def _candidate_maps(lm: LM, maps: ShortcutMaps, spec: GenerateSpec) -> list[tuple[str, int]]:
@@ -202,64 +140,32 @@ def _candidate_draft_maps(maps: ShortcutMaps, spec: GenerateSpec) -> list[tuple[
     return [(AHEAD, layer) for layer in chosen]
 
 
-def _draft_setting(request: GenerateRequest, plain: Sequence[Generation]) -> DraftSetting | None:
-    """How to draft: as given, or the best by measurement; None if nothing pays."""
-    spec = request.spec
-    if spec.mode == "exit":
-        return None
-    if spec.draft is not None and request.draft_is_given:
-        return DraftSetting(*request.candidates[0], spec.draft, 0.0, float("nan"))
-    texts = [
-        Continuation(prompt[0].tolist() + one.tokens, len(one.tokens))
-        for prompt, one in zip(request.prompts, plain, strict=True)
-        if one.tokens
-    ]
-    if not request.candidates or not texts:
-        return None
-    lengths = DRAFT_LENGTHS if spec.draft is None else (spec.draft,)
-    best = choose_draft(request.lm, request.maps, texts, request.candidates, lengths)
-    return best if best.expected >= MIN_SPEEDUP else None
-
-
-@torch.inference_mode()
-def _decode_prompt(
-    request: GenerateRequest, setting: DraftSetting | None, prompt: Tensor
-) -> DecodeResult:
-    lm, maps, spec, head = request.lm, request.maps, request.spec, logits_fn(request.lm)
-    rng = torch.Generator().manual_seed(spec.seed) if spec.sample else None
-    shared: dict[str, Any] = {
-        "limit": spec.max_new_tokens, "stops": stop_token_ids(lm),
-        "picker": TokenPicker(rng, spec.temperature),
-    }  # fmt: skip
-    if setting is not None:
-        draft = (setting.kind, setting.layer, setting.length, setting.floor)
-        drafter = make_drafter(lm, maps, *draft, prompt[0].tolist())
-        with segmented(lm, [setting.layer]) as model:
-            return speculative_decode(model, prompt, drafter, head, **shared)
-    jumps = {layer: maps.jump(layer, lm.layers, kind) for kind, layer in request.candidates}
-    with segmented(lm, list(jumps)) as model:
-        jumps[lm.layers] = IDENTITY
-        return early_exit_decode(model, prompt, jumps, head, lambda_=spec.lambda_value, **shared)
-
-
 def _generation(
     lm: LM,
     text: str,
     prompt: Tensor,
     decoded: DecodeResult,
-    seconds: float,
-    plain: tuple[list[int], float],
+    watch: Stopwatch,
+    plain: tuple[list[int], Stopwatch] | None,
 ) -> Generation:
-    return Generation(
+    ours = Generation(
         prompt=text,
         text=decode_continuation(lm, prompt[0].tolist(), decoded.tokens),
         tokens=decoded.tokens,
         layers_mean=sum(decoded.layers) / max(len(decoded.layers), 1),
         accepted=decoded.accepted / max(decoded.drafted, 1),
-        seconds=seconds,
-        plain_tokens=plain[0],
-        plain_seconds=plain[1],
-        identical=decoded.tokens == plain[0],
+        seconds=watch.seconds,
+        processor_seconds=watch.processor_seconds,
+    )
+    if plain is None:
+        return ours
+    tokens, clock = plain
+    return replace(
+        ours,
+        plain_tokens=tokens,
+        plain_seconds=clock.seconds,
+        plain_processor_seconds=clock.processor_seconds,
+        identical=decoded.tokens == tokens,
     )
 
 

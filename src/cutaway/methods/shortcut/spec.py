@@ -127,6 +127,8 @@ class GenerateSpec(ShortcutSpec):
     """Sample from the model's distribution instead of taking the most likely token."""
     temperature: float = Field(default=1.0, gt=0)
     """Sampling temperature (with --sample)."""
+    compare: bool = False
+    """Also generate each text with transformers' generate, in turn, to compare text and speed."""
 
 
 class LensSpec(ShortcutSpec):

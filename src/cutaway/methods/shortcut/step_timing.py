@@ -43,25 +43,60 @@ class StepTimes:
         return self.blocks[1] + self.head[1]
 
 
+@dataclass
+class Stopwatch:
+    """Seconds by the clock and of the processor, added up over `with` blocks."""
+
+    seconds: float = 0.0
+    processor_seconds: float = 0.0
+
+    def __enter__(self) -> None:
+        """Start."""
+        self._started = time.perf_counter(), time.process_time()
+
+    def __exit__(self, *_: object) -> None:
+        """Stop, and add the time since the start."""
+        self.seconds += time.perf_counter() - self._started[0]
+        self.processor_seconds += time.process_time() - self._started[1]
+
+    def cost(self, lm: LM) -> float:
+        """The time to compare: the processor's where it does the work, else the clock's."""
+        return self.processor_seconds if lm.device == "cpu" else self.seconds
+
+
+def processor_clock(lm: LM) -> Callable[[], float]:
+    """The clock of measurements: on a CPU the processor time, which other programs don't change."""
+    return time.process_time if lm.device == "cpu" else time.perf_counter
+
+
 @torch.inference_mode()
-def measure_step_times(lm: LM, counts: Sequence[int] = (1, 2, 3, 4, 5, 7, 9)) -> StepTimes:
-    """Times of this model on this machine, each the best of a few tries."""
+def measure_step_times(
+    lm: LM, counts: Sequence[int] = (1, 2, 3, 5, 9), tries: int = 2
+) -> StepTimes:
+    """Times of this model on this machine: all in turn, each the best of a few tries."""
     context = torch.full((1, 32), lm.pad_id, device=lm.device)
+    hidden = torch.zeros(max(counts), lm.width, device=lm.device, dtype=getattr(torch, lm.dtype))
+    head = {n: partial(_logits, lm, hidden[:n]) for n in counts}
     with segmented(lm, [0]) as model:
-        overhead = fastest_of(partial(_run_and_drop, model, context[:, :1]))
+        [overhead] = fastest_of_each([partial(_run_and_drop, model, context[:, :1])], lm, tries)
     with segmented(lm, []) as model:
         model.run(0, context)
-        blocks = {n: fastest_of(partial(_run_and_drop, model, context[:, :n])) for n in counts}
-    hidden = torch.zeros(max(counts), lm.width, device=lm.device, dtype=getattr(torch, lm.dtype))
-    head = {n: fastest_of(partial(_logits, lm, hidden[:n])) for n in counts}
-    return StepTimes(blocks, head, overhead)
+        blocks = [partial(_run_and_drop, model, context[:, :n]) for n in counts]
+        times = fastest_of_each([*blocks, *head.values()], lm, tries)
+    return StepTimes(
+        dict(zip(counts, times[: len(counts)], strict=True)),
+        dict(zip(counts, times[len(counts) :], strict=True)),
+        overhead,
+    )
 
 
 @torch.inference_mode()
 def draft_seconds(lm: LM, drafter: Drafter) -> float:
     """The time of a drafted token without its blocks: the map, and the head over few tokens."""
     state = torch.zeros(lm.width, device=lm.device, dtype=getattr(torch, lm.dtype))
-    return fastest_of(lambda: drafter.probs(lm, drafter.final_state(state, state), 1.0))
+    return fastest_of_each([lambda: drafter.probs(lm, drafter.final_state(state, state), 1.0)], lm)[
+        0
+    ]
 
 
 def _run_and_drop(model: SegmentedModel, tokens: Tensor) -> None:
@@ -73,12 +108,13 @@ def _logits(lm: LM, hidden: Tensor) -> Tensor:
     return lm.unembed(lm.final_norm(hidden))
 
 
-def fastest_of(work: Callable[[], object], tries: int = 5) -> float:
-    """Seconds of the fastest try, after one to warm up."""
-    work()
-    seconds = []
-    for _ in range(tries):
-        start = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
+def fastest_of_each(works: Sequence[Callable[[], object]], lm: LM, tries: int = 3) -> list[float]:
+    """Seconds of each one's fastest try, after one to warm up; a try of each in turn."""
+    clock, best = processor_clock(lm), [float("inf")] * len(works)
+    for attempt in range(tries + 1):
+        for i, work in enumerate(works):
+            start = clock()
+            work()
+            if attempt:
+                best[i] = min(best[i], clock() - start)
+    return best

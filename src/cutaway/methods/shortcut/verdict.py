@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from cutaway.methods.shortcut.maths.exit_simulation import CalibratedExit
 
 PLAIN_FALLBACK = (
-    "A short measurement shows that drafting would not be faster than plain generate here, so the "
-    "text is plain generate's. To draft anyway, give --exit-layers and --draft."
+    "A short measurement shows that drafting would not be faster here, so every token comes from "
+    "the full model, one at a time. To draft anyway, give --exit-layers and --draft."
 )
 
 
@@ -90,24 +90,44 @@ def _calibration_sentences(
     return sentences
 
 
-def generate_verdict(texts: Sequence[Any], setting: Any, *, layers: int, sample: bool) -> list[str]:
-    """Speed against plain generate, what was drafted or skipped, and whether texts are equal."""
-    ours, plain = (sum(getattr(t, name) for t in texts) for name in ("seconds", "plain_seconds"))
+def generate_verdict(
+    texts: Sequence[Any], setting: Any, setup: Any, *, layers: int, mode: str, sample: bool
+) -> list[str]:
+    """The time it took, what was drafted or skipped, and the comparison with plain generate."""
+    ours, processor = (_total(texts, name) for name in ("seconds", "processor_seconds"))
+    count = sum(len(text.tokens) for text in texts)
     sentences = [
-        f"{plain / ours:.2f} times the speed of plain generate ({ours:.2f} s against "
-        f"{plain:.2f} s)."
+        f"{count} tokens in {ours:.2f} s ({processor:.2f} s of processor time), after "
+        f"{setup.seconds:.2f} s of measurements."
     ]
-    if setting is not None:
+    if mode == "exit":
+        mean = sum(text.layers_mean for text in texts) / len(texts)
+        sentences.append(f"Tokens exit after {mean:.1f} of {layers} layers on average.")
+    elif setting is None:
+        sentences.append(PLAIN_FALLBACK)
+    else:
         accepted = sum(text.accepted for text in texts) / len(texts)
         sentences.append(
             f"Drafts of up to {setting.length} tokens with the {setting.kind} map from layer "
             f"{setting.layer} of {layers}, minimum confidence {setting.floor:.0%}: {accepted:.0%} "
             "of the drafted tokens were accepted."
         )
-    else:
-        mean = sum(text.layers_mean for text in texts) / len(texts)
-        sentences.append(f"Tokens exit after {mean:.1f} of {layers} layers on average.")
+    if not texts or texts[0].plain_seconds is None:
+        return sentences
+    plain, plain_processor = (
+        _total(texts, name) for name in ("plain_seconds", "plain_processor_seconds")
+    )
+    by_processor = plain_processor / (processor + setup.processor_seconds)
+    sentences.append(
+        f"{by_processor:.2f} times the speed of plain generate in processor time "
+        f"({plain_processor:.2f} s), {plain / (ours + setup.seconds):.2f} times by the clock "
+        f"({plain:.2f} s); measurements included."
+    )
     if not sample:
         same = sum(text.identical for text in texts)
         sentences.append(f"{same} of {len(texts)} texts are identical to plain generate's.")
     return sentences
+
+
+def _total(texts: Sequence[Any], name: str) -> float:
+    return float(sum(getattr(text, name) for text in texts))
