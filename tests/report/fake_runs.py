@@ -181,6 +181,7 @@ def save_run(
     summary: dict | None = None,
     command: str | None = None,
     spec: dict | None = None,
+    files: dict[str, bytes] | None = None,
 ) -> Record:
     """A run on the disk, as a recipe would leave it."""
     rows = probe_rows() if rows is None else rows
@@ -203,7 +204,10 @@ def save_run(
         peak_memory_mb=1234.5,
         command=said,
         rows=rows,
-        files={details.DETAILS_FILE: details.dump_details(entries)} if entries else None,
+        files={
+            **({details.DETAILS_FILE: details.dump_details(entries)} if entries else {}),
+            **(files or {}),
+        },
     )
 
 

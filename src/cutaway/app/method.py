@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
-from cutaway.app import widgets
+from cutaway.app import samples, widgets
 from cutaway.app.escape import escape_markdown
 from cutaway.app.library import Library, current_library
 from cutaway.app.pages import PAGES
@@ -78,7 +78,8 @@ def _can_read(record: Record) -> bool:
 def _draw_views(page: MethodPage, records: Sequence[Record]) -> None:
     """Filters, then the chosen view of the remaining rows."""
     condition = row_filter(page, _rows(page, _combined(records)))
-    options = [*page.views, "Table", "Provenance"]
+    kept = ["Samples"] if any(map(samples.has_samples, records)) else []
+    options = [*page.views, "Table", *kept, "Provenance"]
     view = st.segmented_control("View", options, default=options[0], key="view", required=True)
     beside = len(records) > 1 and st.toggle(
         "Side by side",
@@ -133,10 +134,21 @@ def _draw_view(page: MethodPage, view: str, records: Sequence[Record], condition
         for record in records:
             with st.container(border=True):
                 widgets.provenance_table(record)
+    elif view == "Samples":
+        _samples(records)
     elif view == "Table":
         _table(page, rows, key=records[0].address)
     else:
         _figures(page, page.views[view], rows, runs, records)
+
+
+def _samples(records: Sequence[Record]) -> None:
+    """The samples of each run that has kept them."""
+    for record in filter(samples.has_samples, records):
+        if len(records) > 1:
+            st.subheader(escape_markdown(run_title(record)))
+        with widgets.errors_as_messages():
+            samples.show(record)
 
 
 def _figures(
