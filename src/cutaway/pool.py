@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch, UnknownName
+from cutaway.core.float64 import to_float64
 from cutaway.core.lookup import suggestion
 
 Hidden = Float[Tensor, "batch seq d"]
@@ -105,7 +106,7 @@ def _at_quantile(hidden: Hidden, mask: Mask, _: Extra, *, q: float) -> Pooled:
     """Real token number round(q * (length - 1)); halves are rounded to the even number."""
     number = mask.cumsum(dim=1)
     # torch.round rounds halves as Python's round does only in double precision.
-    target = torch.round(q * (number[:, -1:] - 1).double()).long() + 1
+    target = torch.round(q * to_float64(number[:, -1:] - 1)).long().to(mask.device) + 1
     return _at(hidden, ((number == target) & mask).to(torch.uint8).argmax(dim=1))
 
 

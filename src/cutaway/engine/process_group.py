@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cutaway.core.float64 import to_float64
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -63,7 +65,7 @@ class ProcessGroup:
 
         names = sorted(values)
         local = torch.tensor([values[n] for n in names], device=PartialState().device)
-        return dict(zip(names, reduce(local.double(), "mean").tolist(), strict=True))
+        return dict(zip(names, reduce(to_float64(local), "mean").tolist(), strict=True))
 
     def broadcast(self, make: Callable[[], ResultT]) -> ResultT:
         """What `make` returns on rank 0, sent to all processes."""

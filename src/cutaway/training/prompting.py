@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec
+from cutaway.core.float64 import to_float64
 from cutaway.core.textset import Task, TextSet
 from cutaway.data.tasks import TaskFile
 from cutaway.data.templates import check_template, fill_template
@@ -187,7 +188,7 @@ def batched_proba(
     proba = np.zeros((len(token_rows), classes))
     lengths, budget = [len(row) for row in token_rows], TokenBudget(fixed=EVAL_BATCH_TOKENS)
     for batch, _ in batches_by_length(lengths, budget):
-        proba[batch.rows] = logits(batch.rows).double().softmax(dim=1).cpu().numpy()
+        proba[batch.rows] = to_float64(logits(batch.rows)).softmax(dim=1).cpu().numpy()
     return proba
 
 

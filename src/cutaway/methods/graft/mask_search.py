@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec
+from cutaway.core.float64 import to_float64
 from cutaway.core.lookup import lookup
 from cutaway.methods.graft.maths.gain import SizeSearchResult, find_smallest_size, relative_gain
 from cutaway.methods.graft.maths.masks import (
@@ -216,7 +217,7 @@ def _mean_saliency(inputs: MaskInputs, mask: Mask) -> float:
     mean, total = inputs.need_gradients().mean, 0.0
     for name, indices in mask.indices.items():
         saliency = mean[name].reshape(-1)[indices].abs() * inputs.movement(name).take(indices)
-        total += float(saliency.double().sum())
+        total += float(to_float64(saliency).sum())
     return max(total / mask.size, 1e-30)
 
 

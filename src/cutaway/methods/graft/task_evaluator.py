@@ -165,7 +165,7 @@ def mean_lm_loss(lm: LM, rows: TokenRows, seed: int) -> Interval | None:
             rng = np.random.default_rng([seed, int(batch.rows[0])])
             masked_ids, labels = mask_tokens(lm, ids, mask, rng=rng)
             each = mlm_loss(lm, masked_ids, mask, labels)
-        losses[batch.rows] = each.double().cpu().numpy()
+        losses[batch.rows] = each.cpu().double().numpy()
     return corrected_t(losses, n_train=1, n_test=0)
 
 

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from cutaway.core.digest import digest_text
 from cutaway.core.errors import BadData
+from cutaway.core.float64 import to_float64
 from cutaway.core.textset import TextSet
 from cutaway.models.hooks import forward_kwargs
 from cutaway.models.lm import LM
@@ -147,6 +148,7 @@ def sample_targets(logits: Tensor, uniforms: Sequence[NDArray[np.float64]]) -> T
     """Tokens sampled from the model's distribution by inverting it at the given numbers."""
     width = logits.shape[1]
     numbers = np.stack([np.pad(row, (0, width - len(row))) for row in uniforms])
-    cumulative = logits.double().softmax(dim=-1).cumsum(dim=-1)
-    wanted = torch.from_numpy(numbers).to(logits.device)[..., None] * cumulative[..., -1:]
-    return torch.searchsorted(cumulative, wanted)[..., 0].clamp(max=logits.shape[-1] - 1)
+    cumulative = to_float64(logits).softmax(dim=-1).cumsum(dim=-1)
+    wanted = torch.from_numpy(numbers).to(cumulative.device)[..., None] * cumulative[..., -1:]
+    found = torch.searchsorted(cumulative, wanted)[..., 0].clamp(max=logits.shape[-1] - 1)
+    return found.to(logits.device)

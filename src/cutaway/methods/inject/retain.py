@@ -85,7 +85,7 @@ def loss_per_text(lm: LM, examples: Examples) -> NDArray[np.float64]:
     losses = np.zeros(len(examples))
     for batch, _ in batches_by_length(examples.lengths, TokenBudget(fixed=BATCH_TOKENS)):
         each = example_losses(lm, examples, batch.rows.tolist())
-        losses[batch.rows] = each.double().cpu().numpy()
+        losses[batch.rows] = each.cpu().double().numpy()
     return losses
 
 

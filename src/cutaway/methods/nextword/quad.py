@@ -13,6 +13,7 @@ from cutaway.catalog import VERBS
 from cutaway.console import quiet_transformers
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadData
+from cutaway.core.float64 import to_float64
 from cutaway.data.load import load_text_set
 from cutaway.engine.process_group import ProcessGroup, process_group
 from cutaway.measure.splits import hold_out_split
@@ -173,7 +174,7 @@ def held_out_losses(lm: LM, rows: list[list[int]], objective: str) -> dict[str, 
         f, targets = _contexts_and_targets(lm, rows[start : start + EVALUATION_BATCH])
         count += len(targets)
         for name, function in OBJECTIVES.items():
-            sums[name] += float(function(lm, f, targets).double().sum())
+            sums[name] += float(to_float64(function(lm, f, targets)).sum())
     means = {f"held_{name}": value / count for name, value in sums.items()}
     return {**means, "score": -means[f"held_{objective}"]}
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from torch import Tensor
 
+from cutaway.core.float64 import to_float64
 from cutaway.core.params import check_same_parameters
 
 Params = Mapping[str, Tensor]
@@ -20,7 +21,7 @@ def fisher_mass(fisher: Params, locate: Callable[[str], WeightGroup]) -> dict[We
     sums: dict[WeightGroup, float] = {}
     for name, value in fisher.items():
         group = locate(name)
-        sums[group] = sums.get(group, 0.0) + float(value.double().sum())
+        sums[group] = sums.get(group, 0.0) + float(to_float64(value).sum())
     total = sum(sums.values())
     return {group: value / total if total else 0.0 for group, value in sorted(sums.items())}
 
@@ -34,9 +35,9 @@ def weight_drift(
     size: dict[WeightGroup, float] = {}
     for name, start in anchor.items():
         group = locate(name)
-        step = params[name].detach().double() - start.double()
+        step = to_float64(params[name].detach()) - to_float64(start)
         moved[group] = moved.get(group, 0.0) + float(step.square().sum())
-        size[group] = size.get(group, 0.0) + float(start.double().square().sum())
+        size[group] = size.get(group, 0.0) + float(to_float64(start).square().sum())
     return {
         group: (value / size[group]) ** 0.5 if size[group] else 0.0
         for group, value in sorted(moved.items())
@@ -93,8 +94,8 @@ def rank_correlation(
     for name, value in one.items():
         count = min(value.numel(), max(1, round(sample * value.numel() / count_all)))
         chosen = torch.from_numpy(rng.integers(value.numel(), size=count)).to(value.device)
-        mine.append(value.reshape(-1)[chosen].double().cpu().numpy())
-        theirs.append(other[name].reshape(-1)[chosen].double().cpu().numpy())
+        mine.append(value.reshape(-1)[chosen].cpu().double().numpy())
+        theirs.append(other[name].reshape(-1)[chosen].cpu().double().numpy())
     left, right = np.concatenate(mine), np.concatenate(theirs)
     if left.min() == left.max() or right.min() == right.max():
         return 0.0

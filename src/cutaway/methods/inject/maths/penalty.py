@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cutaway.core.errors import BadSpec
+from cutaway.core.float64 import float64_device, to_float64
 from cutaway.core.params import check_same_parameters
 
 Params = Mapping[str, Tensor]
@@ -74,7 +75,8 @@ class _FusedPenalty(torch.autograd.Function):
         *params: Tensor,
     ) -> Tensor:
         """The penalty; its gradient is stored for the backward pass."""
-        total = torch.zeros((), dtype=torch.float64, device=params[0].device)
+        where = float64_device(params[0].device)
+        total = torch.zeros((), dtype=torch.float64, device=where)
         gradients = []
         for i, param in enumerate(params):
             grad = torch.empty_like(param, memory_format=torch.contiguous_format)
@@ -83,7 +85,7 @@ class _FusedPenalty(torch.autograd.Function):
             )
             gradients.append(grad)
         ctx.gradients = gradients
-        return (0.5 * total).to(params[0].dtype)
+        return (0.5 * total).to(params[0])
 
     @staticmethod
     def backward(ctx: Any, *outputs: Any) -> Any:
@@ -113,7 +115,7 @@ def _write_gradient(
         torch.mul(step, strength, out=out)
         if importance:
             out.mul_(importance[0])
-        total += torch.dot(step, out)
+        total += torch.dot(step, out).to(total)
 
 
 def _blocks(tensors: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
@@ -139,7 +141,7 @@ def kl_from_base(
 def normalise_fisher(fisher: Params) -> dict[str, Tensor]:
     """The Fisher divided by its mean, so that strengths are comparable with those of L2-SP."""
     count = sum(value.numel() for value in fisher.values())
-    mean = sum(float(value.double().sum()) for value in fisher.values()) / count
+    mean = sum(float(to_float64(value).sum()) for value in fisher.values()) / count
     if not mean > 0:
         raise BadSpec("The Fisher is 0 everywhere: its examples have no gradient.")
     return {name: value / mean for name, value in fisher.items()}

@@ -26,7 +26,7 @@ def probe_accuracy(
     )
     weights, bias = path.weights[0, best[0]], path.intercept[0, best[0]]
     blocks = as_row_blocks(states, dtype=weights.dtype)
-    scores = (torch.cat([block @ weights.T for _, block in blocks]) + bias).double().cpu().numpy()
+    scores = (torch.cat([block @ weights.T for _, block in blocks]) + bias).cpu().double().numpy()
     if classes == 2:
         threshold = best_threshold(scores[split.val, 0], labels[split.val])
         predicted = threshold(scores[split.test, 0]).astype(np.int64)

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cutaway.core.errors import BadData
+from cutaway.core.float64 import to_float64
 from cutaway.methods.shortcut.maths.fit import Shortcut
 from cutaway.methods.shortcut.maths.moments import StateKey, StatePair
 
@@ -42,7 +43,7 @@ class StreamingR2:
         for kind, pairs in maps.items():
             for (source, target), jump in pairs.items():
                 error = jump(batch[source]) - batch[target]
-                self._increase(self._errors, (kind, (source, target)), error.double().square())
+                self._increase(self._errors, (kind, (source, target)), to_float64(error).square())
 
     def r2(self, kind: str, pair: StatePair) -> float:
         """The share of the target's variance that the map explains, averaged over coordinates."""
@@ -58,8 +59,8 @@ class StreamingR2:
 
     def _add_target(self, target: StateKey, rows: Tensor) -> None:
         # Sums relative to the first batch's mean keep the digits of coordinates far from 0.
-        origin = self._origin.setdefault(target, rows.double().mean(dim=0))
-        centred = rows.double() - origin
+        origin = self._origin.setdefault(target, to_float64(rows).mean(dim=0))
+        centred = to_float64(rows) - origin
         self._increase(self._sums, target, centred)
         self._increase(self._squares, target, centred.square())
 

@@ -34,8 +34,8 @@ class Shortcut:
     def __call__(self, hidden: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows out"]:
         """The predicted states of the target layer."""
         for factor in self.factors:
-            hidden = hidden @ factor.to(hidden.dtype)
-        return hidden if self.bias is None else hidden + self.bias.to(hidden.dtype)
+            hidden = hidden @ factor.to(hidden)
+        return hidden if self.bias is None else hidden + self.bias.to(hidden)
 
     @property
     def matrix(self) -> Tensor:

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cutaway.core.errors import BadData, Corrupt, Mismatch
+from cutaway.core.float64 import float64_device
 
 StateKey = int | str
 """A layer number, or the name of a point inside a block such as `3.attn.out`."""
@@ -136,7 +137,9 @@ class MomentAccumulator:
 
     def _allocate(self, batch: Mapping[StateKey, Tensor]) -> None:
         self._buffer = {
-            site: torch.empty(self.chunk, batch[site].shape[1], device=batch[site].device)
+            site: torch.empty(
+                self.chunk, batch[site].shape[1], device=float64_device(batch[site].device)
+            )
             for site in self._sites()
         }
         if self._total is None:
