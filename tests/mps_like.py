@@ -41,7 +41,9 @@ class _Mode(TorchFunctionMode):
         here = [t for t in tensors if type(t) is MpsLike]
         if name == "__get__" and func == Tensor.device.__get__:
             return MPS if here else func(*args)
-        if name in ("cpu", "to") and (name == "cpu" or any(map(_is_cpu, [*args[1:], *kwargs.values()]))):
+        if name in ("cpu", "to") and (
+            name == "cpu" or any(map(_is_cpu, [*args[1:], *kwargs.values()]))
+        ):
             return func(*tree_map(_plain, args), **tree_map(_plain, kwargs))
         moved = any(map(_is_mps, [*args[1:], *kwargs.values()]))
         like = name == "to" and any(type(t) is MpsLike for t in tree_leaves((args[1:], kwargs)))
