@@ -16,7 +16,7 @@ from cutaway.recipe.python_api import signature
 SOURCE = Path(__file__).parents[1] / "src" / "cutaway"
 # What the fields that accept objects take besides names.
 OBJECTS = {
-    "model": "LM", "base": "LM", "tuned": "LM",
+    "model": "ModelLike", "base": "ModelLike", "tuned": "ModelLike",
     "data": "DataLike", "text": "DataLike", "task": "DataLike", "retain": "DataLike",
     "retain_tasks": "DataLike", "skill": "Path", "classifier": "object",
 }  # fmt: skip
@@ -38,10 +38,13 @@ class FrameLike(Protocol):
     @property
     def columns(self) -> Any: ...
 
+ModelLike = LM | Module | tuple[Any, Any] | Mapping[str, Any]
 DataLike = TextSet | Mapping[str, Any] | FrameLike
 
 '''
-TOP = """from cutaway.core.textset import TextSet
+TOP = """from torch.nn import Module
+
+from cutaway.core.textset import TextSet
 from cutaway.methods.graft import api as _graft
 from cutaway.methods.inject.callback import EWCCallback as EWCCallback
 from cutaway.methods.shortcut import api as _shortcut
@@ -51,14 +54,14 @@ from cutaway.recipe.result import Result
 from cutaway.store.results import results as results
 """
 GROUP = {
-    "graft": """from cutaway import DataLike
+    "graft": """from cutaway import DataLike, ModelLike
 from cutaway.methods.graft.skill import Skill
 from cutaway.models.lm import LM
 from cutaway.recipe.result import ActionResult, Result
 
 def load(path: Path | str) -> Skill: ...
 """,
-    "shortcut": """from cutaway import DataLike
+    "shortcut": """from cutaway import DataLike, ModelLike
 from cutaway.methods.shortcut.generations import Generations
 from cutaway.methods.shortcut.lens import LensGrid
 from cutaway.methods.shortcut.maps import ShortcutMaps

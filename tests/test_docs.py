@@ -30,7 +30,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # With attributes after the language too, as in: ```python title="recipe.py"
 ANY_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 # Flags of other programs that our messages give the line for.
-FOREIGN = {"--no-deps", "--force-reinstall"}
+FOREIGN = {"--no-deps", "--force-reinstall", "--merge"}
 # Pages whose snippets stand on their own feet: no model, no files.
 RUNNABLE = (
     "howto/add-a-pooler.md",

@@ -19,6 +19,14 @@ def expand_path(path: str | Path) -> Path:
         return Path(path)
 
 
+def path_exists(path: Path) -> bool:
+    """Whether there is a file or folder; a name too long for one is none."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def need_expandable_path(option: str, text: str) -> Path:
     """The path with a leading ~ expanded; BadSpec if there is no such home."""
     try:

@@ -1,7 +1,6 @@
 """Opening a model: its facts, its context length, invalid options."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -81,21 +80,3 @@ def test_a_plus_separates_base_and_adapter_unless_it_is_in_a_folders_name(tmp_pa
     folder.mkdir()
     assert load._split_adapter(str(folder), None) == (str(folder), None)
     assert load._split_adapter("base", "adapter") == ("base", "adapter")
-
-
-@pytest.mark.parametrize(
-    ("positions", "tokenizer_limit", "context"),
-    [(64, 10**30, 64), (64, 32, 32), (None, 128, 128), (None, 10**30, 2048)],
-)
-def test_the_context_is_what_model_and_tokenizer_both_allow(
-    positions, tokenizer_limit, context
-) -> None:
-    config = SimpleNamespace(max_position_embeddings=positions)
-    tokenizer = SimpleNamespace(model_max_length=tokenizer_limit)
-    assert load._context(config, tokenizer, ANATOMIES["gpt2"]) == context
-
-
-def test_unused_rows_of_the_position_table_do_not_count() -> None:
-    config = SimpleNamespace(max_position_embeddings=514)
-    tokenizer = SimpleNamespace(model_max_length=10**30)
-    assert load._context(config, tokenizer, ANATOMIES["roberta"]) == 512

@@ -126,3 +126,38 @@ def test_retained_sets_of_one_name_are_kept_apart(folder, model):
 def test_a_sets_number_is_no_part_of_what_it_is():
     texts = TextSet("a", ("x", "y"), labels=np.array([0, 1]), task="binary", classes=("p", "q"))
     assert replace(texts, name="a (2)").digest == texts.digest
+
+
+def in_memory(where):
+    """A model and a tokenizer of transformers."""
+    lm = open_model(where)
+    return lm.module, lm.tokenizer
+
+
+def test_models_in_memory_are_one_model_each_in_every_shape(folder) -> None:
+    one, two = (in_memory(tiny("gpt2", folder / f"memory{seed}", seed=seed)) for seed in (1, 2))
+    for given in (one, [one], {"model": one[0], "tokenizer": one[1]}):
+        named, objects = name_objects({"model": given}, ["model"])
+        assert len(named["model"]) == 1
+        assert objects[named["model"][0]].module is not one[0]
+    both, _ = name_objects({"model": [one, {"model": two[0], "tokenizer": two[1]}]}, ["model"])
+    assert len(set(both["model"])) == 2
+    assert all(len(name) < 100 for name in both["model"])
+    named, _ = name_objects(
+        {"base": one, "tuned": two}, ["base", "tuned"], single=["base", "tuned"]
+    )
+    assert named["base"] != named["tuned"]
+    with pytest.raises(BadSpec, match="needs its tokenizer"):
+        name_objects({"model": [one[0], two[0]]}, ["model"])
+
+
+def test_a_probe_of_models_in_memory_is_a_probe_of_their_checkpoints(folder) -> None:
+    where = [tiny("gpt2", folder / f"probed{seed}", seed=seed) for seed in (1, 2)]
+    data = {"text": list(SENTENCES) * 4, "label": [0, 1] * 14}
+    common = {"data": data, "layers": "all", "protocol": "fixed", "runs": folder / "runs"}
+    common |= {"classifier": "centroid", "baselines": "none", "quiet": True}
+    plain = cutaway.probe(model=[str(path) for path in where], **common)
+    given = cutaway.probe(model=[in_memory(path) for path in where], **common)
+    assert given.rows["value"].to_list() == plain.rows["value"].to_list()
+    again = cutaway.probe(model=[in_memory(path) for path in where], **common)
+    assert again.path == given.path

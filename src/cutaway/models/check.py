@@ -69,15 +69,15 @@ def check(lm: LM, *, thorough: bool = True) -> CheckReport:
     )
 
 
-def quick_check(lm: LM) -> LM:
+def quick_check(lm: LM, *, remember: bool = True) -> LM:
     """The model with a note if rounding is strong; CheckFailed or BadModel if it is wrong.
 
     The same checks with the same limits as in `check`, but fewer. The result is remembered for
-    everything that can change it, unless it is a failure. A proposed anatomy has to pass every
-    check.
+    everything that can change it, unless it is a failure; not for a model in memory, whose code
+    may have been changed (`remember`). A proposed anatomy has to pass every check.
     """
     key = _memo_key(lm)
-    notes = read_memo("checks", key)
+    notes = read_memo("checks", key) if remember else None
     if notes is None:
         checks = run_checks(lm, thorough=lm.anatomy.proposed)
         failed = next((one for one in checks if not one.passed), None)
@@ -89,7 +89,8 @@ def quick_check(lm: LM) -> LM:
             )
         need_checks_passed(lm.name, checks)
         notes = noise_notes(checks)
-        write_memo("checks", key, notes)
+        if remember:
+            write_memo("checks", key, notes)
     return replace(lm, notes=(*lm.notes, *notes)) if notes else lm
 
 

@@ -14,10 +14,12 @@ from safetensors import SafetensorError, safe_open
 
 from cutaway.core.errors import BadModel, Missing, NoRoom, UnknownName
 from cutaway.core.lookup import suggestion
-from cutaway.home import expand_path
+from cutaway.home import expand_path, path_exists
 from cutaway.models.bundled import BUNDLED, unpack_bundled, unpack_gguf
 from cutaway.models.gguf_file import conversion_notes, find_gguf_file
 
+MAX_NAME = 4096
+"""The longest path that is looked for."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 # Root-level files only: folders of a repository have onnx, flax and original weights.
 CONFIG_PATTERNS = ["*.json", "tokenizer*", "vocab*", "merges.txt", "*.model", "*.txt"]
@@ -47,22 +49,29 @@ def fetch_checkpoint(
         folder, digest = unpack_bundled(name)
         return CheckpointSource(name, folder, digest)
     path = expand_path(name)
-    gguf = find_gguf_file(path) if name and path.exists() else None
+    if name and path_exists(path):
+        return _local_checkpoint(name, path)
+    file = name.lower().endswith(".gguf")
+    if (file or looks_like_path(name)) and len(name) <= MAX_NAME:
+        what = "file" if file else "folder"
+        raise Missing(f"There is no {what} {name!r}. {_near_folder(path)}".rstrip())
+    if not HUB_ID.fullmatch(name) or len(name) > MAX_NAME:
+        raise UnknownName(f"{name[:80]!r} is not a model name. {_help(name[:80])}")
+    return CheckpointSource(name, _download(name, revision, offline=offline, code=code))
+
+
+def _local_checkpoint(name: str, path: Path) -> CheckpointSource:
+    """The checkpoint in an existing folder or GGUF file."""
+    gguf = find_gguf_file(path)
     if gguf is not None:
         folder, digest = unpack_gguf(gguf)
         return CheckpointSource(name, folder, digest, conversion_notes(folder))
-    if name and path.is_dir():
-        return CheckpointSource(name, path)
     if path.is_file():
         raise BadModel(
             f"{name!r} is a file. A model is a folder in Hugging Face layout, a .gguf file, a hub "
             f"id, base+adapter, or bundled: {', '.join(BUNDLED)}."
         )
-    if looks_like_path(name):
-        raise Missing(f"There is no folder {name!r}. {_near_folder(path)}".rstrip())
-    if not HUB_ID.fullmatch(name):
-        raise UnknownName(f"{name!r} is not a model name. {_help(name)}")
-    return CheckpointSource(name, _download(name, revision, offline=offline, code=code))
+    return CheckpointSource(name, path)
 
 
 def looks_like_path(name: str) -> bool:

@@ -10,8 +10,8 @@ import torch
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadModel
 from cutaway.core.lookup import lookup
-from cutaway.home import expand_path
-from cutaway.models.anatomy import Anatomy
+from cutaway.home import expand_path, path_exists
+from cutaway.models.assemble import assemble_lm
 from cutaway.models.checkpoint import (
     CheckpointSource,
     fetch_checkpoint,
@@ -21,25 +21,22 @@ from cutaway.models.checkpoint import (
     need_weights,
     tensor_shapes,
 )
-from cutaway.models.digests import tokenizer_digest, weights_digest, with_checksum
+from cutaway.models.digests import weights_digest, with_checksum
+from cutaway.models.in_memory import ModelLike, model_and_tokenizer, open_in_memory
 from cutaway.models.lm import LM
 from cutaway.models.placement import (
     DTYPES,
     MaxMemory,
     Placement,
     choose_placement,
-    input_device,
-    module_placement,
     refuse_undistributable,
 )
 from cutaway.models.plausible_config import need_plausible_config
-from cutaway.models.propose import choose_anatomy, propose_anatomies
 from cutaway.models.start_token import need_same_bos, set_start_token
-from cutaway.models.tokens import load_tokenizer, need_embedding_rows, uses_token_types
+from cutaway.models.tokens import load_tokenizer
 from cutaway.models.weights import (
     ATTENTION_KERNELS,
     adapter_digest,
-    has_trained_head,
     kind_and_anatomy,
     load_config,
     load_weights,
@@ -47,11 +44,10 @@ from cutaway.models.weights import (
     need_adapter,
 )
 
-NO_LENGTH_LIMIT = 1_000_000
-
 
 def open_model(
-    name: str | Path | LM,
+    name: ModelLike,
+    tokenizer: Any = None,
     *,
     revision: str | None = None,
     adapter: str | Path | None = None,
@@ -66,7 +62,8 @@ def open_model(
     check: bool = True,
     track_changes: bool = True,
 ) -> LM:
-    """The model called `name`: bundled, a hub id, a folder, a GGUF file, or `base+adapter`.
+    """The model called `name`: bundled, a hub id, a folder, a GGUF file, or `base+adapter`; or a
+    model of transformers in memory, with its tokenizer.
 
     Weights are read from safetensors only; the model is frozen and in evaluation mode. With
     `check` it must pass the quick consistency checks, and a pass is remembered. For families
@@ -82,6 +79,9 @@ def open_model(
     if isinstance(name, LM):
         need_same_bos(name, bos)
         return name
+    pair = model_and_tokenizer(name, tokenizer)
+    if pair is not None:
+        return open_in_memory(*pair, bos=bos, check=check)
     lookup(ATTENTION_KERNELS, attention, kind="attention kernel")
     choose_placement(device, dtype, quantise, max_memory=max_memory)  # refused before any download
     base, extra = _split_adapter(str(name), adapter)
@@ -104,7 +104,7 @@ def _split_adapter(name: str, adapter: str | Path | None) -> tuple[str, str | No
     """Base and adapter of a name; a folder whose own name has a + is not split."""
     if adapter is not None:
         return name, str(adapter)
-    if "+" not in name or expand_path(name).exists():
+    if "+" not in name or path_exists(expand_path(name)):
         return name, None
     base, _, extra = name.partition("+")
     return base, extra
@@ -141,35 +141,12 @@ def _load_lm(
     if _digest(source, files, adapter) != digest:
         raise BadModel(f"{source.folder} changed while it was read. Open it again.")
     module = _placed(module, placement).eval().requires_grad_(False)
-    # For a family without a row the checks choose among the proposed anatomies.
-    candidates = [row] if row else propose_anatomies(module, kind)
-    anatomy = candidates[0]
-    has_head, head_notes = has_trained_head(source.name, anatomy, missing)
-    rows = module.get_submodule(anatomy.embeddings).weight.shape[0]
-    notes += need_embedding_rows(source.name, tokenizer, rows)
-    lm = LM(
+    return assemble_lm(
+        module, tokenizer, kind, row, missing,
         name=source.name if adapter is None else f"{source.name}+{adapter.name}",
-        family=config.model_type,
-        kind=kind,
-        digest=digest,
-        tokenizer_digest=tokenizer_digest(tokenizer),
-        context=_context(module.config, tokenizer, anatomy),
-        dtype=placement.dtype,
-        device=input_device(module, anatomy.embeddings)
-        if not placement.moves
-        else placement.device,
-        device_map=module_placement(module),
-        quantise=placement.quantise,
-        anatomy=anatomy,
-        module=module,
-        tokenizer=tokenizer,
-        bos=bos,
-        has_head=has_head,
-        token_types=uses_token_types(tokenizer, module),
-        notes=(*notes, *head_notes, *_opening_notes(module, anatomy, attention)),
-        **_sizes(module, anatomy),
-    )
-    return lm if row else choose_anatomy(lm, candidates)
+        digest=digest, dtype=placement.dtype, attention=attention, bos=bos, notes=notes,
+        quantise=placement.quantise, device=placement.device if placement.moves else None,
+    )  # fmt: skip
 
 
 def _placed(module: Any, placement: Placement) -> Any:
@@ -184,47 +161,6 @@ def _digest(source: CheckpointSource, files: list[Path], adapter: CheckpointSour
     if adapter is None:
         return base
     return digest_json({"base": base, "adapter": adapter_digest(adapter.folder)})
-
-
-def _sizes(module: Any, anatomy: Anatomy) -> dict[str, Any]:
-    """The facts of the loaded module."""
-    table, decoder = (module.get_submodule(n) for n in (anatomy.embeddings, anatomy.decoder))
-    return {
-        "layers": int(module.config.num_hidden_layers),
-        "width": int(module.config.hidden_size),
-        "vocab": int(decoder.weight.shape[0]),
-        "parameters": int(module.num_parameters()),
-        "tied": _is_tied(module, table.weight, decoder.weight),
-        "attention": str(module.config._attn_implementation),
-    }
-
-
-def _is_tied(module: Any, table: torch.Tensor, decoder: torch.Tensor) -> bool:
-    """Whether two weights are one; for offloaded ones, which have no memory, as the config says."""
-    if "meta" in (table.device.type, decoder.device.type):
-        return bool(getattr(module.config, "tie_word_embeddings", False))
-    return bool(table.data_ptr() == decoder.data_ptr())
-
-
-def _opening_notes(module: Any, anatomy: Anatomy, attention: str) -> list[str]:
-    """Notes about anything unusual."""
-    used, notes = module.config._attn_implementation, []
-    if used != attention:
-        notes.append(f"attention={attention!r} isn't available for this family; {used!r} is used.")
-    if anatomy.proposed:
-        family = module.config.model_type
-        notes.append(f"Family {family!r} has no row: its anatomy was proposed by inspection.")
-    return notes
-
-
-def _context(config: Any, tokenizer: Any, anatomy: Anatomy) -> int:
-    """The context length that both model and tokenizer allow."""
-    positions = getattr(config, "max_position_embeddings", None)
-    limits = [] if positions is None else [int(positions) - anatomy.first_position]
-    if 0 < tokenizer.model_max_length < NO_LENGTH_LIMIT:
-        limits.append(int(tokenizer.model_max_length))
-    # Families without a position table (bloom) have no limit; they were trained on 2048.
-    return min(limits) if limits else 2048
 
 
 def random_twin(lm: LM, *, seed: int) -> LM:

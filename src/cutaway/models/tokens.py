@@ -201,15 +201,21 @@ def load_tokenizer(folder: Path, trust: bool = False) -> tuple[Any, tuple[str, .
     except Exception as error:  # the tokenizers library raises bare Exceptions for bad files
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise BadModel(f"The tokenizer in {folder} can't be loaded: {reason[:300]}") from None
+    subject = f"The tokenizer in {folder}"
+    need_fast_tokenizer(tokenizer, subject)
+    return tokenizer, set_pad_token(tokenizer, subject)
+
+
+def need_fast_tokenizer(tokenizer: Any, subject: str) -> None:
+    """BadModel unless the tokenizer is one of the tokenizers library."""
     if not getattr(tokenizer, "is_fast", False):
         raise BadModel(
-            f"The tokenizer in {folder} is not a fast tokenizer "
-            f"({type(tokenizer).__name__}): save it as tokenizer.json with transformers first."
+            f"{subject} is not a fast tokenizer ({type(tokenizer).__name__}): save it as "
+            "tokenizer.json with transformers first."
         )
-    return tokenizer, _set_pad_token(tokenizer, folder)
 
 
-def _set_pad_token(tokenizer: Any, folder: Path) -> tuple[str, ...]:
+def set_pad_token(tokenizer: Any, subject: str) -> tuple[str, ...]:
     """Use an existing token for padding, which is always masked."""
     if tokenizer.pad_token_id is not None:
         return ()
@@ -219,7 +225,7 @@ def _set_pad_token(tokenizer: Any, folder: Path) -> tuple[str, ...]:
             return (f"The tokenizer has no padding token; its {name} {tokenizer.pad_token!r} is "
                     "used, the vocabulary stays.",)  # fmt: skip
     if len(tokenizer) == 0:
-        raise BadModel(f"The tokenizer in {folder} has an empty vocabulary.")
+        raise BadModel(f"{subject} has an empty vocabulary.")
     tokenizer.pad_token = tokenizer.convert_ids_to_tokens(0)
     return (f"The tokenizer has no special tokens; {tokenizer.pad_token!r} is used for padding.",)
 

@@ -16,6 +16,8 @@ from cutaway.core.errors import BadSpec
 from cutaway.core.textset import TextSet
 
 Objects = dict[str, Any]
+MODEL_FIELDS = frozenset({"model", "base", "tuned"})
+"""Fields that take models of transformers, with their tokenizers."""
 
 
 def name_objects(
@@ -31,7 +33,10 @@ def name_objects(
     for field in fields:
         given = named.get(field)
         if given is not None:
-            many = list(given) if isinstance(given, (list, tuple)) else [given]
+            one = _is_model_pair(given) or not isinstance(given, (list, tuple))
+            many = [given] if one else list(given)
+            if field in MODEL_FIELDS:
+                many = [_as_model(value, named.get("bos", "auto")) for value in many]
             names = [_register(one, objects) for one in many]
             named[field] = _single_name(field, names) if field in alone else names
     return named, objects
@@ -44,6 +49,26 @@ def _single_name(field: str, names: list[str]) -> str:
         f"{field} takes one, got {len(names)}: {', '.join(names)[:80]}. Give one of them; "
         "sentences go in as {'text': [...]}, a data frame or a TextSet."
     )
+
+
+def _as_model(value: Any, bos: str) -> Any:
+    """A model of transformers as an LM; names and open models as they are."""
+    if isinstance(value, str | Path) or _is_model(value):
+        return value
+    # Imported here because only models in memory need it.
+    from cutaway.models.load import open_model
+
+    return open_model(value, bos=bos)
+
+
+def _is_model_pair(value: Any) -> bool:
+    """Whether a value is (model, tokenizer): one model, not two."""
+    modules = [hasattr(one, "named_parameters") for one in value] if _is_pair(value) else []
+    return modules == [True, False] and not isinstance(value[1], str | Path | dict)
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2
 
 
 def _register(value: Any, objects: Objects) -> str:
