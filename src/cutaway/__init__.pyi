@@ -3,6 +3,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from torch.nn import Module
+
 from cutaway.core.textset import TextSet
 from cutaway.methods.graft import api as _graft
 from cutaway.methods.inject.callback import EWCCallback as EWCCallback
@@ -17,6 +19,7 @@ class FrameLike(Protocol):
     @property
     def columns(self) -> Any: ...
 
+ModelLike = LM | Module | tuple[Any, Any] | Mapping[str, Any]
 DataLike = TextSet | Mapping[str, Any] | FrameLike
 
 __version__: str
@@ -27,7 +30,7 @@ shortcut = _shortcut
 
 def probe(
     *,
-    model: str | LM | Sequence[str | LM],
+    model: str | ModelLike | Sequence[str | ModelLike],
     data: str | DataLike | Sequence[str | DataLike],
     runs: str | Path = 'runs',
     engine: str = 'local',
@@ -65,7 +68,7 @@ def probe(
 
 def nextword(
     *,
-    model: str | LM | Sequence[str | LM],
+    model: str | ModelLike | Sequence[str | ModelLike],
     runs: str | Path = 'runs',
     engine: str = 'local',
     device: str = 'auto',
@@ -107,7 +110,7 @@ def nextword(
 
 def quad(
     *,
-    model: str | LM,
+    model: str | ModelLike,
     runs: str | Path = 'runs',
     engine: str = 'local',
     device: str = 'auto',
@@ -142,7 +145,7 @@ def quad(
 
 def fisher(
     *,
-    model: str | LM,
+    model: str | ModelLike,
     runs: str | Path = 'runs',
     engine: str = 'local',
     device: str = 'auto',
@@ -173,7 +176,7 @@ def fisher(
 
 def inject(
     *,
-    model: str | LM,
+    model: str | ModelLike,
     runs: str | Path = 'runs',
     engine: str = 'local',
     device: str = 'auto',

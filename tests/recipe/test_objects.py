@@ -154,7 +154,7 @@ def test_models_in_memory_are_one_model_each_in_every_shape(folder) -> None:
 def test_a_probe_of_models_in_memory_is_a_probe_of_their_checkpoints(folder) -> None:
     where = [tiny("gpt2", folder / f"probed{seed}", seed=seed) for seed in (1, 2)]
     data = {"text": list(SENTENCES) * 4, "label": [0, 1] * 14}
-    common = {"data": data, "layers": "all", "protocol": "fixed", "runs": folder / "runs"}
+    common = {"data": data, "layers": "all", "repeats": 2, "runs": folder / "runs"}
     common |= {"classifier": "centroid", "baselines": "none", "quiet": True}
     plain = cutaway.probe(model=[str(path) for path in where], **common)
     given = cutaway.probe(model=[in_memory(path) for path in where], **common)

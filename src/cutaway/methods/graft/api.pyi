@@ -3,7 +3,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from cutaway import DataLike
+from cutaway import DataLike, ModelLike
 from cutaway.methods.graft.skill import Skill
 from cutaway.models.lm import LM
 from cutaway.recipe.result import ActionResult, Result
@@ -12,7 +12,7 @@ def load(path: Path | str) -> Skill: ...
 
 def finetune(
     *,
-    model: str | LM,
+    model: str | ModelLike,
     runs: str | Path = 'runs',
     engine: str = 'local',
     device: str = 'auto',
@@ -62,8 +62,8 @@ def finetune(
 
 def learn(
     *,
-    base: str | LM,
-    tuned: str | LM,
+    base: str | ModelLike,
+    tuned: str | ModelLike,
     task: str,
     runs: str | Path = 'runs',
     engine: str = 'local',
@@ -110,7 +110,7 @@ def learn(
 def attach(
     skill: str | Path,
     *,
-    base: str | LM,
+    base: str | ModelLike,
     out: str | Path,
     runs: str | Path = 'runs',
     engine: str = 'local',
@@ -128,7 +128,7 @@ def attach(
 def detach(
     skill: str | Path,
     *,
-    model: str | LM,
+    model: str | ModelLike,
     out: str | Path,
     runs: str | Path = 'runs',
     engine: str = 'local',
@@ -146,7 +146,7 @@ def detach(
 def eval(
     skill: str | Path | Sequence[str | Path],
     *,
-    base: str | LM,
+    base: str | ModelLike,
     data: str | DataLike | Sequence[str | DataLike],
     runs: str | Path = 'runs',
     engine: str = 'local',
@@ -160,7 +160,7 @@ def eval(
     pair_column: str | None = None,
     label_column: str | None = None,
     drop_empty: bool = False,
-    tuned: str | LM | None = None,
+    tuned: str | ModelLike | None = None,
     task: Sequence[str] | str = (),
     test_limit: int | None = None,
     max_tokens: int | None = None,
@@ -224,7 +224,7 @@ def export(
 
 def continual(
     *,
-    base: str | LM,
+    base: str | ModelLike,
     task: Sequence[str] | str,
     runs: str | Path = 'runs',
     engine: str = 'local',

@@ -3,7 +3,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from cutaway import DataLike
+from cutaway import DataLike, ModelLike
 from cutaway.methods.shortcut.generations import Generations
 from cutaway.methods.shortcut.lens import LensGrid
 from cutaway.methods.shortcut.maps import ShortcutMaps
@@ -15,7 +15,7 @@ def import_maps(folder: Path | str, *, model: LM, out: Path | str) -> ShortcutMa
 
 def fit(
     *,
-    model: str | LM,
+    model: str | ModelLike,
     runs: str | Path = 'runs',
     engine: str = 'local',
     device: str = 'auto',
@@ -47,7 +47,7 @@ def fit(
 
 def eval(
     *,
-    model: str | LM,
+    model: str | ModelLike,
     shortcut: str | Path,
     runs: str | Path = 'runs',
     engine: str = 'local',
@@ -75,7 +75,7 @@ def eval(
 
 def exit(
     *,
-    model: str | LM,
+    model: str | ModelLike,
     shortcut: str | Path,
     runs: str | Path = 'runs',
     engine: str = 'local',
@@ -104,7 +104,7 @@ def exit(
 
 def generate(
     *,
-    model: str | LM,
+    model: str | ModelLike,
     shortcut: str | Path,
     prompt: Sequence[str] | str,
     runs: str | Path = 'runs',
@@ -141,7 +141,7 @@ def lens(
     bos: Literal['add', 'auto', 'keep'] = 'auto',
     seed: int = 0,
     offline: bool = False,
-    model: str | LM = 'smollm2-135m',
+    model: str | ModelLike = 'smollm2-135m',
     revision: str | None = None,
     shortcut: str | None | Path = None,
     kinds: Sequence[str] | str = ('id', 'mat'),
