@@ -189,8 +189,8 @@ VERBS: dict[str, Verb] = {
         Verb(
             "inject", "inject.recipe", "InjectSpec",
             "Train a skill in and measure what it costs the others.",
-            form=("model", "data", "regulariser", "strength", "retain", "retain_tasks", "steps"),
-            objects=("model", "data", "retain", "retain_tasks"),
+            form=("model", "skill", "regulariser", "strength", "retain", "retain_tasks", "steps"),
+            objects=("model", "skill", "data", "retain", "retain_tasks"),
             parallel="cells of the sweep, Fisher information",
             distributed=True,
         ),

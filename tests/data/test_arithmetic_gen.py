@@ -52,6 +52,6 @@ def test_invalid_options_are_refused(options: str, error, message: str) -> None:
 
 def test_a_limit_keeps_answers_with_their_questions() -> None:
     some = load_text_set("gen:arithmetic?n=100", limit=20)
-    for text, answer in zip(some.texts, some.meta["answers"], strict=True):
+    for text, answer in zip(some.texts, some.answers, strict=True):
         a, op, b, _ = text.split()
         assert OPERATORS[op](int(a), int(b)) == int(answer)

@@ -14,7 +14,7 @@ def test_lines_and_columns_are_read_as_the_same_problems(tmp_path) -> None:
         load_text_set({**columns, "result": [83, 3672, 42, 4]}),
     )
     assert lines.texts == table.texts == ("15 + 68 =", "9063 - 5391 =", "6 x 7 =", "8 / 2 =")
-    assert lines.meta["answers"].tolist() == ["83", "3672", "42", "4"]
+    assert lines.answers == ("83", "3672", "42", "4")
     assert lines.meta["carries"].tolist() == [1, 2, 1, 0]
 
 

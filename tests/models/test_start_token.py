@@ -4,6 +4,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from cutaway.methods.inject.arithmetic import AnswerFormat, question_ids
 
 import cutaway
 from cutaway.core.errors import BadSpec, Mismatch
@@ -11,7 +12,6 @@ from cutaway.core.textset import TextSet
 from cutaway.data.tasks import find_task
 from cutaway.extract.model_handle import make_model_handle
 from cutaway.extract.request import ExtractionRequest
-from cutaway.methods.inject.arithmetic import AnswerFormat, question_ids
 from cutaway.models.load import open_model
 from cutaway.models.start_token import start_token_id, tokens_in_front
 from cutaway.models.tokens import tokenize

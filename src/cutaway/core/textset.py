@@ -32,13 +32,15 @@ class TextSet:
     classes: tuple[str, ...] = ()
     pairs: tuple[str, ...] | None = None
     parts: NDArray[np.str_] | None = None
+    answers: tuple[str, ...] | None = None
+    """The answer to each text, if the texts are questions."""
     notes: tuple[str, ...] = ()
     """Messages for the user about loading: rows dropped, columns guessed."""
     meta: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise BadData unless every column has one entry per text."""
-        for column in ("labels", "pairs", "parts"):
+        for column in ("labels", "pairs", "parts", "answers"):
             value = getattr(self, column)
             if value is not None and len(value) != len(self.texts):
                 raise BadData(
@@ -58,6 +60,7 @@ class TextSet:
             labels=None if self.labels is None else self.labels[index],
             pairs=None if self.pairs is None else tuple(self.pairs[i] for i in index),
             parts=None if self.parts is None else self.parts[index],
+            answers=None if self.answers is None else tuple(self.answers[i] for i in index),
             meta={name: self._rows_of_meta(value, index) for name, value in self.meta.items()},
         )
 
@@ -81,8 +84,9 @@ class TextSet:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of texts, pairs, labels, classes and parts."""
-        return digest_rows([self.task, canonical(list(self.classes)), *self._rows()])
+        """SHA-256 of texts, pairs, labels, classes, parts and answers."""
+        answers = self.answers or ()
+        return digest_rows([self.task, canonical(list(self.classes)), *self._rows(), *answers])
 
     def _rows(self) -> list[str]:
         pairs = self.pairs or ("",) * len(self)

@@ -156,6 +156,10 @@ NUMBER_FORMATS: dict[str, Callable[[ArithmeticProblem], tuple[str, str]]] = {
 }
 
 
+GROUPS = {name: name for name in ("digits", "op", "carries")}
+"""The facts by which scores are reported too."""
+
+
 def arithmetic_text_set(
     name: str,
     problems: Sequence[ArithmeticProblem],
@@ -169,13 +173,13 @@ def arithmetic_text_set(
     spell = lookup(NUMBER_FORMATS, spelling, kind="number format")
     spelled = [spell(problem) for problem in problems]
     by_row = {
-        "answers": np.array([answer for _, answer in spelled]),
         "a": np.array([p.a for p in problems]),
         "op": np.array([p.op for p in problems]),
         "b": np.array([p.b for p in problems]),
         "result": np.array([p.result for p in problems]),
         "carries": np.array([p.carries for p in problems]),
         "digits": np.array([p.digits for p in problems]),
+        "key": np.array([" ".join(map(str, p.key)) for p in problems]),
     }
     return TextSet(
         name=name,
@@ -183,6 +187,7 @@ def arithmetic_text_set(
         labels=by_row["result"].astype(np.float64),
         task="regression",
         parts=parts,
+        answers=tuple(answer for _, answer in spelled),
         notes=notes,
-        meta={"source": name, "format": spelling, **(meta or {}), **by_row},
+        meta={"source": name, "format": spelling, **(meta or {}), **by_row, "groups": GROUPS},
     )

@@ -31,6 +31,7 @@ from cutaway.data.hub import HubId, parse_hub_id, read_hub
 from cutaway.data.json_layouts import table_from_json
 from cutaway.data.labels import cast_labels, check_as_task
 from cutaway.data.part_names import PART_BY_SPELLING, part_from_name
+from cutaway.data.questions import QuestionOptions, has_questions, read_questions
 from cutaway.data.table import Table
 from cutaway.data.task_rows import (
     apply_task,
@@ -127,6 +128,56 @@ def load_task(
         raise Missing(f"The task {task.name!r} names no source. Give its rows as a file: data.")
     text_set = apply_task(task, table, parts, named=named, as_task=as_task, drop_empty=drop_empty)
     return subsample_rows(text_set, limit, seed)
+
+
+def load_questions(
+    source: DataSource,
+    options: QuestionOptions = QuestionOptions(),  # noqa: B008  frozen
+    *,
+    seed: int = 0,
+    offline: bool = False,
+) -> TextSet:
+    """Load questions with their answers: arithmetic, or columns found by name or named.
+
+    A labelled set without answers has the columns `text`, `pair` and `label`, the class's name.
+    """
+    check_seed(seed)
+    known = _ready_made(source, seed)
+    if known is None and isinstance(source, str | Path) and _is_task(str(source)):
+        known = load_text_set(source, seed=seed, offline=offline)
+    if known is not None and known.answers is not None:
+        _refuse_column_options(known, options.given)
+        return known
+    if known is None:
+        table, parts, name = _read_source(source, offline=offline, revision=None)
+        if not options.given and is_arithmetic(table):
+            return read_arithmetic(table, name, parts)
+    else:
+        table, parts, name = Table(known.name, _labelled_columns(known)), known.parts, known.name
+    return read_questions(table, name, parts, options)
+
+
+def load_if_questions(source: DataSource, *, offline: bool = False) -> TextSet | None:
+    """The questions of a table that has question and answer columns by usual names, else None."""
+    if defines_columns(source):
+        return None
+    table, parts, name = _read_source(source, offline=offline, revision=None)
+    return read_questions(table, name, parts, QuestionOptions()) if has_questions(table) else None
+
+
+def defines_columns(source: DataSource) -> bool:
+    """Whether a source has its own columns, so that none can be named."""
+    if not isinstance(source, str | Path):
+        return isinstance(source, TextSet)
+    return str(source) == "docs" or str(source).startswith("gen:") or _is_task(str(source))
+
+
+def _labelled_columns(texts: TextSet) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {"text": list(texts.texts)}
+    columns |= {} if texts.pairs is None else {"pair": list(texts.pairs)}
+    if texts.task in ("binary", "multiclass"):
+        columns["label"] = [texts.classes[int(i)] for i in np.asarray(texts.labels)]
+    return columns
 
 
 def _ready_made(source: DataSource, seed: int) -> TextSet | None:

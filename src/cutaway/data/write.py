@@ -50,7 +50,7 @@ def to_columns(textset: TextSet) -> ColumnValues:
     else:
         columns = {"text": list(textset.texts)}
         columns |= {"pair": list(textset.pairs)} if textset.pairs is not None else {}
-        columns |= {"answer": _plain(textset.meta["answers"])} if "answers" in textset.meta else {}
+        columns |= {"answer": list(textset.answers)} if textset.answers is not None else {}
         columns |= _label_columns(textset)
     if textset.parts is not None:
         columns["split"] = _plain(textset.parts)

@@ -11,6 +11,7 @@ import cutaway
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec, Mismatch
 from cutaway.core.textset import TextSet
+from cutaway.data.load import load_text_set
 from cutaway.methods.inject.examples import lm_examples
 from cutaway.methods.inject.fisher_file import load_fisher
 from cutaway.methods.inject.fisher_sums import sum_squared_gradients
@@ -71,6 +72,13 @@ def test_answers_of_arithmetic_have_a_fisher(family, tmp_path) -> None:
     result = cutaway.fisher(
         model=str(folder), data="gen:arithmetic?n=10", objective="task", runs=str(tmp_path / "runs")
     )
+    texts = load_text_set("gen:arithmetic?n=10")
+    asked = {"prompt": list(texts.texts), "answer": list(texts.answers)}
+    file = cutaway.fisher(
+        model=str(folder), data=asked, objective="task", runs=str(tmp_path / "runs")
+    )
+    same = ["probe", "metric", "value"]
+    assert file.rows.select(same).equals(result.rows.select(same))
     assert result.rows.filter(result.rows["metric"] == "mass")["value"].sum() == pytest.approx(1)
 
 

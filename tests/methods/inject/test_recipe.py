@@ -1,12 +1,17 @@
 """`cutaway inject` from end to end on toys that can spell numbers."""
 
+import json
+
+import polars as pl
 import pytest
 
 import cutaway
 from cutaway.core.errors import BadData, BadSpec, Mismatch, UnknownName
 from cutaway.core.textset import TextSet
+from cutaway.data.load import load_text_set
 from cutaway.methods.inject.pareto import pareto_points
 from cutaway.methods.inject.spec import REGULARISERS
+from cutaway.methods.inject.table import inject_table
 from cutaway.models.load import open_model
 from tests import tiny
 from tests.methods.inject.toys import (
@@ -16,6 +21,56 @@ from tests.methods.inject.toys import (
     teach,
     weights_of,
 )
+
+WORDS = {
+    "question": [f"{i} red birds: what are they?" for i in range(40)],
+    "answer": ["good"] * 40,
+    "parity": ["even" if i % 2 else "odd" for i in range(40)],
+}
+PRICES = {"prompt": [f"{i} and a half is" for i in range(30)],
+          "completion": [f" {i}.5" for i in range(30)]}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["causal", "masked"])
+def test_any_questions_with_answers_are_a_skill(kind, toys, tmp_path) -> None:
+    result = teach(toys, tmp_path, kind, skill=pl.DataFrame(WORDS), data=None, steps=40, every=40,
+                   lr=3e-3, regulariser="none")  # fmt: skip
+    rows = result.rows.filter(pl.col("stage") == "after")
+    assert set(rows["skill"]) == {"given"}
+    assert {"given test", "given parity even", "given parity odd"} <= set(rows["probe"])
+    assert "log_rmse" not in set(rows["metric"])
+    after = result.summary["pareto"][0]["exact_match"]
+    assert after > result.summary["exact_match_before"]
+    assert "exact match on given" in result.summary["verdict"][0]
+    assert "log_rmse" not in inject_table(result.rows).columns
+    for name in ("pareto", "kinds", "learning"):
+        assert result.figure(name).data
+
+
+def test_a_file_of_the_same_problems_gives_the_same_numbers_as_arithmetic(toys, tmp_path) -> None:
+    texts = load_text_set(SUMS)
+    columns = {"prompt": texts.texts, "answer": texts.answers, "split": texts.parts.tolist()}
+    (tmp_path / "sums.jsonl").write_text(
+        "".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n"
+                for row in zip(*columns.values(), strict=True))
+    )  # fmt: skip
+    skill = str(tmp_path / "sums.jsonl")
+    own = teach(toys, tmp_path, regulariser="none")
+    file = teach(toys, tmp_path, skill=skill, data=None, regulariser="none")
+    kept = ["stage", "probe", "metric", "value", "low", "high"]
+    shared = {"test", "toy", "curve"}
+    one, two = (
+        r.rows.with_columns(pl.col("probe").str.replace("^(arithmetic|sums) ", ""))
+        .filter(pl.col("probe").is_in(shared)).select(kept) for r in (own, file)
+    )  # fmt: skip
+    assert one.equals(two)
+    assert "log_rmse" in set(two["metric"])
+
+
+def test_numbers_with_a_fraction_have_numeric_scores(toys, tmp_path) -> None:
+    result = teach(toys, tmp_path, skill=PRICES, data=None, regulariser="none")
+    test = result.rows.filter(pl.col("probe") == "given test")
+    assert {"exact_match", "log_rmse", "undecodable"} <= set(test["metric"])
 
 
 @pytest.mark.parametrize("kind", ["causal", "masked"])
@@ -118,12 +173,18 @@ def test_a_fisher_file_is_used_and_one_of_another_model_refused(toys, tmp_path) 
         ({"strength": [-1]}, BadSpec, "0 or more"),
         ({"strength": "much"}, BadSpec, "numbers such as"),
         ({"regulariser": "ewcc"}, UnknownName, "ewc"),
-        ({"data": "gen:sentiment"}, BadData, "no arithmetic"),
+        ({"data": "gen:sentiment"}, BadData, "no answer column"),
+        ({"data": PRICES}, BadData, "is no arithmetic.*--skill"),
+        ({"skill": "arithmatic", "data": None}, UnknownName, "Did you mean 'arithmetic'"),
+        ({"skill": "x.csv"}, BadSpec, "Leave --data out"),
+        ({"skill": PRICES, "data": None, "beyond": [3]}, BadSpec, "--beyond"),
+        ({"skill": WORDS, "data": None, "regression": 1.0}, BadSpec, "whole numbers"),
+        ({"text_column": "x"}, BadSpec, "for files of --retain"),
         ({"data": "gen:arithmetic?ops=%"}, UnknownName, "operator"),
         ({"retain": []}, BadData, "--retain"),
         ({"retain": [TextSet("two", ("one", "two"))]}, BadData, "at least 10"),
         ({"beyond": "many"}, BadSpec, "such as 3,4"),
-        ({"regression": 1.0, "data": SUMS + ",format=scratch"}, BadSpec, "scratch"),
+        ({"regression": 1.0, "data": SUMS + ",format=scratch"}, BadSpec, "whole numbers"),
         ({"masks": 3}, BadSpec, "--masks 3 is for masked models"),
     ],
 )

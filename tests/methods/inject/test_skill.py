@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from cutaway.core.errors import BadData
-from cutaway.core.textset import TextSet
 from cutaway.data.load import load_text_set
 from cutaway.methods.inject.examples import example_losses
 from cutaway.methods.inject.skill import (
@@ -16,7 +15,7 @@ from cutaway.methods.inject.skill import (
     evaluate_skill,
     make_skill_loss,
     problem_keys,
-    read_arithmetic_skill,
+    read_skill,
     split_problems,
 )
 from cutaway.methods.inject.spec import InjectSpec
@@ -40,7 +39,7 @@ def lm(toys):
 
 
 def read(lm, **options):
-    return read_arithmetic_skill(lm, InjectSpec(model="m", **{"data": SUMS, **options}))
+    return read_skill(lm, InjectSpec(model="m", **{"data": SUMS, **options}))
 
 
 def test_a_source_without_parts_is_split_by_seed() -> None:
@@ -55,8 +54,8 @@ def test_a_source_without_parts_is_split_by_seed() -> None:
 
 
 def test_a_sum_is_the_same_problem_in_both_orders_and_a_difference_is_not() -> None:
-    meta = {"a": np.array([1, 2, 1, 2]), "op": np.array(["+", "+", "-", "-"])}
-    texts = TextSet("t", ("",) * 4, meta={**meta, "b": np.array([2, 1, 2, 1])})
+    lines = ["1 + 2 = 3", "2 + 1 = 3", "1 - 2 = -1", "2 - 1 = 1"]
+    texts = load_text_set({"text": lines})
     first, second, third, fourth = problem_keys(texts)
     assert first == second
     assert third != fourth

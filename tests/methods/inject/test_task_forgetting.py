@@ -136,6 +136,15 @@ def test_a_known_tasks_metric_is_taken_with_rows_from_a_file(toys, tmp_path) -> 
     assert (course.name, course.metric) == ("cola", "mcc")
 
 
+def test_named_columns_are_read_in_files_and_left_to_sets_with_their_own(toys, tmp_path) -> None:
+    lines = [f"{text}\t{label}" for text, label in zip(*tiny.toy_sentiment(40), strict=True)]
+    (tmp_path / "rows.tsv").write_text("\n".join(["line\tkind", *lines]) + "\n")
+    lm, tasks = open_model(toys["causal"], check=False), [str(tmp_path / "rows.tsv"), "gen:tense"]
+    columns = {"text_column": "line", "label_column": "kind"}
+    spec = InjectSpec(model="m", retain_tasks=tasks, **columns)
+    assert [task.name for task in read_retained_tasks(lm, spec)] == ["rows", "gen:tense"]
+
+
 def test_sets_that_teach_nothing_are_refused(toys, tmp_path) -> None:
     (tmp_path / "none.tsv").write_text("text\tlabel\n")
     with pytest.raises(BadSpec, match="twice"):

@@ -24,7 +24,7 @@ from cutaway.methods.inject.retain import (
 )
 from cutaway.methods.inject.rows import InjectCoordinates, curve_rows
 from cutaway.methods.inject.skill import (
-    ArithmeticSkill,
+    QuestionSkill,
     dev_exact_match,
     evaluate_skill,
     make_skill_loss,
@@ -87,7 +87,7 @@ class InjectRequest:
 
     spec: InjectSpec
     lm: LM
-    skill: ArithmeticSkill
+    skill: QuestionSkill
     retained: list[RetainedSet]
     tasks: list[RetainedTask]
     fisher_digest: str | None
@@ -123,7 +123,7 @@ class SweepContext:
 
     def coordinates(self, cell: InjectCell) -> InjectCoordinates:
         """The columns that all rows of a cell share."""
-        skill = self.request.spec.skill
+        skill = self.request.skill.name
         return InjectCoordinates(self.request.lm.name, skill, cell.label, cell.strength, cell.seed)
 
 
@@ -253,9 +253,9 @@ def _finetune_cell(context: SweepContext, cell: InjectCell, console: Console) ->
 
 
 def skill_rows(
-    lm: LM, skill: ArithmeticSkill, coordinates: InjectCoordinates, stage: str, seed: int
+    lm: LM, skill: QuestionSkill, coordinates: InjectCoordinates, stage: str, seed: int
 ) -> list[Row]:
-    """Exact match, log-RMSE and undecodable answers on every test set, and by group."""
+    """Exact match, undecodable answers and, of numbers, log-RMSE on every test set; by group."""
     scores, groups = evaluate_skill(lm, skill, seed=seed)
     rows = [
         row
@@ -277,7 +277,7 @@ def checkpoint_metadata(
     return {
         "inject": context.address,
         "base": {"name": request.lm.name, "digest": request.lm.digest},
-        "skill": request.skill.name,
+        "skill": request.skill.source,
         "regulariser": cell.regulariser,
         "strength": cell.strength,
         "seed": cell.seed,

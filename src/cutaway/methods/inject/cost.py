@@ -64,7 +64,7 @@ def sweep_cost(request: InjectRequest) -> Estimate:
         "weights": max(t.weights for t in trials.values()),
     }
     return Estimate(
-        "{steps:,} steps on {rows:,} problems, {weights:,} weights trained".format(**counts),
+        "{steps:,} steps on {rows:,} questions, {weights:,} weights trained".format(**counts),
         seconds=round(seconds, 1),
         memory_mb=round(memory / 2**20, 1),
         disk_mb=round((trainings * spec.checkpoints * lm.parameters * 4 + state) / 2**20, 1),

@@ -1,8 +1,8 @@
 """Training examples: rows of tokens, the positions to predict, and the target token at each.
 
-Next-word prediction, masked words, label words and arithmetic answers all have this form. The loss
-of an example is the mean over its positions, as transformers computes it for that example alone;
-it does not depend on the batch.
+Next-word prediction, masked words, label words and answers to questions all have this form. The
+loss of an example is the mean over its positions, as transformers computes it for that example
+alone; it does not depend on the batch.
 """
 
 from collections.abc import Sequence

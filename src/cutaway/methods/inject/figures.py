@@ -21,13 +21,13 @@ from cutaway.report.records import RunOrRuns
 CURVES = {
     "exact_match": "exact match on dev",
     "retained_loss": "loss on retained texts",
-    "skill": "loss on training problems",
+    "skill": "loss on training questions",
 }
 MODULES = ("embeddings", "norm1", "attn", "norm2", "mlp", "other", "norm", "head")
 
 
-def digits(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """Exact match by digits, operator and carries, and beyond the range of training."""
+def kinds(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
+    """Exact match by kind of question, and beyond the range of training."""
     table = rows.filter((pl.col("stage") == "after") & (pl.col("metric") == "exact_match"))
     if table.is_empty():
         raise Missing(f"This run has no answers: {COMMAND} measures them.")
@@ -52,15 +52,16 @@ def digits(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     figure.update_yaxes(title="exact match", range=[-0.02, 1.05])
     return theme.finish_figure(
         figure,
-        title="Exact match by kind of problem",
-        caption="Exact match on test problems by digits of the longer operand, operator and "
-        "carries, with 95 % intervals. test is all of them, beyond is outside the range of "
-        "training. Answers without a number count as wrong.",
+        title="Exact match by kind of question",
+        caption="Exact match on test questions by the columns of the data that have few values "
+        "(of arithmetic: digits of the longer operand, operator, carries), with 95 % intervals. "
+        "test is all of them, beyond is outside the range of training. Undecodable answers count "
+        "as wrong.",
     )
 
 
 def learning(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """Learning curves: exact match on dev problems, loss on retained texts, by step."""
+    """Learning curves: exact match on dev questions, loss on retained texts, by step."""
     curves = rows.filter((pl.col("stage") == "training") & (pl.col("probe") == "curve"))
     metrics = [metric for metric in CURVES if metric in curves["metric"]]
     if not metrics:
@@ -87,9 +88,9 @@ def learning(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     return theme.finish_figure(
         figure,
         title="Learning curves of the skill and of the retained texts",
-        caption="At every evaluation: the share of dev problems solved, the language loss on some "
-        "retained texts that are used for nothing else, and the mean loss on training problems "
-        "since the previous evaluation. One line per training.",
+        caption="At every evaluation: the share of dev questions answered correctly, the language "
+        "loss on some retained texts that are used for nothing else, and the mean loss on training "
+        "questions since the previous evaluation. One line per training.",
     )
 
 
@@ -145,7 +146,7 @@ def _heatmap_trace(cells: pl.DataFrame) -> go.Heatmap:
 FIGURES: dict[str, Callable[[pl.DataFrame, RunOrRuns], go.Figure]] = {
     "pareto": pareto,
     "ledger": ledger,
-    "digits": digits,
+    "kinds": kinds,
     "learning": learning,
     "fisher": layer_heatmap(
         "fisher",

@@ -45,12 +45,12 @@ def pareto(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         if each.height > cells.height:
             figure.add_trace(_seed_points(str(name), each))
     figure.update_xaxes(title="forgetting: rise of the loss on retained texts (nats)")
-    figure.update_yaxes(title="exact match on test problems", range=[-0.02, 1.08])
+    figure.update_yaxes(title="exact match on test questions", range=[-0.02, 1.08])
     return theme.finish_figure(
         figure,
         title="Skill gained against loss on retained texts",
         caption="Each large point is one strength: the mean over seeds with its 95 % interval "
-        "(over seeds, or over texts and problems if there is only one seed). Small points are "
+        "(over seeds, or over texts and questions if there is only one seed). Small points are "
         "single seeds, hollow ones adapters. Up and to the left is better; the dotted steps are "
         "the Pareto front. none is plain training.",
         height=460,

@@ -9,10 +9,10 @@ import numpy as np
 from cutaway.core.errors import BadData, BadSpec, Missing, UnknownName
 from cutaway.core.spec import spec_to_dict
 from cutaway.core.textset import TextSet
-from cutaway.data.load import load_task, load_text_set
+from cutaway.data.load import load_if_questions, load_task, load_text_set
 from cutaway.data.tasks import TaskFile, find_task
 from cutaway.extract.model_handle import make_model_handle
-from cutaway.methods.inject.arithmetic import answer_examples, is_arithmetic, problems_with_answers
+from cutaway.methods.inject.answers import answer_examples, with_answers
 from cutaway.methods.inject.examples import Examples, lm_examples
 from cutaway.methods.inject.fisher_file import (
     FisherFile,
@@ -69,7 +69,7 @@ class FisherRequest:
         """The texts as examples of the objective."""
         lm, spec, texts = self.lm, self.spec, self.texts
         if spec.objective == "lm":
-            lines = problems_with_answers(texts) if is_arithmetic(texts) else texts
+            lines = texts if texts.answers is None else with_answers(texts)
             examples = lm_examples(lm, lines, seed=spec.seed, limit=spec.max_tokens)
         elif self.task is None:
             examples = answer_examples(lm, texts)
@@ -83,7 +83,7 @@ def resolve(spec: FisherSpec, context: Context) -> FisherRequest:
     lm = open_spec_model(spec, context.objects)
     others = [load_fisher(path, lm) for path in spec.against]
     texts = load_fisher_texts(spec, context.objects)
-    asks = spec.objective == "task" and not is_arithmetic(texts)
+    asks = spec.objective == "task" and texts.answers is None
     return FisherRequest(spec, lm, texts, others, _prompt_task(spec) if asks else None)
 
 
@@ -145,14 +145,18 @@ def load_fisher_texts(spec: FisherSpec, objects: Objects | None = None) -> TextS
         )
     source = getattr(spec, given[0])
     source = (objects or {}).get(source, source)
-    if spec.objective == "task" and spec.task is not None:
-        texts = load_task(spec.task, data=source, seed=spec.seed, offline=spec.offline)
+    columns = {n: getattr(spec, n) for n in ("text_column", "pair_column", "label_column")}
+    reading = {**columns, "seed": spec.seed, "offline": spec.offline}
+    questions = None
+    if spec.objective == "task" and spec.task is None and not any(columns.values()):
+        questions = load_if_questions(source, offline=spec.offline)
+    if questions is not None:
+        texts = questions
+    elif spec.objective == "task" and spec.task is not None:
+        texts = load_task(spec.task, data=source, **reading)
     else:
-        columns = {n: getattr(spec, n) for n in ("text_column", "pair_column", "label_column")}
         kind = "text" if given == ["text"] else None
-        texts = load_text_set(
-            source, **columns, as_task=kind, seed=spec.seed, offline=spec.offline, drop_empty=True
-        )
+        texts = load_text_set(source, **reading, as_task=kind, drop_empty=True)
     texts = texts if spec.part == "all" else texts.part(spec.part)
     if spec.limit is None or spec.limit >= len(texts):
         return texts

@@ -11,7 +11,7 @@ from torch import Tensor
 from cutaway.console import Console
 from cutaway.core.errors import Corrupt, Missing
 from cutaway.extract.model_handle import make_model_handle
-from cutaway.methods.inject.arithmetic import answer_examples
+from cutaway.methods.inject.answers import answer_examples
 from cutaway.methods.inject.examples import Examples
 from cutaway.methods.inject.fisher_file import load_fisher
 from cutaway.methods.inject.fisher_sums import sum_squared_gradients_on
@@ -69,7 +69,7 @@ def retained_fisher(
         problems = answer_examples(lm, request.skill.train, request.skill.answer_format)
         few = sample_examples(problems, spec.fisher_examples, spec.seed)
         fisher = mean_squared_gradients(lm, few, spec, console)
-        coordinates = InjectCoordinates(lm.name, spec.skill, "fisher")
+        coordinates = InjectCoordinates(lm.name, request.skill.name, "fisher")
         comparison = FisherComparison(lm, coordinates, "skill", fisher, seed=spec.seed)
         comparison.add_mass("skill", fisher)
     retained, sets = {}, 1 if spec.fisher is not None else len(request.retained)

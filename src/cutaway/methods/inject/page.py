@@ -9,7 +9,7 @@ PAGE = MethodPage(
     "How can a model learn a new skill without forgetting others?",
     ":material/vaccines:",
     {
-        "Gain and cost": ("pareto", "ledger", "digits"),
+        "Gain and cost": ("pareto", "ledger", "kinds"),
         "Training": ("learning", "drift"),
         "Fisher information and weights": ("fisher", "top", "weights"),
     },

@@ -25,7 +25,7 @@ def pareto_points(rows: Iterable[Mapping[str, Any]]) -> list[ParetoPoint]:
     for row in rows:
         if row["stage"] != "after" or row["value"] is None:
             continue
-        # Exact match is also measured on longer problems and on groups of problems.
+        # Exact match is also measured on longer problems and on groups of questions.
         skill = row["metric"] in SKILL_METRICS and row["probe"].endswith(" test")
         if skill or row["metric"] in RETENTION_METRICS:
             group = groups[row["regulariser"], row["strength"]]

@@ -15,6 +15,7 @@ from cutaway.core.errors import BadSpec
 from cutaway.core.spec import address
 from cutaway.engine.process_group import process_group
 from cutaway.extract.model_handle import training_resources
+from cutaway.methods.inject.answers import right_answers
 from cutaway.methods.inject.cells import (
     TASK_FOLDER,
     InjectCell,
@@ -32,7 +33,7 @@ from cutaway.methods.inject.maths.penalty import normalise_fisher
 from cutaway.methods.inject.pareto import pareto_points
 from cutaway.methods.inject.retain import read_retained_sets, score_retained
 from cutaway.methods.inject.rows import DETAILS_FILE, InjectCoordinates, inject_frame
-from cutaway.methods.inject.skill import read_arithmetic_skill
+from cutaway.methods.inject.skill import read_skill
 from cutaway.methods.inject.spec import InjectSpec
 from cutaway.methods.inject.task_forgetting import (
     TaskAnswers,
@@ -78,7 +79,7 @@ def resolve(spec: InjectSpec, context: Context) -> InjectRequest:
     return InjectRequest(
         spec,
         lm,
-        read_arithmetic_skill(lm, spec, objects),
+        read_skill(lm, spec, objects),
         read_retained_sets(lm, spec, objects),
         read_retained_tasks(lm, spec, objects),
         None if fisher is None else fisher.digest,
@@ -110,7 +111,7 @@ def prepare_sweep(
     fisher, overlap = group.rank0_first(lambda: retained_fisher(request, folder, console))
     context = SweepContext(request, name, folder, before, scale_fisher(fisher, request.spec, lm))
     if group.first and BEFORE not in progress.done():
-        coordinates = InjectCoordinates(lm.name, request.spec.skill)
+        coordinates = InjectCoordinates(lm.name, request.skill.name)
         rows = skill_rows(lm, request.skill, coordinates, "before", request.spec.seed)
         for one in request.retained:
             rows += coordinates.rows("before", one.name, before.metrics(one.name))
@@ -142,7 +143,7 @@ def finetune_base(context: SweepContext, progress: Progress, console: Console) -
             request.lm, request.tasks, f"base-seed{seed}", seed, folder, console
         )
         samples = samples or weights
-        coordinates = InjectCoordinates(request.lm.name, request.spec.skill, seed=seed)
+        coordinates = InjectCoordinates(request.lm.name, request.skill.name, seed=seed)
         rows += retained_task_rows(request.tasks, coordinates, answers[seed])
     if process_group().first:
         progress.put(TASKS, rows, samples)
@@ -228,7 +229,7 @@ def sweep_outcome(
         baselines=sweep_baselines(context, rows),
         model=model_facts(request.lm),
         data={
-            "name": skill.name,
+            "name": skill.source,
             "rows": len(skill.train),
             "digest": skill.digest,
             "retained": [
@@ -243,10 +244,10 @@ def sweep_outcome(
 def sweep_summary(request: InjectRequest, rows: Sequence[Row]) -> dict[str, Any]:
     """The Pareto points, the verdict, and what was dropped."""
     spec, skill = request.spec, request.skill
-    points, before = pareto_points(rows), base_exact_match(rows, spec.skill)
+    points, before = pareto_points(rows), base_exact_match(rows, skill.name)
     return {
         "verb": "inject",
-        "skill": skill.name,
+        "skill": skill.source,
         "exact_match_before": before,
         "pareto": points,
         "cells": [cell.name for cell in sweep_cells(spec)],
@@ -256,12 +257,12 @@ def sweep_summary(request: InjectRequest, rows: Sequence[Row]) -> dict[str, Any]
         "masks": skill.answer_format.masks,
         "left_out": {one.name: one.dropped for one in request.retained},
         "notes": list(skill.notes),
-        "verdict": inject_verdict(points, before, spec.skill),
+        "verdict": inject_verdict(points, before, skill.name),
     }
 
 
 def base_exact_match(rows: Sequence[Row], skill: str) -> float:
-    """Exact match on the test problems before training."""
+    """Exact match on the test questions before training."""
     key = ("before", f"{skill} test", "exact_match")
     return float(next(r["value"] for r in rows if (r["stage"], r["probe"], r["metric"]) == key))
 
@@ -269,12 +270,15 @@ def base_exact_match(rows: Sequence[Row], skill: str) -> float:
 def sweep_baselines(context: SweepContext, rows: Sequence[Row]) -> dict[str, Any]:
     """The base model, the most frequent answer, and the fine-tuned base."""
     request = context.request
-    frequent = Counter(request.skill.train.meta["result"].tolist()).most_common(1)[0][0]
-    hits = request.skill.test.meta["result"] == frequent
+    train, test = (
+        right_answers(request.lm, texts) for texts in (request.skill.train, request.skill.test)
+    )
+    frequent = Counter(train.tolist()).most_common(1)[0][0]
+    hits = [answer == frequent for answer in test.tolist()]
     before = [r for r in rows if r["stage"] == "before" and r["metric"] == "lm_loss"]
-    exact = base_exact_match(rows, request.spec.skill)
+    exact = base_exact_match(rows, request.skill.name)
     return {
         "base": {"exact_match": exact, "lm_loss": {r["probe"]: r["value"] for r in before}},
-        "commonest answer": {"exact_match": float(np.mean(hits))},
+        "most frequent answer": {"exact_match": float(np.mean(hits))},
         "fine-tuned": task_baselines(request.tasks, context.base_answers),
     }

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cutaway.core.errors import BadData
+from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
-from cutaway.data.load import load_text_set
+from cutaway.data.load import DataSource, defines_columns, load_text_set
 from cutaway.measure.intervals import Interval, corrected_t
 from cutaway.measure.splits import Split
 from cutaway.methods.inject.examples import Examples, example_losses, lm_examples
@@ -49,15 +49,27 @@ def read_retained_sets(
     """Every set of `--retain`, with unique names."""
     if not spec.retain:
         raise BadData("--retain is empty: name at least one text to keep, such as docs.")
+    sources = [(objects or {}).get(name, name) for name in (*spec.retain, *spec.retain_tasks)]
+    if (spec.text_column or spec.label_column) and all(map(defines_columns, sources)):
+        raise BadSpec(
+            "--text-column and --label-column are for files of --retain and --retain-tasks, and "
+            "there is none. Leave them out."
+        )
     sets = (_read_retained_set(lm, spec, name, objects or {}) for name in spec.retain)
     return list(with_unique_names(sets, lambda one: one.digest, option="--retain"))
+
+
+def retained_columns(spec: InjectSpec, source: DataSource) -> dict[str, str | None]:
+    """`--text-column` and `--label-column` for a retained set or task that has none of its own."""
+    if defines_columns(source):
+        return {}
+    return {"text_column": spec.text_column, "label_column": spec.label_column}
 
 
 def _read_retained_set(lm: LM, spec: InjectSpec, source: str, objects: Objects) -> RetainedSet:
     texts = load_text_set(
         objects.get(source, source),
-        text_column=spec.text_column,
-        label_column=spec.label_column,
+        **retained_columns(spec, objects.get(source, source)),
         limit=spec.retain_limit,
         seed=spec.seed,
         offline=spec.offline,

@@ -7,17 +7,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cutaway.core.errors import BadData, BadSpec
+from cutaway.core.errors import BadData, BadSpec, UnknownName
+from cutaway.core.lookup import suggestion
 from cutaway.core.textset import TextSet
-from cutaway.data.load import load_text_set
+from cutaway.data.load import load_questions, load_text_set
+from cutaway.data.questions import QuestionOptions
 from cutaway.measure.intervals import Interval
-from cutaway.methods.inject.arithmetic import (
+from cutaway.methods.inject.answers import (
     AnswerFormat,
     answer_examples,
     generate_answers,
     make_answer_format,
-    need_arithmetic,
-    parse_numbers,
+    read_answers,
+    right_answers,
 )
 from cutaway.methods.inject.examples import Examples, mean_cross_entropy, target_logits
 from cutaway.methods.inject.maths.number_loss import (
@@ -29,26 +31,27 @@ from cutaway.methods.inject.maths.number_loss import (
     squared_log_error,
 )
 from cutaway.methods.inject.maths.score import (
+    Answers,
     AnswerScores,
     exact_match_by_group,
     exact_matches,
     score_answers,
 )
-from cutaway.methods.inject.spec import InjectSpec
+from cutaway.methods.inject.spec import SKILLS, InjectSpec
 from cutaway.models.lm import LM
 from cutaway.models.tokens import pad
 from cutaway.recipe.objects import Objects
 
 DEV_ROWS, TEST_ROWS, LONGER_ROWS = 200, 1000, 200
-GROUP_COLUMNS = ("digits", "op", "carries")
-ProblemKey = tuple[int, str, int]
 
 
 @dataclass(frozen=True, eq=False)
-class ArithmeticSkill:
-    """Problems for training, dev and test, and test problems with more digits."""
+class QuestionSkill:
+    """A skill: questions with answers for training, dev and test, and test problems beyond them."""
 
     name: str
+    """As rows show it: a known skill, or the name of its data."""
+    source: str
     digest: str
     train: TextSet
     dev: TextSet
@@ -60,21 +63,21 @@ class ArithmeticSkill:
     notes: tuple[str, ...]
 
 
-def read_arithmetic_skill(
-    lm: LM, spec: InjectSpec, objects: Objects | None = None
-) -> ArithmeticSkill:
-    """The problems of a spec; no dev or test question is in train."""
-    source = (objects or {}).get(spec.data, spec.data)
-    texts = need_arithmetic(load_text_set(source, seed=spec.seed, offline=spec.offline))
-    if spec.regression and texts.meta.get("format") == "scratch":
-        raise BadSpec("--regression needs answers that are numbers, not format=scratch.")
+def read_skill(lm: LM, spec: InjectSpec, objects: Objects | None = None) -> QuestionSkill:
+    """The skill of a spec; no dev or test question is in train."""
+    texts = _load_skill(spec, objects or {})
+    if spec.regression:
+        _check_regression(texts)
+    if spec.beyond and "op" not in texts.meta:
+        raise BadSpec(f"--beyond makes longer arithmetic problems, {texts.name!r} has none.")
     train, dev, test = split_problems(texts, spec.seed)
     known = set(problem_keys(train))
     (test, shared), (dev, _) = drop_known_problems(test, known), drop_known_problems(dev, known)
     beyond = {f"beyond {d} digits": _longer_problems(texts, d, spec, known) for d in spec.beyond}
     form = make_answer_format(lm, [train, dev, test, *beyond.values()], masks=spec.masks)
     notes = [f"{shared} test questions were in train: left out"] if shared else []
-    return ArithmeticSkill(
+    return QuestionSkill(
+        spec.skill if spec.skill in SKILLS else texts.name,
         texts.name,
         texts.digest,
         train,
@@ -88,20 +91,57 @@ def read_arithmetic_skill(
     )
 
 
-def problem_keys(texts: TextSet) -> Iterator[ProblemKey]:
-    """The identity of each problem; operands of a sum or product have no order."""
-    columns = (texts.meta[name].tolist() for name in ("a", "op", "b"))
-    for a, op, b in zip(*columns, strict=True):
-        yield (min(a, b), op, max(a, b)) if op in "+x" else (a, op, b)
+def _load_skill(spec: InjectSpec, objects: Objects) -> TextSet:
+    """The questions of a known skill, or of the source that `--skill` names."""
+    known = SKILLS.get(spec.skill)
+    named = str(spec.data) if known else spec.skill
+    options = QuestionOptions(spec.prompt_column, spec.answer_column, spec.template)
+    try:
+        texts = load_questions(
+            objects.get(named, named), options, seed=spec.seed, offline=spec.offline
+        )
+    except UnknownName as error:
+        if known or ":" in named:
+            raise
+        raise UnknownName(
+            f"Unknown skill {named!r}. {suggestion(named, SKILLS)}Known: {', '.join(SKILLS)}; or "
+            "questions and answers: a file, a folder, hf:ID, gen:NAME."
+        ) from error
+    if known and not set(known.needs) <= set(texts.meta):
+        raise BadData(
+            f"{texts.name!r} is no {spec.skill}. Give {known.data} as --data; to train another "
+            f"skill, give its questions and answers as --skill {named}."
+        )
+    return texts
 
 
-def drop_known_problems(texts: TextSet, known: set[ProblemKey]) -> tuple[TextSet, int]:
+def _check_regression(texts: TextSet) -> None:
+    """Raise BadSpec unless every answer is a whole number of 0 or more."""
+    numbers = np.asarray(texts.meta.get("result", [-1])).tolist()
+    if texts.meta.get("format") == "scratch" or not all(n == int(n) and n >= 0 for n in numbers):
+        raise BadSpec(
+            "--regression needs answers that are whole numbers of 0 or more, and the answers of "
+            f"{texts.name!r} are not. Leave it out."
+        )
+
+
+def problem_keys(texts: TextSet) -> Iterator[str]:
+    """The identity of each question: its words, or what the source knows to be the same."""
+    keys = texts.meta.get("key")
+    if keys is not None:
+        yield from keys.tolist()
+        return
+    for text in texts.texts:
+        yield " ".join(text.casefold().split())
+
+
+def drop_known_problems(texts: TextSet, known: set[str]) -> tuple[TextSet, int]:
     """The problems that are not known, and how many were dropped; BadData when none is left."""
     rows = [i for i, key in enumerate(problem_keys(texts)) if key not in known]
     if not rows:
         raise BadData(
             f"Every test question of {texts.name!r} is in train: nothing can be measured. Give "
-            "more problems."
+            "more questions."
         )
     return texts.take(rows), len(texts) - len(rows)
 
@@ -112,7 +152,7 @@ def split_problems(texts: TextSet, seed: int) -> tuple[TextSet, TextSet, TextSet
     if {"train", "test"} <= parts:
         train, test = texts.part("train"), texts.part("test")
     elif len(texts) < 10:
-        raise BadData(f"{texts.name!r} has {len(texts)} problems, at least 10 are needed.")
+        raise BadData(f"{texts.name!r} has {len(texts)} questions, at least 10 are needed.")
     else:
         parts = set()
         train, test = _random_split(texts, 0.2, seed)
@@ -134,9 +174,7 @@ def _subsample(texts: TextSet, most: int, seed: int) -> TextSet:
     return texts.take(np.sort(order[:most]))
 
 
-def _longer_problems(
-    texts: TextSet, digits: int, spec: InjectSpec, known: set[ProblemKey]
-) -> TextSet:
+def _longer_problems(texts: TextSet, digits: int, spec: InjectSpec, known: set[str]) -> TextSet:
     """Test problems with this many digits, with the same operators and format."""
     ops = "".join(sorted(set(texts.meta["op"].tolist()), key="+-x/".index))
     form = texts.meta.get("format", "plain")
@@ -145,37 +183,37 @@ def _longer_problems(
     return drop_known_problems(load_text_set(source, seed=spec.seed).part("test"), known)[0]
 
 
-def solve_problems(lm: LM, skill: ArithmeticSkill, texts: TextSet) -> np.ndarray:
-    """The whole numbers the model answers, NaN where an answer has none."""
-    return parse_numbers(generate_answers(lm, texts, skill.answer_format), texts)
+def solve_problems(lm: LM, skill: QuestionSkill, texts: TextSet) -> Answers:
+    """What the model answers, as `read_answers` reads it."""
+    return read_answers(generate_answers(lm, texts, skill.answer_format), texts)
 
 
 def evaluate_skill(
-    lm: LM, skill: ArithmeticSkill, *, seed: int
+    lm: LM, skill: QuestionSkill, *, seed: int
 ) -> tuple[dict[str, AnswerScores], dict[str, Interval]]:
     """Scores of the test set and of longer problems, and the test's exact match by group."""
     scores, groups = {}, {}
     for name, texts in {"test": skill.test, **skill.beyond}.items():
-        truth, answers = texts.meta["result"], solve_problems(lm, skill, texts)
+        truth, answers = right_answers(lm, texts), solve_problems(lm, skill, texts)
         scores[name] = score_answers(truth, answers, seed=seed)
         if name == "test":
-            columns = {column: texts.meta[column] for column in GROUP_COLUMNS}
+            columns = {n: texts.meta[key] for n, key in texts.meta.get("groups", {}).items()}
             groups = dict(exact_match_by_group(truth, answers, columns))
     return scores, groups
 
 
-def dev_exact_match(lm: LM, skill: ArithmeticSkill) -> float:
-    """The share of dev problems solved."""
+def dev_exact_match(lm: LM, skill: QuestionSkill) -> float:
+    """The share of dev questions answered correctly."""
     answers = solve_problems(lm, skill, skill.dev)
-    return float(exact_matches(skill.dev.meta["result"], answers).mean())
+    return float(exact_matches(right_answers(lm, skill.dev), answers).mean())
 
 
 @dataclass(frozen=True, eq=False)
 class SkillLoss:
-    """The loss of a batch of problems: cross-entropy, and a regression term if requested."""
+    """The loss of a batch of questions: cross-entropy, and a regression term if requested."""
 
     lm: LM
-    skill: ArithmeticSkill
+    skill: QuestionSkill
     regression: float
     tokens: NumberTokens | None
     positions: list[list[DigitPosition]]
@@ -195,11 +233,11 @@ class SkillLoss:
         return {"skill": entropy + self.regression * error, "regression": error}
 
 
-def make_skill_loss(lm: LM, skill: ArithmeticSkill, regression: float) -> SkillLoss:
+def make_skill_loss(lm: LM, skill: QuestionSkill, regression: float) -> SkillLoss:
     """The training loss of a skill."""
-    results = torch.from_numpy(skill.train.meta["result"].astype(np.float32))
     if not regression:
-        return SkillLoss(lm, skill, 0.0, None, [], results)
+        return SkillLoss(lm, skill, 0.0, None, [], torch.zeros(0))
+    results = torch.from_numpy(skill.train.meta["result"].astype(np.float32))
     tokens = find_number_tokens({i: _token_text(lm, i) for i in range(len(lm.tokenizer))})
     if not tokens.digits:
         raise BadSpec(f"No token of {lm.name!r} is a number: leave --regression out.")

@@ -1,9 +1,10 @@
 """The specs of `cutaway fisher` and `cutaway inject`."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from cutaway.core.lookup import lookup
 from cutaway.recipe.options import Names, RunOptions
@@ -14,6 +15,27 @@ REGULARISERS = {
     "l2sp": "keeps all weights near their start equally",
     "kl": "keeps predictions on the retained texts near those of the base model",
     "replay": "trains on the retained texts too",
+}
+
+
+@dataclass(frozen=True)
+class KnownSkill:
+    """A skill by name."""
+
+    source: str
+    """Its questions and answers, unless others are given as data."""
+    needs: tuple[str, ...]
+    """The facts by row that its data must have."""
+    data: str
+    """The data it takes, for messages."""
+
+
+SKILLS = {
+    "arithmetic": KnownSkill(
+        "gen:arithmetic?n=2000,ops=+-,digits=1-2",
+        ("op", "result"),
+        "gen:arithmetic?..., or a file of lines such as 12 + 34 = 46 (or columns a, op, b, result)",
+    ),
 }
 
 
@@ -125,12 +147,25 @@ class InjectSpec(RunOptions):
     """The model: a bundled name, a hub id, a folder, a GGUF file, or base+adapter."""
     revision: str | None = None
     """Branch, tag or commit of a hub model."""
-    skill: Literal["arithmetic"] = "arithmetic"
-    """The skill to train."""
-    data: str = "gen:arithmetic?n=2000,ops=+-,digits=1-2"
-    """The problems: gen:arithmetic?..., or a file of lines A op B = C (or columns)."""
+    # The identity has the digest of the questions and answers that they choose.
+    outside_address: ClassVar[frozenset[str]] = frozenset(
+        {"prompt_column", "answer_column", "template"}
+    )
+
+    skill: str = "arithmetic"
+    """The skill to train: arithmetic, or questions with answers: a file, a folder, hf:ID,
+    gen:NAME."""
+    data: str | None = None
+    """The problems of arithmetic: gen:arithmetic?..., or a file of lines A op B = C (or
+    columns)."""
+    prompt_column: str | None = None
+    """Column of --skill with the questions, when not one of the usual names."""
+    answer_column: str | None = None
+    """Column of --skill with the answers, when not one of the usual names."""
+    template: str | None = None
+    """The question, with columns of --skill in braces: 'Q: {question}\\nA:'."""
     beyond: DigitCounts = ()
-    """Digits of additional test problems outside the range of training, such as 3,4."""
+    """Digits of additional arithmetic test problems outside the range of training, such as 3,4."""
     masks: int | None = Field(default=None, ge=1)
     """Mask tokens after each question (masked models); by default enough for every answer."""
     regression: float = Field(default=0.0, ge=0)
@@ -144,9 +179,9 @@ class InjectSpec(RunOptions):
     """Texts on which forgetting is measured: the bundled docs, files, folders, hf:ID. Labelled
     sets are probed too."""
     text_column: str | None = None
-    """Column with the text of --retain, when not one of the usual names."""
+    """Column with the text of --retain and --retain-tasks, when not one of the usual names."""
     label_column: str | None = None
-    """Column with the label of --retain, when not one of the usual names."""
+    """Column with the label of --retain and --retain-tasks, when not one of the usual names."""
     retain_limit: int = Field(default=600, ge=10)
     """Use at most this many texts of each retained set, drawn with the seed."""
     max_tokens: int = Field(default=64, ge=4)
@@ -176,7 +211,7 @@ class InjectSpec(RunOptions):
     steps: int = Field(default=400, ge=1)
     """Training steps."""
     batch: int = Field(default=32, ge=1)
-    """Batch size: problems per step."""
+    """Batch size: questions per step."""
     retain_batch: int = Field(default=8, ge=1)
     """Retained texts per step (kl, replay)."""
     lr: float = Field(default=1e-4, gt=0)
@@ -199,6 +234,20 @@ class InjectSpec(RunOptions):
     """Keep a checkpoint folder of each training, which transformers loads."""
     out: str | None = None
     """Folder for the checkpoints; by default the run's folder."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _skill_data(cls, values: Any) -> Any:
+        """A known skill has default data; any other is its own data."""
+        skill, data = values.get("skill", "arithmetic"), values.get("data")
+        if skill in SKILLS:
+            return {**values, "data": data or SKILLS[skill].source}
+        if data is not None:
+            raise ValueError(
+                f"data is for the problems of {', '.join(SKILLS)}; the skill {skill!r} is data "
+                "itself. Leave --data out."
+            )
+        return values
 
     @property
     def strengths_by_regulariser(self) -> dict[str, tuple[float, ...]]:

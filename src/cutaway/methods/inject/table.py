@@ -5,8 +5,8 @@ import polars as pl
 from cutaway.methods.inject.figures_ledger import KEYS, pareto_table
 from cutaway.report.method_table import MethodTable
 
-# Shown where they were measured: they need labelled sets.
-LEDGER_METRICS = ("probe_forgetting", "finetune_forgetting")
+# Shown where they were measured: they need answers that are numbers, or labelled sets.
+OPTIONAL_METRICS = ("log_rmse", "probe_forgetting", "finetune_forgetting")
 
 
 def inject_table(rows: pl.DataFrame) -> pl.DataFrame:
@@ -21,12 +21,13 @@ def inject_table(rows: pl.DataFrame) -> pl.DataFrame:
         .group_by(KEYS, maintain_order=True)
         .agg(pl.col("value").mean().alias("undecodable"))
     )
-    measured = [name for name in LEDGER_METRICS if points[name].is_not_null().any()]
+    measured = [name for name in OPTIONAL_METRICS if points[name].is_not_null().any()]
+    numeric = [name for name in measured if name == "log_rmse"]
     return points.join(undecodable, on=KEYS, how="left", maintain_order="left").select(
         *KEYS,
-        *("exact_match", "log_rmse", "undecodable", "lm_loss"),
+        *("exact_match", *numeric, "undecodable", "lm_loss"),
         *("forgetting", "forgetting_low", "forgetting_high"),
-        *measured,
+        *(name for name in measured if name not in numeric),
     )
 
 

@@ -20,6 +20,7 @@ from cutaway.core.spec import build_spec
 from cutaway.data.tasks import tasks_by_alias
 from cutaway.engine.process_group import process_group
 from cutaway.measure.intervals import Interval, bootstrap
+from cutaway.methods.inject.retain import retained_columns
 from cutaway.methods.inject.rows import InjectCoordinates
 from cutaway.methods.inject.spec import InjectSpec
 from cutaway.methods.inject.weight_samples import WeightSample, sample_weights
@@ -98,10 +99,12 @@ def read_retained_tasks(
 def _read_retained_task(
     lm: LM, spec: InjectSpec, source: str, objects: Objects | None
 ) -> RetainedTask:
-    training = task_training(spec, spec.seed)
     task, _, rows = source.partition("=")
     named = bool(rows) and (task.lower() in tasks_by_alias() or task.endswith(".toml"))
     given = {"task": task, "data": rows} if named else {"task": None, "data": source}
+    data = str(given["data"])
+    columns = retained_columns(spec, (objects or {}).get(data, data))
+    training = task_training(spec, spec.seed).model_copy(update=columns)
     split = load_task_split(training, **given, objects=objects)
     if len(split.dev) > DEV_ROWS:
         rng = np.random.default_rng([spec.seed, len(split.dev)])

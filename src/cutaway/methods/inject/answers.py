@@ -1,13 +1,14 @@
-"""Arithmetic problems as text: questions, answers, and reading the numbers a model generates.
+"""Questions and answers as tokens: what a model is asked, what it generates, and how that is read.
 
-Causal models get `A op B =` and generate until their end token. Masked models get `A op B =` and a
-fixed number of mask tokens, the same for every question, and fill those they don't need with their
-separator token. So the length of an answer is never revealed.
+Causal models get the question and generate until their end token. Masked models get the question
+and a fixed number of mask tokens, the same for every question, and fill those they don't need with
+their separator token. So the length of an answer is never revealed.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,36 +16,26 @@ from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
+from cutaway.data.questions import parse_decimal
 from cutaway.methods.inject.examples import Examples, target_logits
+from cutaway.methods.inject.maths.score import Answers
 from cutaway.models.lm import LM
 
 # Tokens that an answer may be longer than the longest correct one before generation stops.
 EXTRA_TOKENS = 4
 BATCH_TOKENS = 2048
-# Answers are tokenized as they follow a question; any question will do.
-SAMPLE_QUESTION = "1 + 1 ="
-_NUMBER = re.compile(r"-?\d{1,18}", re.ASCII)
+_WHOLE_NUMBER = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
-def is_arithmetic(texts: TextSet) -> bool:
-    """Whether the rows are problems with answers."""
-    return {"answers", "op", "result"} <= set(texts.meta)
+def with_answers(texts: TextSet) -> TextSet:
+    """The questions with their answers, as plain text."""
+    return replace(texts, texts=tuple(_lines(texts)))
 
 
-def need_arithmetic(texts: TextSet) -> TextSet:
-    """The texts; BadData unless they are arithmetic problems."""
-    if not is_arithmetic(texts):
-        raise BadData(
-            f"{texts.name!r} is no arithmetic. Give gen:arithmetic?..., or a file of lines such "
-            "as 12 + 34 = 46 (or columns a, op, b, result)."
-        )
-    return texts
-
-
-def problems_with_answers(texts: TextSet) -> TextSet:
-    """The problems with their answers, as plain text."""
-    pairs = zip(texts.texts, texts.meta["answers"].tolist(), strict=True)
-    return replace(texts, texts=tuple(f"{question} {answer}" for question, answer in pairs))
+def _lines(texts: TextSet) -> list[str]:
+    """Each question with its answer, a space between them unless the question ends in one."""
+    pairs = zip(texts.texts, texts.answers or (), strict=True)
+    return [f"{q}{'' if q[-1:].isspace() else ' '}{answer}" for q, answer in pairs]
 
 
 @dataclass(frozen=True)
@@ -62,14 +53,17 @@ class AnswerFormat:
 def make_answer_format(
     lm: LM, sets: Sequence[TextSet], *, masks: int | None = None
 ) -> AnswerFormat:
-    """One format for all problems; BadSpec when an answer is longer than the masks."""
+    """One format for all questions; BadSpec when an answer is longer than the masks."""
     if lm.kind == "causal" and masks is not None:
         raise BadSpec(
             f"--masks {masks} is for masked models, {lm.name!r} is causal and answers token by "
             "token. Leave it out."
         )
-    answers = {str(a) for texts in sets for a in texts.meta["answers"].tolist()}
-    sizes = {answer: len(answer_ids(lm, answer)) for answer in answers}
+    sizes = {
+        answer: len(ids)
+        for texts in sets
+        for answer, ids in zip(texts.answers or (), answer_tokens(lm, texts), strict=True)
+    }
     longest = max(sizes, key=lambda answer: (sizes[answer], answer))
     if lm.kind == "causal":
         return AnswerFormat(_end_token(lm), 0, sizes[longest] + EXTRA_TOKENS)
@@ -90,19 +84,24 @@ def _end_token(lm: LM) -> int:
     raise BadSpec(f"The tokenizer of {lm.name!r} has no end token: an answer could never end.")
 
 
-def answer_ids(lm: LM, answer: str) -> list[int]:
-    """The tokens of an answer that follows a question."""
-    before: list[int] = lm.tokenizer(SAMPLE_QUESTION, add_special_tokens=False)["input_ids"]
-    line = f"{SAMPLE_QUESTION} {answer}"
-    both: list[int] = lm.tokenizer(line, add_special_tokens=False)["input_ids"]
-    if both[: len(before)] != before:
-        raise BadSpec(
-            f"The tokenizer of {lm.name!r} joins {SAMPLE_QUESTION!r} and what follows it."
-        )
-    ids = both[len(before) :]
-    if not ids or lm.tokenizer.unk_token_id in ids:
-        raise BadSpec(f"The tokenizer of {lm.name!r} has no tokens for {answer!r}.")
-    return ids
+def answer_tokens(lm: LM, texts: TextSet) -> list[list[int]]:
+    """The tokens of each answer as it follows its question."""
+    before = lm.tokenizer(list(texts.texts), add_special_tokens=False)["input_ids"]
+    both = lm.tokenizer(_lines(texts), add_special_tokens=False)["input_ids"]
+    tokens = []
+    for question, answer, start, line in zip(
+        texts.texts, texts.answers or (), before, both, strict=True
+    ):
+        if line[: len(start)] != start:
+            raise BadData(
+                f"The tokenizer of {lm.name!r} joins {question[-20:]!r} and the answer "
+                f"{answer[:20]!r} that follows it. End the question with another character."
+            )
+        ids = line[len(start) :]
+        if not ids or lm.tokenizer.unk_token_id in ids:
+            raise BadData(f"The tokenizer of {lm.name!r} has no tokens for {answer[:40]!r}.")
+        tokens.append(ids)
+    return tokens
 
 
 def question_ids(lm: LM, question: str, answer_format: AnswerFormat) -> tuple[list[int], int]:
@@ -117,12 +116,11 @@ def question_ids(lm: LM, question: str, answer_format: AnswerFormat) -> tuple[li
 
 
 def answer_examples(lm: LM, texts: TextSet, answer_format: AnswerFormat | None = None) -> Examples:
-    """Problems as examples: the positions of each answer and its end, and the tokens there."""
-    answer_format = answer_format or make_answer_format(lm, [need_arithmetic(texts)])
+    """Questions as examples: the positions of each answer and its end, and the tokens there."""
+    answer_format = answer_format or make_answer_format(lm, [texts])
     rows, positions, targets = [], [], []
-    for question, answer in zip(texts.texts, texts.meta["answers"].tolist(), strict=True):
+    for question, ids in zip(texts.texts, answer_tokens(lm, texts), strict=True):
         row, at = question_ids(lm, question, answer_format)
-        ids = answer_ids(lm, str(answer))
         if lm.kind == "causal":
             rows.append(row + ids)
             ids = [*ids, answer_format.end]
@@ -131,9 +129,12 @@ def answer_examples(lm: LM, texts: TextSet, answer_format: AnswerFormat | None =
             ids = ids + [answer_format.end] * (answer_format.masks - len(ids))
         positions.append(list(range(at, at + len(ids))))
         targets.append(ids)
-    longest = max(map(len, rows))
-    if longest > lm.context:
-        raise BadData(f"A problem has {longest} tokens, {lm.name!r} takes {lm.context}.")
+    longest = max(range(len(rows)), key=lambda i: len(rows[i]))
+    if len(rows[longest]) > lm.context:
+        raise BadData(
+            f"The question {texts.texts[longest][:40]!r} has {len(rows[longest])} tokens with its "
+            f"answer, and {lm.name!r} takes {lm.context}. Shorten or remove it."
+        )
     return Examples(rows, positions, targets)
 
 
@@ -190,20 +191,37 @@ def _decode_answer(lm: LM, tokens: list[int], answer_format: AnswerFormat) -> st
     return text
 
 
-def parse_number(text: str | None, form: str) -> int | float:
-    """The whole number in an answer; NaN when there is none.
+def parse_number(text: str | None, form: str) -> Any:
+    """The number in an answer; NaN when there is none.
 
-    Spaces between digits are ignored, because tokenizers add them. In the scratch format only the
-    text after the last step counts.
+    The answers of arithmetic are whole numbers: spaces between digits are ignored, because
+    tokenizers add them, and in the scratch format only the text after the last step counts.
     """
     if text is None:
         return float("nan")
     last = text.rpartition(";")[2] if form == "scratch" else text
-    match = _NUMBER.fullmatch(re.sub(r"\s+", "", last))
+    joined = re.sub(r"\s+", "", last)
+    if form == "number":
+        number = parse_decimal(joined)
+        return float("nan") if number is None else number
+    match = _WHOLE_NUMBER.fullmatch(joined)
     return int(match[0]) if match else float("nan")
 
 
-def parse_numbers(answers: Sequence[str | None], texts: TextSet) -> np.ndarray:
-    """The numbers in answers, as exact integers, NaN for answers without one."""
-    form = str(texts.meta.get("format", "plain"))
-    return np.array([parse_number(text, form) for text in answers], dtype=object)
+def read_answers(generated: Sequence[str | None], texts: TextSet) -> Answers:
+    """What a model answers: numbers, NaN where there is none; or texts, None without an end."""
+    form = str(texts.meta.get("format", ""))
+    if "result" in texts.meta:
+        return np.array([parse_number(text, form) for text in generated], dtype=object)
+    return np.array([None if t is None else " ".join(t.split()) for t in generated], dtype=object)
+
+
+def right_answers(lm: LM, texts: TextSet) -> Answers:
+    """The correct answers in the form of `read_answers`.
+
+    Texts are decoded from their tokens: a tokenizer may ignore case or change spaces.
+    """
+    if "result" in texts.meta:
+        return np.asarray(texts.meta["result"])
+    decoded = [lm.tokenizer.decode(ids) for ids in answer_tokens(lm, texts)]
+    return read_answers(decoded, texts)
