@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch, UnknownName
-from cutaway.pool import POOLERS, Pooler, needs_attention, pooler
+from cutaway.pool import ALL_CONTENT, PLACE_CODES, POOLERS, Pooler, needs_attention, pooler
 
 NAMES = [*POOLERS, "q0", "q0.4", "q0.5", "q1", "attn:3"]
 every_pooler = pytest.mark.parametrize("name", NAMES)
@@ -236,3 +236,37 @@ def test_attention_is_needed_by_the_row_and_not_by_the_name():
     assert not needs_attention([])
     assert needs_attention([Pooler("mine", POOLERS["attn"].function, needs="attention")])
     assert not needs_attention([Pooler("attn-like", POOLERS["mean"].function)])
+
+
+PLACES = torch.tensor([[0, 1, 0, 2, 2, 0, 3, 0, 2, 0]])
+
+
+@pytest.mark.parametrize("place", [*PLACE_CODES, ALL_CONTENT])
+@pytest.mark.parametrize("base", [name for name in NAMES if name != "mask"])
+def test_a_place_pools_the_tokens_of_its_messages_and_no_others(base, place):
+    chosen, plain = pooler(f"{base}@{place}"), pooler(base)
+    codes = list(PLACE_CODES.values()) if place == ALL_CONTENT else [PLACE_CODES[place]]
+    at = torch.isin(PLACES[0], torch.tensor(codes))
+    ((hidden, extra),) = rows([10])
+    mask = torch.ones(1, 10, dtype=torch.bool)
+    expected = plain(hidden[None, at], mask[:, at], extra[None, at])
+    spoiled = hidden.clone()
+    spoiled[~at] = float("nan")
+    found = chosen(spoiled[None], chosen.tokens(mask, PLACES), extra[None])
+    torch.testing.assert_close(found, expected)
+    facts = (chosen.name, chosen.place, chosen.needs, chosen.head, chosen.single_token)
+    assert facts == (f"{base}@{place}", place, plain.needs, plain.head, plain.single_token)
+    assert chosen.window_rule is None and plain.tokens(mask, PLACES) is mask
+
+
+def test_a_place_that_plain_text_has_not_or_that_is_unknown_is_refused():
+    with pytest.raises(BadSpec, match="--chat"):
+        pooler("last@user").tokens(torch.ones(1, 2, dtype=torch.bool), None)
+    for name, words in {
+        "last@bot": "last@user",
+        "mask@user": "'mask'",
+        "lost@user": "last",
+        "last@": "last@content",
+    }.items():
+        with pytest.raises((UnknownName, BadSpec), match=words):
+            pooler(name)

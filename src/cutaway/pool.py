@@ -4,6 +4,9 @@ A pooler takes the hidden states of a batch, the mask of its real tokens and, if
 them, marks or attention weights per token. The result doesn't depend on the padding side, the
 batch size or the order of the rows, and values at padded positions (NaN included) never reach it.
 Everything the rest of the package must know about a pooler is in its row of `POOLERS`.
+
+`NAME@PLACE` pools only the tokens of some messages of a conversation: `last@user`,
+`mean@assistant`, `first@system`, `max@content` (all messages), never those of the chat template.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,6 +26,10 @@ Hidden = Float[Tensor, "batch seq d"]
 Mask = Bool[Tensor, "batch seq"]
 Extra = Float[Tensor, "batch seq"] | None
 Pooled = Float[Tensor, "batch d"]
+Places = Int[Tensor, "batch seq"] | None
+PLACE_CODES = {"system": 1, "user": 2, "assistant": 3}
+"""The number of a token of such a message; 0 for a token of the chat template."""
+ALL_CONTENT = "content"
 WindowRule = Callable[[Float[Tensor, "windows d"], Float[Tensor, " windows"]], Float[Tensor, " d"]]
 
 
@@ -44,6 +51,28 @@ class Pooler:
     window_rule: WindowRule | None = None
     """(pooled windows, tokens counted in each) -> the vector of the long text that was cut into
     these windows; None when that can't be computed from the windows' vectors."""
+    place: str | None = None
+    """The messages whose tokens count: those of a role, or `content` for all; None for every token
+    that the model reads."""
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles whose messages the pooler reads; none for one without a place."""
+        if self.place is None:
+            return ()
+        return tuple(PLACE_CODES) if self.place == ALL_CONTENT else (self.place,)
+
+    def tokens(self, mask: Mask, places: Places) -> Mask:
+        """The real tokens that count, given the place of each."""
+        if self.place is None:
+            return mask
+        if places is None:
+            raise BadSpec(
+                f"Pooler {self.name!r} names a place in a conversation, and plain text has none: "
+                "read it with --chat (chat=True)."
+            )
+        codes = torch.tensor([PLACE_CODES[role] for role in self.roles], device=places.device)
+        return mask & torch.isin(places, codes)
 
     def __call__(
         self,
@@ -70,13 +99,16 @@ def pooler(name: str | Pooler) -> Pooler:
         return name
     if name in POOLERS:
         return POOLERS[name]
+    if "@" in name:
+        return _at_place(name)
     if name.startswith("attn:"):
         return _attention_head(name)
     if name[:1] == "q" and (q := _number(name[1:])) is not None:
         return _quantile(name, q)
     raise UnknownName(
         f"Unknown pooler {name!r}. {suggestion(name, POOLERS)}Known: {', '.join(sorted(POOLERS))}, "
-        "a quantile from q0 to q1 (as q0.4), one attention head (as attn:3)."
+        "a quantile from q0 to q1 (as q0.4), one attention head (as attn:3), and a place in a "
+        "conversation (as last@user)."
     )
 
 
@@ -218,3 +250,17 @@ def _attention_head(name: str) -> Pooler:
     if not head.isdecimal():
         raise BadSpec(f"Pooler {name!r}: a head is a number from 0, as in 'attn:3', got {head!r}.")
     return replace(POOLERS["attn"], name=name, head=int(head))
+
+
+def _at_place(name: str) -> Pooler:
+    base, _, place = name.partition("@")
+    row, places = pooler(base), (*PLACE_CODES, ALL_CONTENT)
+    if place not in places:
+        raise UnknownName(
+            f"Pooler {name!r}: unknown place {place!r}. {suggestion(place, places)}Known: "
+            f"{', '.join(f'{base}@{one}' for one in places)}."
+        )
+    if row.needs == "marks":
+        raise BadSpec(f"Pooler {name!r}: the mask token has its own place. Use {base!r}.")
+    # The windows of a long text can't tell how many tokens of the place each of them has.
+    return replace(row, name=name, place=place, window_rule=None)

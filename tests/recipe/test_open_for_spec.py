@@ -14,7 +14,7 @@ from cutaway.recipe import open_for_spec as room
 from cutaway.recipe.open_for_spec import SpecModels, open_for_spec, open_spec_model
 
 SAID = {"dtype": "bfloat16", "device": "cpu", "offline": True, "bos": "add"}
-PLAIN = SimpleNamespace(name="m", module=torch.nn.Linear(1, 1))
+PLAIN = SimpleNamespace(name="m", module=torch.nn.Linear(1, 1), chat=None)
 # A model that no user gets to see needs no print of its weights.
 ASKED = {**SAID, "quantise": "none", "track_changes": False}
 

@@ -20,6 +20,7 @@ from cutaway.report.formats import count
 from cutaway.studies.live import figures
 
 EXAMPLE = "The film was a delight from start to finish, and the audience loved it."
+CHAT_EXAMPLE = "user: What is the capital of France?\nassistant: Paris.\nuser: And of Italy?"
 CUSTOM_QUESTION = "my own words"
 DEFAULT_PROMPT, DEFAULT_WORDS = " All in all, it was", "terrible, great"
 MAX_CHARACTERS = 60_000
@@ -38,17 +39,18 @@ def show() -> None:
         "Type a sentence to see each layer's next-word prediction, the probability of each answer "
         "to a question, a probe's output per layer, and where an early exit would stop."
     )
+    chat, system = _chat()
     # A form submits sentence and button together: a click never loses what was typed.
     with st.form("live-form", border=False):
-        text = st.text_area(
-            "Sentence", value=EXAMPLE, key="live-text", height=80, max_chars=MAX_CHARACTERS
-        )
+        text = _text(chat)
         pressed = st.form_submit_button(
             "Look inside", type="primary", icon=":material/visibility:", key="live-go"
         )
     library = current_library()
     model, download = _model(library)
     request = {"text": text, **_options(library, model)}
+    if chat:
+        request |= {"chat": True, "system": system.strip() or None}
     if pressed:
         st.session_state["live-on"] = True
     elif not st.session_state.get("live-on"):
@@ -63,6 +65,33 @@ def show() -> None:
         return
     process, number = _send_request(model, download, request)
     _draw(process, number, request, model)
+
+
+def _chat() -> tuple[bool, str]:
+    """Whether the text is a conversation, and the system message before it."""
+    left, right = st.columns([1, 3], vertical_alignment="bottom")
+    chat = left.toggle(
+        "Conversation", key="live-chat",
+        help="Read the text in the model's chat template, up to where the assistant's reply "
+        "begins. Needs a chat or Instruct model.",
+    )  # fmt: skip
+    if not chat:
+        return False, ""
+    return True, right.text_input("System message", key="live-system")
+
+
+def _text(chat: bool) -> str:
+    """The sentence, or the conversation."""
+    if not chat:
+        return st.text_area(
+            "Sentence", value=EXAMPLE, key="live-text", height=80, max_chars=MAX_CHARACTERS
+        )
+    return st.text_area(
+        "Conversation", value=CHAT_EXAMPLE, key="live-messages", height=110,
+        max_chars=MAX_CHARACTERS,
+        help="A line that begins with user:, assistant: or system: begins a message. A text "
+        "without such a line is one message of the user.",
+    )  # fmt: skip
 
 
 def _model(library: Library) -> tuple[str, bool]:
@@ -212,7 +241,11 @@ def _layers(
     """Draw the grid of predictions, and where an early exit would stop."""
     if lens["total"] > lens["shown"]:
         st.info(
-            f"The sentence has {lens['total']:,} tokens; the grids show the first {lens['shown']}.",
+            f"The conversation has {lens['total']:,} tokens; the grids show the last "
+            f"{lens['shown']}."
+            if request.get("chat")
+            else f"The sentence has {lens['total']:,} tokens; the grids show the first "
+            f"{lens['shown']}.",
             icon=":material/content_cut:",
         )
     kinds = list(lens["kinds"])
@@ -277,6 +310,8 @@ def lens_command(request: LiveRequest, model: str, text: str) -> str:
     words = ["cutaway", "shortcut", "lens", "--model", model, "--text", text]
     if request.get("shortcut"):
         words += ["--shortcut", request["shortcut"]]
+    if request.get("chat"):
+        words += ["--chat", *(["--system", request["system"]] if request["system"] else [])]
     return f"{shlex.join(words)}\n\n{live_command(request, model)}"
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from cutaway.core.digest import canonical, digest_rows
 from cutaway.core.errors import BadData
+from cutaway.core.messages import Conversation, conversation_text, parse_conversation
 
 Task = Literal["text", "binary", "multiclass", "multilabel", "regression"]
 
@@ -37,15 +38,31 @@ class TextSet:
     notes: tuple[str, ...] = ()
     """Messages for the user about loading: rows dropped, columns guessed."""
     meta: dict[str, Any] = field(default_factory=dict)
+    messages: tuple[Conversation | None, ...] | None = None
+    """The conversation of each row; None for a row of plain text, or if there are only such rows.
+    Read with the chat template; `texts` then has the contents, and is made from the messages if it
+    is empty."""
 
     def __post_init__(self) -> None:
-        """Raise BadData unless every column has one entry per text."""
-        for column in ("labels", "pairs", "parts", "answers"):
+        """Check the messages; raise BadData unless every column has one entry per text."""
+        if self.messages is not None:
+            self._parse_messages()
+        for column in ("labels", "pairs", "parts", "answers", "messages"):
             value = getattr(self, column)
             if value is not None and len(value) != len(self.texts):
                 raise BadData(
                     f"{self.name!r} has {len(self.texts)} texts but {len(value)} {column}."
                 )
+
+    def _parse_messages(self) -> None:
+        parsed = tuple(
+            None if given is None else parse_conversation(given, f"row {row} of {self.name!r}")
+            for row, given in enumerate(self.messages or (), start=1)
+        )
+        object.__setattr__(self, "messages", parsed)
+        if not self.texts:
+            texts = tuple("" if given is None else conversation_text(given) for given in parsed)
+            object.__setattr__(self, "texts", texts)
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -61,6 +78,7 @@ class TextSet:
             pairs=None if self.pairs is None else tuple(self.pairs[i] for i in index),
             parts=None if self.parts is None else self.parts[index],
             answers=None if self.answers is None else tuple(self.answers[i] for i in index),
+            messages=None if self.messages is None else tuple(self.messages[i] for i in index),
             meta={name: self._rows_of_meta(value, index) for name, value in self.meta.items()},
         )
 
@@ -84,9 +102,15 @@ class TextSet:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of texts, pairs, labels, classes, parts and answers."""
-        answers = self.answers or ()
-        return digest_rows([self.task, canonical(list(self.classes)), *self._rows(), *answers])
+        """SHA-256 of texts, pairs, messages, labels, classes, parts and
+        answers."""
+        rows = [self.task, canonical(list(self.classes)), *self._rows()]
+        return digest_rows([*rows, *(self.answers or ()), *self.message_rows])
+
+    @property
+    def message_rows(self) -> list[str]:
+        """The conversation of each row as JSON, for digests; empty for plain text."""
+        return [] if self.messages is None else [canonical(one) for one in self.messages]
 
     def _rows(self) -> list[str]:
         pairs = self.pairs or ("",) * len(self)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.core.errors import BadData, BadSpec
+from cutaway.core.messages import conversation_text
 from cutaway.core.textset import PARTS, TextSet
 from cutaway.data.columns import ColumnChoice, part_column
 from cutaway.data.generator_options import make_rng
@@ -46,6 +47,7 @@ def make_text_set(
         classes=labels.classes if labels else (),
         pairs=_text_column(table, chosen.pair) if chosen.pair else None,
         parts=parts,
+        messages=_conversations(table, chosen.text),
         notes=(*table.notes, *((chosen.describe(),) if chosen.guessed else ())),
         meta={"source": table.origin, "columns": chosen.describe(), **facts},
     )
@@ -93,11 +95,21 @@ def _text_column(table: Table, column: str) -> tuple[str, ...]:
             f"{describe_rows(table, empty)}. Fill them in, or drop these rows with drop_empty "
             "(--drop-empty)."
         )
-    return tuple(values)
+    return tuple(v if isinstance(v, str) else conversation_text(v) for v in values)
+
+
+def _conversations(table: Table, names: Sequence[str]) -> tuple[Any, ...] | None:
+    """The conversation of each row that has one; None if no row has."""
+    values = table.column(names[0])
+    found = tuple(value if isinstance(value, tuple) else None for value in values)
+    return found if any(found) else None
 
 
 def _is_text(value: Any) -> bool:
-    """Whether it is a string without lone surrogates, which JSON can contain."""
+    """Whether it is a parsed conversation, or a string without lone surrogates, which JSON can
+    contain."""
+    if isinstance(value, tuple):
+        return True
     if not isinstance(value, str):
         return False
     return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)

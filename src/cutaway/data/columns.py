@@ -86,6 +86,12 @@ def choose_columns(
     return ColumnChoice(texts, pair, label, guessed=len(table.columns) > 1)
 
 
+def usual_text_column(table: Table) -> str | None:
+    """The first column with a usual name of a text; None without one."""
+    folded = {name.strip().lower(): name for name in table.columns}
+    return next((folded[n] for n in (*TEXT_NAMES, *FALLBACK_TEXT_NAMES) if n in folded), None)
+
+
 def part_column(table: Table) -> str | None:
     """The column that holds each row's part, by its usual name; None without one."""
     return next((name for name in table.columns if name.strip().lower() in PART_NAMES), None)

@@ -30,11 +30,13 @@ from cutaway.data.header import first_line_is_header
 from cutaway.data.hub import HubId, parse_hub_id, read_hub
 from cutaway.data.json_layouts import table_from_json
 from cutaway.data.labels import cast_labels, check_as_task
+from cutaway.data.messages import need_plain_text, with_messages
 from cutaway.data.part_names import PART_BY_SPELLING, part_from_name
 from cutaway.data.questions import QuestionOptions, has_questions, read_questions
 from cutaway.data.table import Table
 from cutaway.data.task_rows import (
     apply_task,
+    find_task_columns,
     headerless_error,
     required_columns,
     with_header,
@@ -58,12 +60,14 @@ def load_text_set(
     offline: bool = False,
     revision: str | None = None,
     drop_empty: bool = False,
+    chat: bool = False,
 ) -> TextSet:
     """Load the text set that `source` names.
 
     `as_task` overrides the task inferred from the labels ('classification' rounds numbers, 'text'
     ignores labels). `limit` keeps that many random rows, chosen by `seed`. `drop_empty` drops
     rows with an empty text or no label and counts them in the notes, instead of raising BadData.
+    With `chat` rows may hold messages with roles; without it they are refused.
     """
     check_as_task(as_task)
     check_seed(seed)
@@ -72,14 +76,15 @@ def load_text_set(
     if text_set is None and isinstance(source, str | Path) and _is_task(str(source)):
         _refuse_column_options(source, columns)
         text_set = load_task(
-            str(source), as_task=as_task, offline=offline, revision=revision, drop_empty=drop_empty
-        )
+            str(source), as_task=as_task, offline=offline, revision=revision,
+            drop_empty=drop_empty, chat=chat,
+        )  # fmt: skip
     elif text_set is not None:
         _refuse_column_options(source, columns)
-        text_set = cast_labels(text_set, as_task)
+        text_set = cast_labels(need_plain_text(text_set, chat=chat), as_task)
     else:
         read = _read_source(source, offline=offline, revision=revision)
-        text_set = _from_undescribed_table(*read, columns, as_task, drop_empty)
+        text_set = _from_undescribed_table(*read, columns, as_task, drop_empty, chat)
     return subsample_rows(text_set, limit, seed)
 
 
@@ -96,6 +101,7 @@ def load_task(
     offline: bool = False,
     revision: str | None = None,
     drop_empty: bool = False,
+    chat: bool = False,
 ) -> TextSet:
     """Load the rows of a task: from the hub, or from `data` with the same columns.
 
@@ -106,7 +112,8 @@ def load_task(
     named = {"text_column": text_column, "pair_column": pair_column, "label_column": label_column}
     if isinstance(data, TextSet):
         _refuse_column_options(data, named)
-        return subsample_rows(cast_labels(data, as_task), limit, seed)
+        text_set = cast_labels(need_plain_text(data, chat=chat), as_task)
+        return subsample_rows(text_set, limit, seed)
     if data is not None:
         sources = {p: part_from_name(names[0]) or p for p, names in task.parts.items()}
         table, parts, _ = _read_source(
@@ -126,6 +133,10 @@ def load_task(
         )
     else:
         raise Missing(f"The task {task.name!r} names no source. Give its rows as a file: data.")
+    if chat or not find_task_columns(task, table, named):
+        drop = drop_empty or task.drop_empty
+        table, column = with_messages(table, text_column, chat=chat, drop_empty=drop)
+        named["text_column"] = column or text_column
     text_set = apply_task(task, table, parts, named=named, as_task=as_task, drop_empty=drop_empty)
     return subsample_rows(text_set, limit, seed)
 
@@ -211,10 +222,13 @@ def _from_undescribed_table(
     columns: Mapping[str, str | None],
     as_task: str | None,
     drop_empty: bool,
+    chat: bool,
 ) -> TextSet:
     """The text set of a table whose columns are named by options or guessed."""
     if not any(columns.values()) and is_arithmetic(table):
         return cast_labels(read_arithmetic(table, name, parts), as_task)
+    table, messages = with_messages(table, columns["text_column"], chat=chat, drop_empty=drop_empty)
+    columns = {**columns, "text_column": messages} if messages else columns
     as_task = as_task or _claimed_task(table)
     try:
         chosen = choose_columns(table, *columns.values(), labelled=as_task != "text")
@@ -254,7 +268,7 @@ def _read_source(
 def _frame_to_columns(source: Any) -> Any:
     """A data frame as a dict of columns; other values unchanged."""
     if hasattr(source, "columns") and hasattr(source, "to_dict"):
-        return {str(name): list(source[name]) for name in source.columns}
+        return {str(name): source[name].to_list() for name in source.columns}
     return source
 
 

@@ -27,13 +27,11 @@ from cutaway.models.batches import (
 )
 from cutaway.models.hooks import visit_layers
 from cutaway.models.lm import LM
-from cutaway.models.read_texts import pooler_extra
+from cutaway.models.read_texts import TOKEN_POOLS, pad_places, pooler_extra
 from cutaway.models.tokens import pad
 from cutaway.pool import POOLERS, Pooler, WindowRule, pooler
 
 STORED_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-TOKEN_POOLS = ("all", "marks")
-"""Names in place of a pooler that store every token, or every marked token."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,8 @@ class VisitedBatch:
     """Real tokens that count (batch seq)."""
     marks: Tensor | None
     """1.0 at marked tokens (batch seq)."""
+    places: Tensor | None = None
+    """The message that each token belongs to (batch seq); None for plain text."""
 
 
 class Visitor(Protocol):
@@ -118,7 +118,8 @@ class PoolingVisitor:
             return
         chosen = self.poolers[pool]
         extra = pooler_extra(self.lm, chosen, batch.mask, batch.marks, weights)
-        self._pooled[name] = self._to_stored(chosen(hidden, batch.mask, extra))
+        tokens = chosen.tokens(batch.mask, batch.places)
+        self._pooled[name] = self._to_stored(chosen(hidden, tokens, extra))
 
     def _pool_head(
         self, name: str, head: str, chosen: Pooler, hidden: Tensor, batch: VisitedBatch
@@ -130,7 +131,8 @@ class PoolingVisitor:
                 f"q0.4), got {chosen.name!r}."
             )
         extra = pooler_extra(self.lm, chosen, batch.mask, batch.marks, None)
-        value = HEAD_OUTPUTS[head](self.lm, chosen(hidden, batch.mask, extra))
+        tokens = chosen.tokens(batch.mask, batch.places)
+        value = HEAD_OUTPUTS[head](self.lm, chosen(hidden, tokens, extra))
         # Token numbers and log-partitions need more than half precision.
         self._pooled[name] = self._to_stored(value) if head == "final" else value.float().cpu()
 
@@ -280,7 +282,9 @@ def _forward_batch(
     ids, real = pad([token_rows.rows[i] for i in rows], lm.pad_id)
     ids, real = ids.to(lm.device), real.to(lm.device)
     counted = _counted_tokens(real, token_rows.first_counted[rows])
-    batch = VisitedBatch(rows, counted, _mark_weights(lm, token_rows, rows, ids, real))
+    marks, places = _mark_weights(lm, token_rows, rows, ids, real), token_rows.places
+    codes = None if places is None else [places[i] for i in rows]
+    batch = VisitedBatch(rows, counted, marks, pad_places(codes, real))
 
     def visit(layer: int, hidden: Tensor, weights: Tensor | None) -> None:
         for visitor in visitors:

@@ -8,6 +8,7 @@ from typing import Any
 from cutaway.core.errors import Mismatch
 from cutaway.engine import Resources, find_engine
 from cutaway.home import expand_path
+from cutaway.models.chat import ChatFormat
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model, random_twin
 from cutaway.recipe.options import RunOptions
@@ -33,6 +34,8 @@ class ModelHandle:
     parameters: int
     twin_seed: int | None = None
     """The seed of the randomly initialised twin; None for the model itself."""
+    chat: ChatFormat | None = None
+    """How the model reads conversations."""
 
     def open(self) -> LM:
         """The model; opened once per process, however many pieces use it."""
@@ -60,13 +63,13 @@ def make_model_handle(
     lm: LM, spec: RunOptions, objects: Mapping[str, Any] | None = None
 ) -> ModelHandle | None:
     """The handle of a model; None for one that was given as an object."""
-    if any(value is lm for value in (objects or {}).values()):
+    if any(getattr(value, "module", None) is lm.module for value in (objects or {}).values()):
         return None
     return ModelHandle(
         name="+".join(_absolute_name(part) for part in lm.name.split("+")),
         revision=getattr(spec, "revision", None), dtype=lm.dtype, device=spec.device,
         offline=spec.offline, attention=lm.attention, bos=lm.bos, quantise=lm.quantise,
-        digest=lm.digest, parameters=lm.parameters,
+        digest=lm.digest, parameters=lm.parameters, chat=lm.chat,
     )  # fmt: skip
 
 
@@ -95,4 +98,4 @@ def _open_model(handle: ModelHandle) -> LM:
             f"{handle.name!r} has other weights on a worker ({lm.digest[:12]}) than here "
             f"({handle.digest[:12]}): give every machine the same checkpoint, or a --revision."
         )
-    return lm
+    return replace(lm, chat=handle.chat)

@@ -12,6 +12,7 @@ from cutaway.core.digest import digest_rows
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.models.lm import LM
+from cutaway.models.read_texts import need_places
 from cutaway.models.tokens import tokenize
 from cutaway.pool import needs_attention
 from cutaway.store.activations import ActivationTable
@@ -74,10 +75,11 @@ class ExtractionRequest:
             "positions": self.positions if marked else 0,
             "seed": self.seed if marked else 0,
             "keep": self.stored_dtype,
-            "rows": digest_rows([*texts.texts, *(texts.pairs or ())]),
+            "rows": digest_rows([*texts.texts, *(texts.pairs or ()), *texts.message_rows]),
             "paired": texts.pairs is not None,
             "transformers": version("transformers"),
             "layout": 2,
+            **lm.chat_identity,
         }
 
 
@@ -94,6 +96,9 @@ class TokenRows:
     """The marked positions of each row."""
     truncated: Indices
     """Tokens cut off, per text."""
+    places: list[NDArray[np.int8]] | None = None
+    """The message that each token of each row belongs to (`pool.PLACE_CODES`); None for plain
+    text."""
 
     @property
     def lengths(self) -> list[int]:
@@ -112,6 +117,7 @@ class TokenRows:
         return TokenRows(
             [self.rows[i] for i in rows], text_index, self.first_counted[rows],
             [self.marks[i] for i in rows], self.truncated[texts],
+            None if self.places is None else [self.places[i] for i in rows],
         )  # fmt: skip
 
 
@@ -121,20 +127,28 @@ def build_token_rows(lm: LM, texts: TextSet, request: ExtractionRequest) -> Toke
     if request.window:
         # More tokens than any text can have: a token is at least a byte, or a special token.
         limit = 8 + max((4 * len(t) for t in (*texts.texts, *(texts.pairs or ()))), default=0)
+        if lm.chat is not None:
+            raise BadSpec("Sliding windows are for plain text: leave out the window or --chat.")
     tokenized = tokenize(
-        lm, texts.texts, pairs=texts.pairs, prompt=request.prompt, limit=limit,
-        truncation=request.truncation,
+        lm, texts.texts, pairs=texts.pairs, messages=texts.messages, prompt=request.prompt,
+        limit=limit, truncation=request.truncation,
     )  # fmt: skip
+    need_places(request.pools, tokenized)
     if request.window:
         return _windows(lm, tokenized.rows, request.window)
     rows, n, mode = tokenized.rows, len(tokenized.rows), request.input_mode
-    marks = [np.zeros(0, np.int64)] * n if mode == "plain" else _choose_marks(lm, rows, request)
+    places = tokenized.places
+    marks = [np.zeros(0, np.int64)] * n
+    if mode != "plain":
+        marks = _choose_marks(lm, rows, places, request)
     if mode == "mask":
         rows = _masked(lm, rows, marks)
     if mode == "cut" and lm.kind == "causal":
         # Tokens after the last mark can't change its state, so they are not read.
         rows = [row[: int(at[-1]) + 1] for row, at in zip(rows, marks, strict=True)]
-    return TokenRows(rows, np.arange(n), np.zeros(n, np.int64), marks, tokenized.truncated)
+        if places is not None:
+            places = [codes[: len(row)] for codes, row in zip(places, rows, strict=True)]
+    return TokenRows(rows, np.arange(n), np.zeros(n, np.int64), marks, tokenized.truncated, places)
 
 
 def _windows(lm: LM, rows: Sequence[list[int]], window: int) -> TokenRows:
@@ -159,12 +173,20 @@ def _windows(lm: LM, rows: Sequence[list[int]], window: int) -> TokenRows:
     return TokenRows(pieces, np.array(text_index), np.array(first_counted), marks, truncated)
 
 
-def _choose_marks(lm: LM, rows: Sequence[list[int]], request: ExtractionRequest) -> list[Indices]:
-    """Seeded random positions of each row, never a special token; each row has its own stream."""
+def _choose_marks(
+    lm: LM,
+    rows: Sequence[list[int]],
+    places: list[NDArray[np.int8]] | None,
+    request: ExtractionRequest,
+) -> list[Indices]:
+    """Seeded random positions of each row, never a special token, nor one of a chat template; each
+    row has its own stream."""
     special = set(lm.tokenizer.all_special_ids)
     marks = []
     for number, row in enumerate(rows):
         choices = [i for i, token in enumerate(row) if token not in special]
+        if places is not None:
+            choices = [i for i in choices if places[number][i]]
         if not choices:
             raise BadData(f"Text {number} has only special tokens: leave it out.")
         rng = np.random.default_rng([request.seed, number])

@@ -12,6 +12,7 @@ from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadModel, CheckFailed
 from cutaway.home import read_memo, write_memo
 from cutaway.models import consistency, hooks, rounding, sites
+from cutaway.models.chat import template_facts
 from cutaway.models.consistency import ConsistencyCheck
 from cutaway.models.lm import LM
 from cutaway.models.rounding import FINE, wider_precision
@@ -183,6 +184,7 @@ def tokenizer_facts(lm: LM) -> dict[str, Any]:
         **{name: getattr(tokenizer, name) for name in tokens},
         "model_max_length": min(int(tokenizer.model_max_length), 10**9),
         "digest": lm.tokenizer_digest,
+        "chat_template": template_facts(lm),
     }
 
 

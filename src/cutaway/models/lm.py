@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import Missing
 from cutaway.models.anatomy import Anatomy, ModelKind
+from cutaway.models.chat import ChatFormat
 from cutaway.models.placement import materialise
 from cutaway.models.start_token import tokens_in_front
 from cutaway.pool import Pooler
@@ -69,6 +70,8 @@ class LM:
     """Anything unusual about how it was opened, for the user."""
     opened: tuple[str, str] | None = None
     """Digest, and checksum of the weights when it was opened; None when changes aren't tracked."""
+    chat: ChatFormat | None = None
+    """How texts and conversations are put into the chat template; None reads plain text."""
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -81,7 +84,13 @@ class LM:
             "attention": self.attention,
             "context": self.context,
             "segments": self.token_types,
+            **self.chat_identity,
         }
+
+    @property
+    def chat_identity(self) -> dict[str, Any]:
+        """What the chat template adds to an identity: nothing without one."""
+        return {} if self.chat is None else {"chat": self.chat.identity}
 
     @property
     def short_id(self) -> str:
@@ -137,7 +146,7 @@ class LM:
 
     def read(
         self,
-        texts: Sequence[str],
+        texts: Sequence[Any],
         *,
         layers: str | int | Sequence[int] = "all",
         pool: str | Pooler | Sequence[str | Pooler] = "last",
@@ -151,7 +160,8 @@ class LM:
         Parameters
         ----------
         texts
-            The texts to read.
+            The texts to read; for a model opened with `chat=True` also conversations, each a list
+            of `{"role": ..., "content": ...}`.
         layers
             "all", a number, numbers, or "0,6,12".
         pool
@@ -258,5 +268,5 @@ def model_facts(lm: LM) -> dict[str, Any]:
     """The model as results and artefacts record it."""
     names = ("name", "family", "layers", "width", "parameters", "digest", "bos")
     return {name: getattr(lm, name) for name in names} | {
-        "start_tokens": tokens_in_front(lm.tokenizer)
-    }
+        "start_tokens": tokens_in_front(lm.tokenizer), **lm.chat_identity
+    }  # fmt: skip

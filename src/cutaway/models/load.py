@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from cutaway.core.digest import digest_json
-from cutaway.core.errors import BadModel
+from cutaway.core.errors import BadModel, BadSpec
 from cutaway.core.lookup import lookup
 from cutaway.home import expand_path, path_exists
 from cutaway.models.assemble import assemble_lm
+from cutaway.models.chat import with_chat
 from cutaway.models.checkpoint import (
     CheckpointSource,
     fetch_checkpoint,
@@ -61,6 +62,8 @@ def open_model(
     trust_remote_code: bool = False,
     check: bool = True,
     track_changes: bool = True,
+    chat: bool = False,
+    system: str | None = None,
 ) -> LM:
     """The model called `name`: bundled, a hub id, a folder, a GGUF file, or `base+adapter`; or a
     model of transformers in memory, with its tokenizer.
@@ -74,14 +77,18 @@ def open_model(
     same without the warning) or `add` (every text gets the start token).
 
     `device="map"` distributes the layers over all GPUs, the CPU and the disk with accelerate;
-    `max_memory` limits what each of them holds.
+    `max_memory` limits what each of them holds. With `chat` everything is read in the tokenizer's
+    chat template, after the message `system` if that is given.
     """
+    if system is not None and not chat:
+        raise BadSpec(f"system={system[:40]!r} is for conversations: add chat=True.")
     if isinstance(name, LM):
         need_same_bos(name, bos)
-        return name
+        return with_chat(name, system=system) if chat else name
     pair = model_and_tokenizer(name, tokenizer)
     if pair is not None:
-        return open_in_memory(*pair, bos=bos, check=check)
+        lm = open_in_memory(*pair, bos=bos, check=check)
+        return with_chat(lm, system=system) if chat else lm
     lookup(ATTENTION_KERNELS, attention, kind="attention kernel")
     choose_placement(device, dtype, quantise, max_memory=max_memory)  # refused before any download
     base, extra = _split_adapter(str(name), adapter)
@@ -94,10 +101,10 @@ def open_model(
 
         with refuse_undistributable(lm):
             lm = quick_check(lm)
-    if not track_changes:
-        return lm
-    plain = not lm.device_map and lm.quantise == "none"
-    return with_checksum(lm, same_each_time=plain and adapter_source is None and lm.has_head)
+    if track_changes:
+        plain = not lm.device_map and lm.quantise == "none" and adapter_source is None
+        lm = with_checksum(lm, same_each_time=plain and lm.has_head)
+    return with_chat(lm, system=system) if chat else lm
 
 
 def _split_adapter(name: str, adapter: str | Path | None) -> tuple[str, str | None]:

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
-from cutaway.core.errors import BadSpec
+from cutaway.core.errors import BadData, BadSpec
+from cutaway.core.messages import parse_conversation
 from cutaway.models.hooks import need_layers, visit_layers
-from cutaway.models.tokens import pad, tokenize
-from cutaway.pool import Pooler, needs_attention, pooler
+from cutaway.models.tokens import Tokenized, pad, tokenize
+from cutaway.pool import ALL_CONTENT, PLACE_CODES, Pooler, needs_attention, pooler
 
 if TYPE_CHECKING:
     from cutaway.models.lm import LM
 
+TOKEN_POOLS = ("all", "marks")
+"""Names in place of a pooler that store every token, or every marked token."""
 LayerChoice = str | int | Sequence[int]
 PooledStates = dict[int, Float[Tensor, "n d"]]
 
 
 def read_pooled_states(
     lm: LM,
-    texts: Sequence[str],
+    texts: Sequence[Any],
     *,
     layers: LayerChoice = "all",
     pool: str | Pooler | Sequence[str | Pooler] = "last",
@@ -41,13 +45,21 @@ def read_pooled_states(
         raise BadSpec(f"texts must be a list of texts, got one text {texts[:40]!r}: put it in [].")
     numbers = parse_layers(lm, layers)
     poolers = [pooler(p) for p in ([pool] if isinstance(pool, str | Pooler) else pool)]
-    rows = tokenize(lm, texts, pairs=pairs, prompt=prompt, limit=limit).rows
+    messages = [
+        None if isinstance(one, str) else parse_conversation(one, f"text {number}")
+        for number, one in enumerate(texts, start=1)
+    ]
+    plain = ["" if given else one for one, given in zip(texts, messages, strict=True)]
+    tokens = tokenize(lm, plain, pairs=pairs, messages=messages, prompt=prompt, limit=limit)
+    need_places(poolers, tokens)
+    rows, places = tokens.rows, tokens.places
     blank = torch.empty(len(rows), lm.width, dtype=getattr(torch, lm.dtype))
     out = {p.name: {layer: torch.empty_like(blank) for layer in numbers} for p in poolers}
     # no_grad, not inference_mode: the states may be trained on.
     with torch.no_grad():
         for batch in _batches([len(row) for row in rows], batch_tokens):
-            _read_batch(lm, [rows[i] for i in batch], batch, numbers, poolers, out)
+            codes = None if places is None else [places[i] for i in batch]
+            _read_batch(lm, [rows[i] for i in batch], codes, batch, numbers, poolers, out)
     return out[poolers[0].name] if isinstance(pool, str | Pooler) else out
 
 
@@ -81,6 +93,7 @@ def _batches(lengths: list[int], budget: int) -> Iterator[list[int]]:
 def _read_batch(
     lm: LM,
     rows: list[list[int]],
+    codes: list[NDArray[np.int8]] | None,
     places: list[int],
     layers: list[int],
     poolers: list[Pooler],
@@ -90,13 +103,48 @@ def _read_batch(
     ids, mask = (x.to(lm.device) for x in pad(rows, lm.pad_id))
     mask_id = lm.tokenizer.mask_token_id
     marks = None if mask_id is None else (ids == mask_id).float()
+    roles = pad_places(codes, mask)
 
     def visit(layer: int, hidden: Tensor, weights: Tensor | None) -> None:
         for p in poolers:
             extra = pooler_extra(lm, p, mask, marks, weights)
-            out[p.name][layer][places] = p(hidden, mask, extra).to(out[p.name][layer])
+            pooled = p(hidden, p.tokens(mask, roles), extra)
+            out[p.name][layer][places] = pooled.to(out[p.name][layer])
 
     visit_layers(lm, ids, mask, layers, visit, attention=needs_attention(poolers))
+
+
+def need_places(pools: Iterable[str | Pooler], tokens: Tokenized) -> None:
+    """BadData for the first conversation without a message that a pooler reads."""
+    for chosen in (pooler(p) for p in pools if p not in TOKEN_POOLS):
+        if chosen.place is None:
+            continue
+        if tokens.places is None or tokens.uncertain is None:
+            chosen.tokens(torch.ones(0, 0, dtype=torch.bool), None)
+            continue
+        codes = [PLACE_CODES[role] for role in chosen.roles]
+        for row, places in enumerate(tokens.places):
+            if tokens.uncertain[row] & set(chosen.roles):
+                raise BadData(
+                    f"Pooler {chosen.name!r}: the chat template changes the content of a message "
+                    f"in row {row + 1}, so its tokens can't be told from the template's. Use "
+                    f"{chosen.name.partition('@')[0]!r}, which reads all tokens."
+                )
+            if not np.isin(places, codes).any():
+                raise BadData(
+                    f"Pooler {chosen.name!r}: row {row + 1} has no such message. Leave the row "
+                    f"out, or use {chosen.name.partition('@')[0]}@{ALL_CONTENT}."
+                )
+
+
+def pad_places(codes: list[NDArray[np.int8]] | None, mask: Tensor) -> Tensor | None:
+    """The places of the tokens of a batch padded on the right, as one tensor; 0 at padding."""
+    if codes is None:
+        return None
+    padded = np.zeros(tuple(mask.shape), np.int64)
+    for row, places in enumerate(codes):
+        padded[row, : len(places)] = places
+    return torch.from_numpy(padded).to(mask.device)
 
 
 def pooler_extra(

@@ -5,6 +5,10 @@ tokenizer adds the start token too (`models/start_token.py`). Pairs use the toke
 pair format in masked models; causal models were trained on none, so the two texts are joined by a
 line break. A prompt is tokenised together with the text before it and is never truncated: a text
 that is too long loses its beginning.
+
+A model with a chat format reads every text in its chat template: a plain text is one message of the
+user, a prompt is the beginning of the assistant's reply. The template writes the special tokens, so
+the tokenizer adds none. A conversation that is too long loses content, never the template.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from torch import Tensor, nn
 
 from cutaway.console import quiet_transformers
 from cutaway.core.errors import BadData, BadModel, BadSpec
+from cutaway.core.messages import Conversation, conversation_from_lines, user_message
+from cutaway.models.chat import RenderedChat, message_of_tokens, place_codes, render_chat
 
 if TYPE_CHECKING:
     from cutaway.models.lm import LM
@@ -40,6 +46,10 @@ class Tokenized:
     truncated: NDArray[np.int64]
     empty: NDArray[np.bool_]
     """Texts without any token; their row is the model's start or end token."""
+    places: list[NDArray[np.int8]] | None = None
+    """Of each token of each conversation, the message it belongs to (see `pool.PLACE_CODES`)."""
+    uncertain: list[frozenset[str]] | None = None
+    """Of each conversation, the roles of messages whose place in it isn't certain."""
 
 
 def tokenize(
@@ -47,17 +57,26 @@ def tokenize(
     texts: Sequence[str],
     *,
     pairs: Sequence[str] | None = None,
+    messages: Sequence[Conversation | None] | None = None,
     prompt: str = "",
     limit: int | None = None,
     truncation: TruncationSide = "right",
 ) -> Tokenized:
     """One row of ids per text, at most `limit` long (default: the model's context).
 
-    `truncation` is the side where long texts lose tokens; with a prompt it is always the left.
+    `messages` has the conversation that replaces a text, where there is one; it needs a model with
+    a chat format. `truncation` is the side where long texts lose tokens; with a prompt it is always
+    the left.
     """
     limit = lm.context if limit is None else limit
     if truncation not in ("right", "left"):
         raise BadSpec(f"truncation must be 'right' or 'left', got {truncation!r}.")
+    if lm.chat is not None:
+        plain, _ = _tokenizer_inputs(lm, texts, pairs, "")
+        side: TruncationSide = "left" if prompt else truncation
+        return _tokenize_chat(lm, _conversations(plain, messages), prompt, limit, side)
+    if messages is not None and any(messages):
+        raise BadSpec("Messages are read with the chat template: open the model with chat=True.")
     firsts, seconds = _tokenizer_inputs(lm, texts, pairs, prompt)
     rows = _encode(lm, firsts, seconds) if firsts else []
     lost = np.array([max(len(row) - limit, 0) for row in rows], dtype=np.int64)
@@ -68,6 +87,72 @@ def tokenize(
     for i in np.flatnonzero(empty):
         rows[i] = [_empty_text_token(lm, int(i))]
     return Tokenized(rows, lost, empty)
+
+
+def tokenize_typed(lm: LM, text: str, **options: Any) -> Tokenized:
+    """One text that someone typed; with a chat format it may be a conversation, whose lines begin
+    with the role (see `conversation_from_lines`)."""
+    messages = None if lm.chat is None else [conversation_from_lines(text)]
+    return tokenize(lm, [text], messages=messages, **options)
+
+
+def _conversations(
+    texts: Sequence[str], messages: Sequence[Conversation | None] | None
+) -> list[Conversation]:
+    """Every row as a conversation; a plain text is one message of the user."""
+    return [
+        given or user_message(text)
+        for text, given in zip(texts, messages or [None] * len(texts), strict=True)
+    ]
+
+
+def _tokenize_chat(
+    lm: LM, conversations: list[Conversation], prompt: str, limit: int, side: TruncationSide
+) -> Tokenized:
+    """Conversations in the model's template, with the message that each token belongs to."""
+    chats = [
+        render_chat(lm, one, prompt, where=f"row {row}")
+        for row, one in enumerate(conversations, start=1)
+    ]
+    rows: list[list[int]] = []
+    places: list[NDArray[np.int8]] = []
+    lost = np.zeros(len(chats), np.int64)
+    for start in range(0, len(chats), TOKENIZE_BATCH):
+        some = [chat.text for chat in chats[start : start + TOKENIZE_BATCH]]
+        encoded = lm.tokenizer(
+            some, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
+        _need_known_tokens(lm, some, encoded["input_ids"])
+        for ids, offsets in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
+            number = len(rows)
+            owner = message_of_tokens(offsets, chats[number].spans)
+            if len(ids) > limit:
+                lost[number] = len(ids) - limit
+                kept = _positions_in_limit(chats[number], owner, limit, side, number + 1)
+                ids, owner = [ids[i] for i in kept], owner[kept]
+            rows.append(ids)
+            places.append(place_codes(owner, chats[number].roles))
+    uncertain = [
+        frozenset(r for r, span in zip(chat.roles, chat.spans, strict=True) if span is None)
+        for chat in chats
+    ]
+    return Tokenized(rows, lost, np.zeros(len(rows), np.bool_), places, uncertain)
+
+
+def _positions_in_limit(
+    chat: RenderedChat, owner: NDArray[np.int64], limit: int, side: TruncationSide, row: int
+) -> NDArray[np.int64]:
+    """The tokens that stay: all of the template, and at least one of every message."""
+    sides = [np.flatnonzero(owner == number).tolist() for number in range(len(chat.roles))]
+    # The token that is kept is at the end that isn't cut.
+    loose = [s[1:] if side == "right" else s[:-1] for s in sides]
+    drop = _positions_to_drop(loose, len(owner) - limit, side)
+    if len(owner) - len(drop) > limit:
+        raise BadSpec(
+            f"max_tokens {limit} is too small for row {row}: the chat template and one token of "
+            f"each of its {len(sides)} messages take {len(owner) - sum(map(len, loose))} tokens."
+        )
+    return np.array([i for i in range(len(owner)) if i not in drop], np.int64)
 
 
 def pad(

@@ -6,6 +6,8 @@ from typing import Any
 
 import psutil
 
+from cutaway.core.errors import BadSpec
+from cutaway.models.chat import with_chat
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
 from cutaway.models.placement import need_changeable
@@ -15,14 +17,21 @@ from cutaway.recipe.objects import Objects, with_unique_names
 def open_for_spec(name: str, spec: Any, objects: Objects | None = None, **options: Any) -> LM:
     """Open a model by name; `options` are those of `open_model` and override the spec.
 
-    A model given as an object is used as it is. No checksum is made of the weights, since the model
-    never leaves the run.
+    A model given as an object is used as it is, in the spec's chat format. No checksum is made of
+    the weights, since the model never leaves the run.
     """
     fields = ("dtype", "device", "quantise", "offline", "bos")
     where = {field: getattr(spec, field) for field in fields}
     lm = open_model((objects or {}).get(name, name), track_changes=False, **(where | options))
     if spec.changes_weights:
         need_changeable(lm.name, lm.module)
+    if getattr(spec, "chat", False):
+        given = lm.chat.system if lm.chat else None
+        return with_chat(lm, system=spec.system or given, reply=spec.REPLY)
+    if lm.chat is not None:
+        raise BadSpec(
+            f"{lm.name!r} was opened with chat=True: give chat=True here too, or open it without."
+        )
     return lm
 
 

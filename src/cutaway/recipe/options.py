@@ -124,3 +124,23 @@ class SamplesOption(RunOptions):
 
     samples: bool = False
     """Also keep every single sample or prediction, in samples.parquet beside the rows."""
+
+
+class ChatOptions(RunOptions):
+    """The options of verbs that can read texts in the model's chat template."""
+
+    REPLY: ClassVar[bool] = False
+    """Whether the model reads a conversation up to where the assistant's reply begins."""
+
+    chat: bool = False
+    """Read texts in the model's chat template; rows may be messages with role and content."""
+    system: str | None = None
+    """System message of conversations that have none (with --chat)."""
+
+    @model_validator(mode="after")
+    def _system_needs_chat(self) -> "ChatOptions":
+        if self.system is not None and not self.chat:
+            raise ValueError("system is for conversations: add --chat (chat=True).")
+        if self.system is not None and not self.system.strip():
+            raise ValueError("system is empty: give some text, or leave it out.")
+        return self

@@ -1,6 +1,6 @@
 """Results on a terminal: all runs, one run, the report of `cutaway check`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -100,7 +100,10 @@ def check_view(report: Mapping[str, Any]) -> RenderableType:
     verdict_ = all_passed if report["passed"] else Text("FAILED", "bold red")
     title = Text.assemble((tables.strip_control_characters(report["name"]), "bold"), ": ", verdict_)
     facts = [(k.replace("_", " "), _fact_text(k, v)) for k, v in report.items() if _is_fact(k, v)]
-    tokenizer = [(k.replace("_", " "), _fact_text(k, v)) for k, v in report["tokenizer"].items()]
+    tokenizer = [
+        (name.replace("_", " "), _fact_text(name.rpartition(" ")[2], value))
+        for name, value in _flat_facts(report["tokenizer"])
+    ]
     needs = [(k.replace("_", " "), formats.file_size(v)) for k, v in report["estimates"].items()]
     return Group(
         title,
@@ -117,6 +120,15 @@ def check_view(report: Mapping[str, Any]) -> RenderableType:
     )
 
 
+def _flat_facts(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The facts by name; those of a group have its name before theirs."""
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name} {inner}", one) for inner, one in value.items())
+        else:
+            yield name, value
+
+
 def _is_fact(key: str, value: Any) -> bool:
     return isinstance(value, str | int | float) and key not in ("name", "passed")
 
@@ -128,6 +140,8 @@ def _fact_text(key: str, value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, list | tuple):
         return " ".join(map(str, value)) or formats.DASH
+    if isinstance(value, str) and "\n" in value:
+        return repr(value)
     return formats.DASH if value is None else str(value)[: 16 if key == "digest" else None]
 
 

@@ -80,7 +80,7 @@ def lm_examples(
 ) -> Examples:
     """Next words (causal models) or a share of masked words of every text that is long enough."""
     limit = min(limit or lm.context, lm.context)
-    tokens = tokenize(lm, texts.texts, pairs=texts.pairs, limit=limit)
+    tokens = tokenize(lm, texts.texts, pairs=texts.pairs, messages=texts.messages, limit=limit)
     enough = _long_enough(lm, tokens.rows, tokens.empty)
     if not enough:
         raise BadData(

@@ -80,6 +80,11 @@ class FisherRequest:
 
 def resolve(spec: FisherSpec, context: Context) -> FisherRequest:
     """The model, the texts and the other Fishers of a spec."""
+    if spec.chat and spec.objective == "task":
+        raise BadSpec(
+            "--chat is for --objective lm: the prompt of a task is read as plain text. Leave one "
+            "of them out."
+        )
     lm = open_spec_model(spec, context.objects)
     others = [load_fisher(path, lm) for path in spec.against]
     texts = load_fisher_texts(spec, context.objects)
@@ -156,7 +161,7 @@ def load_fisher_texts(spec: FisherSpec, objects: Objects | None = None) -> TextS
         texts = load_task(spec.task, data=source, **reading)
     else:
         kind = "text" if given == ["text"] else None
-        texts = load_text_set(source, **reading, as_task=kind, drop_empty=True)
+        texts = load_text_set(source, **reading, as_task=kind, drop_empty=True, chat=spec.chat)
     texts = texts if spec.part == "all" else texts.part(spec.part)
     if spec.limit is None or spec.limit >= len(texts):
         return texts

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -59,7 +60,7 @@ def read_retained_sets(
     return list(with_unique_names(sets, lambda one: one.digest, option="--retain"))
 
 
-def retained_columns(spec: InjectSpec, source: DataSource) -> dict[str, str | None]:
+def retained_columns(spec: InjectSpec, source: DataSource) -> dict[str, Any]:
     """`--text-column` and `--label-column` for a retained set or task that has none of its own."""
     if defines_columns(source):
         return {}

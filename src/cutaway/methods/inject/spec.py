@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from cutaway.core.lookup import lookup
-from cutaway.recipe.options import Names, RunOptions
+from cutaway.recipe.options import ChatOptions, Names, RunOptions
 
 REGULARISERS = {
     "none": "plain training",
@@ -99,7 +99,7 @@ DigitCounts = Annotated[tuple[int, ...], BeforeValidator(_digit_counts)]
 Ranks = Annotated[tuple[int, ...], BeforeValidator(_lora_ranks), Field(min_length=1)]
 
 
-class FisherSpec(RunOptions):
+class FisherSpec(ChatOptions):
     """Estimate how important each weight is: its mean squared gradient over the examples."""
 
     changes_weights: ClassVar[bool] = True

@@ -154,7 +154,7 @@ def features_for(
         pairs = None if rows.pairs is None else ("",) * len(texts)
         rows = replace(
             rows, name="content-free", texts=tuple(texts), labels=None, pairs=pairs, parts=None,
-            task="text", meta={},
+            messages=None, task="text", meta={},
         )  # fmt: skip
     prompted, head = prompt_texts(spec, lm, task, prompt, rows), make_output_head(lm)
     handle = model_handle_for(spec, lm)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from cutaway.core.lookup import suggestion
-from cutaway.recipe.options import Names, RunOptions, SomeNames
+from cutaway.recipe.options import ChatOptions, Names, RunOptions, SomeNames
 
 FEATURES = ("f", "phi_p", "subset", "classwords", "posneg", "projection", "p", "zeroshot")
 TEXT_BASELINES = ("majority", "bow", "tfidf")
@@ -29,8 +29,10 @@ def _split_words(value: Any) -> Any:
 WordListField = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
 
 
-class NextwordSpec(RunOptions):
+class NextwordSpec(ChatOptions):
     """Measure how well features of the next-word distribution solve a classification task."""
+
+    REPLY: ClassVar[bool] = True
 
     model: SomeNames
     """Models: bundled names, hub ids, folders, GGUF files, base+adapter. Several make a grid."""

@@ -97,7 +97,9 @@ def _task_from_source(spec: NextwordSpec, task: TaskFile | None, data: Any) -> N
 
 
 def _load_texts(spec: NextwordSpec, task: TaskFile | None, data: Any) -> TextSet:
-    shared: dict[str, Any] = {"limit": spec.limit, "seed": spec.seed, "offline": spec.offline}
+    shared: dict[str, Any] = {
+        "limit": spec.limit, "seed": spec.seed, "offline": spec.offline, "chat": spec.chat,
+    }  # fmt: skip
     columns: dict[str, Any] = {"text_column": spec.text_column, "label_column": spec.label_column}
     is_loaded = isinstance(data, TextSet) or str(data).startswith("gen:")
     if task is None:

@@ -109,7 +109,7 @@ def load_texts(spec: ProbeSpec, name: str, objects: Objects) -> TextSet:
     columns = {k: getattr(spec, k) for k in ("text_column", "pair_column", "label_column")}
     texts = load_text_set(
         objects.get(name, name), **columns, as_task=spec.as_, drop_empty=spec.drop_empty,
-        limit=spec.limit, seed=spec.seed, offline=spec.offline,
+        limit=spec.limit, seed=spec.seed, offline=spec.offline, chat=spec.chat,
     )  # fmt: skip
     return check_learnable(texts)
 

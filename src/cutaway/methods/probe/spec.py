@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from cutaway.recipe.options import LayerChoices, Names, RunOptions, Sizes, SomeNames
+from cutaway.recipe.options import ChatOptions, LayerChoices, Names, Sizes, SomeNames
 
 TEXT_BASELINES = ("majority", "bow", "tfidf")
 PROBE_BASELINES = (*TEXT_BASELINES, "twin", "control", "mdl")
@@ -12,7 +12,7 @@ LEARNED_POOLER = "learned"
 """The pooler that is trained: one query attends to all token vectors."""
 
 
-class ProbeSpec(RunOptions):
+class ProbeSpec(ChatOptions):
     """Probe a grid of layers, poolers and classifiers after one forward pass per model and set."""
 
     model: SomeNames
@@ -24,7 +24,8 @@ class ProbeSpec(RunOptions):
     layers: LayerChoices = ("all",)
     """Layers 0..L (0 = embeddings): all | 0,6,12 | mean:all | max:1,2 | concat:8,9."""
     pool: SomeNames = ("last",)
-    """How tokens become one vector: first last mean max min q0.4 cls mask attn attn:3 learned."""
+    """How tokens become one vector: first last mean max min q0.4 cls mask attn attn:3 learned; with
+    --chat also of some messages: last@user mean@assistant last@system last@content."""
     classifier: SomeNames = ("logistic",)
     """Classifiers: logistic ridge lda qda nb centroid pca knn forest linear mlp2 mlp3 glu ..."""
     protocol: Literal["repeats", "kfold", "fixed", "kshot", "curve"] = "repeats"

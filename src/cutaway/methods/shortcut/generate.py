@@ -20,7 +20,7 @@ from cutaway.methods.shortcut.step_timing import Stopwatch
 from cutaway.methods.shortcut.text_writer import GenerateRequest, TextWriter
 from cutaway.methods.shortcut.verdict import generate_verdict
 from cutaway.models.lm import LM, model_facts
-from cutaway.models.tokens import tokenize
+from cutaway.models.tokens import tokenize_typed
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.open_for_spec import open_spec_model
 from cutaway.recipe.result import table
@@ -94,7 +94,7 @@ def _plain_text(request: GenerateRequest, prompt: Tensor) -> tuple[list[int], St
 def _prompt_ids(lm: LM, text: str, spec: GenerateSpec) -> Tensor:
     if lm.kind != "causal":
         raise BadSpec(f"{lm.name!r} is a masked model: only causal models generate text.")
-    row = tokenize(lm, [text]).rows[0]
+    row = tokenize_typed(lm, text).rows[0]
     if not row:
         raise BadData(f"The prompt {text!r} has no tokens: give at least one word.")
     if len(row) + spec.max_new_tokens > lm.context:

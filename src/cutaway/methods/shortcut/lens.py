@@ -15,7 +15,7 @@ from cutaway.methods.shortcut.spec import LensSpec
 from cutaway.models.hooks import collect_states
 from cutaway.models.lm import LM
 from cutaway.models.read_texts import parse_layers
-from cutaway.models.tokens import tokenize
+from cutaway.models.tokens import tokenize_typed
 from cutaway.recipe.life_cycle import Context
 from cutaway.recipe.open_for_spec import open_spec_model
 from cutaway.store.files import write_atomic
@@ -66,7 +66,7 @@ def resolve(spec: LensSpec, context: Context) -> LensRequest:
 
 def lens_request(lm: LM, maps: ShortcutMaps | None, spec: LensSpec) -> LensRequest:
     """The request of a model and maps that are already open."""
-    row = tokenize(lm, [spec.text]).rows[0]
+    row = tokenize_typed(lm, spec.text).rows[0]
     if len(row) < 2:
         raise BadData(f"The text {spec.text!r} has fewer than two tokens: give a longer one.")
     layers = list(parse_layers(lm, spec.layers))

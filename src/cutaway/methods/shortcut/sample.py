@@ -131,11 +131,11 @@ def load_sample_texts(lm: LM, spec: TextSampleSpec, objects: Objects) -> tuple[T
     """The texts with at least two ordinary tokens, and how many had fewer."""
     loaded = load_text_set(
         objects.get(spec.text, spec.text), text_column=spec.text_column, limit=spec.limit,
-        seed=spec.seed, offline=spec.offline, as_task="text", drop_empty=True,
+        seed=spec.seed, offline=spec.offline, as_task="text", drop_empty=True, chat=spec.chat,
     )  # fmt: skip
-    texts = TextSet(loaded.name, loaded.texts, notes=loaded.notes)
+    texts = TextSet(loaded.name, loaded.texts, notes=loaded.notes, messages=loaded.messages)
     special = set(lm.tokenizer.all_special_ids)
-    rows = tokenize(lm, texts.texts, limit=spec.max_tokens).rows
+    rows = tokenize(lm, texts.texts, messages=texts.messages, limit=spec.max_tokens).rows
     usable = [i for i, row in enumerate(rows) if sum(token not in special for token in row) >= 2]
     if len(usable) < 2:
         raise BadData(

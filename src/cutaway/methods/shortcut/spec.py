@@ -1,10 +1,10 @@
 """The specs of `cutaway shortcut fit | eval | exit | generate | lens`."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from cutaway.recipe.options import Names, RunOptions, SamplesOption
+from cutaway.recipe.options import ChatOptions, Names, SamplesOption
 
 
 def _as_tuple(value: Any) -> Any:
@@ -26,7 +26,7 @@ PromptTexts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 LayerNumbers = Annotated[tuple[int, ...], BeforeValidator(_layer_numbers)]
 
 
-class ShortcutSpec(RunOptions):
+class ShortcutSpec(ChatOptions):
     """The options of every verb of shortcut."""
 
     model: str
@@ -106,10 +106,13 @@ class ExitSpec(TextSampleSpec, SamplesOption):
 class GenerateSpec(ShortcutSpec):
     """Generate text with early exit, or with lossless self-speculation."""
 
+    REPLY: ClassVar[bool] = True
+
     shortcut: str
     """The maps: a file written by `shortcut fit`."""
     prompt: PromptTexts
-    """Text to continue; several prompts are allowed."""
+    """Text to continue; several prompts are allowed. With --chat the model answers it; lines that
+    begin with `user:`, `assistant:` or `system:` make a conversation."""
     max_new_tokens: int = Field(default=64, ge=1)
     """Maximum number of new tokens."""
     mode: Literal["exit", "speculative"] = "speculative"
@@ -134,13 +137,16 @@ class GenerateSpec(ShortcutSpec):
 class LensSpec(ShortcutSpec):
     """The prediction of every layer at every token of a text."""
 
+    REPLY: ClassVar[bool] = True
+
     model: str = "smollm2-135m"
     """The model: a bundled name, a hub id, a folder, a GGUF file, or base+adapter."""
 
     shortcut: str | None = None
     """The maps: a file written by `shortcut fit`; without it only the logit lens (id)."""
     text: str
-    """The text."""
+    """The text. With --chat, lines that begin with `user:`, `assistant:` or `system:` make a
+    conversation."""
     kinds: Names = ("id", "mat")
     """Kinds of maps to predict with."""
     layers: str = "all"

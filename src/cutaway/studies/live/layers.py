@@ -20,7 +20,7 @@ from cutaway.methods.shortcut.maths.lens import (
 from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.models.hooks import collect_states
 from cutaway.models.lm import LM
-from cutaway.models.tokens import tokenize
+from cutaway.models.tokens import tokenize_typed
 
 MAX_GRID_TOKENS = 48
 """Maximum columns of the grid; more would not be readable."""
@@ -37,7 +37,8 @@ class SentenceLens:
     """kind -> a reading per layer 0..L."""
     vocab: int
     tokens: int
-    """Number of tokens of the sentence; the grid shows the first of them."""
+    """Number of tokens of the sentence; the grid shows the first of them, or the last of a
+    conversation."""
 
     def plain_lens(self) -> dict[str, Any]:
         """The grid as JSON-ready values."""
@@ -55,12 +56,19 @@ class SentenceLens:
 
 @torch.inference_mode()
 def read_sentence(lm: LM, maps: ShortcutMaps | None, text: str, top: int) -> SentenceLens:
-    """Every layer's most likely words at the first tokens of a text."""
-    got = tokenize(lm, [text], limit=min(MAX_GRID_TOKENS, lm.context))
+    """Every layer's most likely words at the first tokens of a text.
+
+    A conversation is read whole, and the grid shows its last tokens, where the reply begins.
+    """
+    limit = lm.context if lm.chat else min(MAX_GRID_TOKENS, lm.context)
+    got = tokenize_typed(lm, text, limit=limit)
+    if lm.chat and got.truncated[0]:
+        raise BadData(f"The conversation is longer than the context of {limit} tokens: shorten it.")
     if got.empty[0]:
         raise BadData(f"The text {text[:40]!r} has no tokens for {lm.name!r}: type some words.")
     ids = torch.tensor([got.rows[0]], device=lm.device)
-    seen = collect_states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers
+    states = collect_states(lm, ids, torch.ones_like(ids, dtype=torch.bool)).layers
+    seen = {layer: state[:, -MAX_GRID_TOKENS:] for layer, state in states.items()}
     head, kinds = logits_fn(lm), _kinds(maps)
     logits = head(seen[lm.layers][0])
     full = final_distribution(logits)
@@ -78,7 +86,7 @@ def read_sentence(lm: LM, maps: ShortcutMaps | None, text: str, top: int) -> Sen
             probs[kind].append(_rounded(chance))
     own = readings[kinds[0]][-1].guess
     agree = {kind: [(r.guess == own).tolist() for r in rs] for kind, rs in readings.items()}
-    shown = tuple(token_text(lm, token) for token in got.rows[0])
+    shown = tuple(token_text(lm, token) for token in got.rows[0][-MAX_GRID_TOKENS:])
     lens = LensGrid(lm.name, shown, tuple(range(lm.layers + 1)), kinds, words, probs, agree)
     return SentenceLens(lens, readings, lm.vocab, len(got.rows[0]) + int(got.truncated[0]))
 

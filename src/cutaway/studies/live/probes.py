@@ -11,6 +11,7 @@ from torch import Tensor
 
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec, Mismatch, Missing
+from cutaway.core.messages import conversation_from_lines
 from cutaway.core.spec import build_spec
 from cutaway.core.textset import TextSet
 from cutaway.measure.splits import Split
@@ -20,6 +21,7 @@ from cutaway.methods.probe.maths.fitted import FitSettings, FittedProbe
 from cutaway.methods.probe.recipe import load_texts
 from cutaway.methods.probe.rows import MAIN_METRIC
 from cutaway.methods.probe.spec import LEARNED_POOLER, ProbeSpec
+from cutaway.models.chat import with_chat
 from cutaway.models.lm import LM
 from cutaway.models.read_texts import read_pooled_states
 from cutaway.pool import needs_attention
@@ -71,9 +73,9 @@ class ProbeCache:
         fitted = self._fitted(record, spec, on_progress)
         limit = min(fitted.spec.max_tokens or MAX_TOKENS, MAX_TOKENS, self.lm.context)
         layers = [probe.layer for probe in fitted.probes]
-        found = read_pooled_states(
-            self.lm, [spec.text], layers=layers, pool=(fitted.pool,), limit=limit
-        )
+        lm = _in_run_format(self.lm, fitted.spec)
+        text = conversation_from_lines(spec.text) if lm.chat else spec.text
+        found = read_pooled_states(lm, [text], layers=layers, pool=(fitted.pool,), limit=limit)
         states: Any = next(iter(found.values()))
         outputs = [_class_outputs(p, states[p.layer], fitted.aim) for p in fitted.probes]
         return {
@@ -160,7 +162,13 @@ def _model_as_recorded(lm: LM, record: Record, spec: ProbeSpec) -> LM:
         )
     weighs = needs_attention(spec.pool)
     kernel = ("eager" if weighs else lm.attention) if spec.attention == "auto" else spec.attention
-    return replace(lm, name=mine[0]["name"], dtype=spec.dtype, attention=kernel)
+    lm = replace(lm, name=mine[0]["name"], dtype=spec.dtype, attention=kernel)
+    return _in_run_format(lm, spec)
+
+
+def _in_run_format(lm: LM, spec: ProbeSpec) -> LM:
+    """The model reading plain text or conversations, as the run did."""
+    return with_chat(lm, system=spec.system) if spec.chat else lm
 
 
 def _load_recorded_texts(record: Record, spec: ProbeSpec, data: str) -> TextSet:

@@ -14,7 +14,12 @@ class LiveSpec(Spec):
     """One sentence, and the shortcut, question and probe to apply."""
 
     text: str
-    """The sentence."""
+    """The sentence; with `chat`, lines that begin with `user:`, `assistant:` or `system:` make a
+    conversation."""
+    chat: bool = False
+    """Read the text in the model's chat template, up to where the assistant's reply begins."""
+    system: str | None = None
+    """System message of a conversation that has none."""
     shortcut: str | None = None
     """Maps fitted on this model; without them the logit lens is used."""
     task: str | None = None

@@ -24,6 +24,7 @@ from typing import IO, Any
 from cutaway.core.errors import CutawayError
 from cutaway.core.spec import build_spec
 from cutaway.methods.shortcut.maps import ShortcutMaps, load_maps
+from cutaway.models.chat import with_chat
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
 from cutaway.studies.live.layers import MAP_KINDS, SentenceLens, read_sentence
@@ -47,24 +48,27 @@ class LiveSession:
 
     def answer(self, spec: LiveSpec, send: SendMessage) -> None:
         """Send every part of the answer as soon as it is computed."""
-        self._part("lens", send, lambda: self._layers(spec, send))
+        lm = with_chat(self.lm, system=spec.system, reply=True) if spec.chat else self.lm
+        self._part("lens", send, lambda: self._layers(lm, spec, send))
         if spec.task or spec.words:
-            self._part("words", send, lambda: send({"part": "words", "value": self._words(spec)}))
+            self._part(
+                "words", send, lambda: send({"part": "words", "value": self._words(lm, spec)})
+            )
         if spec.run:
             self._part(
                 "probe", send, lambda: send({"part": "probe", "value": self._probe(spec, send)})
             )
 
-    def _layers(self, spec: LiveSpec, send: SendMessage) -> None:
+    def _layers(self, lm: LM, spec: LiveSpec, send: SendMessage) -> None:
         self._part("maps", send, lambda: self._load(spec.shortcut))
-        seen: SentenceLens = read_sentence(self.lm, self._maps(spec), spec.text, spec.top)
+        seen: SentenceLens = read_sentence(lm, self._maps(spec), spec.text, spec.top)
         send({"part": "lens", "value": seen.plain_lens()})
         send({"part": "exit", "value": seen.plain_exit()})
 
-    def _words(self, spec: LiveSpec) -> Any:
+    def _words(self, lm: LM, spec: LiveSpec) -> Any:
         maps = self._maps(spec)
         kinds = ("id",) if maps is None else tuple(k for k in MAP_KINDS if k in maps.kinds)
-        return class_word_probabilities(self.lm, maps, kinds, spec)
+        return class_word_probabilities(lm, maps, kinds, spec)
 
     def _probe(self, spec: LiveSpec, send: SendMessage) -> Any:
         return self.probes.score(

@@ -14,7 +14,7 @@ from cutaway.methods.shortcut.maps import ShortcutMaps
 from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.models.hooks import collect_states
 from cutaway.models.lm import LM
-from cutaway.models.tokens import tokenize
+from cutaway.models.tokens import tokenize, tokenize_typed
 from cutaway.studies.live.request import LiveSpec
 
 MAX_PROMPT_TOKENS = 512
@@ -55,7 +55,9 @@ def class_word_probabilities(
     return {
         "model": lm.name,
         "task": spec.task,
-        "asked": lm.tokenizer.decode(row, skip_special_tokens=lm.kind == "causal"),
+        "asked": lm.tokenizer.decode(
+            row, skip_special_tokens=lm.kind == "causal" and lm.chat is None
+        ),
         "classes": question.classes,
         "words": question.words,
         "tokens": [[lm.tokenizer.decode([t]) for t in group] for group in groups],
@@ -90,7 +92,7 @@ def _answer_position(lm: LM, text: str, question: LiveQuestion) -> tuple[list[in
     """The token ids, the position of the answer, and the number of truncated tokens."""
     limit = min(MAX_PROMPT_TOKENS, lm.context)
     if lm.kind == "causal":
-        got = tokenize(lm, [text], prompt=question.prompt, limit=limit, truncation="left")
+        got = tokenize_typed(lm, text, prompt=question.prompt, limit=limit, truncation="left")
         return got.rows[0], len(got.rows[0]) - 1, int(got.truncated[0])
     filled, tail = fill_task_template(
         TextSet("sentence", (text,)), question.template, lm.tokenizer.mask_token, question.edits
