@@ -7,6 +7,7 @@ from cutaway.console import Console
 from cutaway.core.textset import TextSet
 from cutaway.methods.inject.examples import example_losses, lm_examples
 from cutaway.methods.inject.fisher_sums import sum_squared_gradients
+from cutaway.methods.inject.maths.loop import FisherSample
 from cutaway.models.load import open_model
 from tests.tiny import FAMILIES, toy_model
 
@@ -48,6 +49,26 @@ def test_most_families_go_batched_and_the_others_say_why(tiny_lm, texts) -> None
     assert "Router" in found.method.reason
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rounding_is_no_reason_for_the_slow_way(dtype, tiny_lm, texts) -> None:
+    lm = tiny_lm("llama", dtype=dtype)
+    found = sum_squared_gradients(lm, lm_examples(lm, texts), console=QUIET).method
+    assert found.way == "batched"
+    assert found.difference <= 3 * found.noise
+    assert (found.noise > 1e-3) == (dtype == "bfloat16")
+
+
+def test_a_wrong_rule_is_a_reason(tiny_lm, texts, monkeypatch) -> None:
+    lm, right = tiny_lm("llama"), FisherSample.take
+    name = "model.layers.1.mlp.up_proj.weight"
+    monkeypatch.setattr(
+        FisherSample, "take", lambda *given: (got := right(*given)) | {name: 1.001 * got[name]}
+    )
+    found = sum_squared_gradients(lm, lm_examples(lm, texts), console=QUIET).method
+    assert found.way == "loop"
+    assert name in found.reason and "rounding noise" in found.reason
+
+
 def test_sums_that_were_kept_are_gone_on_from(toy, tmp_path, monkeypatch) -> None:
     lm = open_model(str(toy))
     texts = TextSet("t", tuple(f"the film is {w} , so i love it ." for w in ("good", "bad") * 40))
@@ -60,7 +81,8 @@ def test_sums_that_were_kept_are_gone_on_from(toy, tmp_path, monkeypatch) -> Non
 
     def killed(*given):
         calls.append(1)
-        if len(calls) > 4:
+        # Seven calls choose the method, the eighth is the first batch.
+        if len(calls) > 8:
             raise KeyboardInterrupt
         return example_losses(*given)
 

@@ -122,7 +122,7 @@ def measure(request: FisherRequest, run: Run) -> Outcome:
         rows += comparison.overlap.rows
         files[DETAILS_FILE] = json_bytes({"tops": comparison.overlap.tops, "maps": []})
     notes = [f"Example by example: {sums.method.reason}."] if sums.method.reason else []
-    keys = ("objective", "labels", "examples", "left_out", "cut", "way", "difference")
+    keys = ("objective", "labels", "examples", "left_out", "cut", "way", "difference", "noise")
     return Outcome(
         inject_frame(rows),
         summary={
@@ -211,6 +211,7 @@ def fisher_metadata(
         "masking": None if lm.kind == "causal" else "15 %: 80 % mask, 10 % random, 10 % kept",
         "way": method.way,
         "difference": method.difference,
+        "noise": method.noise,
         "weights": tensor_checksums(lm.params()),
     }
 

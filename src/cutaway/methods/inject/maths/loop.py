@@ -72,13 +72,16 @@ class FisherSample:
         entries = squares[self.entries[name].to(squares.device)].cpu()
         return torch.cat([entries, squares.sum().cpu()[None]])
 
-    def difference(self, total: Mapping[str, Tensor]) -> tuple[float, str]:
-        """The largest relative difference of a weight from a Fisher, and that weight."""
-        worst = (0.0, "")
+    def take(self, total: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The same entries and sums of a Fisher."""
+        return {name: self._of(name, total[name].reshape(-1).float()) for name in self.values}
+
+    def differences(self, others: Mapping[str, Tensor]) -> dict[str, float]:
+        """The relative difference of each weight from the values of another sample."""
         largest = max(float(value[-1]) for value in self.values.values())
+        found = {}
         for name, mine in self.values.items():
             # A gradient that is tiny compared with the others' is only rounding.
             size = max(float(mine.norm()), 1e-10 * largest, 1e-30)
-            theirs = self._of(name, total[name].reshape(-1).float())
-            worst = max(worst, (float((mine - theirs).norm()) / size, name))
-        return worst
+            found[name] = float((mine - others[name]).norm()) / size
+        return found
