@@ -51,3 +51,14 @@ def test_terminal_text_has_no_control_characters(text: str) -> None:
 
 def test_rich_tables_take_markup_as_text() -> None:
     assert "[red]x[/red]" in tables.to_text(pl.DataFrame({"name": ["[red]x[/red]"]}))
+
+
+def test_what_all_lines_share_is_split_off_with_short_paths() -> None:
+    frame = pl.DataFrame(
+        {"model": ["/a/b/gpt"] * 2, "kind": ["x", "y"], "lambda": [None, None], "value": [1.0, 1.0]}
+    )
+    shared, lines = tables.split_constants(frame)
+    assert shared == {"model": "gpt"}
+    assert lines.columns == ["kind", "value"], "equal numbers are results, not names"
+    shared, lines = tables.split_constants(frame.head(1))
+    assert shared == {} and lines["model"].to_list() == ["gpt"]

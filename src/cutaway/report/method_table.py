@@ -19,6 +19,23 @@ class KeyNumber(NamedTuple):
     note: str
 
 
+class Grid(NamedTuple):
+    """A table with a title, such as one metric by layer and kind of map."""
+
+    title: str
+    table: pl.DataFrame
+
+
+def pivot_grid(
+    title: str, rows: pl.DataFrame, *, down: str, across: str, value: str = "value"
+) -> list[Grid]:
+    """One line per value of `down`, one column per value of `across`; no grid without rows."""
+    if rows.is_empty():
+        return []
+    lines = rows.pivot(on=across, index=down, values=value, aggregate_function="first")
+    return [Grid(title, lines.sort(down) if lines.schema[down].is_numeric() else lines)]
+
+
 @dataclass(frozen=True)
 class MethodTable:
     """How the rows of a method become tables; every entry is optional."""
@@ -33,6 +50,8 @@ class MethodTable:
     """One line per cell and metric."""
     key_numbers: Callable[[pl.DataFrame, RecordLike], list[KeyNumber]] | None = None
     """The numbers at the top of a run's section in the report."""
+    grids: Callable[[pl.DataFrame, RecordLike], list[Grid]] | None = None
+    """A finished run on a terminal, where two coordinates make a grid; may give none."""
     complete: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     """Adds the columns that imported rows lack."""
 
@@ -43,6 +62,11 @@ class MethodTable:
         if self.highlights is not None and (lines := self.highlights(rows)).height:
             return lines
         return self.summary(rows).head(2 * most)
+
+    def terminal_grids(self, rows: pl.DataFrame, record: RecordLike) -> list[Grid]:
+        """What a terminal shows: the method's grids, else the lines to read first."""
+        grids = self.grids(rows, record) if self.grids is not None else []
+        return grids or [Grid("", self.read_first(rows, record, most=8))]
 
 
 def table_of(method: str) -> MethodTable:

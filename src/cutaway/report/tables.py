@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cutaway.report import formats
+from cutaway.report.records import short_name
 
 # Integers, shown without decimals even when the column has floats.
 COUNT_COLUMNS = frozenset(
@@ -48,6 +49,21 @@ def strip_control_characters(value: object) -> str:
     """Text without control characters, so that data can't control a terminal or break lines."""
     line = re.sub(r"\s+", " ", str(value))
     return "".join(c for c in line if unicodedata.category(c) not in ("Cc", "Cf", "Cs"))
+
+
+def split_constants(frame: pl.DataFrame) -> tuple[dict[str, str], pl.DataFrame]:
+    """The names that all lines share, with short paths, and the frame without their columns.
+
+    Columns without any value are dropped too.
+    """
+    text = [name for name, kind in frame.schema.items() if kind == pl.String]
+    short = frame.with_columns(pl.col(text).map_elements(short_name, return_dtype=pl.String))
+    if short.height < 2:
+        return {}, short
+    same = {name: short[name][0] for name in text if short[name].n_unique() == 1}
+    empty = [name for name in short.columns if short[name].null_count() == short.height]
+    shared = {name: value for name, value in same.items() if name not in empty}
+    return shared, short.drop(*shared, *empty)
 
 
 def to_markdown(frame: pl.DataFrame) -> str:

@@ -82,11 +82,22 @@ def record_view(record: RecordLike) -> RenderableType:
 
 
 def _measured_blocks(record: RecordLike, rows: pl.DataFrame) -> list[RenderableType]:
-    best = tables.rich_table(table_of(record.method).read_first(rows, record, most=8))
+    blocks: list[RenderableType] = []
+    for title, table in table_of(record.method).terminal_grids(rows, record):
+        blocks += [*[Text("")] * bool(blocks), *_titled_table(title, table)]
     failed = failed_cells(rows)
-    if failed.is_empty():
-        return [best]
-    return [best, Text("\nFailed cells", style="bold yellow"), tables.rich_table(failed.head(20))]
+    if not failed.is_empty():
+        blocks.append(Text("\nFailed cells", style="bold yellow"))
+        blocks += _titled_table("", failed.head(20))
+    return blocks
+
+
+def _titled_table(title: str, frame: pl.DataFrame) -> list[RenderableType]:
+    """The table; what all of its lines share is in the line above it, after the title."""
+    shared, lines = tables.split_constants(frame)
+    facts = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shared.items())
+    heading = " · ".join(part for part in (title, facts) if part)
+    return [*[_clean_text(heading)] * bool(heading), tables.rich_table(lines)]
 
 
 def _command(command: str) -> list[RenderableType]:

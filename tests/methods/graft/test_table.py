@@ -1,11 +1,14 @@
 """The tables of graft: one line per mask, constant columns dropped, overlaps as a matrix."""
 
+from types import SimpleNamespace
+
 import polars as pl
 
 from cutaway.methods.graft.rows import GRAFT_SCHEMA, GraftCoordinates
 from cutaway.methods.graft.spec import BASELINES
 from cutaway.methods.graft.table import (
     KIND_LABELS,
+    TABLE,
     graft_results_table,
     kind_rank,
     seed_means,
@@ -55,3 +58,18 @@ def test_overlaps_make_a_matrix() -> None:
     shown = graft_results_table(table(rows, GRAFT_SCHEMA))
     assert shown.columns == ["skill", "a", "b"]
     assert float(shown["b"][0]) == 0.25
+
+
+def test_an_evaluation_is_a_grid_of_skills_and_sets() -> None:
+    scores = {"sst2": {"sst2": 0.9, "cr": 0.8}, "trec": {"sst2": 0.5, "cr": 0.4}}
+    base = {skill: dict.fromkeys(line, 0.5) for skill, line in scores.items()}
+    summary = {"verb": "eval", "metric": "accuracy", "matrix": {"base": base, "learned": scores}}
+    [(title, grid)] = TABLE.grids(masks(), SimpleNamespace(summary=summary))
+    assert title == "accuracy of the base model, without -> with the skill"
+    assert grid.to_dicts() == [
+        {"skill": "sst2", "sst2": "0.500 -> 0.900", "cr": "0.500 -> 0.800"},
+        {"skill": "trec", "sst2": "0.500 -> 0.500", "cr": "0.500 -> 0.400"},
+    ]
+    summary["matrix"] |= {"tuned": scores, "removed": base}
+    assert len(TABLE.grids(masks(), SimpleNamespace(summary=summary))) == 2
+    assert TABLE.grids(masks(), SimpleNamespace(summary={"verb": "learn"})) == []

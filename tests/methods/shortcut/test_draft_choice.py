@@ -7,9 +7,11 @@ from cutaway.methods.shortcut.decode import Drafter, plain_generate, speculative
 from cutaway.methods.shortcut.draft_choice import (
     Continuation,
     DraftReplay,
+    DraftSetting,
     choose_draft,
     continuation_states,
     make_drafter,
+    pays,
     replay_drafts,
     simulated_seconds,
 )
@@ -101,6 +103,13 @@ def test_a_drafter_chooses_from_frequent_tokens_and_those_of_the_prompt(toy, map
     assert {3, 7, *maps.draft_tokens(toy.vocab).tolist()} == set(drafter.vocabulary.tolist())
     weight, _ = toy.output_embedding
     torch.testing.assert_close(drafter.weight.T, weight[drafter.vocabulary])
+
+
+@pytest.mark.parametrize(("tokens", "needed"), [(9, 1.22), (36, 1.12), (3600, 1.03)])
+def test_few_tokens_need_a_larger_gain(tokens: int, needed: float) -> None:
+    settings = [DraftSetting("mat", 1, 2, 0.0, needed + more) for more in (-0.001, 0.001)]
+    assert [pays(one, tokens) for one in settings] == [False, True]
+    assert not pays(DraftSetting("mat", 1, 2, 0.0), tokens)
 
 
 def test_no_more_texts_are_read_than_needed(toy, monkeypatch) -> None:

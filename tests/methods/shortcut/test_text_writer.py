@@ -2,7 +2,7 @@
 
 import pytest
 
-from cutaway.methods.shortcut import generate, text_writer
+from cutaway.methods.shortcut import draft_choice, generate, text_writer
 from cutaway.methods.shortcut.draft_choice import DraftSetting
 from cutaway.methods.shortcut.spec import GenerateSpec
 from cutaway.methods.shortcut.step_timing import Stopwatch
@@ -27,7 +27,7 @@ def writer_of(toy, fitted, maps_file):
 
 
 def test_where_no_draft_pays_the_full_model_writes(writer_of, monkeypatch) -> None:
-    monkeypatch.setattr(text_writer, "MIN_SPEEDUP", float("inf"))
+    monkeypatch.setattr(draft_choice, "MIN_SPEEDUP", float("inf"))
     writer, [prompt] = writer_of()
     result, _ = writer.write(prompt)
     assert writer.setting is None and result.drafted == 0 and len(result.tokens) == 12

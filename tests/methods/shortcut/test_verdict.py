@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from cutaway.measure.intervals import Interval
 from cutaway.methods.shortcut.maths.exit_simulation import CalibratedExit
 from cutaway.methods.shortcut.verdict import (
     eval_verdict,
@@ -12,7 +13,10 @@ from cutaway.methods.shortcut.verdict import (
     generate_verdict,
 )
 
-CALIBRATED = CalibratedExit(0.97, 0.95, 0.05, 8.0, 0.99, 500, 10)
+CALIBRATED = CalibratedExit(
+    0.97, 0.95, 0.05, Interval(8.0, 7.5, 8.5, 0.95, 500), Interval(0.99, 0.97, 0.995, 0.95, 500), 10
+)
+SAVED = Interval(0.07, 0.04, 0.1, 0.95, 40)
 TIMING = {"block_ms": 1.7, "look_ms": 9.8, "exit_ms": 94.0, "plain_ms": 60.0}
 EXIT = {"layers": 10, "risk": 0.05, "positions": 1}
 
@@ -31,29 +35,37 @@ def test_an_evaluation_is_compared_with_the_logit_lens(best, compared) -> None:
 
 
 def test_the_best_saving_comes_first() -> None:
-    sentences = exit_verdict({"id/gap": 0.02, "mat/max": 0.07}, [], {}, **EXIT)
+    none = Interval(0.0, 0.0, 0.0, 0.95, 40)
+    sentences = exit_verdict({"id/gap": none, "mat/max": SAVED}, [], {}, **EXIT)
     assert sentences == [
-        "At 95 % agreement with the full model, early exit skips at most 7.0% of the 10 layers "
-        "(mat/max)."
+        "At 95 % agreement with the full model, early exit skips 7.0% (95 % interval 4.0% to "
+        "10.0%) of the 10 layers at best (mat/max; lambda chosen on the same 40 tokens)."
     ]
+    assert "skips 0.0% of" in exit_verdict({"id/gap": none}, [], {}, **EXIT)[0]
 
 
 def test_a_calibration_states_its_guarantee_and_its_limits() -> None:
     found = [("mat", "gap", CALIBRATED)]
-    guarantee = exit_verdict({"mat/gap": 0.3}, found, {}, **EXIT)[1]
+    guarantee = exit_verdict({"mat/gap": SAVED}, found, {}, **EXIT)[1]
     assert "agreement is at least 95% with 95% confidence" in guarantee
-    assert "20.0% of the layers are skipped" in guarantee
-    dependent = exit_verdict({"mat/gap": 0.3}, found, {}, **EXIT | {"positions": 3})
+    assert "500 held-out tokens" in guarantee
+    assert "measured: 99.0% (95 % interval 97.0% to 99.5%)" in guarantee
+    assert "20.0% (95 % interval 15.0% to 25.0%) of the layers are skipped" in guarantee
+    dependent = exit_verdict({"mat/gap": SAVED}, found, {}, **EXIT | {"positions": 3})
     assert "independent" in dependent[2]
-    few = CalibratedExit(1.112, 0.95, 0.05, 10.0, 1.0, 20, 10)
-    assert "59 are needed" in exit_verdict({"a/b": 0.0}, [("a", "b", few)], {}, **EXIT)[2]
+    all_layers, all_agree = (Interval(one, one, one, 0.95, 20) for one in (10.0, 1.0))
+    few = CalibratedExit(1.112, 0.95, 0.05, all_layers, all_agree, 10)
+    assert "59 are needed" in exit_verdict({"a/b": SAVED}, [("a", "b", few)], {}, **EXIT)[2]
 
 
 def test_timing_is_reported_as_estimated_and_as_measured() -> None:
-    [_, estimated] = exit_verdict({"a/b": 0.0}, [], TIMING, **EXIT)
+    [_, estimated] = exit_verdict({"a/b": SAVED}, [], TIMING, **EXIT)
     assert "1.7 ms" in estimated and "60 ms" in estimated
     run = {"run_exit_ms": 94.0, "run_plain_ms": 72.0, "run_layers": 29.1, "run_lambda": 0.9}
-    assert "29.1 layers" in exit_verdict({"a/b": 0.0}, [], TIMING | run, **EXIT)[2]
+    run |= {"run_exit_processor_ms": 61.0, "run_plain_processor_ms": 63.0}
+    measured = exit_verdict({"a/b": SAVED}, [], TIMING | run, **EXIT)[2]
+    assert "61 ms of processor time per token after 29.1 layers" in measured
+    assert "94 and 72 ms by the clock" in measured
 
 
 def test_generated_texts_are_compared_with_plain_generate() -> None:

@@ -7,7 +7,8 @@ import polars as pl
 from cutaway.core.errors import Missing
 from cutaway.methods.graft.figures_continual import forgetting_table
 from cutaway.report import formats
-from cutaway.report.method_table import MethodTable
+from cutaway.report.method_table import Grid, MethodTable
+from cutaway.report.records import RecordLike
 
 KIND_LABELS = {
     "base": "base",
@@ -119,4 +120,30 @@ def _drop_constant_columns(table: pl.DataFrame) -> pl.DataFrame:
     return table.drop(same)
 
 
-TABLE = MethodTable(highlights=graft_results_table)
+def evaluation_grids(rows: pl.DataFrame, record: RecordLike) -> list[Grid]:
+    """Of `graft eval`: the score of each skill on each set, without and with the skill."""
+    summary = record.summary or {}
+    if summary.get("verb") != "eval":
+        return []
+    matrix, metric = summary["matrix"], summary["metric"]
+    grids = []
+    for title, before, after in (
+        ("base model, without -> with the skill", "base", "learned"),
+        ("tuned model, with -> without the skill", "tuned", "removed"),
+    ):
+        if before in matrix and after in matrix:
+            lines = [
+                {"skill": skill}
+                | {
+                    data: " -> ".join(map(formats.number, (matrix[before][skill][data], value)))
+                    for data, value in line.items()
+                }
+                for skill, line in matrix[after].items()
+            ]
+            sets = dict.fromkeys(name for line in lines for name in line)
+            table = pl.DataFrame(lines, schema=dict.fromkeys(sets, pl.String), orient="row")
+            grids.append(Grid(f"{metric} of the {title}", table))
+    return grids
+
+
+TABLE = MethodTable(highlights=graft_results_table, grids=evaluation_grids)

@@ -5,6 +5,7 @@ of draft and every layer, which tokens would have been drafted correctly. Time i
 running the model on one and on several tokens. Together they give the expected time per token.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -21,8 +22,9 @@ from cutaway.models.lm import LM
 
 DRAFT_LENGTHS = (1, 2, 3, 4, 6, 8)
 CONFIDENCE_FLOORS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-# A smaller gain is within the noise of the measurement.
-MIN_SPEEDUP = 1.02
+# A smaller gain is within the noise of the measurement, the more so the fewer tokens it has: some
+# of the many settings are lucky.
+MIN_SPEEDUP, LUCK = 1.02, 0.6
 # Tokens to measure on: with fewer, a lucky setting among many would be chosen.
 MIN_TOKENS = 512
 
@@ -37,6 +39,11 @@ class DraftSetting:
     floor: float
     expected: float | None = None
     """None when the setting was given, not measured."""
+
+
+def pays(setting: DraftSetting, tokens: int) -> bool:
+    """Whether the gain expected from a measurement on this many tokens is more than luck."""
+    return (setting.expected or 0.0) >= MIN_SPEEDUP + LUCK / math.sqrt(max(tokens, 1))
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """`cutaway shortcut exit`: what an early exit saves and costs, for every threshold at once."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from cutaway.core.lookup import lookup
+from cutaway.measure.intervals import Interval
 from cutaway.methods.shortcut.exit_timing import ExitCurves, exit_timing
 from cutaway.methods.shortcut.maths.exit_simulation import (
     ALL_LAMBDAS,
@@ -18,6 +19,7 @@ from cutaway.methods.shortcut.maths.exit_simulation import (
     calibrate,
     exit_curve,
     fixed_exit_curve,
+    saved_share,
 )
 from cutaway.methods.shortcut.predictions import (
     MapsRequest,
@@ -72,7 +74,7 @@ def measure(request: MapsRequest, run: Run) -> Outcome:
     timing = {}
     if lm.kind == "causal":
         agreement = spec.agreement or DEFAULT_AGREEMENT
-        saved = max(layers_saved(points, lm.layers, agreement) for points in curves.values())
+        saved = max(layers_saved(of, lm.layers, agreement).mean for of in curves.values())
         prompts = [sample.full.rows[i] for i in rows]
         timing = exit_timing(lm, maps, prompts, curves, saved, agreement)
     return shortcut_outcome(
@@ -128,7 +130,7 @@ def calibrations(
         (kind, name, calibrate(one, spec.agreement, risk=risk))
         for (kind, name), one in confidences.items()
     ]
-    return sorted(calibrated, key=lambda one: one[2].layers)
+    return sorted(calibrated, key=lambda one: one[2].layers.mean)
 
 
 def lambda_rows(coordinates: ShortcutCoordinates, curves: ExitCurves) -> list[Row]:
@@ -154,10 +156,16 @@ def fixed_rows(coordinates: ShortcutCoordinates, fixed: dict[str, list[ExitPoint
 
 def layers_saved(
     points: Sequence[ExitPoint], layers: int, agreement: float = DEFAULT_AGREEMENT
-) -> float:
+) -> Interval:
     """The largest share of layers saved by a lambda that reaches the agreement."""
-    used = [p.layers.mean for p in points if p.agreement.mean >= agreement]
-    return 1 - min(used, default=float(layers)) / layers
+    safe = [point.layers for point in points if point.agreement.mean >= agreement]
+    tokens = points[0].layers
+    used = min(
+        safe,
+        key=lambda one: one.mean,
+        default=replace(tokens, mean=layers, low=layers, high=layers),
+    )
+    return saved_share(used, layers)
 
 
 def exit_summary(
@@ -171,11 +179,12 @@ def exit_summary(
     saved = {f"{kind}/{name}": layers_saved(of, layers) for (kind, name), of in curves.items()}
     return {
         "layers": layers,
-        "wall_clock": timing,
-        "saved_at_95": saved,
+        "timing": timing,
+        "tokens": next(iter(saved.values())).n,
+        "saved_at_95": {key: one.mean for key, one in saved.items()},
+        "saved_at_95_interval": {key: [one.low, one.high] for key, one in saved.items()},
         "calibrated": [
-            {"kind": kind, "confidence": name, **asdict(one), "saved": one.saved}
-            for kind, name, one in calibrated
+            {"kind": kind, "confidence": name, **one.plain()} for kind, name, one in calibrated
         ],
         "verdict": exit_verdict(
             saved, calibrated, timing, layers=layers, risk=spec.risk,

@@ -5,9 +5,8 @@ simulation does, is therefore estimated from measured parts. A practical exit te
 only; it is run with a key-value cache, against the same loop without exits.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -23,7 +22,7 @@ from cutaway.methods.shortcut.maths.exit_simulation import ExitPoint
 from cutaway.methods.shortcut.maths.fit import IDENTITY
 from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.methods.shortcut.segments import segmented
-from cutaway.methods.shortcut.step_timing import measure_step_times
+from cutaway.methods.shortcut.step_timing import Stopwatch, measure_step_times
 from cutaway.models.lm import LM
 
 TIMED_TEXTS, TIMED_NEW_TOKENS, TIMED_PROMPT_TOKENS = 4, 24, 16
@@ -64,7 +63,7 @@ def exit_timing(
     saved: float,
     agreement: float,
 ) -> dict[str, float]:
-    """Milliseconds per token: a block, a prediction, full model and early exit.
+    """Milliseconds of processor time per token: a block, a prediction, full model, early exit.
 
     `saved` is the share of layers that an exit skips at best when every layer is tested.
     """
@@ -103,8 +102,10 @@ def time_early_exit(
     if not early.tokens:
         return {}
     return {
-        "run_plain_ms": 1000 * plain.seconds / plain.tokens,
-        "run_exit_ms": 1000 * early.seconds / early.tokens,
+        "run_plain_ms": 1000 * plain.watch.seconds / plain.tokens,
+        "run_exit_ms": 1000 * early.watch.seconds / early.tokens,
+        "run_plain_processor_ms": 1000 * plain.watch.processor_seconds / plain.tokens,
+        "run_exit_processor_ms": 1000 * early.watch.processor_seconds / early.tokens,
         "run_layers": early.layers / early.tokens,
         "run_lambda": rule.lambda_,
     }
@@ -112,15 +113,14 @@ def time_early_exit(
 
 @dataclass
 class _Timed:
-    """Seconds, tokens and layers of several decoded texts."""
+    """Time, tokens and layers of several decoded texts."""
 
-    seconds: float = 0.0
+    watch: Stopwatch = field(default_factory=Stopwatch)
     tokens: int = 0
     layers: int = 0
 
     def time(self, decode: Callable[[], DecodeResult]) -> None:
-        start = time.perf_counter()
-        result = decode()
-        self.seconds += time.perf_counter() - start
+        with self.watch:
+            result = decode()
         self.tokens += len(result.tokens)
         self.layers += sum(result.layers)

@@ -109,7 +109,7 @@ def _candidate_maps(lm: LM, maps: ShortcutMaps, spec: GenerateSpec) -> list[tupl
     """The kinds and layers to exit at or to draft from; BadSpec for maps the file lacks."""
     check_exit_layers(lm, spec.exit_layers)
     drafts = _candidate_draft_maps(maps, spec) if spec.mode == "speculative" else []
-    if drafts and spec.kind == AHEAD:
+    if drafts:
         return drafts
     kind = spec.kind
     if kind in ("auto", AHEAD):
@@ -120,7 +120,7 @@ def _candidate_maps(lm: LM, maps: ShortcutMaps, spec: GenerateSpec) -> list[tupl
     layers = spec.exit_layers or default
     for layer in layers:
         maps.jump(layer, lm.layers, kind)
-    return drafts + [(kind, layer) for layer in layers]
+    return [(kind, layer) for layer in layers]
 
 
 def _candidate_draft_maps(maps: ShortcutMaps, spec: GenerateSpec) -> list[tuple[str, int]]:

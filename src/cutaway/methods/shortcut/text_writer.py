@@ -23,11 +23,11 @@ from cutaway.methods.shortcut.decode import (
 )
 from cutaway.methods.shortcut.draft_choice import (
     DRAFT_LENGTHS,
-    MIN_SPEEDUP,
     Continuation,
     DraftSetting,
     choose_draft,
     make_drafter,
+    pays,
 )
 from cutaway.methods.shortcut.machine_times import machine_times
 from cutaway.methods.shortcut.maps import ShortcutMaps
@@ -142,7 +142,7 @@ class TextWriter:
         best = choose_draft(
             request.lm, request.maps, [text], request.candidates, self._times.steps, lengths
         )
-        return best if best.expected is not None and best.expected >= MIN_SPEEDUP else None
+        return best if pays(best, len(tokens)) else None
 
     def _decode(
         self, prompt: Tensor, limit: int, picker: TokenPicker, setting: DraftSetting | None

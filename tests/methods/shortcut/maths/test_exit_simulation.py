@@ -127,7 +127,7 @@ def test_a_promise_that_only_a_lambda_above_one_keeps_is_found() -> None:
     assert seen == {1.0: pytest.approx(0.90), 1.1: pytest.approx(0.99)}
     found = calibrate(confidences, 0.95, risk=0.05)
     assert 1.0 < found.setting <= 1.1
-    assert found.saved > 0.4
+    assert found.saved.mean > 0.4
 
 
 def test_a_calibration_tries_every_fine_lambda_strictest_first() -> None:
@@ -137,9 +137,11 @@ def test_a_calibration_tries_every_fine_lambda_strictest_first() -> None:
 
 def test_more_held_out_tokens_never_make_the_choice_wild() -> None:
     found = calibrate(some_confidences(5000), 0.9)
-    assert found.agreement >= 0.9
-    assert 0 < found.saved < 1
-    assert found.saved == pytest.approx(1 - found.layers / 6)
+    assert found.agreement.mean >= 0.9
+    assert 0 < found.saved.low < found.saved.mean < found.saved.high < 1
+    assert found.saved.mean == pytest.approx(1 - found.layers.mean / 6)
+    assert found.saved.low == pytest.approx(1 - found.layers.high / 6)
+    assert found.plain()["saved_low"] == found.saved.low and found.plain()["tokens"] == 5000
 
 
 @pytest.mark.parametrize(("wished", "risk"), [(0.0, 0.05), (1.0, 0.05), (0.9, 0.0)])
@@ -164,7 +166,7 @@ def test_with_too_few_tokens_only_the_whole_model_is_promised() -> None:
         )
         found = calibrate(confidences, 0.95, risk=0.05)
         assert found.needed == 59
-        assert (found.layers < 4) is early and found.agreement == 1.0
+        assert (found.layers.mean < 4) is early and found.agreement.mean == 1.0
 
 
 def test_confidences_equal_their_definitions() -> None:
@@ -183,7 +185,7 @@ def test_confidences_equal_their_definitions() -> None:
 
 def test_savings_and_needed_tokens_follow_from_their_formulas() -> None:
     found = calibrate(some_confidences(400), 0.6)
-    assert found.saved == pytest.approx(1 - found.layers / 6)
+    assert found.saved.mean == pytest.approx(1 - found.layers.mean / 6)
     # With `needed` agreements in a row the test just rejects, with one fewer it does not.
     assert found.wished**found.needed <= found.risk < found.wished ** (found.needed - 1)
 

@@ -127,12 +127,16 @@ class CalibratedExit:
     setting: float
     wished: float
     risk: float
-    layers: float
+    layers: Interval
     """Mean layers processed on the held-out tokens."""
-    agreement: float
+    agreement: Interval
     """Agreement measured on the held-out tokens."""
-    tokens: int
     layers_all: int
+
+    @property
+    def tokens(self) -> int:
+        """The number of held-out tokens."""
+        return self.agreement.n
 
     @property
     def needed(self) -> int:
@@ -140,9 +144,26 @@ class CalibratedExit:
         return ceil(log(self.risk) / log(self.wished))
 
     @property
-    def saved(self) -> float:
+    def saved(self) -> Interval:
         """The share of layers that are skipped."""
-        return 1 - self.layers / self.layers_all
+        return saved_share(self.layers, self.layers_all)
+
+    def plain(self) -> dict[str, float]:
+        """Plain values; intervals as `_low` and `_high`."""
+        plain: dict[str, float] = {
+            "setting": self.setting, "wished": self.wished, "risk": self.risk,
+            "tokens": self.tokens, "layers_all": self.layers_all,
+        }  # fmt: skip
+        for name in ("layers", "agreement", "saved"):
+            one: Interval = getattr(self, name)
+            plain |= {name: one.mean, f"{name}_low": one.low, f"{name}_high": one.high}
+        return plain
+
+
+def saved_share(layers: Interval, layers_all: int) -> Interval:
+    """The share of layers that are skipped when this many are processed."""
+    mean, low, high = (1 - used / layers_all for used in (layers.mean, layers.high, layers.low))
+    return Interval(mean, low, high, layers.level, layers.n)
 
 
 NO_EXIT_LAMBDA = 1.112
@@ -183,13 +204,12 @@ def calibrate(
 def _calibrated(
     confidences: LayerConfidences, lambda_: float, wished: float, risk: float
 ) -> CalibratedExit:
-    layers = exit_layers(confidences, lambda_)
+    point = _exit_point(lambda_, confidences, exit_layers(confidences, lambda_))
     return CalibratedExit(
         setting=lambda_,
         wished=wished,
         risk=risk,
-        layers=float(layers.mean()),
-        agreement=float(agreement_at(confidences, layers).mean()),
-        tokens=len(layers),
+        layers=point.layers,
+        agreement=point.agreement,
         layers_all=len(confidences.values),
     )

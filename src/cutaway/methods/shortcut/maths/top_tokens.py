@@ -22,7 +22,7 @@ def top_tokens(
     ids = ids.gather(1, ranked.topk(min(count, ids.shape[1]), dim=-1).indices)
     values = logits.gather(1, ids)
     probs = predicted.confidence[:, None] * (values - values[:, :1]).exp()
-    return ids, probs
+    return ids, probs.float()
 
 
 def _candidates(logits: Tensor, best: Tensor, count: int) -> Tensor:
