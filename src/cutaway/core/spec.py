@@ -28,6 +28,7 @@ VALUES_OUTSIDE_ADDRESS: dict[str, tuple[Any, ...]] = {
     "chat": (False,),
     "system": (None,),
     "quantise": ("none",),
+    "precision": ("auto",),
     "samples": (False,),
 }
 # `auto` is resolved when the model is opened; the precision in use is part of the model's identity.

@@ -91,7 +91,7 @@ def open_model(
         return with_chat(lm, system=system) if chat else lm
     lookup(ATTENTION_KERNELS, attention, kind="attention kernel")
     choose_placement(device, dtype, quantise, max_memory=max_memory)  # refused before any download
-    base, extra = _split_adapter(str(name), adapter)
+    base, extra = split_adapter(str(name), adapter)
     source = fetch_checkpoint(base, revision=revision, offline=offline, code=trust_remote_code)
     adapter_source = None if extra is None else fetch_checkpoint(extra, offline=offline)
     where = {"device": device, "dtype": dtype, "quantise": quantise, "max_memory": max_memory}
@@ -107,7 +107,7 @@ def open_model(
     return with_chat(lm, system=system) if chat else lm
 
 
-def _split_adapter(name: str, adapter: str | Path | None) -> tuple[str, str | None]:
+def split_adapter(name: str, adapter: str | Path | None) -> tuple[str, str | None]:
     """Base and adapter of a name; a folder whose own name has a + is not split."""
     if adapter is not None:
         return name, str(adapter)

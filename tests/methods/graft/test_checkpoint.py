@@ -8,12 +8,13 @@ from cutaway.core.errors import BadSpec
 from cutaway.methods.graft.checkpoint import (
     need_empty_folder,
     open_for_skill,
+    open_skill_model,
     skill_note,
     write_checkpoint,
 )
 from cutaway.methods.graft.skill import load_skill
 from cutaway.methods.graft.spec import AttachSpec
-from cutaway.models.load import open_model
+from cutaway.models.precision import stored_precision
 from cutaway.recipe.output import OWNER_FILE
 
 
@@ -42,16 +43,24 @@ def test_a_checkpoint_that_fails_halfway_leaves_nothing(toy, skill, tmp_path) ->
         assert (folder / "config.json").exists()
         raise RuntimeError("no more")
 
-    lm, out = open_model(toy.pair("bert")[0]), tmp_path / "out"
+    base, out = toy.pair("bert")[0], tmp_path / "out"
+    spec = AttachSpec(skill=skill, base=base, out=str(out))
+    opened = open_skill_model(load_skill(skill), base, spec)
     with pytest.raises(RuntimeError, match="no more"):
-        write_checkpoint(lm, out, load_skill(skill), "attached", also=fail)
+        write_checkpoint(opened, out, opened.skill.patch, "attached", also=fail)
     assert list(tmp_path.iterdir()) == []
-    write_checkpoint(lm, out, load_skill(skill), "attached")
+    write_checkpoint(opened, out, opened.skill.patch, "attached")
     assert json.loads((out / OWNER_FILE).read_text())["graft"] == "attached"
 
 
-def test_a_model_is_opened_in_the_skills_precision(toy) -> None:
+def test_a_skill_of_a_coarser_precision_is_written_in_it(toy, tmp_path) -> None:
     result = toy.learn(dtype="bfloat16", steps=0, baselines="none", text="none")
     skill = load_skill(result.path / "skill.safetensors")
     spec = AttachSpec(skill="s", base=toy.pair("bert")[0], out="o")
     assert open_for_skill(skill, spec.base, spec).dtype == "bfloat16"
+    opened = open_skill_model(skill, spec.base, spec)
+    # The base is stored in float32: with values of bfloat16 the base couldn't be restored from it.
+    assert (opened.precision, opened.source) == ("bfloat16", None)
+    opened.skill.attach(opened.lm)
+    write_checkpoint(opened, tmp_path / "with", opened.skill.patch, "attached")
+    assert stored_precision(str(tmp_path / "with")) == "bfloat16"

@@ -6,6 +6,7 @@ from cutaway.methods.graft.verdict import (
     evaluation_verdict,
     forgetting_verdict,
     learning_verdict,
+    moved_sentence,
     overlap_verdict,
 )
 
@@ -84,3 +85,16 @@ def test_forgetting_is_reported_for_both_strategies() -> None:
 
 def test_grafts_that_end_lower_come_with_a_remedy() -> None:
     assert forgetting(0.6, 0.8)[-1].endswith("Raise --sparsity.")
+
+
+def test_another_precision_is_named_with_the_number_of_weights() -> None:
+    same = dict.fromkeys(("base", "tuned", "compared"), "float32")
+    mixed = same | {"tuned": "bfloat16", "compared": "bfloat16"}
+    arguments = (scores(0.86), "accuracy", "sst2")
+    plain, said = (
+        learning_verdict(*arguments, size=100, total=10_000, compared=compared)
+        for compared in (same, mixed)
+    )
+    assert said[:-1] == plain
+    assert said[-1].startswith("10,000 weights moved, compared in bfloat16 (base: float32, tuned:")
+    assert moved_sentence(5, same) == "5 weights moved, compared in float32; any may be chosen."

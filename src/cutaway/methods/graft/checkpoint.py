@@ -1,14 +1,22 @@
 """Checkpoint folders that `graft attach` and `graft detach` write."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from cutaway.console import quiet_transformers
 from cutaway.core.errors import BadSpec
 from cutaway.home import need_expandable_path
+from cutaway.methods.graft.maths.patch import Patch
+from cutaway.methods.graft.patched_copy import copy_patched
 from cutaway.methods.graft.skill import CHECKSUM_CHARS, Skill
+from cutaway.models.checkpoint import fetch_checkpoint
 from cutaway.models.lm import LM
+from cutaway.models.load import split_adapter
+from cutaway.models.precision import DIGITS, coarsest, stored_precision
 from cutaway.recipe.open_for_spec import open_for_spec
 from cutaway.recipe.output import OWNER_FILE
 from cutaway.store import files
@@ -24,34 +32,60 @@ def need_empty_folder(out: str) -> Path:
     return path
 
 
+@dataclass(frozen=True, eq=False)
+class SkillModel:
+    """A model opened in the precision of a skill, and the skill as its checkpoint stores it."""
+
+    lm: LM
+    skill: Skill
+    precision: str
+    """The precision of the stored weights, or the skill's if that is coarser."""
+    source: Path | None
+    """The checkpoint's folder, if its files can be changed: no adapter, no coarser skill."""
+
+
 def open_for_skill(skill: Skill, name: str, spec: Any) -> LM:
     """The model in the precision that the skill was learned in."""
-    dtype = str(next(iter(skill.patch.after.values())).dtype).removeprefix("torch.")
-    return open_for_spec(name, spec, dtype=dtype)
+    return open_for_spec(name, spec, dtype=skill.precision)
+
+
+def open_skill_model(skill: Skill, name: str, spec: Any) -> SkillModel:
+    """The model in the skill's precision, with the skill's values rounded as its files are."""
+    lm = open_for_skill(skill, name, spec)
+    base, adapter = split_adapter(name, None)
+    stored = stored_precision(base, offline=spec.offline)
+    precision = coarsest([stored, skill.precision])
+    keeps_files = adapter is None and DIGITS[stored] <= DIGITS[skill.precision]
+    source = fetch_checkpoint(base, offline=spec.offline).folder if keeps_files else None
+    return SkillModel(lm, skill.rounded_to(precision), precision, source)
 
 
 def write_checkpoint(
-    lm: LM,
+    opened: SkillModel,
     out: Path,
-    skill: Skill,
+    patch: Patch,
     action: str,
     *,
     module: Any = None,
     also: Callable[[Path], None] | None = None,
 ) -> None:
-    """Save the model and its tokenizer with a note about the skill; all of it or nothing.
+    """Save the model, changed by the patch already, with a note about the skill; all or nothing.
 
+    The files are those of the checkpoint with the patch applied, so precision, shards and other
+    files are kept. Where that can't be done, transformers saves the model in the same precision.
     `module` is saved instead of the language model; `also` adds files to the folder.
     """
-    aside, saved = files.temporary_path(out), module or lm.module
+    aside, saved = files.temporary_path(out), module or opened.lm.module
     files.check_free_space(out.parent, sum(p.nbytes for p in saved.parameters()))
     try:
         with files.disk_errors(out), quiet_transformers():
-            saved.save_pretrained(aside)
-            lm.tokenizer.save_pretrained(aside)
+            plain = opened.source if module is None else None
+            if plain is None or not copy_patched(saved, plain, aside, patch):
+                saved.to(getattr(torch, opened.precision)).save_pretrained(aside)
+                opened.lm.tokenizer.save_pretrained(aside)
             if also is not None:
                 also(aside)
-            files.write_json(aside / OWNER_FILE, skill_note(skill, action))
+            files.write_json(aside / OWNER_FILE, skill_note(opened.skill, action))
             files.remove_folder(out)
             aside.rename(out)
     finally:

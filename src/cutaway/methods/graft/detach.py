@@ -1,6 +1,6 @@
 """`cutaway graft detach`: write a checkpoint with a skill removed, which is the base again."""
 
-from cutaway.methods.graft.checkpoint import need_empty_folder, open_for_skill, write_checkpoint
+from cutaway.methods.graft.checkpoint import need_empty_folder, open_skill_model, write_checkpoint
 from cutaway.methods.graft.skill import CHECKSUM_CHARS, load_skill
 from cutaway.methods.graft.spec import DetachSpec
 from cutaway.recipe.life_cycle import Context
@@ -15,10 +15,11 @@ def resolve(spec: DetachSpec, context: Context) -> DetachSpec:
 
 def perform(spec: DetachSpec, context: Context) -> ActionResult:
     """Write the checkpoint to `--out`; a model without the skill is refused."""
-    skill, out = load_skill(spec.skill), need_empty_folder(spec.out)
-    lm = open_for_skill(skill, spec.model, spec)
+    out = need_empty_folder(spec.out)
+    opened = open_skill_model(load_skill(spec.skill), spec.model, spec)
+    skill, lm = opened.skill, opened.lm
     skill.detach(lm)
-    write_checkpoint(lm, out, skill, "detached")
+    write_checkpoint(opened, out, skill.patch.reverse, "detached")
     base = skill.meta["base"]
     sentence = (
         f"{out} is {lm.name} without the skill {skill.label!r}: {base['name']}, bit for bit "

@@ -15,7 +15,7 @@ from cutaway.data.load import load_text_set
 from cutaway.data.tasks import TaskColumns, TaskFile
 from cutaway.methods.graft.checkpoint import open_for_skill
 from cutaway.methods.graft.held_out import held_out_texts, training_data_of
-from cutaway.methods.graft.maths.patch import Patch, need_matching_shapes, patched_weights
+from cutaway.methods.graft.maths.patch import need_matching_shapes, patched_weights
 from cutaway.methods.graft.overlap import unique_labels
 from cutaway.methods.graft.rows import GraftCoordinates
 from cutaway.methods.graft.skill import Skill, load_skill
@@ -247,8 +247,7 @@ def _outputs(lm: LM, examples: PromptedExamples) -> TaskOutputs:
 
 def skill_removed(tuned: LM, skill: Skill) -> AbstractContextManager[None]:
     """The tuned model with the skill's weights set back to the base's, while the context lasts."""
-    patch = skill.patch
-    return patched_weights(tuned.params(), Patch(patch.mask, patch.after, patch.before))
+    return patched_weights(tuned.params(), skill.patch.reverse)
 
 
 def lm_loss_rows(request: GraftEvalRequest, text_rows: TokenRows) -> list[Row]:

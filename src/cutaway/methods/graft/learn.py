@@ -28,6 +28,7 @@ from cutaway.methods.graft.task_evaluator import (
     make_evaluator,
 )
 from cutaway.methods.graft.tuned_head import copy_head
+from cutaway.methods.graft.verdict import moved_sentence
 from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.objects import Objects
@@ -84,6 +85,7 @@ class LearnRequest:
             "tuned": self.pair.facts["tuned"]["checksum"],
             "data": self.split.digest,
             "text": self.text_digest,
+            **self.pair.identity,
         }
 
     @property
@@ -145,7 +147,7 @@ def mask_sizes(search: MaskSearch, seed: int, run: Run) -> list[int]:
     spec, total, progress = search.spec, search.pair.total, run.progress
     sizes = [mask_size(share, total) for share in spec.sparsity]
     listed = ", ".join(f"{n:,}" for n in sizes)
-    run.console.print(f"{total:,} weights changed and may be chosen; masks of {listed}.")
+    run.console.print(f"{moved_sentence(total, search.pair.compared)} Masks of {listed}.")
     if spec.keep_gain is not None:
         key, largest = "smallest", max(sizes)
         if key not in progress.done():

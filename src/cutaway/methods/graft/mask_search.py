@@ -144,11 +144,11 @@ class MaskSearch:
             lookup({**MASKS, "best": None}, chosen, kind="starting mask")
             return self._mask(chosen, size, torch.Generator().manual_seed(seed))
         first, inputs = load_skill(Path(chosen)).patch.mask, self._inputs()
-        return top_mask(
-            list(self.pair.base),
-            lambda name: _raised(inputs.movement(name), first, name, 1e6),
-            size,
-        )
+
+        def score(name: str) -> torch.Tensor:
+            return inputs.moved_first(name, _raised(inputs.movement(name), first, name, 1e6))
+
+        return top_mask(list(self.pair.base), score, size)
 
     def losses(self, seed: int) -> Callable[[int], list[Loss]]:
         """step -> its loss in several terms, one per batch of the step's examples."""

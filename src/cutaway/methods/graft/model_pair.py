@@ -4,15 +4,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
 from cutaway.core.params import check_same_parameters
 from cutaway.methods.graft.maths.select import Params
 from cutaway.methods.graft.maths.soft_mask import assign_weights
+from cutaway.methods.graft.pair_precision import PairPrecision, count_moved, pair_precision
 from cutaway.methods.graft.spec import LearnSpec
 from cutaway.methods.graft.tuned_head import head_names, load_tuned_with_head
 from cutaway.models.digests import checksum
@@ -32,20 +34,37 @@ class ModelPair:
     """The live parameters that a mask may choose from."""
     base: Params
     tuned: Params
+    """The values that a mask chooses: tuned where a weight moved, else the base's."""
     fixed: Params
-    """Tuned weights that a mask may not choose; only the tuned model has them."""
+    """Tuned tensors as they are in the checkpoint, where `tuned` is without them or rounded; only
+    the tuned model has them."""
     facts: dict[str, Any]
     """Both checkpoints: name, digest, checksum."""
+    precision: PairPrecision | None = None
+    """How both are stored and compared; None for two states of one training."""
 
     @property
     def lm(self) -> LM:
         """The live language model."""
         return self.model.lm
 
-    @property
+    @cached_property
     def total(self) -> int:
-        """The number of weights that a mask may choose from."""
-        return sum(value.numel() for value in self.base.values())
+        """The number of weights that moved, which a mask may choose from."""
+        return count_moved(self.base, self.tuned)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the comparison adds to the identity of a run: nothing if all weights moved."""
+        unmoved = self.total < sum(value.numel() for value in self.base.values())
+        rounds = self.precision is not None and self.precision.rounds
+        compared: dict[str, Any] = {"compared": self.compared} if rounds else {}
+        return compared | ({"moved": self.total} if unmoved else {})
+
+    @property
+    def compared(self) -> dict[str, str]:
+        """How both checkpoints are stored and compared, for summaries and skill files."""
+        return {} if self.precision is None else self.precision.facts()
 
     @contextmanager
     def as_tuned(self) -> Iterator[None]:
@@ -76,24 +95,33 @@ def open_model_pair(
         _need_same_tokenizer(lm, tuned)
     params = model.params()
     check_same_parameters(params, tuned=other)
-    changed = [name for name in params if not torch.equal(params[name].data, other[name].data)]
+    precision = pair_precision(spec, lm.dtype, objects or {})
+    values = {n: precision.moved_values(params[n].data, other[n].data) for n in params}
+    changed = [name for name in params if not torch.equal(params[name].data, values[name])]
     if not changed:
         raise BadData(
-            f"{spec.tuned!r} has exactly the weights of {spec.base!r}: nothing was tuned, so there "
-            "is no skill to find."
+            f"{spec.tuned!r} has exactly the weights of {spec.base!r} in {precision.compared}: "
+            "nothing was tuned, so there is no skill to find."
         )
     names = _maskable_names(spec, changed, head_names(model))
     return ModelPair(
         model=model,
         params={name: params[name] for name in names},
         base={name: params[name].data.clone() for name in names},
-        tuned={name: other[name].data for name in names},
-        fixed={name: other[name].data for name in changed if name not in names},
+        tuned={name: values[name] for name in names},
+        fixed=_fixed_tensors(params, other, {name: values[name] for name in names}),
         facts={
             "base": {"name": lm.name, "digest": lm.digest, "checksum": checksum(lm.params())},
             "tuned": {**facts, "checksum": checksum(other)},
         },
+        precision=precision,
     )
+
+
+def _fixed_tensors(base: Params, tuned: Params, chosen: Params) -> dict[str, Tensor]:
+    """The tuned tensors that the values to choose from don't give: not chosen, or rounded."""
+    given = {name: chosen.get(name, base[name].data) for name in base}
+    return {n: tuned[n].data for n in base if not torch.equal(given[n], tuned[n].data)}
 
 
 def _maskable_names(spec: LearnSpec, changed: Sequence[str], heads: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ and the metrics.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,6 +46,17 @@ class Skill:
     def size(self) -> int:
         """The number of weights it changes."""
         return self.patch.size
+
+    @property
+    def precision(self) -> str:
+        """The precision that it was learned in."""
+        return dtype_name(next(iter(self.patch.after.values())))
+
+    def rounded_to(self, precision: str) -> "Skill":
+        """The skill with the values that a checkpoint of this precision has with it."""
+        patch, dtype = self.patch, getattr(torch, precision)
+        after = {name: value.to(dtype).to(value.dtype) for name, value in patch.after.items()}
+        return replace(self, patch=replace(patch, after=after))
 
     @property
     def task(self) -> str:
@@ -148,7 +159,7 @@ class Skill:
     def _dtypes(self, params: Params) -> tuple[set[str], str]:
         """The dtypes of the weights that the skill changes in the model, and the skill's dtype."""
         kinds = {dtype_name(params[n]) for n in self.patch.mask.indices if n in params}
-        return kinds, dtype_name(next(iter(self.patch.after.values())))
+        return kinds, self.precision
 
 
 def load_skill(path: Path | str) -> Skill:

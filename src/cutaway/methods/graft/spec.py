@@ -76,6 +76,9 @@ class LearnSpec(TaskDataSpec):
     the fine-tuning gain."""
     params: Names = ()
     """Choose only weights whose names match one of these patterns. Default: all that changed."""
+    precision: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
+    """Weights that are equal in this precision have not moved. auto: the coarser of the precisions
+    in which both checkpoints are stored; bfloat16 at most for an adapter."""
     start: str = "best"
     """The mask to start from: best (of movement and grad_movement), movement (as in the paper), any
     other baseline, or a skill file (warm start)."""

@@ -66,6 +66,7 @@ def skill_metadata(
         },
         "size": skill.size,
         "trained": pair.total,
+        **({"precision": pair.compared} if pair.compared else {}),
         "sparsity": skill.size / pair.total,
         "learned": {
             **{name: getattr(spec, name) for name in options},
@@ -114,6 +115,7 @@ def summarise_learning(
         "best": {"model": pair.lm.name, "data": split.texts.name, "metric": metric, **best},
         "task": split.task.name,
         "trained_weights": total,
+        "precision": pair.compared,
         "sizes": sizes,
         "sparsity": [size / total for size in sizes],
         "seeds": list(seeds),
@@ -124,7 +126,9 @@ def summarise_learning(
             str(size): {k: found.get(metric, {}).get("value") for k, found in one.items() if found}
             for size, one in by_size.items()
         },
-        "verdict": learning_verdict(scores, metric, split.task.name, size=sizes[0], total=total),
+        "verdict": learning_verdict(
+            scores, metric, split.task.name, size=sizes[0], total=total, compared=pair.compared
+        ),
     }
 
 

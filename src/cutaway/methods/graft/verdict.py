@@ -9,9 +9,17 @@ MAIN_KINDS = ("base", "tuned", "learned", "removed")
 MAX_EVALUATION_SENTENCES = 12
 
 
+def moved_sentence(total: int, compared: Mapping[str, str]) -> str:
+    """How many weights moved, and in which precision both models were compared."""
+    base, tuned, precision = (compared[name] for name in ("base", "tuned", "compared"))
+    stored = "" if base == tuned == precision else f" (base: {base}, tuned: {tuned})"
+    return f"{total:,} weights moved, compared in {precision}{stored}; any may be chosen."
+
+
 def learning_verdict(
-    scores: Mapping[str, Any], metric: str, task: str, *, size: int, total: int
-) -> list[str]:
+    scores: Mapping[str, Any], metric: str, task: str, *, size: int, total: int,
+    compared: Mapping[str, str] | None = None,
+) -> list[str]:  # fmt: skip
     """How much of the gain a learned mask keeps, and whether it beats the baselines."""
     at = {kind: _value(found, metric) for kind, found in scores.items()}
     gain = _value(scores["learned"], "relative_gain")
@@ -33,6 +41,8 @@ def learning_verdict(
         )
     if "removed" in at:
         verdict.append(f"Without these weights the tuned model has {at['removed']:.3f}.")
+    if compared and len(set(compared.values())) > 1:
+        verdict.append(moved_sentence(total, compared))
     return verdict
 
 

@@ -5,7 +5,7 @@ movement       the largest |tuned - base| (the paper's starting mask)
 grad_movement  the largest |gradient x movement|, the gradient of the task loss at the base
 fisher         the largest diagonal Fisher information of the task at the base, of
                weights that changed (FISH mask)
-uniform        the largest movement within each tensor, the same share of each
+uniform        the largest movement within each tensor, the same share of what changed in it
 biases         the largest movement among the biases (BitFit, cut to size)
 ties           the largest movement, rescaled by a factor chosen on train and dev (TIES)
 dare           random weights, rescaled in the same way (DARE: drop and rescale)
@@ -50,6 +50,11 @@ class MaskInputs:
         """The number of weights of each tensor."""
         return {name: value.numel() for name, value in self.base.items()}
 
+    @property
+    def moved_sizes(self) -> dict[str, int]:
+        """The number of weights of each tensor that changed."""
+        return {name: int(self.moved(name).sum()) for name in self.base}
+
     def movement(self, name: str) -> Tensor:
         """|tuned - base| of one tensor."""
         return (self.tuned[name].float() - self.base[name].float()).abs_()
@@ -57,6 +62,10 @@ class MaskInputs:
     def moved(self, name: str) -> Tensor:
         """Which weights of one tensor changed."""
         return self.tuned[name] != self.base[name]
+
+    def moved_first(self, name: str, scores: Tensor) -> Tensor:
+        """Scores of at least 0, with those of unchanged weights below all others."""
+        return scores.masked_fill(~self.moved(name).reshape(scores.shape), -1.0)
 
     def need_gradients(self) -> TaskGradients:
         """The gradients; Missing when they were not computed."""
@@ -99,24 +108,28 @@ def _movement(inputs: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
 
 def _grad_movement(inputs: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
     mean = inputs.need_gradients().mean
-    return top_mask(list(inputs.base), lambda n: mean[n].abs() * inputs.movement(n), keep)
+
+    def score(name: str) -> Tensor:
+        return inputs.moved_first(name, mean[name].abs() * inputs.movement(name))
+
+    return top_mask(list(inputs.base), score, keep)
 
 
 def _fisher(inputs: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
     square = inputs.need_gradients().square
-    return top_mask(list(inputs.base), lambda n: square[n] * inputs.moved(n), keep)
+    return top_mask(list(inputs.base), lambda n: inputs.moved_first(n, square[n]), keep)
 
 
 def _uniform(inputs: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
-    counts = {name: n for name, n in proportional_sizes(inputs.sizes, keep).items() if n}
+    counts = {name: n for name, n in proportional_sizes(inputs.moved_sizes, keep).items() if n}
     each = [top_mask([name], inputs.movement, n) for name, n in counts.items()]
     return Mask({name: indices for mask in each for name, indices in mask.indices.items()})
 
 
 def _biases(inputs: MaskInputs, keep: int, rng: torch.Generator) -> Mask:
-    """All biases if there are fewer than `keep`."""
+    """All biases that changed if there are fewer than `keep`."""
     names = bias_names(list(inputs.base))
-    total = sum(inputs.base[name].numel() for name in names)
+    total = sum(inputs.moved_sizes[name] for name in names)
     if total == 0:
         raise Missing("This model has no biases among the changed weights.")
     return top_mask(names, inputs.movement, min(keep, total))

@@ -28,6 +28,11 @@ class Patch:
         """The number of weights it changes."""
         return self.mask.size
 
+    @property
+    def reverse(self) -> "Patch":
+        """The patch that undoes this one."""
+        return Patch(self.mask, self.after, self.before)
+
 
 @dataclass(frozen=True, eq=False)
 class StackedPatch:

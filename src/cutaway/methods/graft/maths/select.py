@@ -65,9 +65,11 @@ def top_mask(names: Sequence[str], score: ScoreFn, keep: int) -> Mask:
 def score_threshold(names: Sequence[str], score: ScoreFn, keep: int) -> float:
     """A threshold with exactly `keep` scores above it (fewer only in a tie)."""
     pool = _collect_top(names, score, keep + 1)
-    if pool.seen <= keep:
-        return -float("inf") if pool.seen < keep else pool.lowest(keep) - 1.0
-    return (pool.lowest(keep) + pool.lowest(keep + 1)) / 2
+    if pool.seen < keep:
+        return -float("inf")
+    lowest = pool.lowest(keep)
+    below = pool.lowest(keep + 1) if pool.seen > keep else -float("inf")
+    return lowest - 1.0 if below == -float("inf") else (lowest + below) / 2
 
 
 def _collect_top(names: Sequence[str], score: ScoreFn, keep: int) -> "_TopCollector":

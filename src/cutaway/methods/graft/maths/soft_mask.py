@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from cutaway.core.errors import BadSpec
 from cutaway.core.params import check_same_parameters
 from cutaway.methods.graft.maths.patch import values_at, write_values
-from cutaway.methods.graft.maths.select import Mask, Params, score_threshold, scores_from, top_mask
+from cutaway.methods.graft.maths.select import Mask, Params, score_threshold, top_mask
 
 LiveParams = Mapping[str, nn.Parameter]
 Loss = Callable[[], Tensor]
@@ -81,17 +81,14 @@ class SoftMask:
         check_same_parameters(base, tuned=tuned, params=params)
         self.params, self.base, self.tuned = params, base, tuned
         self.logits = initial_logits(base, start, rng=rng)
+        self._unmoved = unmoved_weights(base, tuned)
         self._moments: dict[str, tuple[Tensor, Tensor]] = {}
         self.steps = 0
 
     @torch.no_grad()
     def write(self, keep: int | None = None) -> None:
         """Write theta(gamma) into the parameters; with `keep`, shift z so that as many are > 0."""
-        shift = (
-            0.0
-            if keep is None
-            else score_threshold(list(self.logits), scores_from(self.logits), keep)
-        )
+        shift = 0.0 if keep is None else score_threshold(list(self.logits), self._score, keep)
         for name, param in self.params.items():
             scratch = _scratch_buffers(param)
             for chunk in self._chunks(name, param.data):
@@ -117,7 +114,12 @@ class SoftMask:
 
     def rounded(self, keep: int) -> Mask:
         """The top of the soft mask: exactly `keep` weights."""
-        return top_mask(list(self.logits), scores_from(self.logits), keep)
+        return top_mask(list(self.logits), self._score, keep)
+
+    def _score(self, name: str) -> Tensor:
+        """The logits of one tensor; weights that are the same in both models come last."""
+        logits, unmoved = self.logits[name], self._unmoved.get(name)
+        return logits if unmoved is None else logits.masked_fill(unmoved, -float("inf"))
 
     def ones(self) -> int:
         """The number of weights with gamma above 0.5, as the reference rounds."""
@@ -198,6 +200,12 @@ def initial_logits(base: Params, start: Mask, *, rng: torch.Generator) -> dict[s
             drawn[start.indices[name]] *= -1
         logits[name] = drawn.to(value.device)
     return logits
+
+
+def unmoved_weights(base: Params, tuned: Params) -> dict[str, Tensor]:
+    """For each tensor with such weights, which of them are the same in both models."""
+    same = {name: (base[name] == tuned[name]).reshape(-1) for name in base}
+    return {name: equal for name, equal in same.items() if bool(equal.any())}
 
 
 def dtheta_dlogit(chunk: "_WeightChunk", scratch: tuple[Tensor, Tensor]) -> Tensor:
