@@ -47,8 +47,22 @@ def test_the_first_field_may_come_without_its_name(verb, calls) -> None:
 
 def test_paths_are_names(calls) -> None:
     cutaway.graft.overlap([Path("one.safetensors"), Path("two.safetensors")])
-    assert calls[0][1].skill == ("one.safetensors", "two.safetensors")
-    assert calls[0][2].objects == {}
+    cutaway.graft.overlap(Path("one.safetensors"), "two.safetensors")
+    cutaway.graft.attach(Path("one.safetensors"), base=Path("base"), out=Path("out"))
+    assert [spec.skill for _, spec, _ in calls] == [
+        ("one.safetensors", "two.safetensors"),
+        ("one.safetensors", "two.safetensors"),
+        "one.safetensors",
+    ]
+    assert calls[2][1].base == "base"
+    assert all(context.objects == {} for _, _, context in calls)
+
+
+def test_other_positional_arguments_are_refused(calls) -> None:
+    with pytest.raises(TypeError, match="only 'skill' may come without its name"):
+        cutaway.graft.attach("one.safetensors", "base", out="out")
+    with pytest.raises(TypeError, match="give them by name"):
+        cutaway.probe("model")
 
 
 def test_several_values_for_a_field_that_takes_one_are_refused(calls) -> None:

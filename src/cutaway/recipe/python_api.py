@@ -98,9 +98,11 @@ def accepted_type(info: FieldInfo) -> Any:
 
 
 def _first(verb: Verb, args: tuple[Any, ...]) -> Any:
-    if not verb.first or len(args) > 1:
+    """The value of the first field: one argument, or several if the field takes several."""
+    several = bool(verb.first) and takes_several(verb.spec_class, verb.first)
+    if not verb.first or (len(args) > 1 and not several):
         allowed = (
             f"only {verb.first!r} may come without its name" if verb.first else "give them by name"
         )
         raise TypeError(f"cutaway.{verb.name}() got {len(args)} positional arguments: {allowed}.")
-    return args[0]
+    return args[0] if len(args) == 1 else list(args)

@@ -1,4 +1,4 @@
-"""The cost of `graft learn`, extrapolated from one step that changes nothing."""
+"""The cost of `graft learn` and `graft eval`, extrapolated from a few rows; nothing is changed."""
 
 import time
 from collections.abc import Sequence
@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from cutaway.methods.graft.mask_search import MaskSearch
 from cutaway.methods.graft.maths.select import mask_size
 from cutaway.methods.graft.maths.soft_mask import gradients_enabled
+from cutaway.methods.graft.task_evaluator import TokenRows, mean_lm_loss
+from cutaway.models.lm import LM
 from cutaway.recipe.cost import Estimate
+from cutaway.training.prompting import EVAL_BATCH_TOKENS, PromptedExamples, predict_proba
 
+TRIAL_ROWS, TRIAL_TEXTS = 16, 4
 SKILL_BYTES = 12
 """Bytes of one weight in a skill file: its index, and its values before and after."""
 
@@ -33,6 +37,28 @@ def estimate_mask_learning(
         memory_mb=round((5 if spec.optimizer == "adam" else 4) * weights_mb, 1),
         disk_mb=round(SKILL_BYTES * len(seeds) * sum(sizes) / 2**20, 1),
         counts={"weights": pair.total, "sizes": sizes, "masks": masks},
+    )
+
+
+def estimate_evaluation(
+    lm: LM, trial: PromptedExamples, rows: int, texts: TokenRows, models: int
+) -> Estimate:
+    """The cost of an evaluation: `models` models read all rows and texts; a few are timed."""
+    few = trial.take(range(min(TRIAL_ROWS, len(trial))))
+    begin = time.perf_counter()
+    predict_proba(lm, few)
+    row_seconds = (time.perf_counter() - begin) / len(few)
+    begin = time.perf_counter()
+    mean_lm_loss(lm, texts[:TRIAL_TEXTS], 0)
+    text_seconds = (time.perf_counter() - begin) / max(len(texts[:TRIAL_TEXTS]), 1)
+    seconds = models * (rows * row_seconds + len(texts) * text_seconds)
+    widest = max(map(len, [*few.rows, *texts[:TRIAL_TEXTS]]))
+    floats = max(EVAL_BATCH_TOKENS, widest) * (4 * lm.width + lm.vocab)
+    return Estimate(
+        f"{rows:,} prompts and {len(texts):,} held-out texts, read by {models:,} models",
+        seconds=round(seconds, 1),
+        memory_mb=round(4 * floats / 2**20, 1),
+        counts={"rows": rows, "texts": len(texts), "models": models},
     )
 
 

@@ -14,6 +14,7 @@ from cutaway.core.textset import TextSet
 from cutaway.data.load import load_text_set
 from cutaway.data.tasks import TaskColumns, TaskFile
 from cutaway.methods.graft.checkpoint import open_for_skill
+from cutaway.methods.graft.cost import TRIAL_ROWS, estimate_evaluation
 from cutaway.methods.graft.held_out import held_out_texts, training_data_of
 from cutaway.methods.graft.maths.patch import need_matching_shapes, patched_weights
 from cutaway.methods.graft.overlap import unique_labels
@@ -32,6 +33,7 @@ from cutaway.methods.graft.task_evaluator import (
 )
 from cutaway.methods.graft.verdict import evaluation_verdict
 from cutaway.models.lm import LM
+from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.open_for_spec import open_for_spec
 from cutaway.recipe.result import Row
@@ -138,6 +140,17 @@ def measure(request: GraftEvalRequest, run: Run) -> Outcome:
     )  # fmt: skip
 
 
+def estimate(request: GraftEvalRequest) -> list[Estimate]:
+    """The cost: every skill on every set, with and without the skill, also in the tuned model."""
+    texts = request.sets[0].texts
+    few = texts.take(range(min(TRIAL_ROWS, len(texts))))
+    trial = _prompts(request, request.skills[0], replace(request.sets[0], texts=few))
+    rows = sum(len(one.texts) for one in request.sets)
+    text_rows = heldout_token_rows(request.lm, request.text)
+    models = len(request.skills) * (2 if request.tuned is None else 4)
+    return [estimate_evaluation(request.lm, trial, rows, text_rows, models)]
+
+
 def _has_prompts(skill: Skill) -> bool:
     return skill.meta.get("task", {}).get("mode") in ("prompt", "autoregressive")
 
@@ -213,15 +226,20 @@ def in_skill_classes(skill: Skill, texts: TextSet) -> TextSet:
     return replace(texts, classes=classes)
 
 
+def _prompts(request: GraftEvalRequest, skill: Skill, one: EvaluationSet) -> PromptedExamples:
+    """A set as prompts: the skill's own, or those of the set's task."""
+    lm, limit = request.lm, request.spec.max_tokens
+    if one.task is None:
+        return prompts_for_skill(lm, skill, one.texts, limit)
+    return make_prompted_examples(lm, one.task, one.texts, max_tokens=limit)
+
+
 def skill_scores(
     request: GraftEvalRequest, skill: Skill, one: EvaluationSet
 ) -> dict[str, dict[str, Any]]:
     """The scores on one set by kind: base, tuned, learned (with the skill), removed."""
-    lm, tuned, limit = request.lm, request.tuned, request.spec.max_tokens
-    if one.task is None:
-        examples = prompts_for_skill(lm, skill, one.texts, limit)
-    else:
-        examples = make_prompted_examples(lm, one.task, one.texts, max_tokens=limit)
+    lm, tuned = request.lm, request.tuned
+    examples = _prompts(request, skill, one)
     outputs = {"base": _outputs(lm, examples)}
     if tuned is not None:
         outputs["tuned"] = _outputs(tuned, examples)
