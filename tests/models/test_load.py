@@ -76,7 +76,7 @@ def test_a_checkpoint_that_changes_while_it_is_read_is_refused(copy, monkeypatch
 
 def test_a_plus_separates_base_and_adapter_unless_it_is_in_a_folders_name(tmp_path) -> None:
     folder = tmp_path / "one+two"
-    assert load._split_adapter(str(folder), None) == (str(tmp_path / "one"), "two")
+    assert load.split_adapter(str(folder), None) == (str(tmp_path / "one"), "two")
     folder.mkdir()
-    assert load._split_adapter(str(folder), None) == (str(folder), None)
-    assert load._split_adapter("base", "adapter") == ("base", "adapter")
+    assert load.split_adapter(str(folder), None) == (str(folder), None)
+    assert load.split_adapter("base", "adapter") == ("base", "adapter")

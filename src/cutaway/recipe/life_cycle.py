@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+SAMPLES_FOLDER = "samples"
+"""Where the samples of an unfinished run are kept in its folder."""
+
+
 @dataclass(frozen=True)
 class Context:
     """What a recipe gets besides its spec: where messages go, and objects given from Python."""
@@ -221,7 +225,7 @@ def sample_pieces(
     console.print(f"{size.clause()}.")
     # The pieces and the file that is made of them.
     files.check_free_space(remote.local_folder(spec.runs), 2 * size.bytes)
-    return SamplePieces(Path(progress.folder) / "samples")
+    return SamplePieces(Path(progress.folder) / SAMPLES_FOLDER)
 
 
 def with_tables(outcome: Outcome, current: Run) -> Outcome:

@@ -161,6 +161,24 @@ def test_rows_tell_base_tuned_and_majority_with_intervals(toy, tmp_path) -> None
     assert "the majority baseline scores 0.500" in result.summary["verdict"][0]
 
 
+def test_predictions_give_the_reported_scores(toy, tmp_path) -> None:
+    given = options(toy, "llama", steps=4, runs=str(tmp_path))
+    result = cutaway.graft.finetune(**given, samples=True)
+    assert set(result.samples["kind"]) == {"base", "tuned"}
+    for kind, scores in result.summary["test"].items():
+        found = result.samples.filter(kind=kind)
+        assert kind == "majority" or (
+            (found["truth"] == found["answer"]).mean() == scores["accuracy"]
+        )
+    splits = pl.read_parquet(result.path / "splits.parquet")
+    counts = dict(splits.group_by("part").len().iter_rows())
+    assert counts == result.summary["rows"]
+    tested = splits.filter(part="test")["row"].to_list()
+    assert tested == result.samples.filter(kind="base")["row"].to_list()
+    # A run that has them answers a request without them.
+    assert cutaway.graft.finetune(**given).path == result.path
+
+
 def test_a_head_keeps_the_names_of_its_base(toy, tmp_path) -> None:
     out = tmp_path / "out"
     result = cutaway.graft.finetune(

@@ -3,6 +3,7 @@
 import polars as pl
 import pytest
 
+from cutaway.core.digest import digest_text
 from cutaway.core.errors import BadSpec
 from cutaway.methods.graft import api as graft
 from tests.methods.graft.toy import TASK, value
@@ -58,3 +59,26 @@ def test_a_stacked_skill_is_evaluated_with_the_prompts_of_each_task(toy, learned
         assert value(asked, kind, "accuracy", data="toyfeel") == [own["toy"]]
         # The same answers by the other word: what was right is wrong.
         assert value(asked, kind, "accuracy", data="dull") == [pytest.approx(1 - own["other"])]
+
+
+def test_predictions_give_the_reported_accuracy_of_every_model(toy, learned) -> None:
+    family, _, out = learned
+    base, tuned = toy.pair(family)
+    result = graft.eval(
+        str(out), base=base, tuned=tuned, data=[toy.data, toy.other], samples=True, text="none",
+        test_limit=20, runs=toy.runs, quiet=True,
+    )  # fmt: skip
+    right = pl.col("truth") == pl.col("answer")
+    found = result.samples.group_by("kind", "data").agg(right.mean().alias("found"))
+    reported = result.rows.filter(pl.col("metric") == "accuracy")
+    both = reported.join(found, on=["kind", "data"])
+    assert len(both) == 8 and both["value"].to_list() == both["found"].to_list()
+    splits = pl.read_parquet(result.path / "splits.parquet")
+    assert splits["row"].to_list() == [
+        row for name in ("toy", "other")
+        for row in result.samples.filter(data=name, kind="base")["row"]
+    ]  # fmt: skip
+    texts = [line.split("\t")[0] for line in open(toy.other).read().splitlines()[1:]]
+    digests = result.samples.filter(data="other", kind="base")
+    expected = [digest_text(texts[i])[:16] for i in digests["row"]]
+    assert digests["text_digest"].to_list() == expected

@@ -98,3 +98,19 @@ BAD = [
 def test_a_wrong_request_is_refused_with_the_reason(toy, wrong, error, said) -> None:
     with pytest.raises(error, match=said):
         toy.learn(**wrong)
+
+
+def test_predictions_give_the_reported_accuracy_of_every_mask(toy) -> None:
+    options = {"steps": 1, "baselines": "random,movement", "text": "none", "sparsity": (0.02, 0.2)}
+    result = toy.learn(**options, samples=True)
+    right = pl.col("truth") == pl.col("answer")
+    found = result.samples.group_by("kind", "sparsity").agg(right.mean().alias("found"))
+    reported = result.rows.filter((pl.col("metric") == "accuracy") & pl.col("layer").is_null())
+    both = reported.join(found, on=["kind", "sparsity"])
+    assert len(both) == len(found) == 3 + 3 * 2
+    assert both["value"].to_list() == both["found"].to_list()
+    splits = pl.read_parquet(result.path / "splits.parquet")
+    tested = splits.filter(part="test")["row"].to_list()
+    assert tested == result.samples.filter(kind="tuned")["row"].to_list()
+    assert not set(tested) & set(splits.filter(pl.col("part") != "test")["row"])
+    assert toy.learn(**options).path == result.path

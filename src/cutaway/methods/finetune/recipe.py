@@ -1,10 +1,12 @@
 """`cutaway finetune`: fine-tune a model on a task and keep the checkpoint that is best on dev."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
 from cutaway.core.errors import BadSpec
@@ -13,15 +15,17 @@ from cutaway.methods.finetune.rows import FINETUNE_SCHEMA, FinetuneCoordinates, 
 from cutaway.methods.finetune.spec import FinetuneSpec
 from cutaway.methods.finetune.verdict import finetune_verdict
 from cutaway.models.lm import LM, model_facts
-from cutaway.recipe.cost import Estimate
+from cutaway.recipe.cost import Estimate, SampleSize
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.open_for_spec import open_spec_model
 from cutaway.recipe.output import CheckpointFolder
 from cutaway.recipe.result import table
 from cutaway.store.records import run_folder
+from cutaway.store.samples import text_digests
 from cutaway.training.cost import estimate_training
 from cutaway.training.finetune_loop import restored, run_finetuning
 from cutaway.training.loop import TrainingResult
+from cutaway.training.predictions import prediction_samples, split_table
 from cutaway.training.task_model import TaskModel, finetune_mode, make_task_model
 from cutaway.training.task_scores import Scores, majority_scores, scores_with_intervals
 from cutaway.training.task_split import TaskSplit, load_task_split
@@ -105,6 +109,7 @@ def measure(request: FinetuneRequest, run: Run) -> Outcome:
         model=model_facts(request.lm),
         data={"name": texts.name, "rows": len(texts), "digest": texts.digest},
         files=files,
+        splits=split_table(request.split),
     )
 
 
@@ -114,15 +119,39 @@ def train_and_score(
     """Train the parameters in place; scores on the test rows before and after."""
     model, test = request.model, request.split.test
     examples = model.examples.take(test)
-    base = scores_with_intervals(examples, model.predict_proba(test))
+    before = model.predict_proba(test)
     trained = run_finetuning(
         model, request.split, params, request.spec, run.folder / "training", run.console,
         identity=run.address,
     )  # fmt: skip
-    tuned = scores_with_intervals(examples, model.predict_proba(test))
-    scores = {"tuned": tuned, "base": base, "majority": majority_scores(examples)}
+    found = {"tuned": model.predict_proba(test), "base": before}
+    keep_predictions(request, found, run)
+    scores = {kind: scores_with_intervals(examples, proba) for kind, proba in found.items()}
+    scores["majority"] = majority_scores(examples)
     model.module.eval()
     return FinetuneOutcome(params, trained, scores)
+
+
+def keep_predictions(
+    request: FinetuneRequest, found: Mapping[str, NDArray[np.float64]], run: Run
+) -> None:
+    """The test predictions by kind of model as samples, if they are wanted."""
+    # Other processes have the same predictions.
+    if run.samples is None or not process_group().first:
+        return
+    texts, test = request.split.texts, request.split.test
+    digests, examples = text_digests(texts), request.model.examples.take(test)
+    for kind, probabilities in found.items():
+        coordinates = {**asdict(request.coordinates), "kind": kind, "data": texts.name}
+        table = prediction_samples(
+            coordinates, examples, probabilities, rows=test, digests=digests, classes=texts.classes
+        )
+        run.samples.put(kind, table)
+
+
+def sample_size(request: FinetuneRequest) -> SampleSize:
+    """Predictions of the base and of the tuned model on the test rows."""
+    return SampleSize(2 * len(request.split.test))
 
 
 def checkpoint_note(

@@ -2,10 +2,11 @@
 
 from typing import ClassVar, Literal
 
+from cutaway.recipe.options import SamplesOption
 from cutaway.training.options import LabelWords, TrainingSpec
 
 
-class FinetuneSpec(TrainingSpec):
+class FinetuneSpec(TrainingSpec, SamplesOption):
     """Fine-tune a model on a task and keep the checkpoint that is best on the dev rows."""
 
     # Its columns have always been part of the address.

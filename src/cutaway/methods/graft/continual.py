@@ -44,6 +44,7 @@ from cutaway.recipe.worker_pieces import (
 from cutaway.store.progress import Progress
 from cutaway.training.cost import estimate_training
 from cutaway.training.finetune_loop import restored, run_finetuning
+from cutaway.training.predictions import split_table
 from cutaway.training.task_model import finetune_mode, make_task_model
 from cutaway.training.task_scores import scores_with_intervals
 from cutaway.training.task_split import load_task_split
@@ -107,6 +108,7 @@ def measure(request: ContinualRequest, run: Run) -> Outcome:
         model=model_facts(request.lm),
         data=[{"name": t.name, "rows": len(t), "digest": t.digest} for t in texts],
         files=training.skill_files(),
+        splits=split_table(*(task.split for task in request.tasks)),
     )
 
 

@@ -1,21 +1,26 @@
 """`cutaway graft eval`: evaluate skills on their own task and on others with the same labels."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import polars as pl
 
-from cutaway.core.errors import BadSpec, Mismatch
+from cutaway.core.errors import BadSpec
 from cutaway.core.spec import spec_to_dict
 from cutaway.core.textset import TextSet
-from cutaway.data.load import load_text_set
-from cutaway.data.tasks import TaskColumns, TaskFile
 from cutaway.methods.graft.checkpoint import open_for_skill
 from cutaway.methods.graft.cost import TRIAL_ROWS, estimate_evaluation
-from cutaway.methods.graft.held_out import held_out_texts, training_data_of
+from cutaway.methods.graft.evaluation_set import (
+    EvaluationSet,
+    class_names,
+    evaluation_prompts,
+    load_evaluation_set,
+    need_prompts,
+)
+from cutaway.methods.graft.held_out import training_data_of
 from cutaway.methods.graft.maths.patch import need_matching_shapes, patched_weights
 from cutaway.methods.graft.overlap import unique_labels
 from cutaway.methods.graft.rows import GraftCoordinates
@@ -33,29 +38,16 @@ from cutaway.methods.graft.task_evaluator import (
 )
 from cutaway.methods.graft.verdict import evaluation_verdict
 from cutaway.models.lm import LM
-from cutaway.recipe.cost import Estimate
+from cutaway.recipe.cost import Estimate, SampleSize
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.open_for_spec import open_for_spec
 from cutaway.recipe.result import Row
 from cutaway.store.files import sha256_file
-from cutaway.training.options import COLUMN_OPTIONS
-from cutaway.training.prompting import (
-    PromptedExamples,
-    make_prompted_examples,
-    predict_from_proba,
-    predict_proba,
-)
-from cutaway.training.task_split import align_classes_by_name, load_task_and_texts
+from cutaway.store.samples import split_frame, text_digests
+from cutaway.training.predictions import prediction_samples
+from cutaway.training.prompting import PromptedExamples, predict_from_proba, predict_proba
 
 SPARSITY_OF_WHOLE_MODELS = {"base": 0.0, "tuned": 1.0}
-
-
-@dataclass(frozen=True)
-class EvaluationSet:
-    """A set to evaluate on, and the task that prompts it; None for the skill's own prompts."""
-
-    texts: TextSet
-    task: TaskFile | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +93,8 @@ def resolve(spec: GraftEvalSpec, context: Context) -> GraftEvalRequest:
     lm = context.objects.get(spec.base)
     lm = open_for_skill(skills[0], spec.base, spec) if lm is None else lm
     for skill in skills:
-        if not spec.task and not _has_prompts(skill):
-            raise BadSpec(_no_prompt_message(skill))
+        if not spec.task:
+            need_prompts(skill)
         skill.need_base(lm)
     tuned = None
     if spec.tuned is not None:
@@ -112,10 +104,10 @@ def resolve(spec: GraftEvalSpec, context: Context) -> GraftEvalRequest:
     trained_on = training_data_of(skills, spec.tuned)
     sets, notes = [], []
     for task_name, name in zip(spec.task or (None,) * len(spec.data), spec.data, strict=True):
-        task, texts = _load_set(spec, task_name, context.objects.get(name, name))
-        variants = [in_skill_classes(skill, texts) for skill in skills] if task is None else []
-        rows, note = held_out_texts(texts, variants, trained_on)
-        sets.append(EvaluationSet(_subsample(rows, spec), task))
+        one, note = load_evaluation_set(
+            spec, task_name, context.objects.get(name, name), skills, trained_on
+        )
+        sets.append(one)
         if note:
             notes.append(note)
             context.console.print(note)
@@ -129,14 +121,21 @@ def measure(request: GraftEvalRequest, run: Run) -> Outcome:
     rows: list[Row] = []
     with run.console.progress("skills and sets", len(pairs)) as advance:
         for skill, coordinates, one in pairs:
-            for kind, scores in skill_scores(request, skill, one).items():
-                cell = {"data": one.texts.name, "sparsity": _sparsity(skill, kind)}
-                rows += coordinates.scores(kind, scores, **cell)
+            examples = evaluation_prompts(request.lm, skill, one, request.spec.max_tokens)
+            outputs = skill_outputs(request, skill, examples)
+            cells = {k: {"data": one.texts.name, "sparsity": _sparsity(skill, k)} for k in outputs}
+            if run.samples is not None:
+                run.samples.put(
+                    f"{coordinates.task} on {one.texts.name}",
+                    predictions(coordinates, cells, skill, one, examples, outputs),
+                )
+            for kind, scores in skill_scores(examples, outputs).items():
+                rows += coordinates.scores(kind, scores, **cells[kind])
             advance()
     rows += lm_loss_rows(request, heldout_token_rows(request.lm, request.text))
     return graft_outcome(
         "eval", rows, model=request.lm, data=request.sets[0].texts,
-        summary=summarise_evaluation(request, rows),
+        summary=summarise_evaluation(request, rows), splits=evaluated_rows(request.sets),
     )  # fmt: skip
 
 
@@ -144,102 +143,54 @@ def estimate(request: GraftEvalRequest) -> list[Estimate]:
     """The cost: every skill on every set, with and without the skill, also in the tuned model."""
     texts = request.sets[0].texts
     few = texts.take(range(min(TRIAL_ROWS, len(texts))))
-    trial = _prompts(request, request.skills[0], replace(request.sets[0], texts=few))
+    trial = evaluation_prompts(
+        request.lm, request.skills[0], replace(request.sets[0], texts=few), request.spec.max_tokens
+    )
     rows = sum(len(one.texts) for one in request.sets)
     text_rows = heldout_token_rows(request.lm, request.text)
     models = len(request.skills) * (2 if request.tuned is None else 4)
     return [estimate_evaluation(request.lm, trial, rows, text_rows, models)]
 
 
-def _has_prompts(skill: Skill) -> bool:
-    return skill.meta.get("task", {}).get("mode") in ("prompt", "autoregressive")
+def sample_size(request: GraftEvalRequest) -> SampleSize:
+    """Predictions on every set: with and without each skill, also in the tuned model."""
+    models = len(request.skills) * (2 if request.tuned is None else 4)
+    return SampleSize(models * sum(len(one.texts) for one in request.sets))
 
 
-def _no_prompt_message(skill: Skill) -> str:
-    message = f"The skill {skill.label!r} has no template and label words: "
-    if skill.meta.get("task", {}).get("mode") == "head":
-        return (
-            message + "it was learned with a head. `graft attach` writes a checkpoint with that "
-            "head; to evaluate it with prompts instead, give --task, one for each --data."
-        )
-    return message + "it is stacked. Give --task, one for each --data."
-
-
-def _load_set(
-    spec: GraftEvalSpec, task: str | None, source: Any
-) -> tuple[TaskFile | None, TextSet]:
-    if task is not None:
-        return load_task_and_texts(spec, task, source)
-    columns = {name: getattr(spec, name) for name in COLUMN_OPTIONS}
-    texts = load_text_set(
-        source, **columns, seed=spec.seed, offline=spec.offline, drop_empty=spec.drop_empty
-    )
-    return None, texts
-
-
-def _subsample(texts: TextSet, spec: GraftEvalSpec) -> TextSet:
-    """At most `test_limit` rows, drawn with the seed."""
-    if spec.test_limit is None or len(texts) <= spec.test_limit:
-        return texts
-    rng = np.random.default_rng([spec.seed, len(texts)])
-    return texts.take(np.sort(rng.choice(len(texts), spec.test_limit, replace=False)))
-
-
-def prompts_for_skill(
-    lm: LM, skill: Skill, texts: TextSet, max_tokens: int | None
-) -> PromptedExamples:
-    """The set with the prompts that the skill was learned with; Mismatch for other labels."""
-    task, texts = skill.meta["task"], in_skill_classes(skill, texts)
-    pair = "{pair}" in task["template"]
-    form = TaskFile(
-        name=task["name"],
-        description="as the skill was learned",
-        kind=texts.task,
-        columns=TaskColumns(text=("text",), pair=("pair",) if pair else ()),
-        classes=texts.classes,
-        edits=task["edits"],
-        metric=task["metric"],
-    )
-    return make_prompted_examples(
-        lm, form, texts, template=task["template"], words=task["words"], max_tokens=max_tokens
+def evaluated_rows(sets: Sequence[EvaluationSet]) -> pl.DataFrame:
+    """The rows of each set that are evaluated, for splits.parquet."""
+    return pl.concat(
+        [
+            split_frame(one.texts.name, "test", one.rows.tolist(), text_digests(one.whole))
+            for one in sets
+        ]
     )
 
 
-def in_skill_classes(skill: Skill, texts: TextSet) -> TextSet:
-    """The set with its classes in the skill's order, matched by name; Mismatch for others.
-
-    Labels that are the numbers from 0 on are taken in order.
-    """
-    classes = tuple(skill.meta["task"]["classes"])
-    if not classes:
-        return texts
-    aligned = align_classes_by_name(texts, classes)
-    if aligned is not None:
-        return aligned
-    if tuple(texts.classes) != tuple(str(number) for number in range(len(classes))):
-        raise Mismatch(
-            f"{texts.name!r} has the classes {', '.join(texts.classes) or 'none'}, the skill "
-            f"{skill.label!r} the classes {', '.join(classes)}: they can't be matched. Use the "
-            f"same names, number them 0 to {len(classes) - 1} in the skill's order, or give "
-            "--task, one for each set, for sets with their own label words."
-        )
-    return replace(texts, classes=classes)
+def predictions(
+    coordinates: GraftCoordinates, cells: Mapping[str, Mapping[str, Any]], skill: Skill,
+    one: EvaluationSet, examples: PromptedExamples, outputs: Mapping[str, TaskOutputs],
+) -> pl.DataFrame:  # fmt: skip
+    """The predictions of every kind of model on one set, as samples."""
+    digests, classes = text_digests(one.whole), class_names(skill, one)
+    return pl.concat(
+        [
+            prediction_samples(
+                {**asdict(coordinates), "kind": kind, **cells[kind]}, examples, found.probabilities,
+                rows=one.rows, digests=digests, classes=classes,
+            )
+            for kind, found in outputs.items()
+        ],
+        how="vertical_relaxed",
+    )  # fmt: skip
 
 
-def _prompts(request: GraftEvalRequest, skill: Skill, one: EvaluationSet) -> PromptedExamples:
-    """A set as prompts: the skill's own, or those of the set's task."""
-    lm, limit = request.lm, request.spec.max_tokens
-    if one.task is None:
-        return prompts_for_skill(lm, skill, one.texts, limit)
-    return make_prompted_examples(lm, one.task, one.texts, max_tokens=limit)
-
-
-def skill_scores(
-    request: GraftEvalRequest, skill: Skill, one: EvaluationSet
-) -> dict[str, dict[str, Any]]:
-    """The scores on one set by kind: base, tuned, learned (with the skill), removed."""
+def skill_outputs(
+    request: GraftEvalRequest, skill: Skill, examples: PromptedExamples
+) -> dict[str, TaskOutputs]:
+    """The outputs on one set by kind: base, tuned, learned (with the skill), removed."""
     lm, tuned = request.lm, request.tuned
-    examples = _prompts(request, skill, one)
     outputs = {"base": _outputs(lm, examples)}
     if tuned is not None:
         outputs["tuned"] = _outputs(tuned, examples)
@@ -247,8 +198,15 @@ def skill_scores(
             outputs["removed"] = _outputs(tuned, examples)
     with patched_weights(lm.params(), skill.patch):
         outputs["learned"] = _outputs(lm, examples)
+    return outputs
+
+
+def skill_scores(
+    examples: PromptedExamples, outputs: Mapping[str, TaskOutputs]
+) -> dict[str, dict[str, Any]]:
+    """The scores on one set by kind of model."""
     scores = {kind: task_scores(examples, found) for kind, found in outputs.items()}
-    if tuned is not None:
+    if "tuned" in outputs:
         value = {kind: found[examples.metric].mean for kind, found in scores.items()}
         for kind in ("learned", "removed"):
             scores[kind] |= gain_and_agreement(

@@ -1,36 +1,40 @@
 """`cutaway graft learn`: find the few weights that hold a skill, and compare with baselines."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from cutaway.console import Console
-from cutaway.core.errors import Missing
 from cutaway.extract.model_handle import training_resources
 from cutaway.methods.graft.atlas import atlas_rows
 from cutaway.methods.graft.cost import estimate_mask_learning
+from cutaway.methods.graft.mask_measurement import (
+    LEARNED,
+    LearnRequest,
+    MaskJob,
+    MaskMeasurement,
+)
 from cutaway.methods.graft.mask_search import MaskSearch
-from cutaway.methods.graft.maths.patch import patched_weights, write_values
+from cutaway.methods.graft.maths.patch import write_values
 from cutaway.methods.graft.maths.select import Mask, mask_size
-from cutaway.methods.graft.model_pair import ModelPair, open_model_pair
-from cutaway.methods.graft.rows import GraftCoordinates, with_seed_intervals
+from cutaway.methods.graft.model_pair import open_model_pair
+from cutaway.methods.graft.rows import with_seed_intervals
 from cutaway.methods.graft.skill import Skill, load_skill
 from cutaway.methods.graft.spec import LearnSpec
 from cutaway.methods.graft.summary import graft_outcome, skill_metadata, summarise_learning
 from cutaway.methods.graft.task_evaluator import (
-    TaskEvaluator,
     TaskOutputs,
     load_heldout_text,
     make_evaluator,
 )
 from cutaway.methods.graft.tuned_head import copy_head
 from cutaway.methods.graft.verdict import moved_sentence
-from cutaway.recipe.cost import Estimate
-from cutaway.recipe.life_cycle import Context, Outcome, Run
+from cutaway.recipe.cost import Estimate, SampleSize
+from cutaway.recipe.life_cycle import SAMPLES_FOLDER, Context, Outcome, Run
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_for_spec
 from cutaway.recipe.output import ArtefactFile
@@ -43,59 +47,15 @@ from cutaway.recipe.worker_pieces import (
     sendable,
 )
 from cutaway.store.progress import Progress
-from cutaway.training.task_split import TaskSplit, load_task_split
+from cutaway.store.samples import SamplePieces
+from cutaway.training.predictions import split_table
+from cutaway.training.task_split import load_task_split
 
 OUTPUT = ArtefactFile("skill.safetensors")
 # Kinds that differ from seed to seed; the other baselines choose the same weights every time.
 RANDOM_KINDS = frozenset({"random", "dare"})
-LEARNED = "learned"
 # Copies of the weights in memory: base, tuned, live model, gradients, logits and their optimizer.
 COPIES = 7
-
-
-class MaskJob(NamedTuple):
-    """One mask to measure: how it is chosen, its size, its seed."""
-
-    kind: str
-    size: int
-    seed: int
-
-    @property
-    def key(self) -> str:
-        """The name of the finished piece."""
-        return "-".join(map(str, self))
-
-
-@dataclass(frozen=True, eq=False)
-class LearnRequest:
-    """Both models, the task's rows, and what masks are evaluated on."""
-
-    spec: LearnSpec
-    pair: ModelPair
-    split: TaskSplit
-    evaluator: TaskEvaluator
-    text_digest: str | None
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Both checkpoints, the task with its rows, and the held-out text."""
-        return {
-            "model": self.pair.lm.identity,
-            "base": self.pair.facts["base"]["checksum"],
-            "tuned": self.pair.facts["tuned"]["checksum"],
-            "data": self.split.digest,
-            "text": self.text_digest,
-            **self.pair.identity,
-        }
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """The seeds to learn with."""
-        return self.spec.seeds or (self.spec.seed,)
-
-    def search(self, console: Console) -> MaskSearch:
-        """The mask search, with nothing ranked yet."""
-        return MaskSearch(self.spec, self.pair, self.evaluator, self.split.train, console)
 
 
 def resolve(spec: LearnSpec, context: Context) -> LearnRequest:
@@ -117,7 +77,7 @@ def measure(request: LearnRequest, run: Run) -> Outcome:
     base = evaluator.outputs(language=True)
     with pair.as_tuned():
         tuned = evaluator.outputs(language=True)
-    masks = MaskMeasurement(request, search, run.folder, base, tuned)
+    masks = MaskMeasurement(request, search, run.folder, base, tuned, run.samples)
     rows = masks.output_rows("base", base, sparsity=0.0)
     rows += masks.output_rows("tuned", tuned, sparsity=1.0)
     rows += mask_rows(masks, sizes, run)
@@ -132,7 +92,7 @@ def measure(request: LearnRequest, run: Run) -> Outcome:
     return graft_outcome(
         "learn", rows, model=pair.lm, data=request.split.texts,
         summary=summarise_learning(pair, request.split, sizes, rows, seeds=request.seeds, out=out),
-        files=OUTPUT.files(spec, run.scratch),
+        files=OUTPUT.files(spec, run.scratch), splits=split_table(request.split),
     )  # fmt: skip
 
 
@@ -140,6 +100,14 @@ def estimate(request: LearnRequest) -> list[Estimate]:
     """The cost of the run."""
     search = request.search(Console(quiet=True))
     return [estimate_mask_learning(search, request.seeds, RANDOM_KINDS)]
+
+
+def sample_size(request: LearnRequest) -> SampleSize:
+    """Predictions on the test rows: base, tuned and removed, and every mask."""
+    spec = request.spec
+    sizes = [0] * (1 if spec.keep_gain is not None else len(spec.sparsity))
+    masks = len(mask_jobs(spec, request.seeds, sizes))
+    return SampleSize((3 + masks) * len(request.evaluator.test))
 
 
 def mask_sizes(search: MaskSearch, seed: int, run: Run) -> list[int]:
@@ -167,87 +135,21 @@ def mask_sizes(search: MaskSearch, seed: int, run: Run) -> list[int]:
     return sizes
 
 
-@dataclass(frozen=True, eq=False)
-class MaskMeasurement:
-    """Measures masks one by one, compared with the outputs of base and tuned model."""
-
-    request: LearnRequest
-    search: MaskSearch
-    folder: Path
-    """Where the skills of learned masks are kept until the run is saved."""
-    base: TaskOutputs
-    tuned: TaskOutputs
-
-    @property
-    def coordinates(self) -> GraftCoordinates:
-        """The coordinates that all rows share."""
-        facts = self.request.pair.facts
-        return GraftCoordinates(
-            self.request.pair.lm.name, facts["tuned"]["name"], self.request.split.task.name
-        )
-
-    def rows(self, job: MaskJob) -> list[Row]:
-        """The rows of one mask; the skill of a learned mask is saved in the folder."""
-        return self._learned_rows(job) if job.kind == LEARNED else self._baseline_rows(job)
-
-    def output_rows(self, kind: str, outputs: TaskOutputs, **cell: Any) -> list[Row]:
-        """Scores and reliability diagram of one model on the test rows."""
-        evaluator, cell = self.request.evaluator, {"data": self.request.split.texts.name, **cell}
-        scores = evaluator.scores(outputs, self.base, self.tuned)
-        diagram = evaluator.reliability(outputs)
-        bins = [] if diagram is None else self.coordinates.bins(kind, diagram, **cell)
-        return self.coordinates.scores(kind, scores, **cell) + bins
-
-    def cell(self, size: int, seed: int) -> dict[str, Any]:
-        """The coordinates of one mask."""
-        share = size / self.request.pair.total
-        return {"sparsity": share, "seed": seed, "data": self.request.split.texts.name}
-
-    def skill_path(self, job: MaskJob) -> Path:
-        """The skill file of a learned mask."""
-        return self.folder / f"{job.key}.safetensors"
-
-    def _learned_rows(self, job: MaskJob) -> list[Row]:
-        search, pair, cell = self.search, self.request.pair, self.cell(job.size, job.seed)
-        start = None
-        if self.request.spec.keep_gain is not None:
-            start = load_skill(self.folder / "smallest.safetensors").patch.mask
-        learned = search.learn(job.size, job.seed, start)
-        patch = search.patch(learned.mask)
-        search.skill(patch).save(self.skill_path(job))
-        with patched_weights(pair.params, patch):
-            outputs = self.request.evaluator.outputs(language=True)
-        rows = self.output_rows(LEARNED, outputs, **cell)
-        facts = {"size": float(patch.size), "judge": learned.score}
-        rows += self.coordinates.scores(LEARNED, facts, **cell)
-        for point in learned.curve:
-            step = cell | {"step": int(point["step"])}
-            values = {f"mask_{name}": float(point[name]) for name in ("loss", "score", "ones")}
-            rows += self.coordinates.scores(LEARNED, values, **step)
-        return rows
-
-    def _baseline_rows(self, job: MaskJob) -> list[Row]:
-        try:
-            patch = self.search.baseline(*job)
-        except Missing as error:
-            self.search.console.print(f"{job.kind}: {error}")
-            return []
-        cell = self.cell(job.size, job.seed)
-        with patched_weights(self.request.pair.params, patch):
-            rows = self.output_rows(job.kind, self.request.evaluator.outputs(), **cell)
-        return rows + self.coordinates.scores(job.kind, {"size": float(patch.size)}, **cell)
-
-
-def mask_rows(masks: MaskMeasurement, sizes: list[int], run: Run) -> list[Row]:
-    """The rows of every mask, measured here or by the engine's workers; finished ones are kept."""
-    spec, seeds = masks.request.spec, masks.request.seeds
-    jobs = [MaskJob(LEARNED, size, seed) for size in sizes for seed in seeds]
-    jobs += [
+def mask_jobs(spec: LearnSpec, seeds: Sequence[int], sizes: Sequence[int]) -> list[MaskJob]:
+    """Every mask to measure: the learned ones, then the baselines."""
+    learned = [MaskJob(LEARNED, size, seed) for size in sizes for seed in seeds]
+    return learned + [
         MaskJob(kind, size, seed)
         for size in sizes
         for kind in spec.baselines
         for seed in (seeds if kind in RANDOM_KINDS else seeds[:1])
     ]
+
+
+def mask_rows(masks: MaskMeasurement, sizes: list[int], run: Run) -> list[Row]:
+    """The rows of every mask, measured here or by the engine's workers; finished ones are kept."""
+    spec = masks.request.spec
+    jobs = mask_jobs(spec, masks.request.seeds, sizes)
     done = run.progress.done()
     todo = [
         job
@@ -317,7 +219,8 @@ class MaskWorker:
         for which, indices in self.gradient_masks.items():
             mask = Mask({name: torch.from_numpy(array) for name, array in indices.items()})
             search.gradient_masks[which] = mask
-        return MaskMeasurement(request, search, self.folder, self.base, self.tuned)
+        samples = SamplePieces(self.folder / SAMPLES_FOLDER) if self.spec.samples else None
+        return MaskMeasurement(request, search, self.folder, self.base, self.tuned, samples)
 
     def __call__(self, job: MaskJob) -> list[Row]:
         """The rows of one mask."""

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from cutaway.recipe.options import MAX_SEED, Names, RunOptions, SomeNames
+from cutaway.recipe.options import MAX_SEED, Names, RunOptions, SamplesOption, SomeNames
 from cutaway.training.options import LabelledDataSpec, LabelWords, TrainingSpec
 
 BASELINES = (
@@ -53,7 +53,7 @@ class TaskDataSpec(LabelledDataSpec):
     """Truncate texts to prompts of at most this many tokens. Default: the model's context."""
 
 
-class LearnSpec(TaskDataSpec):
+class LearnSpec(TaskDataSpec, SamplesOption):
     """Find the few weights that hold a fine-tuned skill, and compare with baseline masks."""
 
     changes_weights: ClassVar[bool] = True
@@ -162,7 +162,7 @@ class DetachSpec(SkillFileSpec):
     """Folder for the checkpoint, in the format of transformers."""
 
 
-class GraftEvalSpec(LabelledDataSpec):
+class GraftEvalSpec(LabelledDataSpec, SamplesOption):
     """Evaluate skills on their own task and on other sets with the same labels."""
 
     changes_weights: ClassVar[bool] = True

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from cutaway import __version__
 from cutaway.core.textset import TextSet
@@ -29,6 +30,7 @@ def graft_outcome(
     data: TextSet | Mapping[str, Any],
     summary: Mapping[str, Any],
     files: Mapping[str, Path | bytes] | None = None,
+    splits: pl.DataFrame | None = None,
 ) -> Outcome:
     """What a graft recipe measured, with the scores of its baselines."""
     scores = summary.get("scores", {})
@@ -42,6 +44,7 @@ def graft_outcome(
         model=model_facts(model) if isinstance(model, LM) else dict(model),
         data=dict(data),
         files=files or {},
+        splits=splits,
     )
 
 

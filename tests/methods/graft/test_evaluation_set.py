@@ -1,0 +1,26 @@
+"""Sets to evaluate on: their rows are known by number, skills without prompts are refused."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from cutaway.core.errors import BadSpec
+from cutaway.methods.graft.evaluation_set import load_evaluation_set, need_prompts
+from cutaway.methods.graft.held_out import training_data_of
+from cutaway.methods.graft.skill import load_skill
+from cutaway.methods.graft.spec import GraftEvalSpec
+
+
+@pytest.mark.parametrize("limit", [None, 7])
+def test_the_rows_are_those_of_the_whole_set(toy, skill, limit) -> None:
+    spec = GraftEvalSpec(skill=[skill], base="b", data=[toy.data], test_limit=limit)
+    skills = [load_skill(skill)]
+    one, note = load_evaluation_set(spec, None, toy.data, skills, training_data_of(skills, None))
+    assert len(one.rows) == (limit or 48) and "48 of its 240 rows" in note
+    assert one.texts.texts == tuple(one.whole.texts[i] for i in one.rows)
+
+
+@pytest.mark.parametrize(("mode", "words"), [("head", "learned with a head"), (None, "is stacked")])
+def test_a_skill_without_prompts_needs_a_task(mode, words) -> None:
+    with pytest.raises(BadSpec, match=f"{words}.*--task"):
+        need_prompts(SimpleNamespace(label="x", meta={"task": {"mode": mode}}))

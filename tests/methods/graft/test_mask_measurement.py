@@ -1,0 +1,12 @@
+"""Masks are measured one by one, named by kind, size and seed."""
+
+from cutaway.methods.graft.mask_measurement import LEARNED, MaskJob, MaskMeasurement
+
+
+def test_a_mask_is_named_by_kind_size_and_seed(request_of, tmp_path) -> None:
+    request = request_of()
+    masks = MaskMeasurement(request, None, tmp_path, None, None)
+    job = MaskJob(LEARNED, 10, 3)
+    assert masks.skill_path(job) == tmp_path / "learned-10-3.safetensors"
+    assert masks.cell(10, 3) == {"sparsity": 10 / request.pair.total, "seed": 3, "data": "toy"}
+    assert masks.coordinates.task == "toyfeel"
