@@ -1,5 +1,7 @@
 """`graft eval`: skills on several sets, with and without the tuned model."""
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 
@@ -78,7 +80,7 @@ def test_predictions_give_the_reported_accuracy_of_every_model(toy, learned) -> 
         row for name in ("toy", "other")
         for row in result.samples.filter(data=name, kind="base")["row"]
     ]  # fmt: skip
-    texts = [line.split("\t")[0] for line in open(toy.other).read().splitlines()[1:]]
+    texts = [line.split("\t")[0] for line in Path(toy.other).read_text().splitlines()[1:]]
     digests = result.samples.filter(data="other", kind="base")
     expected = [digest_text(texts[i])[:16] for i in digests["row"]]
     assert digests["text_digest"].to_list() == expected
