@@ -8,5 +8,6 @@ def test_a_mask_is_named_by_kind_size_and_seed(request_of, tmp_path) -> None:
     masks = MaskMeasurement(request, None, tmp_path, None, None)
     job = MaskJob(LEARNED, 10, 3)
     assert masks.skill_path(job) == tmp_path / "learned-10-3.safetensors"
-    assert masks.cell(10, 3) == {"sparsity": 10 / request.pair.total, "seed": 3, "data": "toy"}
+    share = 10 / request.pair.total
+    assert masks.cell(10, 3) == {"sparsity": share, "seed": 3, "data": request.split.texts.name}
     assert masks.coordinates.task == "toyfeel"
