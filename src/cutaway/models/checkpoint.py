@@ -4,6 +4,7 @@ before anything in it is loaded."""
 import json
 import math
 import re
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,10 @@ from safetensors import SafetensorError, safe_open
 from cutaway.core.errors import BadModel, Missing, NoRoom, UnknownName
 from cutaway.core.lookup import suggestion
 from cutaway.home import expand_path, path_exists
+from cutaway.models.anatomy import ANATOMIES
 from cutaway.models.bundled import BUNDLED, unpack_bundled, unpack_gguf
 from cutaway.models.gguf_file import conversion_notes, find_gguf_file
+from cutaway.models.load_tokenizer import is_wordpiece_folder, letter_case
 
 MAX_NAME = 4096
 """The longest path that is looked for."""
@@ -270,8 +273,25 @@ def _no_weights(folder: Path, absent: list[str]) -> BadModel:
     if pickles:
         return BadModel(
             f"{folder} has its weights as pickle ({pickles[0]!r}), which can run any code when "
-            "loaded, so Cutaway refuses it. If you trust it, convert it once with transformers: "
-            "AutoModel....from_pretrained(FOLDER).save_pretrained(NEW_FOLDER), and open NEW_FOLDER."
+            f"loaded, so Cutaway refuses it. Convert it once; this loads tensors only:\n"
+            f"{_conversion_command(folder)}"
         )
     what = ", ".join(absent[:3]) or "model.safetensors"
     return BadModel(f"{folder} has no weights: {what} is missing. Download the checkpoint again.")
+
+
+def _conversion_command(folder: Path) -> str:
+    """A command that writes a copy of the checkpoint with safetensors, for the user's shell."""
+    target = folder.with_name(f"{folder.name}-safetensors")
+    config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+    row = ANATOMIES.get(str(config.get("model_type")))
+    made = str(next(iter(config.get("architectures") or ()), ""))
+    causal = made.endswith(("ForCausalLM", "LMHeadModel")) or (row and row.kind == "causal")
+    auto = "AutoModelForCausalLM" if causal else "AutoModelForMaskedLM"
+    steps = [f"t.{auto}.from_pretrained(old, weights_only=True).save_pretrained(new)"]
+    if any((folder / name).is_file() for name in TOKENIZER_FILES):
+        auto = "BertTokenizer" if is_wordpiece_folder(folder) else "AutoTokenizer"
+        options = "".join(f", {name}={value}" for name, value in letter_case(folder).items())
+        steps.append(f"t.{auto}.from_pretrained(old{options}).save_pretrained(new)")
+    code = f"import transformers as t; old, new = {str(folder)!r}, {str(target)!r}; "
+    return f"python -c {shlex.quote(code + '; '.join(steps))}"

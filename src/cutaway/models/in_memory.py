@@ -22,9 +22,9 @@ from cutaway.models.assemble import assemble_lm
 from cutaway.models.checkpoint import CheckpointSource
 from cutaway.models.digests import IGNORED_CONFIG_FIELDS, config_digest, module_checksum
 from cutaway.models.lm import LM
+from cutaway.models.load_tokenizer import need_fast_tokenizer, set_pad_token
 from cutaway.models.placement import DTYPES
 from cutaway.models.start_token import set_start_token
-from cutaway.models.tokens import need_fast_tokenizer, set_pad_token
 from cutaway.models.weights import kind_and_anatomy
 
 ModelLike = str | Path | LM | nn.Module | tuple[Any, Any] | Mapping[str, Any]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from jaxtyping import Float
@@ -16,6 +16,9 @@ from cutaway.models.chat import ChatFormat
 from cutaway.models.placement import materialise
 from cutaway.models.start_token import tokens_in_front
 from cutaway.pool import Pooler
+
+if TYPE_CHECKING:
+    from cutaway.models.token_states import SiteChoice, TokenStates
 
 
 class _DecoderReached(Exception):
@@ -144,28 +147,51 @@ class LM:
         """The weights by name; tied ones once."""
         return dict(self.module.named_parameters())
 
+    @overload
     def read(
         self,
-        texts: Sequence[Any],
+        texts: str | Sequence[Any],
         *,
+        pool: None,
         layers: str | int | Sequence[int] = "all",
-        pool: str | Pooler | Sequence[str | Pooler] = "last",
-        pairs: Sequence[str] | None = None,
+        sites: "SiteChoice" = (),
+        pairs: str | Sequence[str] | None = None,
         prompt: str = "",
         limit: int | None = None,
         batch_tokens: int = 1024,
-    ) -> Any:
+    ) -> "TokenStates": ...
+
+    @overload
+    def read(
+        self,
+        texts: str | Sequence[Any],
+        *,
+        layers: str | int | Sequence[int] = "all",
+        pool: str | Pooler | Sequence[str | Pooler] = "last",
+        pairs: str | Sequence[str] | None = None,
+        prompt: str = "",
+        limit: int | None = None,
+        batch_tokens: int = 1024,
+    ) -> Any: ...
+
+    def read(self, texts: str | Sequence[Any], **options: Any) -> Any:
         """Pooled hidden states {layer: (n, d)}; for several poolers {pooler: {layer: (n, d)}}.
+
+        With `pool=None` the states of every token, as `TokenStates`.
 
         Parameters
         ----------
         texts
-            The texts to read; for a model opened with `chat=True` also conversations, each a list
-            of `{"role": ..., "content": ...}`.
+            The texts to read; a single string is one text. For a model opened with `chat=True` also
+            conversations, each a list of `{"role": ..., "content": ...}`.
         layers
-            "all", a number, numbers, or "0,6,12".
+            "all" (the default), a number, numbers, or "0,6,12".
         pool
-            A pooler such as "last", "mean", "q0.4" or "attn", a `Pooler`, or several.
+            A pooler such as "last" (the default), "mean", "q0.4" or "attn", a `Pooler`, several,
+            or None for every token.
+        sites
+            With `pool=None`, places inside the blocks of the layers: "attn", "mlp", "norm1",
+            "norm2" (outputs), "mlp.in" (an input), "6.attn" (one block), or `Site` objects.
         pairs
             The second text of each row.
         prompt
@@ -173,14 +199,11 @@ class LM:
         limit
             Truncate to this many tokens; default: the context length.
         batch_tokens
-            About this many tokens run through the model together.
+            About this many tokens (1024) run through the model together.
         """
-        from cutaway.models.read_texts import read_pooled_states
+        from cutaway.models.read_texts import read_states
 
-        return read_pooled_states(
-            self, texts, layers=layers, pool=pool, pairs=pairs, prompt=prompt, limit=limit,
-            batch_tokens=batch_tokens,
-        )  # fmt: skip
+        return read_states(self, texts, **options)
 
     def final_norm(self, hidden: Float[Tensor, "... d"]) -> Float[Tensor, "... e"]:
         """The input of the head from layer L: the final norm, and what else the body does there."""

@@ -25,6 +25,7 @@ from cutaway.models.checkpoint import (
 from cutaway.models.digests import weights_digest, with_checksum
 from cutaway.models.in_memory import ModelLike, model_and_tokenizer, open_in_memory
 from cutaway.models.lm import LM
+from cutaway.models.load_tokenizer import load_tokenizer
 from cutaway.models.placement import (
     DTYPES,
     MaxMemory,
@@ -34,7 +35,6 @@ from cutaway.models.placement import (
 )
 from cutaway.models.plausible_config import need_plausible_config
 from cutaway.models.start_token import need_same_bos, set_start_token
-from cutaway.models.tokens import load_tokenizer
 from cutaway.models.weights import (
     ATTENTION_KERNELS,
     adapter_digest,

@@ -1,4 +1,4 @@
-"""Pooled hidden states of texts, in memory: what `lm.read` returns."""
+"""Hidden states of texts, in memory: what `lm.read` returns."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.messages import parse_conversation
 from cutaway.models.hooks import need_layers, visit_layers
+from cutaway.models.token_states import SiteChoice, TokenStates, read_token_states
 from cutaway.models.tokens import Tokenized, pad, tokenize
 from cutaway.pool import ALL_CONTENT, PLACE_CODES, Pooler, needs_attention, pooler
 
@@ -26,31 +27,41 @@ LayerChoice = str | int | Sequence[int]
 PooledStates = dict[int, Float[Tensor, "n d"]]
 
 
-def read_pooled_states(
+def read_states(
     lm: LM,
-    texts: Sequence[Any],
+    texts: str | Sequence[Any],
     *,
     layers: LayerChoice = "all",
-    pool: str | Pooler | Sequence[str | Pooler] = "last",
-    pairs: Sequence[str] | None = None,
+    pool: str | Pooler | Sequence[str | Pooler] | None = "last",
+    sites: SiteChoice = (),
+    pairs: str | Sequence[str] | None = None,
     prompt: str = "",
     limit: int | None = None,
     batch_tokens: int = 1024,
-) -> PooledStates | dict[str, PooledStates]:
-    """Pooled states in the order of the texts; see `LM.read`.
+) -> PooledStates | dict[str, PooledStates] | TokenStates:
+    """States in the order of the texts, pooled or (`pool=None`) per token; see `LM.read`.
 
     For more texts than fit in memory use `extract`, which keeps the states on disk.
     """
-    if isinstance(texts, str):
-        raise BadSpec(f"texts must be a list of texts, got one text {texts[:40]!r}: put it in [].")
     numbers = parse_layers(lm, layers)
-    poolers = [pooler(p) for p in ([pool] if isinstance(pool, str | Pooler) else pool)]
+    texts = [texts] if isinstance(texts, str) else texts
+    pairs = [pairs] if isinstance(pairs, str) else pairs
+    if sites and pool is not None:
+        raise BadSpec(f"sites={sites!r} are read per token: they need pool=None, got {pool!r}.")
+    some = [pool] if isinstance(pool, str | Pooler) else pool or ()
+    poolers = [pooler(p) for p in some]
     messages = [
         None if isinstance(one, str) else parse_conversation(one, f"text {number}")
         for number, one in enumerate(texts, start=1)
     ]
     plain = ["" if given else one for one, given in zip(texts, messages, strict=True)]
-    tokens = tokenize(lm, plain, pairs=pairs, messages=messages, prompt=prompt, limit=limit)
+    tokens = tokenize(
+        lm, plain, pairs=pairs, messages=messages, prompt=prompt, limit=limit,
+        with_offsets=pool is None,
+    )  # fmt: skip
+    if pool is None:
+        batches = _batches([len(row) for row in tokens.rows], batch_tokens)
+        return read_token_states(lm, tokens, numbers, batches, sites)
     need_places(poolers, tokens)
     rows, places = tokens.rows, tokens.places
     blank = torch.empty(len(rows), lm.width, dtype=getattr(torch, lm.dtype))

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -24,7 +23,6 @@ from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from cutaway.console import quiet_transformers
 from cutaway.core.errors import BadData, BadModel, BadSpec
 from cutaway.core.messages import Conversation, conversation_from_lines, user_message
 from cutaway.models.chat import RenderedChat, message_of_tokens, place_codes, render_chat
@@ -50,6 +48,8 @@ class Tokenized:
     """Of each token of each conversation, the message it belongs to (see `pool.PLACE_CODES`)."""
     uncertain: list[frozenset[str]] | None = None
     """Of each conversation, the roles of messages whose place in it isn't certain."""
+    offsets: list[list[tuple[int, int]]] | None = None
+    """Start and end character of each token, if asked for; (0, 0) for special tokens."""
 
 
 def tokenize(
@@ -61,6 +61,7 @@ def tokenize(
     prompt: str = "",
     limit: int | None = None,
     truncation: TruncationSide = "right",
+    with_offsets: bool = False,
 ) -> Tokenized:
     """One row of ids per text, at most `limit` long (default: the model's context).
 
@@ -78,15 +79,20 @@ def tokenize(
     if messages is not None and any(messages):
         raise BadSpec("Messages are read with the chat template: open the model with chat=True.")
     firsts, seconds = _tokenizer_inputs(lm, texts, pairs, prompt)
-    rows = _encode(lm, firsts, seconds) if firsts else []
+    offsets: list[list[tuple[int, int]]] | None = [] if with_offsets else None
+    rows = _encode(lm, firsts, seconds, offsets) if firsts else []
     lost = np.array([max(len(row) - limit, 0) for row in rows], dtype=np.int64)
     for i in np.flatnonzero(lost):
         second = None if seconds is None else seconds[i]
-        rows[i] = _truncate(lm, firsts[i], second, len(prompt), limit, truncation)
+        rows[i], kept = _truncate(lm, firsts[i], second, len(prompt), limit, truncation)
+        if offsets is not None:
+            offsets[i] = kept
     empty = np.array([not row for row in rows], dtype=np.bool_)
     for i in np.flatnonzero(empty):
         rows[i] = [_empty_text_token(lm, int(i))]
-    return Tokenized(rows, lost, empty)
+        if offsets is not None:
+            offsets[i] = [(0, 0)]
+    return Tokenized(rows, lost, empty, offsets=offsets)
 
 
 def tokenize_typed(lm: LM, text: str, **options: Any) -> Tokenized:
@@ -116,6 +122,7 @@ def _tokenize_chat(
     ]
     rows: list[list[int]] = []
     places: list[NDArray[np.int8]] = []
+    spans: list[list[tuple[int, int]]] = []
     lost = np.zeros(len(chats), np.int64)
     for start in range(0, len(chats), TOKENIZE_BATCH):
         some = [chat.text for chat in chats[start : start + TOKENIZE_BATCH]]
@@ -130,13 +137,15 @@ def _tokenize_chat(
                 lost[number] = len(ids) - limit
                 kept = _positions_in_limit(chats[number], owner, limit, side, number + 1)
                 ids, owner = [ids[i] for i in kept], owner[kept]
+                offsets = [offsets[i] for i in kept]
             rows.append(ids)
+            spans.append([tuple(span) for span in offsets])
             places.append(place_codes(owner, chats[number].roles))
     uncertain = [
         frozenset(r for r, span in zip(chat.roles, chat.spans, strict=True) if span is None)
         for chat in chats
     ]
-    return Tokenized(rows, lost, np.zeros(len(rows), np.bool_), places, uncertain)
+    return Tokenized(rows, lost, np.zeros(len(rows), np.bool_), places, uncertain, spans)
 
 
 def _positions_in_limit(
@@ -202,16 +211,24 @@ def without_start_token(lm: LM, text: str) -> str:
     return text.removeprefix(token) if token else text
 
 
-def _encode(lm: LM, firsts: list[str], seconds: list[str] | None) -> list[list[int]]:
-    """Ids of all texts, special tokens included."""
+def _encode(
+    lm: LM,
+    firsts: list[str],
+    seconds: list[str] | None,
+    offsets: list[list[tuple[int, int]]] | None = None,
+) -> list[list[int]]:
+    """Ids of all texts, special tokens included; their offsets are appended to `offsets`."""
     rows: list[list[int]] = []
     for start in range(0, len(firsts), TOKENIZE_BATCH):
         some = slice(start, start + TOKENIZE_BATCH)
-        rows += lm.tokenizer(
+        encoded = lm.tokenizer(
             firsts[some], None if seconds is None else seconds[some], padding=False,
             truncation=False, return_attention_mask=False, return_token_type_ids=False,
-            verbose=False,
-        )["input_ids"]  # fmt: skip
+            return_offsets_mapping=offsets is not None, verbose=False,
+        )  # fmt: skip
+        rows += encoded["input_ids"]
+        if offsets is not None:
+            offsets += [[(int(a), int(b)) for a, b in row] for row in encoded["offset_mapping"]]
     _need_known_tokens(lm, firsts, rows)
     return rows
 
@@ -230,8 +247,8 @@ def _need_known_tokens(lm: LM, texts: list[str], rows: list[list[int]]) -> None:
 
 def _truncate(
     lm: LM, first: str, second: str | None, prompt: int, limit: int, truncation: TruncationSide
-) -> list[int]:
-    """One row truncated to the limit; special and prompt tokens stay."""
+) -> tuple[list[int], list[tuple[int, int]]]:
+    """One row truncated to the limit, and its offsets; special and prompt tokens stay."""
     encoded = lm.tokenizer(first, second, return_offsets_mapping=True, verbose=False)
     ids, text_of = encoded["input_ids"], encoded.sequence_ids(0)
     sides = [
@@ -248,7 +265,8 @@ def _truncate(
             f"max_tokens {limit} leaves no room: the prompt and special tokens alone take "
             f"{len(ids) - sum(map(len, sides))} tokens. Raise it or shorten the prompt."
         )
-    return [token for i, token in enumerate(ids) if i not in drop]
+    kept = [i for i in range(len(ids)) if i not in drop]
+    return [ids[i] for i in kept], [tuple(encoded["offset_mapping"][i]) for i in kept]
 
 
 def _positions_to_drop(sides: list[list[int]], excess: int, cut: TruncationSide) -> set[int]:
@@ -272,47 +290,6 @@ def _empty_text_token(lm: LM, row: int) -> int:
         f"Text {row} is empty, and the tokenizer of {lm.name!r} has no start or end token to "
         "use instead: leave out the text."
     )
-
-
-def load_tokenizer(folder: Path, trust: bool = False) -> tuple[Any, tuple[str, ...]]:
-    """The fast tokenizer with a padding token, and notes for the user."""
-    from transformers import AutoTokenizer
-
-    try:
-        with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=trust
-            )
-    except Exception as error:  # the tokenizers library raises bare Exceptions for bad files
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise BadModel(f"The tokenizer in {folder} can't be loaded: {reason[:300]}") from None
-    subject = f"The tokenizer in {folder}"
-    need_fast_tokenizer(tokenizer, subject)
-    return tokenizer, set_pad_token(tokenizer, subject)
-
-
-def need_fast_tokenizer(tokenizer: Any, subject: str) -> None:
-    """BadModel unless the tokenizer is one of the tokenizers library."""
-    if not getattr(tokenizer, "is_fast", False):
-        raise BadModel(
-            f"{subject} is not a fast tokenizer ({type(tokenizer).__name__}): save it as "
-            "tokenizer.json with transformers first."
-        )
-
-
-def set_pad_token(tokenizer: Any, subject: str) -> tuple[str, ...]:
-    """Use an existing token for padding, which is always masked."""
-    if tokenizer.pad_token_id is not None:
-        return ()
-    for name in ("eos_token", "unk_token", "bos_token"):
-        if getattr(tokenizer, f"{name}_id") is not None:
-            tokenizer.pad_token = getattr(tokenizer, name)
-            return (f"The tokenizer has no padding token; its {name} {tokenizer.pad_token!r} is "
-                    "used, the vocabulary stays.",)  # fmt: skip
-    if len(tokenizer) == 0:
-        raise BadModel(f"{subject} has an empty vocabulary.")
-    tokenizer.pad_token = tokenizer.convert_ids_to_tokens(0)
-    return (f"The tokenizer has no special tokens; {tokenizer.pad_token!r} is used for padding.",)
 
 
 def uses_token_types(tokenizer: Any, module: nn.Module) -> bool:

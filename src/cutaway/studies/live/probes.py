@@ -23,7 +23,7 @@ from cutaway.methods.probe.rows import MAIN_METRIC
 from cutaway.methods.probe.spec import LEARNED_POOLER, ProbeSpec
 from cutaway.models.chat import with_chat
 from cutaway.models.lm import LM
-from cutaway.models.read_texts import read_pooled_states
+from cutaway.models.read_texts import read_states
 from cutaway.pool import needs_attention
 from cutaway.store.activations import open_activations
 from cutaway.store.records import Record, read_record
@@ -75,7 +75,7 @@ class ProbeCache:
         layers = [probe.layer for probe in fitted.probes]
         lm = _in_run_format(self.lm, fitted.spec)
         text = conversation_from_lines(spec.text) if lm.chat else spec.text
-        found = read_pooled_states(lm, [text], layers=layers, pool=(fitted.pool,), limit=limit)
+        found: Any = read_states(lm, [text], layers=layers, pool=(fitted.pool,), limit=limit)
         states: Any = next(iter(found.values()))
         outputs = [_class_outputs(p, states[p.layer], fitted.aim) for p in fitted.probes]
         return {

@@ -8,7 +8,8 @@ from transformers import PreTrainedTokenizerFast
 
 from cutaway.core.errors import BadData, BadModel
 from cutaway.models.load import open_model
-from cutaway.models.tokens import load_tokenizer, uses_token_types
+from cutaway.models.load_tokenizer import letter_case, load_tokenizer
+from cutaway.models.tokens import uses_token_types
 from tests.models.breaking import refusal
 
 
@@ -91,3 +92,26 @@ def test_a_tokenizer_that_never_writes_its_separator_reads_no_segments(copy) -> 
     file = folder / "tokenizer.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"post_processor": None}))
     assert not open_model(folder, check=False).token_types
+
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+@pytest.mark.parametrize("family", ["bert", "albert", "electra"])
+@pytest.mark.parametrize(
+    ("words", "text", "tokens"),
+    [
+        (["A", "V", "##V"], "A V VV", ["A", "V", "V", "##V"]),
+        (["a", "word", "##v"], "AV word", ["a", "##v", "word"]),
+    ],
+)
+def test_a_vocabulary_file_alone_is_wordpiece_in_every_family(
+    tmp_path, family, words, text, tokens
+) -> None:
+    (tmp_path / "vocab.txt").write_text("\n".join([*WORDS, *words]) + "\n")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+    tokenizer, _ = load_tokenizer(tmp_path)
+    found = tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])
+    assert found == ["[CLS]", *tokens, "[SEP]"]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
+    assert letter_case(tmp_path) == {}
