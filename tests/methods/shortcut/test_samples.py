@@ -1,5 +1,8 @@
 """Samples say the same as the rows: averaged, they are the rows."""
 
+import re
+from pathlib import Path
+
 import polars as pl
 import pytest
 
@@ -7,6 +10,7 @@ from cutaway.core.digest import digest_text
 from cutaway.methods.shortcut import api as shortcut
 from cutaway.methods.shortcut import predictions, samples
 from cutaway.methods.shortcut.maths.exit_simulation import FINE_LAMBDAS
+from cutaway.store.results import results
 from tests.methods.shortcut.toy import OTHER, TEXTS
 
 
@@ -145,6 +149,22 @@ def test_a_masked_model_is_asked_for_the_masked_token(folder, tiny_lm) -> None:
     shortcut.fit(**options, text=TEXTS, layers="to-final", out=file)
     table = shortcut.eval(**options, text=OTHER, shortcut=file, samples=True).samples
     assert (table["token"] == table["truth"]).all()
+
+
+def test_the_queries_of_the_docs_answer(with_samples, exits, folder) -> None:
+    page = Path("docs/methods/shortcut.md").read_text("utf-8").partition("## Samples")[2]
+    queries = re.findall(r'cutaway query "((?:[^"\\]|\\.)*)"', page.partition("## generate")[0])
+    runs = results(folder / "sampled")
+    lens, curve, tokens = [runs.query(one.replace('\\"', '"')) for one in queries]
+    # The toy has no layer 15.
+    assert lens.columns == ["text", "token", "mat", "id"] and lens.is_empty()
+    point = exits.rows.filter(
+        (pl.col("lambda") == 0.5) & (pl.col("kind") == "mat") & (pl.col("confidence") == "gap")
+    ).sort("metric")
+    found = curve.filter((pl.col("lambda") == 0.5) & (pl.col("kind") == "mat"))
+    assert [found["layers"].item(), found["agreement"].item()] == pytest.approx(point["value"])
+    assert tokens["tokens"].null_count() == 0
+    assert len(tokens) == 2 * exits.splits.height
 
 
 def test_splits_of_a_fit_are_the_texts_of_the_two_parts(fitted) -> None:
