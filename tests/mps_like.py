@@ -1,7 +1,8 @@
 """A stand-in for a device without float64, as Apple's GPUs are: code can be run on it anywhere.
 
-Tensors of class `MpsLike` compute on the CPU, say that they are on `mps`, refuse float64, and refuse
-to be combined with tensors of the CPU, as tensors of that device do. Weights count as being there.
+Tensors of class `MpsLike` compute on the CPU, say that they are on `mps`, refuse float64, and
+refuse to be combined with tensors of the CPU, as tensors of that device do. Weights count as being
+there.
 """
 
 from collections.abc import Iterator

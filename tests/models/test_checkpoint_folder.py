@@ -10,8 +10,8 @@ import pytest
 
 from cutaway.core.errors import BadModel, NoRoom
 from cutaway.models import load
-from cutaway.models.checkpoint import count_weights
 from cutaway.models.load import open_model
+from cutaway.models.memory import checkpoint_size
 from tests.models.breaking import Trap, refusal
 
 
@@ -126,7 +126,7 @@ def test_weights_that_change_while_they_are_read_are_refused(copy, monkeypatch) 
 
 def test_weights_that_do_not_fit_into_memory_are_refused_before_loading(copy, monkeypatch) -> None:
     folder = copy()
-    size = count_weights([folder / "model.safetensors"])
+    size = checkpoint_size([folder / "model.safetensors"]).weights
     free = SimpleNamespace(available=size * 4 - 1)
     monkeypatch.setattr("psutil.virtual_memory", lambda: free)
     with pytest.raises(NoRoom, match="bfloat16"):

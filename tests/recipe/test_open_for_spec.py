@@ -16,7 +16,7 @@ from cutaway.recipe.open_for_spec import SpecModels, open_for_spec, open_spec_mo
 SAID = {"dtype": "bfloat16", "device": "cpu", "offline": True, "bos": "add"}
 PLAIN = SimpleNamespace(name="m", module=torch.nn.Linear(1, 1), chat=None)
 # A model that no user gets to see needs no print of its weights.
-ASKED = {**SAID, "quantise": "none", "track_changes": False}
+ASKED = {**SAID, "quantise": "none", "track_changes": False, "copies": (0.0, True)}
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def asked(monkeypatch) -> list:
 )
 def test_the_model_of_a_spec_is_opened_with_all_that_the_spec_says(spec, asked) -> None:
     open_spec_model(spec)
-    assert asked == [("m", {**ASKED, "revision": "v1"})]
+    assert asked == [("m", {**ASKED, "revision": "v1", "copies": spec.weight_copies})]
 
 
 def test_an_option_that_is_given_wins_over_the_spec(asked) -> None:

@@ -16,6 +16,7 @@ CHECK = {
     "tied": True,
     "tokenizer": {"class": "Fast", "adds_in_front": ["<s>"], "adds_behind": [], "pad_token": None},
     "checks": [{"name": "hooks", "measured": 1e-7, "noise": 2e-7, "verdict": "fine", "detail": ""}],
+    "memory": {"probe": 4_000_000},
     "supports": {"probe": "yes", "inject": "no: no head"},
     "estimates": {"weights": 538_000_000},
     "notes": ["[bold]a note[/bold]"],

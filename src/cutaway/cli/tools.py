@@ -78,6 +78,9 @@ def check(
     """
     from cutaway.models.check import check as check_model
     from cutaway.models.load import open_model
+    from cutaway.models.memory import CheckpointSize
+    from cutaway.models.placement import DTYPES
+    from cutaway.recipe.cost import memory_by_method
 
     lm = open_model(
         model, revision=revision, device=device, dtype=dtype, quantise=quantise,
@@ -86,7 +89,9 @@ def check(
     )  # fmt: skip
     report = check_model(lm)
     supports = {name: method_module(name, "page").supports(lm) for name in methods()}
-    facts = report.plain() | {"supports": supports}
+    size = CheckpointSize(lm.parameters, lm.vocab * lm.width)
+    memory = memory_by_method(size, DTYPES[lm.dtype].itemsize)
+    facts = report.plain() | {"supports": supports, "memory": memory}
     if json:
         print_json(facts)
     elif not quiet:

@@ -2,7 +2,6 @@
 before anything in it is loaded."""
 
 import json
-import math
 import re
 import shlex
 from collections.abc import Iterable
@@ -10,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 from safetensors import SafetensorError, safe_open
 
-from cutaway.core.errors import BadModel, Missing, NoRoom, UnknownName
+from cutaway.core.errors import BadModel, Missing, UnknownName
 from cutaway.core.lookup import suggestion
 from cutaway.home import expand_path, path_exists
 from cutaway.models.anatomy import ANATOMIES
@@ -200,21 +198,6 @@ def _shards(index: Path) -> list[str]:
         if Path(shard).name != shard:
             raise BadModel(f"{index} names {shard!r}: a shard must be in the same folder.")
     return shards
-
-
-def need_memory(files: list[Path], itemsize: int) -> None:
-    """NoRoom unless the weights, at this many bytes each, fit into the free memory."""
-    need, free = count_weights(files) * itemsize, psutil.virtual_memory().available
-    if need > free:
-        raise NoRoom(
-            f"The weights take {need / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free. Choose "
-            "a smaller dtype (bfloat16), another device or a smaller model."
-        )
-
-
-def count_weights(files: list[Path]) -> int:
-    """The number of weights in the files, from their headers."""
-    return sum(math.prod(shape) for shape in tensor_shapes(files))
 
 
 def tensor_shapes(files: list[Path]) -> list[list[int]]:

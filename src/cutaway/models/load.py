@@ -17,7 +17,6 @@ from cutaway.models.checkpoint import (
     CheckpointSource,
     fetch_checkpoint,
     need_config,
-    need_memory,
     need_tokenizer,
     need_weights,
     tensor_shapes,
@@ -26,6 +25,7 @@ from cutaway.models.digests import weights_digest, with_checksum
 from cutaway.models.in_memory import ModelLike, model_and_tokenizer, open_in_memory
 from cutaway.models.lm import LM
 from cutaway.models.load_tokenizer import load_tokenizer
+from cutaway.models.memory import NO_COPIES, WeightCopies, checkpoint_size, need_memory
 from cutaway.models.placement import (
     DTYPES,
     MaxMemory,
@@ -64,6 +64,7 @@ def open_model(
     track_changes: bool = True,
     chat: bool = False,
     system: str | None = None,
+    copies: WeightCopies = NO_COPIES,
 ) -> LM:
     """The model called `name`: bundled, a hub id, a folder, a GGUF file, or `base+adapter`; or a
     model of transformers in memory, with its tokenizer.
@@ -78,7 +79,8 @@ def open_model(
 
     `device="map"` distributes the layers over all GPUs, the CPU and the disk with accelerate;
     `max_memory` limits what each of them holds. With `chat` everything is read in the tokenizer's
-    chat template, after the message `system` if that is given.
+    chat template, after the message `system` if that is given. `copies` are those of the weights
+    that will be needed besides the model; if there is no memory for them, nothing is loaded.
     """
     if system is not None and not chat:
         raise BadSpec(f"system={system[:40]!r} is for conversations: add chat=True.")
@@ -95,7 +97,7 @@ def open_model(
     source = fetch_checkpoint(base, revision=revision, offline=offline, code=trust_remote_code)
     adapter_source = None if extra is None else fetch_checkpoint(extra, offline=offline)
     where = {"device": device, "dtype": dtype, "quantise": quantise, "max_memory": max_memory}
-    lm = _load_lm(source, adapter_source, where, attention, trust_remote_code, bos)
+    lm = _load_lm(source, adapter_source, where, copies, attention, trust_remote_code, bos)
     if check:
         from cutaway.models.check import quick_check
 
@@ -121,6 +123,7 @@ def _load_lm(
     source: CheckpointSource,
     adapter: CheckpointSource | None,
     where: dict[str, Any],
+    copies: WeightCopies,
     attention: str,
     trust: bool,
     bos: str,
@@ -134,7 +137,7 @@ def _load_lm(
     config = load_config(source, trust)
     placement = choose_placement(**where, checkpoint=config.dtype)
     if placement.device == "cpu" and placement.quantise == "none":
-        need_memory(files, DTYPES[placement.dtype].itemsize)
+        need_memory(source.name, checkpoint_size(files), DTYPES[placement.dtype].itemsize, copies)
     kind, row = kind_and_anatomy(source, config)
     if not trust:
         need_plausible_config(source.name, config, kind, tensor_shapes(files))

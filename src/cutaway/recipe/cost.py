@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cutaway.catalog import methods, verbs_of
+from cutaway.models.memory import CheckpointSize
+
 PREDICTION_BYTES = 24
 """Size of a prediction in samples.parquet: coordinates take almost nothing, the digest 16 bytes."""
 
@@ -69,3 +72,18 @@ def with_samples(estimates: Sequence[Estimate], size: SampleSize) -> list[Estima
             notes=(*last.notes, size.clause()),
         ),
     ]
+
+
+def memory_by_method(size: CheckpointSize, itemsize: int) -> dict[str, int]:
+    """Bytes of the weights and of the copies that each method needs of them, by default.
+
+    The states of a batch come in addition, and a verb's own estimate (`--dry-run`) is more exact.
+    """
+    return {
+        name: max(
+            # Only options with defaults decide; names of models and data are not needed.
+            size.bytes(itemsize, verb.spec_class.model_construct(tuned="").weight_copies)  # type: ignore[attr-defined]
+            for verb in verbs_of(name)
+        )
+        for name in methods()
+    }

@@ -22,7 +22,8 @@ def open_for_spec(name: str, spec: Any, objects: Objects | None = None, **option
     """
     fields = ("dtype", "device", "quantise", "offline", "bos")
     where = {field: getattr(spec, field) for field in fields}
-    lm = open_model((objects or {}).get(name, name), track_changes=False, **(where | options))
+    where |= {"copies": spec.weight_copies, "track_changes": False}
+    lm = open_model((objects or {}).get(name, name), **(where | options))
     if spec.changes_weights:
         need_changeable(lm.name, lm.module)
     if getattr(spec, "chat", False):

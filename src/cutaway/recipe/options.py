@@ -109,6 +109,12 @@ class RunOptions(Spec):
     changes_weights: ClassVar[bool] = False
     """Whether the verb changes or differentiates weights, which quantised ones don't allow."""
 
+    @property
+    def weight_copies(self) -> tuple[float, bool]:
+        """Copies of the weights that the verb holds besides the model, such as gradients, and
+        whether they include the embeddings; about."""
+        return 0.0, True
+
     @model_validator(mode="after")
     def _can_be_quantised(self) -> Self:
         if self.changes_weights and self.quantise != "none":

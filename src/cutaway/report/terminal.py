@@ -123,6 +123,8 @@ def check_view(report: Mapping[str, Any]) -> RenderableType:
         _checks_table(report["checks"]),
         _heading("Methods"),
         _facts_table(list(report["supports"].items())),
+        _heading("Memory of weights, gradients and other copies, by method"),
+        _facts_table([(name, formats.file_size(size)) for name, size in report["memory"].items()]),
         _heading("Tokenizer"),
         _facts_table(tokenizer),
         _heading("Sizes"),

@@ -39,15 +39,15 @@ def estimate_training(task_model: TaskModel, task_split: TaskSplit, spec: Traini
     row_seconds = _timed(lambda: task_model.predict_proba(sample)) / len(sample)
     evaluated = len(task_split.dev) * (1 + spec.steps // spec.every) + 2 * len(task_split.test)
     size = sum(p.nbytes for p in params.values())
-    states = 3 if spec.optimizer == "adamw" else 1
     return training_estimate(
         steps=spec.steps,
         rows=len(task_split.train),
         weights=sum(p.numel() for p in params.values()),
         # The first step also warms up.
         seconds=spec.steps * min(step_seconds[1:]) + evaluated * row_seconds,
-        memory_mb=(1 + states + bool(spec.l1)) * size / 2**20,
-        disk_mb=(task_model.lm.parameters * 4 + (1 + states) * size) / 2**20,
+        memory_mb=spec.optimizer_copies * size / 2**20,
+        disk_mb=(task_model.lm.parameters * 4 + (spec.optimizer_copies - bool(spec.l1)) * size)
+        / 2**20,
     )
 
 

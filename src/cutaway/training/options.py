@@ -84,3 +84,14 @@ class TrainingSpec(LabelledDataSpec):
     """Train biases only (BitFit)."""
     params: Names = ()
     """Train only weights whose names match a pattern, as `*.attn.*` or `*layer.1?.*`."""
+
+    @property
+    def optimizer_copies(self) -> int:
+        """Copies of the trained weights: gradients, best weights, states of the optimizer."""
+        return 1 + (3 if self.optimizer == "adamw" else 1) + bool(self.l1)
+
+    @property
+    def weight_copies(self) -> tuple[float, bool]:
+        """Those of the trained weights."""
+        few = self.biases_only or self.params
+        return 0.0 if few else self.optimizer_copies, not self.fixed_embeddings

@@ -34,7 +34,7 @@ def estimate_mask_learning(
         f"{pair.total:,} weights to choose from; masks of {', '.join(f'{n:,}' for n in sizes)}, "
         f"{masks} to measure",
         seconds=round(seconds, 1),
-        memory_mb=round((5 if spec.optimizer == "adam" else 4) * weights_mb, 1),
+        memory_mb=round(spec.mask_copies * weights_mb, 1),
         disk_mb=round(SKILL_BYTES * len(seeds) * sum(sizes) / 2**20, 1),
         counts={"weights": pair.total, "sizes": sizes, "masks": masks},
     )

@@ -109,6 +109,16 @@ class LearnSpec(TaskDataSpec, SamplesOption):
     out: str | None = None
     """Where to write the skill (FILE.safetensors). Default: the run's own folder."""
 
+    @property
+    def mask_copies(self) -> int:
+        """Copies of the changed weights: base, tuned, mask, gradients, states of the optimizer."""
+        return 5 if self.optimizer == "adam" else 4
+
+    @property
+    def weight_copies(self) -> tuple[float, bool]:
+        """Those of the changed weights; an adapter may change few."""
+        return (1.0 if "+" in self.tuned else float(self.mask_copies)), True
+
     @field_validator("baselines")
     @classmethod
     def _known_baselines(cls, value: tuple[str, ...]) -> tuple[str, ...]:

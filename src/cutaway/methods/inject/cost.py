@@ -11,6 +11,7 @@ from torch import Tensor
 from cutaway.methods.inject.cells import InjectRequest, sweep_cells
 from cutaway.methods.inject.retain import monitored_loss
 from cutaway.methods.inject.skill import dev_exact_match, make_skill_loss
+from cutaway.methods.inject.spec import ANCHOR_COPIES, TRAINED_COPIES
 from cutaway.methods.inject.task_forgetting import make_head_model
 from cutaway.methods.inject.trainable import full_weights, lora_weights
 from cutaway.recipe.cost import Estimate
@@ -20,9 +21,6 @@ from cutaway.training.loop import training_step
 from cutaway.training.plan import TrainingPlan, make_optimizer
 
 TRIAL_STEPS = 3
-# Copies of the trainable weights: weights, gradients, two of the optimiser. Copies of the weights
-# that change: their start and the Fisher information.
-TRAINED_COPIES, ANCHOR_COPIES = 4, 2
 # A step with a regulariser takes about this many times as long as a plain one.
 REGULARISER_FACTOR = 1.25
 

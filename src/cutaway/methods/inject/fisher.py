@@ -28,7 +28,7 @@ from cutaway.methods.inject.fisher_sums import (
 )
 from cutaway.methods.inject.maths.overlap import fisher_mass
 from cutaway.methods.inject.rows import DETAILS_FILE, InjectCoordinates, inject_frame
-from cutaway.methods.inject.spec import FisherSpec
+from cutaway.methods.inject.spec import FISHER_COPIES, FisherSpec
 from cutaway.methods.inject.verdict import fisher_verdict
 from cutaway.models.lm import LM, model_facts
 from cutaway.models.weight_location import weight_locator
@@ -231,7 +231,7 @@ def estimate(request: FisherRequest) -> list[Estimate]:
         Estimate(
             f"{len(examples):,} texts, {tokens:,} tokens to read",
             seconds=round(seconds_per_token(lm, examples) * tokens, 1),
-            memory_mb=round(weights_mb * 1.2 + 400, 1),
+            memory_mb=round(weights_mb * FISHER_COPIES + 400, 1),
             disk_mb=round(weights_mb, 1),
             counts=counts,
         )

@@ -99,6 +99,13 @@ DigitCounts = Annotated[tuple[int, ...], BeforeValidator(_digit_counts)]
 Ranks = Annotated[tuple[int, ...], BeforeValidator(_lora_ranks), Field(min_length=1)]
 
 
+# Copies of the trainable weights: weights, gradients, two of the optimizer. Copies of the weights
+# that change: their start and the Fisher information.
+TRAINED_COPIES, ANCHOR_COPIES = 4, 2
+FISHER_COPIES = 1.2
+"""Copies of the weights in a pass of `fisher`: the sums, and the gradients of a batch."""
+
+
 class FisherSpec(ChatOptions):
     """Estimate how important each weight is: its mean squared gradient over the examples."""
 
@@ -136,6 +143,11 @@ class FisherSpec(ChatOptions):
     """Other Fishers of this model (FILE.safetensors) to compare this one with."""
     out: str | None = None
     """Where to write the Fisher (FILE.safetensors); by default the run's folder."""
+
+    @property
+    def weight_copies(self) -> tuple[float, bool]:
+        """The sums and the gradients."""
+        return FISHER_COPIES, True
 
 
 class InjectSpec(RunOptions):
@@ -248,6 +260,12 @@ class InjectSpec(RunOptions):
                 "itself. Leave --data out."
             )
         return values
+
+    @property
+    def weight_copies(self) -> tuple[float, bool]:
+        """Those of the trained weights, and for adapters those of the weights that they change."""
+        full = {"all": 1.0, "blocks": 1.0, "last": 0.25}[self.weights] if 0 in self.lora else 0.0
+        return (TRAINED_COPIES - 1) * full + ANCHOR_COPIES * (full or 1.0), self.weights == "all"
 
     @property
     def strengths_by_regulariser(self) -> dict[str, tuple[float, ...]]:
