@@ -256,8 +256,8 @@ def _no_weights(folder: Path, absent: list[str]) -> BadModel:
     if pickles:
         return BadModel(
             f"{folder} has its weights as pickle ({pickles[0]!r}), which can run any code when "
-            f"loaded, so Cutaway refuses it. Convert it once; this loads tensors only:\n"
-            f"{_conversion_command(folder)}"
+            f"loaded, so Cutaway refuses it. Convert it once; this loads tensors only, and writes "
+            f"{folder.name}-safetensors beside it: {_conversion_command(folder)}"
         )
     what = ", ".join(absent[:3]) or "model.safetensors"
     return BadModel(f"{folder} has no weights: {what} is missing. Download the checkpoint again.")
@@ -265,7 +265,6 @@ def _no_weights(folder: Path, absent: list[str]) -> BadModel:
 
 def _conversion_command(folder: Path) -> str:
     """A command that writes a copy of the checkpoint with safetensors, for the user's shell."""
-    target = folder.with_name(f"{folder.name}-safetensors")
     config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
     row = ANATOMIES.get(str(config.get("model_type")))
     made = str(next(iter(config.get("architectures") or ()), ""))
@@ -276,5 +275,6 @@ def _conversion_command(folder: Path) -> str:
         auto = "BertTokenizer" if is_wordpiece_folder(folder) else "AutoTokenizer"
         options = "".join(f", {name}={value}" for name, value in letter_case(folder).items())
         steps.append(f"t.{auto}.from_pretrained(old{options}).save_pretrained(new)")
-    code = f"import transformers as t; old, new = {str(folder)!r}, {str(target)!r}; "
+    old = str(folder.absolute())
+    code = f"import transformers as t; old = {old!r}; new = old + '-safetensors'; "
     return f"python -c {shlex.quote(code + '; '.join(steps))}"
