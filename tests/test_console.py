@@ -2,7 +2,7 @@
 
 import pytest
 
-from cutaway.console import Console
+from cutaway.console import Console, messages_on, show_message
 
 
 @pytest.mark.parametrize("quiet", [False, True])
@@ -42,3 +42,15 @@ def test_progress_on_a_terminal_is_a_bar(capsys, monkeypatch) -> None:
     with Console().progress("reading", 2) as advance:
         advance(2, note="fast")
     assert "2/2" in capsys.readouterr().err
+
+
+def test_a_message_from_deep_inside_is_shown_once_on_the_console_of_the_run(capsys) -> None:
+    show_message("a")
+    with messages_on(Console()):
+        show_message("b")
+        show_message("b")
+        with messages_on(Console(quiet=True)):
+            show_message("c")
+        show_message("b")
+    show_message("a")
+    assert capsys.readouterr().err.split() == ["a", "b", "a"]

@@ -4,7 +4,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rich.console import Console as RichConsole
@@ -52,6 +53,37 @@ class Console:
             lines = _PlainProgress(self, title, total)
             yield lines.advance
             lines.end()
+
+
+@dataclass(frozen=True)
+class _Audience:
+    """The console of the current run, and what it has shown already."""
+
+    console: Console
+    shown: set[str] = field(default_factory=set)
+
+
+_AUDIENCE: ContextVar[_Audience | None] = ContextVar("audience", default=None)
+
+
+@contextmanager
+def messages_on(console: Console) -> Iterator[None]:
+    """Within the block `show_message` prints on this console, each text once."""
+    token = _AUDIENCE.set(_Audience(console))
+    try:
+        yield
+    finally:
+        _AUDIENCE.reset(token)
+
+
+def show_message(text: str) -> None:
+    """A line for the user from code that has no console: on that of the run, or on stderr."""
+    audience = _AUDIENCE.get()
+    if audience is None:
+        Console().print(text)
+    elif text not in audience.shown:
+        audience.shown.add(text)
+        audience.console.print(text)
 
 
 class _PlainProgress:

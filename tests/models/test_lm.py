@@ -1,7 +1,7 @@
 """An open model: its head, its facts, its identity."""
 
 import inspect
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, asdict, replace
 
 import pytest
 import torch
@@ -101,6 +101,7 @@ def test_every_logit_operation_is_monotonic_and_only_applied_if_configured(lm) -
 def test_model_facts_are_those_of_the_model(lm) -> None:
     facts = model_facts(lm)
     assert facts.pop("start_tokens") == tokens_in_front(lm.tokenizer)
+    assert facts.pop("warnings") == [asdict(one) for one in lm.warnings]
     assert list(facts) == ["name", "family", "layers", "width", "parameters", "digest", "bos"]
     assert all(value == getattr(lm, name) for name, value in facts.items())
 

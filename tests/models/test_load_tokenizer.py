@@ -30,7 +30,7 @@ def bare(folder, vocab: dict[str, int], **special) -> None:
 def test_padding_uses_a_token_that_is_there(special, chosen, tmp_path) -> None:
     vocab = {"?": 0, "word": 1, "start": 2, "end": 3}
     bare(tmp_path, vocab, **special)
-    tokenizer, notes = load_tokenizer(tmp_path)
+    tokenizer, notes, _ = load_tokenizer(tmp_path)
     assert tokenizer.pad_token == chosen
     assert len(tokenizer) == len(vocab)
     assert len(notes) == 1
@@ -38,7 +38,7 @@ def test_padding_uses_a_token_that_is_there(special, chosen, tmp_path) -> None:
 
 def test_a_padding_token_of_its_own_is_kept(tmp_path) -> None:
     bare(tmp_path, {"?": 0, "pad": 1}, pad_token="pad", unk_token="?")
-    tokenizer, notes = load_tokenizer(tmp_path)
+    tokenizer, notes, _ = load_tokenizer(tmp_path)
     assert (tokenizer.pad_token, notes) == ("pad", ())
 
 
@@ -110,7 +110,7 @@ def test_a_vocabulary_file_alone_is_wordpiece_in_every_family(
 ) -> None:
     (tmp_path / "vocab.txt").write_text("\n".join([*WORDS, *words]) + "\n")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
-    tokenizer, _ = load_tokenizer(tmp_path)
+    tokenizer, _, _ = load_tokenizer(tmp_path)
     found = tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])
     assert found == ["[CLS]", *tokens, "[SEP]"]
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))

@@ -8,6 +8,7 @@ import torch
 from cutaway.models.anatomy import Anatomy, ModelKind
 from cutaway.models.digests import tokenizer_digest
 from cutaway.models.lm import LM
+from cutaway.models.model_warnings import ModelWarning, version_warnings
 from cutaway.models.placement import input_device, module_placement
 from cutaway.models.propose import choose_anatomy, propose_anatomies
 from cutaway.models.tokens import need_embedding_rows, uses_token_types
@@ -31,6 +32,7 @@ def assemble_lm(
     quantise: str = "none",
     device: str | None = None,
     notes: tuple[str, ...] = (),
+    warnings: tuple[ModelWarning, ...] = (),
 ) -> LM:
     """The LM of a module in evaluation mode.
 
@@ -61,6 +63,7 @@ def assemble_lm(
         has_head=has_head,
         token_types=uses_token_types(tokenizer, module),
         notes=(*notes, *head_notes, *_opening_notes(module, anatomy, attention)),
+        warnings=(*warnings, *version_warnings(module.config.model_type)),
         **_sizes(module, anatomy),
     )
     return lm if row else choose_anatomy(lm, candidates)

@@ -14,7 +14,9 @@ from cutaway.home import read_memo, write_memo
 from cutaway.models import consistency, hooks, rounding, sites
 from cutaway.models.chat import template_facts
 from cutaway.models.consistency import ConsistencyCheck
+from cutaway.models.english_loss import with_loss_warnings
 from cutaway.models.lm import LM
+from cutaway.models.model_warnings import ModelWarning
 from cutaway.models.rounding import FINE, wider_precision
 from cutaway.models.start_token import tokens_in_front
 
@@ -40,6 +42,7 @@ class CheckReport:
     digest: str
     tokenizer: dict[str, Any]
     checks: tuple[ConsistencyCheck, ...]
+    warnings: tuple[ModelWarning, ...]
     estimates: dict[str, int]
     notes: tuple[str, ...]
 
@@ -66,6 +69,7 @@ def check(lm: LM, *, thorough: bool = True) -> CheckReport:
         anatomy="proposed by inspection, verified" if lm.anatomy.proposed else "known family",
         tokenizer=tokenizer_facts(lm),
         checks=run_checks(lm, thorough=thorough),
+        warnings=with_loss_warnings(lm).warnings,
         estimates=size_estimates(lm),
     )
 

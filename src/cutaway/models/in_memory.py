@@ -75,8 +75,9 @@ def open_in_memory(model: Any, tokenizer: Any, *, bos: str = "auto", check: bool
     )  # fmt: skip
     if check:
         from cutaway.models.check import quick_check
+        from cutaway.models.english_loss import show_warnings, with_loss_warnings
 
-        lm = quick_check(lm, remember=False)
+        lm = show_warnings(with_loss_warnings(quick_check(lm, remember=False), remember=False))
     return replace(lm, opened=(lm.digest, weights))
 
 

@@ -1,7 +1,7 @@
 """An open language model: its facts, its head, its weights."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
@@ -13,6 +13,7 @@ from cutaway.core.digest import digest_json
 from cutaway.core.errors import Missing
 from cutaway.models.anatomy import Anatomy, ModelKind
 from cutaway.models.chat import ChatFormat
+from cutaway.models.model_warnings import ModelWarning
 from cutaway.models.placement import materialise
 from cutaway.models.start_token import tokens_in_front
 from cutaway.pool import Pooler
@@ -71,6 +72,8 @@ class LM:
     """Whether the second text of a pair has token type 1."""
     notes: tuple[str, ...] = ()
     """Anything unusual about how it was opened, for the user."""
+    warnings: tuple[ModelWarning, ...] = ()
+    """What the user should know before trusting a number."""
     opened: tuple[str, str] | None = None
     """Digest, and checksum of the weights when it was opened; None when changes aren't tracked."""
     chat: ChatFormat | None = None
@@ -291,5 +294,7 @@ def model_facts(lm: LM) -> dict[str, Any]:
     """The model as results and artefacts record it."""
     names = ("name", "family", "layers", "width", "parameters", "digest", "bos")
     return {name: getattr(lm, name) for name in names} | {
-        "start_tokens": tokens_in_front(lm.tokenizer), **lm.chat_identity
-    }  # fmt: skip
+        "start_tokens": tokens_in_front(lm.tokenizer),
+        "warnings": [asdict(one) for one in lm.warnings],
+        **lm.chat_identity,
+    }

@@ -26,6 +26,7 @@ from cutaway.models.in_memory import ModelLike, model_and_tokenizer, open_in_mem
 from cutaway.models.lm import LM
 from cutaway.models.load_tokenizer import load_tokenizer
 from cutaway.models.memory import NO_COPIES, WeightCopies, checkpoint_size, need_memory
+from cutaway.models.model_warnings import tied_weights_warnings
 from cutaway.models.placement import (
     DTYPES,
     MaxMemory,
@@ -100,9 +101,11 @@ def open_model(
     lm = _load_lm(source, adapter_source, where, copies, attention, trust_remote_code, bos)
     if check:
         from cutaway.models.check import quick_check
+        from cutaway.models.english_loss import show_warnings, with_loss_warnings
 
         with refuse_undistributable(lm):
-            lm = quick_check(lm)
+            lm = with_loss_warnings(quick_check(lm))
+        show_warnings(lm)
     if track_changes:
         plain = not lm.device_map and lm.quantise == "none" and adapter_source is None
         lm = with_checksum(lm, same_each_time=plain and lm.has_head)
@@ -141,7 +144,7 @@ def _load_lm(
     kind, row = kind_and_anatomy(source, config)
     if not trust:
         need_plausible_config(source.name, config, kind, tensor_shapes(files))
-    tokenizer, notes = load_tokenizer(source.folder, trust)
+    tokenizer, notes, warnings = load_tokenizer(source.folder, trust)
     notes = (*source.notes, *notes)
     notes += set_start_token(tokenizer, config, bos, kind=kind, name=source.name)
     digest = _digest(source, files, adapter)
@@ -151,12 +154,15 @@ def _load_lm(
     if _digest(source, files, adapter) != digest:
         raise BadModel(f"{source.folder} changed while it was read. Open it again.")
     module = _placed(module, placement).eval().requires_grad_(False)
-    return assemble_lm(
+    lm = assemble_lm(
         module, tokenizer, kind, row, missing,
         name=source.name if adapter is None else f"{source.name}+{adapter.name}",
         digest=digest, dtype=placement.dtype, attention=attention, bos=bos, notes=notes,
-        quantise=placement.quantise, device=placement.device if placement.moves else None,
+        warnings=warnings, quantise=placement.quantise,
+        device=placement.device if placement.moves else None,
     )  # fmt: skip
+    found = tied_weights_warnings(config, lm.module, lm.anatomy, files, missing)
+    return replace(lm, warnings=(*lm.warnings, *found))
 
 
 def _placed(module: Any, placement: Placement) -> Any:
@@ -188,4 +194,6 @@ def random_twin(lm: LM, *, seed: int) -> LM:
     module = module.to(device=lm.device, dtype=DTYPES[lm.dtype]).eval().requires_grad_(False)
     digest = digest_json({"twin of": config.to_json_string(), "dtype": lm.dtype, "seed": seed})
     name = f"{lm.name} (random weights)"
-    return replace(lm, name=name, module=module, digest=digest, device_map={}, quantise="none")
+    return replace(
+        lm, name=name, module=module, digest=digest, device_map={}, quantise="none", warnings=()
+    )

@@ -10,13 +10,17 @@ from typing import Any
 
 from cutaway.console import quiet_transformers
 from cutaway.core.errors import BadModel
+from cutaway.models.model_warnings import ModelWarning
+from cutaway.models.tokenizer_file import use_file_tokenizer
 
 OTHER_VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model",
                       "sentencepiece.bpe.model", "bpe.codes", "merges.txt")  # fmt: skip
 
 
-def load_tokenizer(folder: Path, trust: bool = False) -> tuple[Any, tuple[str, ...]]:
-    """The fast tokenizer with a padding token, and notes for the user."""
+def load_tokenizer(
+    folder: Path, trust: bool = False
+) -> tuple[Any, tuple[str, ...], tuple[ModelWarning, ...]]:
+    """The fast tokenizer with a padding token, and notes and warnings for the user."""
     from transformers import AutoTokenizer, BertTokenizer
 
     auto: Any = BertTokenizer if is_wordpiece_folder(folder) else AutoTokenizer
@@ -30,7 +34,8 @@ def load_tokenizer(folder: Path, trust: bool = False) -> tuple[Any, tuple[str, .
         raise BadModel(f"The tokenizer in {folder} can't be loaded: {reason[:300]}") from None
     subject = f"The tokenizer in {folder}"
     need_fast_tokenizer(tokenizer, subject)
-    return tokenizer, set_pad_token(tokenizer, subject)
+    tokenizer, warnings = use_file_tokenizer(tokenizer, folder)
+    return tokenizer, set_pad_token(tokenizer, subject), warnings
 
 
 def need_fast_tokenizer(tokenizer: Any, subject: str) -> None:

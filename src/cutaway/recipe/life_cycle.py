@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from cutaway.catalog import VERBS, Verb
-from cutaway.console import Console
+from cutaway.console import Console, messages_on
 from cutaway.core.errors import BadSpec, Missing
 from cutaway.core.spec import address
 from cutaway.engine import find_engine
@@ -144,7 +144,9 @@ def run(
     All processes of a distributed training call this together, unless `group` is a group of one.
     """
     recipe = cast(Any, verb.load())
-    result = _run(verb, spec, context or Context(), recipe, group or process_group(spec.device))
+    context = context or Context()
+    with messages_on(context.console):
+        result = _run(verb, spec, context, recipe, group or process_group(spec.device))
     return recipe.RESULT(result.record) if hasattr(recipe, "RESULT") else result
 
 
@@ -195,7 +197,8 @@ def estimate(verb: Verb, spec: RunOptions, context: Context | None = None) -> li
     context, recipe = context or Context(), cast(Any, verb.load())
     if not hasattr(recipe, "estimate"):
         raise BadSpec(f"'cutaway {verb.words}' has no --dry-run: its cost can't be estimated.")
-    request = recipe.resolve(spec, context)
+    with messages_on(context.console):
+        request = recipe.resolve(spec, context)
     estimates = list(recipe.estimate(request))
     return with_samples(estimates, recipe.sample_size(request)) if has_samples(spec) else estimates
 

@@ -16,6 +16,11 @@ def provenance(record: RecordLike) -> LabelledFacts:
     """Label and value of everything needed to trust or repeat the run."""
     facts: LabelledFacts = [("run", f"{record.method}/{record.address}")]
     facts += [("model", _model(one)) for one in fact_entries(record.model)]
+    facts += [
+        ("warning", f"{one.get('name', 'unnamed')}: {warning['message']}")
+        for one in fact_entries(record.model)
+        for warning in one.get("warnings", ())
+    ]
     facts += [("data", _data(one)) for one in fact_entries(record.data)]
     facts.append(("seed", _seed(record.seed)))
     facts.append(("time", formats.duration(record.seconds)))

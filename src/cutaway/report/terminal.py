@@ -121,6 +121,7 @@ def check_view(report: Mapping[str, Any]) -> RenderableType:
         _facts_table(facts),
         _heading("Consistency checks"),
         _checks_table(report["checks"]),
+        *_warnings(report.get("warnings", ())),
         _heading("Methods"),
         _facts_table(list(report["supports"].items())),
         _heading("Memory of weights, gradients and other copies, by method"),
@@ -140,6 +141,13 @@ def _flat_facts(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name} {inner}", one) for inner, one in value.items())
         else:
             yield name, value
+
+
+def _warnings(warnings: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
+    if not warnings:
+        return []
+    lines = [_clean_text(f"! {one['name']}: {one['message']}") for one in warnings]
+    return [Text("\nWarnings", style="bold yellow"), *lines]
 
 
 def _is_fact(key: str, value: Any) -> bool:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from cutaway.catalog import VERBS, Verb
-from cutaway.console import Console
+from cutaway.console import Console, messages_on
 from cutaway.core.spec import build_spec
 from cutaway.models.check import check
 from cutaway.models.lm import LM
@@ -232,7 +232,8 @@ def open_tour_model(model: str, shared: SharedOptions = NO_OPTIONS) -> LM:
 def _open_and_check(model: str, shared: SharedOptions, console: Console) -> tuple[LM, str]:
     """Open and check the model; returns it with a sentence about it."""
     console.print(f"Opening {model} and verifying that its activations are read correctly ...")
-    lm = open_tour_model(model, shared)
+    with messages_on(console):
+        lm = open_tour_model(model, shared)
     report = check(lm)
     report.need_passed()
     return lm, (
