@@ -145,3 +145,13 @@ def test_the_choices_of_the_chosen_model_come_first(runs, page, model) -> None:
     app = look(page)
     asked = [one.value for one in app.code if "--shortcut" in one.value]
     assert asked and "aaaa" in asked[0]
+
+
+def test_a_conversation_is_sent_with_its_system_message(runs, page, model) -> None:
+    long = {**ANSWER, "lens": {**ANSWER["lens"], "total": 80}}
+    model(answer=long)
+    app = look(page, **{"live-chat": True, "live-system": " Be brief. "})
+    assert app.text_area(key="live-messages").value == live.CHAT_EXAMPLE
+    assert "the grids show the last 2" in texts(app)
+    lens = next(one.value for one in app.code if one.value.startswith("cutaway shortcut lens"))
+    assert "--chat --system 'Be brief.'" in lens and '"chat": true' in lens

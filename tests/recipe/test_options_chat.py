@@ -94,7 +94,7 @@ def test_shortcut_fits_reads_and_generates_conversations(model, chats, tmp_path,
     tokens = "".join(json.loads(capsys.readouterr().out)["tokens"])
     assert tokens.endswith("<|im_start|>assistant\nWell,") and tokens.count("<|im_start|>") == 3
     generate = ["shortcut", "generate", *shared, "--shortcut", maps, "--max-new-tokens", "4"]
-    assert command([*generate, "--prompt", "Number 1 was", "--mode", "exit", "--json"]) == 0
+    assert command([*generate, "--prompt", "Number 1 was", "--json"]) == 0
     (answer,) = json.loads(capsys.readouterr().out)
     lm = open_model(model)
     asked = lm.tokenizer.apply_chat_template(
@@ -104,7 +104,7 @@ def test_shortcut_fits_reads_and_generates_conversations(model, chats, tmp_path,
     plain = lm.module.generate(
         **asked, max_new_tokens=4, do_sample=False, pad_token_id=lm.tokenizer.eos_token_id
     )
-    assert answer["plain_tokens"] == plain[0, asked["input_ids"].shape[1] :].tolist()
+    assert answer["tokens"] == plain[0, asked["input_ids"].shape[1] :].tolist()
 
 
 def test_fisher_reads_conversations_as_language(model, chats, tmp_path, capsys):

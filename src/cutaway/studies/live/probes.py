@@ -162,7 +162,8 @@ def _model_as_recorded(lm: LM, record: Record, spec: ProbeSpec) -> LM:
         )
     weighs = needs_attention(spec.pool)
     kernel = ("eager" if weighs else lm.attention) if spec.attention == "auto" else spec.attention
-    lm = replace(lm, name=mine[0]["name"], dtype=spec.dtype, attention=kernel)
+    dtype = lm.dtype if spec.dtype == "auto" else spec.dtype
+    lm = replace(lm, name=mine[0]["name"], dtype=dtype, attention=kernel)
     return _in_run_format(lm, spec)
 
 
