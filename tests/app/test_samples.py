@@ -17,6 +17,7 @@ from cutaway.app import samples
 from cutaway.app.library import current_library
 [record] = current_library().records
 table = pl.scan_parquet(record.path / "samples.parquet")
+samples.show(record)
 samples.show_sample(record, table, table.collect().row(1, named=True))
 """
 

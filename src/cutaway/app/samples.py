@@ -133,7 +133,7 @@ def show_sample(record: Record, samples: pl.LazyFrame, selected: dict[str, Any])
     st.text(cells["text"][0])
     kinds = cells["kind"].unique(maintain_order=True).to_list()
     kind = st.segmented_control(
-        "Kind of map", kinds, default=selected["kind"], key=f"samples-kind-{record.address}",
+        "Kind of map", kinds, default=selected["kind"], key=f"samples-map-{record.address}",
         required=True,
     )  # fmt: skip
     values = lens_values(cells.filter(pl.col("kind") == kind), str(kind))
