@@ -144,7 +144,12 @@ def poolers() -> str:
     rows += [
         ["`q0.4`", "The token at that fraction of the text: `q0` first, `q1` last.", ""],
         ["`attn:3`", "As `attn`, with the weights of one head.", "attention"],
-        ["`learned`", "Attention over all tokens with a query learned by the probe (probe only).", ""],
+        [
+            "`learned`",
+            "Attention over all tokens with a query trained by the probe, whose classifier is then "
+            "`attention` (probe only).",
+            "",
+        ],
     ]
     return table(["pooler", "gives", "needs"], rows)
 

@@ -1,6 +1,10 @@
+import ast
+from pathlib import Path
+
 import plotly.graph_objects as go
 import pytest
 
+import cutaway
 from cutaway.catalog import methods
 from cutaway.core.errors import CutawayError, Missing, UnknownName
 from cutaway.report.figures import figure, figures, figures_of, try_figures
@@ -33,3 +37,13 @@ def test_every_figure_is_drawn_or_its_reason_is_given(tmp_path) -> None:
     assert all(isinstance(one, go.Figure | CutawayError) for one in tried.values())
     full = save_run(tmp_path, entries=probe_details(points=20), address="b2")
     assert set(figures(bare.rows, bare)) < set(figures(full.rows, full))
+
+
+def test_no_caption_of_a_picture_file_asks_to_hover() -> None:
+    source, captions = Path(cutaway.__file__).parent, 0
+    for file in source.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "caption":
+                captions += 1
+                assert "hover" not in ast.unparse(node.value).lower(), f"{file}: use pointer="
+    assert captions > 20

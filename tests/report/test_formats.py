@@ -92,3 +92,12 @@ def test_layers_sort_by_number_then_mixes_then_no_layer() -> None:
 def test_sizes_have_units(value, text) -> None:
     assert formats.file_size(value) == text
     assert formats.megabytes(2048.0) == "2.00 GB"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0.083, "rises by 0.08 nats"), (-0.083, "falls by 0.08 nats"),
+     (-0.001, "changes by less than 0.01 nats")],
+)  # fmt: skip
+def test_a_change_has_a_direction_and_no_sign(value: float, words: str) -> None:
+    assert formats.change(value, "nats") == words

@@ -91,3 +91,36 @@ def test_few_whole_numbers_have_no_ticks_between_them(values, kind, step) -> Non
     theme.finish_figure(figure, title="t", caption="c")
     assert figure.layout.xaxis2.dtick == step
     assert figure.layout.yaxis2.dtick is None
+
+
+def test_points_under_other_points_show_as_rings() -> None:
+    figure = go.Figure(
+        [
+            go.Scatter(x=[0, 1, 2], y=[0.1, 0.5, 1.0], mode="lines+markers", marker={"size": 8}),
+            go.Scatter(x=[0, 1, 2], y=[0.3, 0.5, 1.0], mode="lines+markers"),
+            go.Scatter(x=[0, 1, 2], y=[0.6, 0.7, 1.0], mode="markers"),
+            go.Scatter(x=[0, 1, 2], y=[0.1, 0.5, 1.0], mode="lines"),
+        ]
+    )
+    theme.finish_figure(figure, title="t", caption="c")
+    sizes = [trace.marker.size for trace in figure.data]
+    assert sizes == [(8, 13, 18), (6, 6, 11), None, None]
+
+
+def test_distant_points_other_panels_and_clouds_keep_their_size() -> None:
+    figure = make_subplots(rows=1, cols=2)
+    for column in (1, 2):
+        figure.add_trace(go.Scatter(x=["a", "b"], y=[0, 1], mode="markers"), row=1, col=column)
+    figure.add_trace(go.Scatter(x=["b", "a"], y=[0, 1], mode="markers"), row=1, col=1)
+    cloud = go.Scatter(x=[1.0] * 600, y=[1.0] * 600, mode="markers")
+    for one in (figure, go.Figure([cloud, cloud])):
+        theme.finish_figure(one, title="t", caption="c")
+        assert all(trace.marker.size is None for trace in one.data)
+
+
+def test_what_the_pointer_shows_is_not_in_a_picture_file() -> None:
+    figure = theme.finish_figure(
+        go.Figure(), title="t", caption="Cells.", pointer="Hover to see more."
+    )
+    assert theme.caption(figure) == "Cells. Hover to see more."
+    assert theme.as_picture(figure).layout.title.subtitle.text == "Cells."

@@ -37,6 +37,14 @@ def count(value: float | None) -> str:
     return f"{_three_digits(value / step):g} {letter}"
 
 
+def change(value: float, unit: str, digits: int = 2) -> str:
+    """`rises by 0.08 nats`, `falls by 0.08 nats`: a direction in words, never a minus sign."""
+    size = f"{abs(value):.{digits}f}"
+    if float(size) == 0:
+        return f"changes by less than {10**-digits:.{digits}f} {unit}"
+    return f"{'rises' if value > 0 else 'falls'} by {size} {unit}"
+
+
 def duration(seconds: float | None) -> str:
     """Seconds as `0.42 s`, `12 s`, `3 min 5 s`, `2 h 10 min`."""
     if seconds is None or not math.isfinite(seconds):

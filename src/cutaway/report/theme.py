@@ -5,9 +5,11 @@ the template.
 """
 
 import html
+import math
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import plotly.graph_objects as go
@@ -31,6 +33,11 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x")
 SEQUENTIAL = "Cividis"
 NEUTRAL = "#8a929e"
+
+# Plotly's marker size; how much larger a marker is under another one, and how often that adds up.
+MARKER_SIZE, RING, MAX_RINGS = 6, 5, 4
+# Points closer than a 100th of the axis hide each other. Clouds of dots are left alone.
+SPOTS, MAX_RINGED_POINTS = 100, 1000
 
 # Baselines: grey or brown, distinguished by their dash.
 BASELINE_STYLES: dict[str, tuple[str, str, str]] = {
@@ -116,8 +123,13 @@ def _axis(c: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def finish_figure(figure: go.Figure, *, title: str, caption: str, height: int = 420) -> go.Figure:
-    """Add title, caption, style and margins to a figure."""
+def finish_figure(
+    figure: go.Figure, *, title: str, caption: str, height: int = 420, pointer: str = ""
+) -> go.Figure:
+    """Add title, caption, style and margins to a figure.
+
+    `pointer` is what the mouse pointer shows: it follows the caption on a page, but not in a file.
+    """
     titled = any(note.yref == "paper" for note in figure.layout.annotations)
     figure.update_layout(
         template=template("light"),
@@ -133,7 +145,7 @@ def finish_figure(figure: go.Figure, *, title: str, caption: str, height: int = 
         },
         height=height,
         margin={"l": 8, "r": 16, "t": 72 if titled else 52, "b": 8},
-        meta={"caption": caption},
+        meta={"caption": caption, "pointer": pointer},
         hovermode="closest",
         # Scrolling the page on a touch screen must not zoom the figure.
         dragmode=False,
@@ -148,7 +160,7 @@ def finish_figure(figure: go.Figure, *, title: str, caption: str, height: int = 
             "yanchor": "bottom",
         },
     )
-    return _integer_ticks(figure)
+    return show_hidden_points(_integer_ticks(figure))
 
 
 def _integer_ticks(figure: go.Figure) -> go.Figure:
@@ -167,14 +179,68 @@ def _integer_ticks(figure: go.Figure) -> go.Figure:
     return figure
 
 
+def show_hidden_points(figure: go.Figure) -> go.Figure:
+    """Where points of several lines coincide, draw the lower ones larger: each shows as a ring."""
+    lines = [t for t in figure.data if t.type == "scatter" and "markers" in (t.mode or "")]
+    spots = list(zip(lines, _spots_of(figure, lines), strict=True))
+    if sum(len(of_line) for _, of_line in spots) > MAX_RINGED_POINTS:
+        return figure
+    above: Counter[Any] = Counter()
+    for line, of_line in reversed(spots):
+        size = line.marker.size or MARKER_SIZE
+        rings = [min(above[spot], MAX_RINGS) for spot in of_line]
+        above.update(set(of_line))
+        if any(rings) and isinstance(size, int | float):
+            line.marker.size = [size + RING * ring for ring in rings]
+            figure.update_layout(legend_itemsizing="constant")
+    return figure
+
+
+def _spots_of(figure: go.Figure, lines: Sequence[Any]) -> list[list[Any]]:
+    """For each line: the spot of each of its points, a panel and a place on both of its axes."""
+    places: list[list[list[Any]]] = []
+    for way in ("x", "y"):
+        values = [list(() if line[way] is None else line[way]) for line in lines]
+        names = [line[f"{way}axis"] or way for line in lines]
+        log = {name: figure.layout[f"{way}axis{name[1:]}"].type == "log" for name in names}
+        scaled = [
+            [_scaled(value, log=log[name]) for value in of_line]
+            for name, of_line in zip(names, values, strict=True)
+        ]
+        known: dict[str, list[float]] = {}
+        for name, of_line in zip(names, scaled, strict=True):
+            known.setdefault(name, []).extend(v for v in of_line if isinstance(v, float))
+        width = {name: (max(all_) - min(all_)) or 1.0 for name, all_ in known.items() if all_}
+        places.append(
+            [
+                [
+                    (name, round(SPOTS * v / width[name]) if isinstance(v, float) else v)
+                    for v in of_line
+                ]
+                for name, of_line in zip(names, scaled, strict=True)
+            ]
+        )
+    return [list(zip(xs, ys, strict=False)) for xs, ys in zip(*places, strict=True)]
+
+
+def _scaled(value: Any, *, log: bool) -> Any:
+    """A finite number as a float, on a log axis its logarithm; anything else as text."""
+    if not isinstance(value, Real) or not math.isfinite(value):
+        return str(value)
+    number = float(value)
+    return math.log(number) if log and number > 0 else number
+
+
 def _is_integer(value: Any) -> bool:
     # Integral includes numpy integers, which plotly converts columns to.
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def caption(figure: go.Figure) -> str:
-    """The figure's caption."""
-    return str((figure.layout.meta or {}).get("caption", ""))
+def caption(figure: go.Figure, *, interactive: bool = True) -> str:
+    """The figure's caption; on an interactive page also what the mouse pointer shows."""
+    meta = figure.layout.meta or {}
+    parts = [meta.get("caption", ""), meta.get("pointer", "") if interactive else ""]
+    return " ".join(str(part) for part in parts if part)
 
 
 def with_colour_mode(figure: go.Figure, mode: ColourMode) -> go.Figure:
@@ -187,7 +253,9 @@ def with_colour_mode(figure: go.Figure, mode: ColourMode) -> go.Figure:
 def as_picture(figure: go.Figure, mode: ColourMode = "light", width: int = 900) -> go.Figure:
     """A copy for a picture file: solid background, caption below the title."""
     copy = with_colour_mode(figure, mode)
-    lines = textwrap.wrap(html.escape(caption(figure)), width=max(30, int(width / 6.9)))
+    lines = textwrap.wrap(
+        html.escape(caption(figure, interactive=False)), width=max(30, int(width / 6.9))
+    )
     background = MODE_COLOURS[mode]["background"]
     extra = 17 * len(lines)
     copy.update_layout(

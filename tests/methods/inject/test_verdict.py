@@ -14,8 +14,10 @@ PLAIN = point("none", 0.0, 0.90, 2.5)
 def test_plain_training_comes_first_with_what_it_gains_and_loses() -> None:
     first, second = inject_verdict([point("ewc", 1, 0.89, 0.2), PLAIN], 0.1, "arithmetic")
     assert first.startswith("Plain training changes exact match on arithmetic from 10% to 90%")
-    assert "+2.50 nats" in first
-    assert "ewc at strength 1" in second and "89%" in second and "+0.20 nats" in second
+    assert "the loss on retained texts rises by 2.50 nats" in first
+    assert "ewc at strength 1" in second and "89%" in second and "rises by 0.20 nats" in second
+    better = inject_verdict([{**PLAIN, "forgetting": -0.08}], 0.1, "arithmetic")[0]
+    assert "falls by 0.08 nats" in better and "-0.08" not in better
 
 
 def test_a_regulariser_that_did_not_learn_the_skill_is_not_called_best() -> None:

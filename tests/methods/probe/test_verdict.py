@@ -179,3 +179,10 @@ def test_layers_are_listed_as_ranges(names, listed):
 def test_features_that_do_not_compress_the_labels_are_reported():
     sentences = verdict_sentences(Evidence("accuracy", CELLS, mdl=(700.0, 600.0)))
     assert "700 bits, no shorter than the 600 bits without a probe" in sentences[-1]
+
+
+def test_learned_pooling_names_its_classifier():
+    learned = score(0.7, "8", pool="learned", classifier="attention")
+    sentence = verdict_sentences(Evidence("accuracy", (*CELLS, learned)))[-1]
+    assert sentence.startswith("The pooler learned uses its own classifier, attention (one query")
+    assert not any("pooler learned" in one for one in verdict_sentences(Evidence("auc", CELLS)))

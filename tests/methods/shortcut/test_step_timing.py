@@ -6,7 +6,7 @@ import pytest
 
 from cutaway.methods.shortcut.step_timing import (
     StepTimes,
-    Stopwatch,
+    TimeSpent,
     fastest_of_each,
     measure_step_times,
 )
@@ -42,7 +42,7 @@ def test_works_are_warmed_up_and_timed_in_turn(toy) -> None:
 
 
 def test_a_stopwatch_adds_up_and_counts_only_its_own_processor_time(toy) -> None:
-    watch = Stopwatch()
+    watch = TimeSpent()
     for _ in range(2):
         with watch:
             time.sleep(0.02)

@@ -5,7 +5,7 @@ import pytest
 from cutaway.methods.shortcut import draft_choice, generate, text_writer
 from cutaway.methods.shortcut.draft_choice import DraftSetting
 from cutaway.methods.shortcut.spec import GenerateSpec
-from cutaway.methods.shortcut.step_timing import Stopwatch
+from cutaway.methods.shortcut.step_timing import TimeSpent
 from cutaway.methods.shortcut.text_writer import TextWriter
 from cutaway.methods.shortcut.verdict import PLAIN_FALLBACK, generate_verdict
 from cutaway.recipe.life_cycle import Context
@@ -31,7 +31,7 @@ def test_where_no_draft_pays_the_full_model_writes(writer_of, monkeypatch) -> No
     writer, [prompt] = writer_of()
     result, _ = writer.write(prompt)
     assert writer.setting is None and result.drafted == 0 and len(result.tokens) == 12
-    said = generate_verdict([], None, Stopwatch(), layers=3, mode="speculative", sample=False)[1:]
+    said = generate_verdict([], None, TimeSpent(), layers=3, mode="speculative", sample=False)[1:]
     assert said[0] == PLAIN_FALLBACK
 
 
@@ -60,7 +60,7 @@ def test_with_many_prompts_the_choice_is_checked_in_turn(
 
     monkeypatch.setattr(TextWriter, "_decode", note)
     # A drafted token costs this many times as much as one of the full model.
-    monkeypatch.setattr(Stopwatch, "cost", lambda *_: drafted if used[-1] else 1.0)
+    monkeypatch.setattr(TimeSpent, "cost", lambda *_: drafted if used[-1] else 1.0)
     writer, prompts = writer_of(16, max_new_tokens=3)
     for prompt in prompts[:8]:
         writer.write(prompt)

@@ -47,8 +47,9 @@ def module_heatmap(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     return theme.finish_figure(
         figure,
         title="Location of the skill",
-        caption="Chosen weights per block and module; hover for their share of the module."
+        caption="Chosen weights per block and module."
         f" Outside the blocks: {_outside_blocks(outside)}.",
+        pointer="Hover for their share of the module.",
         height=max(320, 26 * len(modules) + 170),
     )
 

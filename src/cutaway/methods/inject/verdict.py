@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from cutaway.methods.inject.pareto import ParetoPoint
+from cutaway.report import formats
 
 # A regularised training counts as having learned the skill when it is this close to plain training.
 EXACT_MATCH_MARGIN = 0.05
@@ -16,8 +17,8 @@ def inject_verdict(points: Sequence[ParetoPoint], before: float, skill: str) -> 
     if plain is not None:
         sentences.append(
             f"Plain training changes exact match on {skill} from {before:.0%} to "
-            f"{plain['exact_match']:.0%} and the loss on retained texts by "
-            f"{plain['forgetting']:+.2f} nats{_score_changes(plain)}."
+            f"{plain['exact_match']:.0%}; the loss on retained texts "
+            f"{formats.change(plain['forgetting'], 'nats')}{_score_changes(plain)}."
         )
         enough = plain["exact_match"] - EXACT_MATCH_MARGIN
         candidates = [p for p in candidates if p["exact_match"] >= enough] or candidates
@@ -25,8 +26,8 @@ def inject_verdict(points: Sequence[ParetoPoint], before: float, skill: str) -> 
         best = min(candidates, key=lambda p: p["forgetting"])
         sentences.append(
             f"Least forgetting: {best['regulariser']} at strength {best['strength']:g}, with exact "
-            f"match {best['exact_match']:.0%} and a change in loss of "
-            f"{best['forgetting']:+.2f} nats{_score_changes(best)}."
+            f"match {best['exact_match']:.0%}; the loss on retained texts "
+            f"{formats.change(best['forgetting'], 'nats')}{_score_changes(best)}."
         )
     return sentences
 

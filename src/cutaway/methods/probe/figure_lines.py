@@ -20,7 +20,10 @@ from cutaway.report.panels import MAX_SERIES
 MAX_BANDS = 3
 
 
-INTERVAL_NOTE = "bands (or the hover text) give the 95 % interval of the mean over repeats"
+INTERVAL_NOTE = (
+    f"bands (for up to {MAX_BANDS} lines) give the 95 % interval of the mean over repeats"
+)
+POINTER = "Hover over a point to see its interval."
 
 
 XValues = Callable[[pl.DataFrame], Sequence[float]]

@@ -186,7 +186,8 @@ def projection(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     return theme.finish_figure(
         figure,
         title=f"States in two dimensions ({entry.way.upper()})",
-        caption="Each dot is the state of one text; hover to read it. Classes that are separate "
+        pointer="Hover over a dot to read its text.",
+        caption="Each dot is the state of one text. Classes that are separate "
         f"here are easy to predict; classes that overlap may be separable in more dimensions. "
         f"{_cell_caption(entry)}"
         + (f" {len(keep)} of {len(entry.x)} dots." if len(keep) < len(entry.x) else ""),

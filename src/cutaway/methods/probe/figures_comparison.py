@@ -55,6 +55,7 @@ def model_sizes(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     return theme.finish_figure(
         shown.figure,
         title=f"{words} by model size",
+        pointer=figure_lines.POINTER,
         caption="Each model is shown at its best layer, larger models to the right; "
         f"{figure_lines.INTERVAL_NOTE}. A flat line means that size alone does not help."
         + panels.omitted_note(missing, shown.hidden),
@@ -96,8 +97,9 @@ def classifiers(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     return theme.finish_figure(
         shown.figure,
         title=f"{words} by classifier",
-        caption="Each dot is a classifier at its best layer and pooler (hover shows which), the "
-        "line through it the 95 % interval of the mean over repeats. Grey diamonds need no "
+        pointer="Hover over a dot to see its layer and pooler.",
+        caption="Each dot is a classifier at its best layer and pooler, the line through it the "
+        "95 % interval of the mean over repeats. Grey diamonds need no "
         "model. Where intervals overlap, see the verdict: it compares the cells pairwise."
         + panels.omitted_note(0, shown.hidden),
         height=shown.height - 20,
@@ -215,6 +217,7 @@ def learning_curve(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     return theme.finish_figure(
         shown.figure,
         title=f"{words} by training size",
+        pointer=figure_lines.POINTER,
         caption="Each line shows the layer that is best with all rows; "
         f"{figure_lines.INTERVAL_NOTE}. If a line still rises on the right, more data would help; "
         "a dip near the width of the states is double descent."

@@ -39,6 +39,7 @@ def layer_scores(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     theme.finish_figure(
         shown.figure,
         title=f"{words} by layer",
+        pointer=figure_lines.POINTER,
         caption=f"Each point is a probe of one layer; {figure_lines.INTERVAL_NOTE}. The dashed "
         "grey, brown and violet lines are baselines: no model, words alone, random weights, "
         "control task. Only the difference to them is evidence about the model."

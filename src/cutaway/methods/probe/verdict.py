@@ -16,6 +16,7 @@ from cutaway.core.errors import BadData
 from cutaway.measure.intervals import Difference, Interval, clip_interval, negate
 from cutaway.measure.metrics import UNIT, MetricFacts, metric_facts
 from cutaway.measure.repeats import ResamplingInfo, mean_interval, paired_difference
+from cutaway.methods.probe.spec import LEARNED_POOLER
 
 BASELINE_TITLES = {"bow": "bag-of-words", "tfidf": "TF-IDF"}
 
@@ -108,7 +109,19 @@ def verdict_sentences(evidence: Evidence) -> list[str]:
         if name in evidence.baselines:
             sentences.append(_text_baseline(evidence, top, name))
     sentences += [_twin(evidence, top), _control(evidence, top), _mdl(evidence)]
+    sentences.append(_learned_pooling(evidence))
     return [sentence for sentence in sentences if sentence]
+
+
+def _learned_pooling(evidence: Evidence) -> str:
+    """Which classifier the pooler `learned` uses."""
+    names = {cell.classifier for cell in evidence.cells if cell.pool == LEARNED_POOLER}
+    if not names:
+        return ""
+    return (
+        f"The pooler learned uses its own classifier, {', '.join(sorted(names))} (one query over "
+        "all tokens and a linear layer, trained together), whatever --classifier says."
+    )
 
 
 def _other_layers(evidence: Evidence, top: ProbeScore) -> list[ProbeScore]:

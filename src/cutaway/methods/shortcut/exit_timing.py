@@ -22,7 +22,7 @@ from cutaway.methods.shortcut.maths.exit_simulation import ExitPoint
 from cutaway.methods.shortcut.maths.fit import IDENTITY
 from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.methods.shortcut.segments import segmented
-from cutaway.methods.shortcut.step_timing import Stopwatch, measure_step_times
+from cutaway.methods.shortcut.step_timing import TimeSpent, measure_step_times
 from cutaway.models.lm import LM
 
 TIMED_TEXTS, TIMED_NEW_TOKENS, TIMED_PROMPT_TOKENS = 4, 24, 16
@@ -115,7 +115,7 @@ def time_early_exit(
 class _Timed:
     """Time, tokens and layers of several decoded texts."""
 
-    watch: Stopwatch = field(default_factory=Stopwatch)
+    watch: TimeSpent = field(default_factory=TimeSpent)
     tokens: int = 0
     layers: int = 0
 

@@ -77,9 +77,9 @@ def r2_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         title="How linear the change between two layers is",
         caption="Share of the target layer's variance that the map from the source layer explains "
         "on held-out tokens, averaged over coordinates. Values below 0 (worse than predicting the "
-        "mean) are drawn as 0; hover to see them."
-        + panels.omitted_note(max(0, len(heatmaps) - MAX_HEATMAPS), 0),
+        "mean) are drawn as 0." + panels.omitted_note(max(0, len(heatmaps) - MAX_HEATMAPS), 0),
         height=430,
+        pointer="Hover over a cell to see its value.",
     )
 
 

@@ -16,7 +16,7 @@ from cutaway.methods.shortcut.maps import ShortcutMaps, load_maps
 from cutaway.methods.shortcut.rows import SCHEMA
 from cutaway.methods.shortcut.segments import check_exit_layers
 from cutaway.methods.shortcut.spec import GenerateSpec
-from cutaway.methods.shortcut.step_timing import Stopwatch
+from cutaway.methods.shortcut.step_timing import TimeSpent
 from cutaway.methods.shortcut.text_writer import GenerateRequest, TextWriter
 from cutaway.methods.shortcut.verdict import generate_verdict
 from cutaway.models.lm import LM, model_facts
@@ -41,7 +41,7 @@ def measure(request: GenerateRequest, run: Run) -> Outcome:
     spec, writer, texts = request.spec, TextWriter(request), list[Generation]()
     with run.console.progress(spec.mode, len(request.prompts)) as advance:
         for number, (text, prompt) in enumerate(zip(spec.prompt, request.prompts, strict=True)):
-            plain: tuple[list[int], Stopwatch] | None = None
+            plain: tuple[list[int], TimeSpent] | None = None
             # Interleaved, each first in turn: a change of the machine's load affects both.
             if spec.compare and number % 2 == 0:
                 plain = _plain_text(request, prompt)
@@ -79,9 +79,9 @@ def _outcome(request: GenerateRequest, writer: TextWriter, texts: Sequence[Gener
     )
 
 
-def _plain_text(request: GenerateRequest, prompt: Tensor) -> tuple[list[int], Stopwatch]:
+def _plain_text(request: GenerateRequest, prompt: Tensor) -> tuple[list[int], TimeSpent]:
     """The tokens of transformers' `generate`, and the time it takes."""
-    lm, spec, watch = request.lm, request.spec, Stopwatch()
+    lm, spec, watch = request.lm, request.spec, TimeSpent()
     sampling = {"do_sample": True, "temperature": spec.temperature, "top_k": 0, "top_p": 1.0}
     with torch.random.fork_rng(enabled=spec.sample), watch:
         if spec.sample:
@@ -145,8 +145,8 @@ def _generation(
     text: str,
     prompt: Tensor,
     decoded: DecodeResult,
-    watch: Stopwatch,
-    plain: tuple[list[int], Stopwatch] | None,
+    watch: TimeSpent,
+    plain: tuple[list[int], TimeSpent] | None,
 ) -> Generation:
     ours = Generation(
         prompt=text,

@@ -44,7 +44,7 @@ class StepTimes:
 
 
 @dataclass
-class Stopwatch:
+class TimeSpent:
     """Seconds by the clock and of the processor, added up over `with` blocks."""
 
     seconds: float = 0.0

@@ -35,7 +35,7 @@ from cutaway.methods.shortcut.maths.fit import IDENTITY
 from cutaway.methods.shortcut.predictions import logits_fn
 from cutaway.methods.shortcut.segments import segmented
 from cutaway.methods.shortcut.spec import GenerateSpec
-from cutaway.methods.shortcut.step_timing import Stopwatch
+from cutaway.methods.shortcut.step_timing import TimeSpent
 from cutaway.models.lm import LM
 from cutaway.models.small_matmul import tuned_small_matmuls
 
@@ -77,7 +77,7 @@ class TextWriter:
     """Writes one text after the other."""
 
     request: GenerateRequest
-    setup: Stopwatch = field(default_factory=Stopwatch)
+    setup: TimeSpent = field(default_factory=TimeSpent)
     """The time that measurements took."""
     written: int = 0
     setting: DraftSetting | None = None
@@ -95,9 +95,9 @@ class TextWriter:
         self._check = self._undecided and len(spec.prompt) >= MIN_PROMPTS_FOR_TRIAL
 
     @torch.inference_mode()
-    def write(self, prompt: Tensor) -> tuple[DecodeResult, Stopwatch]:
+    def write(self, prompt: Tensor) -> tuple[DecodeResult, TimeSpent]:
         """The next text, and the time it took without measurements."""
-        spec, watch = self.request.spec, Stopwatch()
+        spec, watch = self.request.spec, TimeSpent()
         rng = torch.Generator().manual_seed(spec.seed) if spec.sample else None
         picker = TokenPicker(rng, spec.temperature)
         result, limit = DecodeResult(), spec.max_new_tokens
@@ -124,7 +124,7 @@ class TextWriter:
         trial = self._check and 2 <= self.written <= TRIAL_TEXTS + 1
         return not (trial and self.written % 2)
 
-    def _record(self, drafted: bool, watch: Stopwatch, tokens: int) -> None:
+    def _record(self, drafted: bool, watch: TimeSpent, tokens: int) -> None:
         """Keep the cost per token of a text; after the trial, drop drafts that don't pay."""
         if not self._check or self.setting is None or self.written < 2:
             return

@@ -52,7 +52,8 @@ def lens_figure(values: LiveValues, kind: str) -> go.Figure:
         title="Next-word prediction of each layer",
         caption=f"{_map_kind_sentence(kind)} Rows are layers, the last on top; columns are tokens. "
         "Each cell shows the most likely next word (· is a space); brighter means more likely. "
-        "A green dot marks the full model's prediction. Hover for more words.",
+        "A green dot marks the full model's prediction.",
+        pointer="Hover for more words.",
         height=ROW_HEIGHT * len(layers) + MARGIN_HEIGHT,
     )
 
