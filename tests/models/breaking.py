@@ -26,7 +26,7 @@ def refusal(name, **options) -> str:
         open_model(name, **options)
     message = str(caught.value)
     assert "\n" not in message
-    assert len(message) < 600
+    assert len(message) < 900
     return message
 
 

@@ -2,11 +2,16 @@
 
 import json
 import pickle
+import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from cutaway.core.errors import BadModel, NoRoom
 from cutaway.models import load
@@ -132,3 +137,23 @@ def test_weights_that_do_not_fit_into_memory_are_refused_before_loading(copy, mo
     with pytest.raises(NoRoom, match="bfloat16"):
         open_model(folder, device="cpu")
     assert open_model(folder, device="cpu", dtype="bfloat16").parameters == size
+
+
+@pytest.mark.parametrize("head", [True, False])
+def test_the_advice_for_pickles_converts_them_and_makes_up_no_head(head, copy) -> None:
+    """The command in the message, run as it is."""
+    folder = copy("bert")
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    kept = {name: value for name, value in weights.items() if head or name.startswith("bert.")}
+    torch.save(kept, folder / "pytorch_model.bin")
+    command = refusal(folder).partition(": python -c ")[2]
+    done = subprocess.run([sys.executable, "-c", *shlex.split(command)], capture_output=True)
+    if head:
+        lm = open_model(f"{folder}-safetensors", check=False)
+        name = "bert.encoder.layer.0.output.dense.weight"
+        assert torch.equal(lm.params()[name], weights[name])
+        assert lm.has_head
+    else:
+        assert b"AssertionError" in done.stderr
+        assert not folder.with_name(f"{folder.name}-safetensors").exists()

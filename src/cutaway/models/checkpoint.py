@@ -270,7 +270,13 @@ def _conversion_command(folder: Path) -> str:
     made = str(next(iter(config.get("architectures") or ()), ""))
     causal = made.endswith(("ForCausalLM", "LMHeadModel")) or (row and row.kind == "causal")
     auto = "AutoModelForCausalLM" if causal else "AutoModelForMaskedLM"
-    steps = [f"t.{auto}.from_pretrained(old, weights_only=True).save_pretrained(new)"]
+    # The class it was saved as, so that no head is made up; the assertion holds it to that.
+    model = f"getattr(t, {made!r}, t.{auto})" if made.isidentifier() else f"t.{auto}"
+    steps = [
+        f"m, i = {model}.from_pretrained(old, weights_only=True, output_loading_info=True)",
+        'assert not i["missing_keys"], i["missing_keys"]',
+        "m.save_pretrained(new)",
+    ]
     if any((folder / name).is_file() for name in TOKENIZER_FILES):
         auto = "BertTokenizer" if is_wordpiece_folder(folder) else "AutoTokenizer"
         options = "".join(f", {name}={value}" for name, value in letter_case(folder).items())
