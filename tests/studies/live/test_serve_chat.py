@@ -52,7 +52,7 @@ def test_a_probe_of_conversations_is_applied_to_one(session, place):
         repeats=1, baselines="none", runs=str(place / "chat-runs"),
     )  # fmt: skip
     run = run_verb(VERBS["probe"], spec)
-    request = {"text": TALK, "chat": True, "run": str(run.path)}
+    request = {"text": "user: Number 8 was good.", "chat": True, "run": str(run.path)}
     answer = ask(session, **request)["probe"]
     assert "error" not in answer, answer["error"]
     said = answer["value"]
