@@ -27,7 +27,7 @@ def piece(kind: str) -> NextwordPiece:
 
 
 def test_a_feature_score_is_the_accuracy_of_the_refitted_classifier(grid) -> None:
-    scores, details = measure.measure_features(grid, piece("f"))["f"]
+    scores, details, _ = measure.measure_features(grid, piece("f"))["f"]
     x, y = grid.features(PROMPT).f.double().numpy(), grid.task.labels
     for split, score in zip(grid.splits, scores, strict=True):
         scaler = StandardScaler().fit(x[split.train])
@@ -40,7 +40,7 @@ def test_a_feature_score_is_the_accuracy_of_the_refitted_classifier(grid) -> Non
 
 
 def test_confusions_are_counts_of_the_first_test_split(grid) -> None:
-    scores, details = measure.measure_features(grid, piece("classwords"))["classwords"]
+    scores, details, _ = measure.measure_features(grid, piece("classwords"))["classwords"]
     counts = np.array(details[0]["counts"])
     test = grid.splits[0].test
     assert counts.sum() == len(test)
@@ -49,7 +49,7 @@ def test_confusions_are_counts_of_the_first_test_split(grid) -> None:
 
 
 def test_tokens_of_word_features_have_examples_of_their_class(grid) -> None:
-    _, details = measure.measure_features(grid, piece("classwords"))["classwords"]
+    _, details, _ = measure.measure_features(grid, piece("classwords"))["classwords"]
     tokens = [d for d in details if d["figure"] == "tokens"]
     assert {d["label"]: d["token"].strip() for d in tokens} == {"sad": "hate", "happy": "love"}
     happy = {TEXTS.texts[i] for i in range(len(TEXTS)) if TEXTS.labels[i] == 1}
@@ -59,7 +59,7 @@ def test_tokens_of_word_features_have_examples_of_their_class(grid) -> None:
 
 
 def test_the_full_p_has_top_tokens_and_reports_convergence(grid) -> None:
-    scores, details = measure.measure_full_p(grid, piece("p"))["p"]
+    scores, details, _ = measure.measure_full_p(grid, piece("p"))["p"]
     assert all(score.metrics["converged"] == 1.0 for score in scores)
     tokens = [d for d in details if d["figure"] == "tokens"]
     assert len(tokens) == 6, "three for each class"
@@ -72,7 +72,7 @@ def test_zero_shot_predicts_the_class_of_the_most_likely_word(grid) -> None:
     p = torch.softmax(features.head(features.f), dim=1)
     sums = torch.stack([p[:, list(tokens[w])].sum(1) for w in ("hate", "love")], dim=1)
     predicted = sums.argmax(1).numpy()
-    scores, (confusion, calibration) = found["zeroshot"]
+    scores, (confusion, calibration), _ = found["zeroshot"]
     for split, score in zip(grid.splits, scores, strict=True):
         expected = (predicted == grid.task.labels)[split.test].mean()
         assert score.metrics["accuracy"] == pytest.approx(expected)
@@ -84,7 +84,7 @@ def test_zero_shot_predicts_the_class_of_the_most_likely_word(grid) -> None:
 
 def test_baselines_are_measured_on_the_same_test_rows(grid) -> None:
     for kind in grid.spec.baselines:
-        scores, details = measure.measure_baseline(grid, NextwordPiece(kind, ""))[kind]
+        scores, details, _ = measure.measure_baseline(grid, NextwordPiece(kind, ""))[kind]
         assert [s.n_test for s in scores] == [len(s.test) for s in grid.splits] and not details
     majority = measure.measure_baseline(grid, NextwordPiece("majority", ""))["majority"][0]
     for split, score in zip(grid.splits, majority, strict=True):
@@ -95,7 +95,7 @@ def test_baselines_are_measured_on_the_same_test_rows(grid) -> None:
 
 def test_diagnoses_are_r2_of_the_first_split(grid) -> None:
     found = measure.measure_linearity(grid, piece("diagnose"))
-    (phi_p,), _ = found["phi_p"]
+    (phi_p,), *_ = found["phi_p"]
     (logz,), _ = found["logz"]
     assert 0.5 < phi_p.metrics["r2_from_f"] <= 1
     assert set(logz.metrics) == {"r2_linear", "r2_quadratic", "directions"}

@@ -16,6 +16,7 @@ from cutaway.methods.nextword.rows import NEXTWORD_SCHEMA
 from cutaway.methods.nextword.save_p import p_size_bytes
 from cutaway.methods.nextword.spec import NextwordSpec
 from cutaway.recipe.life_cycle import Context, estimate
+from cutaway.store.samples import text_digests
 from tests.methods.nextword.toys import PROMPT, TEXTS, WORDS
 
 
@@ -28,7 +29,7 @@ def folder(tmp_path_factory):
 def result(folder, toy):
     return nextword(
         model=toy, data=TEXTS, prompt_text=PROMPT, features="all", repeats=2, quiet=True,
-        runs=str(folder / "runs"), **WORDS,
+        runs=str(folder / "runs"), samples=True, **WORDS,
     )  # fmt: skip
 
 
@@ -49,6 +50,26 @@ def test_the_rows_have_the_promised_columns_and_every_kind(result) -> None:
     assert {"zeroshot_calibrated", "majority", "bow", "tfidf", "logz"} <= kinds
     assert set(result.rows["prompt"]) == {"", PROMPT}
     assert result.rows.filter(pl.col("status") == "failed").is_empty()
+
+
+def test_predictions_give_the_accuracy_of_every_cell_and_splits_their_rows(result) -> None:
+    cell = ["model", "task", "prompt", "features", "repeat", "n_train"]
+    rows = result.rows.filter(pl.col("metric") == "accuracy").sort(cell)
+    correct = (pl.col("truth") == pl.col("answer")).mean().alias("value")
+    again = result.samples.group_by(cell).agg(correct, pl.len().alias("count")).sort(cell)
+    assert again.select(cell).equals(rows.select(cell))
+    assert again["value"].to_list() == pytest.approx(rows["value"].to_list(), abs=1e-12)
+    assert again["count"].to_list() == rows["n_test"].to_list()
+    assert result.samples["score"].is_between(0, 1).all()
+    digests = text_digests(TEXTS)
+    for (repeat,), one in result.record.splits.group_by("repeat"):
+        parts = {name: set(part["row"]) for (name,), part in one.group_by("part")}
+        assert not parts["train"] & parts["test"]
+        here = result.samples.filter(pl.col("repeat") == repeat)
+        assert set(here["row"]) == parts["test"]
+        assert set(here["n_train"]) == {len(parts["train"])}
+    for row, digest, truth in result.samples.select("row", "text_digest", "truth").unique().rows():
+        assert (digests[row], TEXTS.classes[TEXTS.labels[row]]) == (digest, truth)
 
 
 def test_with_the_prompt_the_model_predicts_the_answer(result) -> None:

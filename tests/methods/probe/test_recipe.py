@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -18,6 +19,7 @@ from cutaway.methods.probe import inputs
 from cutaway.methods.probe.recipe import ProbeGrid
 from cutaway.methods.probe.rows import SCHEMA
 from cutaway.store.results import results
+from cutaway.store.samples import text_digests
 from tests.tiny import SENTENCES, tiny
 
 
@@ -52,6 +54,65 @@ def test_the_grid_measures_every_cell_on_every_split(model, tmp_path):
     assert cells.height == 2 * 2 * 2 * 3
     assert cells.select("n_train", "n_val", "n_test").row(0) == (42, 6, 12)
     assert set(rows["status"]) == {"done"}
+
+
+CELL = ["model", "data", "kind", "layers", "pool", "classifier", "repeat", "n_train"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"baselines": "majority,bow,twin,control"}, {"data": labelled(task="multiclass")},
+     {"protocol": "curve", "train_sizes": [12, 0.5], "repeats": 2}, {"protocol": "kfold"}],
+    ids=["baselines", "multiclass", "curve", "kfold"],
+)  # fmt: skip
+def test_predictions_give_the_accuracy_of_every_cell_and_splits_their_rows(
+    options, model, tmp_path
+):
+    given = {"layers": "1", "pool": "last", "samples": True, **options}
+    result = quick(model, tmp_path, **given)
+    samples, splits = result.samples, result.record.splits
+    rows = result.rows.filter(pl.col("metric") == "accuracy").sort(CELL)
+    correct = (pl.col("truth") == pl.col("answer")).mean().alias("value")
+    again = samples.group_by(CELL).agg(correct, pl.len().alias("n_test")).sort(CELL)
+    assert again["value"].to_list() == pytest.approx(rows["value"].to_list(), abs=1e-12)
+    assert again.select(CELL).equals(rows.select(CELL))
+    assert again["n_test"].to_list() == rows["n_test"].to_list()
+    probability = samples.filter(pl.col("classifier") == "logistic")["score"]
+    assert probability.is_between(0, 1).all()
+    texts = given.get("data", labelled())
+    digests = text_digests(texts)
+    for (repeat, n_train), one in splits.group_by("repeat", "n_train"):
+        parts = {name: set(part["row"]) for (name,), part in one.group_by("part")}
+        assert len(parts["train"]) == n_train
+        assert not parts["train"] & parts["test"]
+        assert not (parts["train"] | parts["test"]) & parts["val"]
+        here = samples.filter((pl.col("repeat") == repeat) & (pl.col("n_train") == n_train))
+        assert set(here["row"]) == parts["test"]
+    for table in (samples, splits):
+        found = table.select("row", "text_digest").unique().iter_rows()
+        assert all(digests[row] == digest for row, digest in found)
+    truths = dict(samples.filter(pl.col("kind") == "probe").select("row", "truth").iter_rows())
+    assert all(texts.classes[texts.labels[row]] == truth for row, truth in truths.items())
+
+
+def test_the_size_of_the_samples_is_stated_first(model, tmp_path, capsys):
+    result = quick(model, tmp_path, samples=True, quiet=False)
+    assert f"samples: about {result.samples.height:,} rows" in capsys.readouterr().err
+
+
+def test_numbers_and_lists_of_labels_are_predictions_too(model, tmp_path):
+    marks = np.array([[i % 2, i % 3 == 0] for i in range(60)]).astype(int)
+    several = replace(labelled(), labels=marks, task="multilabel", classes=("odd", "third"))
+    values = replace(labelled(), labels=np.linspace(0, 1, 60), task="regression", classes=())
+    same = {"layers": "1", "pool": "last", "classifier": "ridge", "baselines": "none"}
+    marked = quick(model, tmp_path, data=several, samples=True, **same).samples
+    assert set(marked["truth"]) <= {"", "odd", "third", "odd, third"}
+    numbers = quick(model, tmp_path, data=values, samples=True, **same)
+    first = numbers.samples.filter(pl.col("repeat") == 0)
+    truth, answer = (first[name].cast(pl.Float64).to_numpy() for name in ("truth", "answer"))
+    r2 = 1 - ((truth - answer) ** 2).sum() / ((truth - truth.mean()) ** 2).sum()
+    row = numbers.rows.filter((pl.col("metric") == "r2") & (pl.col("repeat") == 0))
+    assert r2 == pytest.approx(row["value"][0], abs=1e-9)
 
 
 def test_every_score_has_its_baselines_beside_it(model, tmp_path):

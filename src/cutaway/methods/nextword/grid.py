@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec, CutawayError
@@ -33,6 +34,7 @@ from cutaway.methods.nextword.maths.words import (
     class_token_ids,
     find_word_tokens,
 )
+from cutaway.methods.nextword.measure import SplitAnswers
 from cutaway.methods.nextword.output_head import answer_position, make_encoder
 from cutaway.methods.nextword.rows import NextwordCell, failed_row, score_rows
 from cutaway.methods.nextword.spec import FEATURES, NextwordSpec
@@ -41,12 +43,13 @@ from cutaway.models.lm import LM
 from cutaway.recipe.result import Row
 from cutaway.recipe.worker_pieces import local_spec
 from cutaway.store.progress import Progress
+from cutaway.store.samples import SamplePieces, prediction_frame, split_frame, text_digests
 
 WORD_FEATURES = ("subset", "classwords", "posneg", "zeroshot")
 # These need log-partitions or Phi p, which are computed once and cached with f.
 NEEDS_DISTRIBUTION = frozenset({"phi_p", "subset", "classwords", "posneg", "p", "diagnose"})
-PieceResult = tuple[list[Row], measure.Details]
-"""The tidy rows of a piece, and what its figures need."""
+PieceResult = tuple[list[Row], measure.Details, pl.DataFrame | None]
+"""The tidy rows of a piece, what its figures need, and its predictions if they are kept."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +191,7 @@ class NextwordGrid:
             if self.spec.diagnostics:
                 yield NextwordPiece("diagnose", prompt)
 
-    def measure_all(self, progress: Progress) -> list[str]:
+    def measure_all(self, progress: Progress, samples: SamplePieces | None = None) -> list[str]:
         """Measure and store every piece that isn't done yet; returns the keys of all, in order."""
         pieces = {self._key(piece): piece for piece in self.pieces()}
         done = progress.done()
@@ -199,7 +202,11 @@ class NextwordGrid:
         with self.console.progress(f"{self.lm.name} on {self.task.name}", len(todo)) as advance:
             for piece, result in self._results(todo):
                 failed = isinstance(result, Exception)
-                rows, details = (self._failed_rows(piece, result), []) if failed else result
+                rows, details, predictions = (
+                    (self._failed_rows(piece, result), [], None) if failed else result
+                )
+                if samples is not None and predictions is not None:
+                    samples.put(self._key(piece), predictions)
                 progress.put(self._key(piece), rows, details)
                 advance(1, note=piece.kind)
         return list(pieces)
@@ -222,15 +229,48 @@ class NextwordGrid:
             )  # fmt: skip
 
     def measure(self, piece: NextwordPiece) -> PieceResult:
-        """The rows and figure details of one piece."""
+        """The rows, figure details and predictions of one piece."""
         function = MEASURES.get(piece.kind, measure.measure_features)
         rows: list[Row] = []
         details: measure.Details = []
-        for kind, (scores, more) in function(self, piece).items():
+        frames: list[pl.DataFrame] = []
+        for kind, found in function(self, piece).items():
             cell = self._cell(piece, kind)
-            rows += score_rows(cell, scores)
-            details += [{**cell.coordinates, **detail} for detail in more]
-        return rows, details
+            rows += score_rows(cell, found.scores)
+            details += [{**cell.coordinates, **detail} for detail in found.details]
+            frames += [self._predictions(cell, one) for one in found.answers]
+        return rows, details, pl.concat(frames) if frames and self.spec.samples else None
+
+    def _predictions(self, cell: NextwordCell, given: SplitAnswers) -> pl.DataFrame:
+        texts, split = self.task.texts, given.split
+        sizes = {"repeat": split.repeat, "n_train": len(split.train), "n_test": len(split.test)}
+        return prediction_frame(
+            {**cell.coordinates, **sizes},
+            part="test",
+            rows=split.test.tolist(),
+            digests=self.digests,
+            truth=[texts.classes[i] for i in self.task.labels[split.test]],
+            answer=[texts.classes[i] for i in given.decisions],
+            score=given.scores.tolist(),
+        )
+
+    @cached_property
+    def digests(self) -> list[str]:
+        """The digest of each text, by which samples and splits name it."""
+        return text_digests(self.task.texts)
+
+    def splits_table(self) -> pl.DataFrame:
+        """The rows of every split; those that choose a baseline's regularisation are in train."""
+        return pl.concat(
+            split_frame(self.task.name, part, rows.tolist(), self.digests, repeat=one.repeat)
+            for one in self.splits
+            for part, rows in (("train", one.train), ("test", one.test))
+        )
+
+    def count_predictions(self) -> int:
+        """Predictions of all pieces; zero-shot has those with and without calibration."""
+        kinds = [piece.kind for piece in self.pieces() if piece.kind != "diagnose"]
+        return (len(kinds) + kinds.count("zeroshot")) * sum(len(s.test) for s in self.splits)
 
     def _cell(self, piece: NextwordPiece, kind: str) -> NextwordCell:
         prompt = piece.prompt
@@ -265,7 +305,7 @@ class NextwordWorker:
         return NextwordGrid(self.spec, lm, self.task, Console(quiet=True))
 
     def __call__(self, piece: NextwordPiece) -> PieceResult:
-        """The rows and figure details of one piece."""
+        """The rows, figure details and predictions of one piece."""
         return self.grid.measure(piece)
 
 

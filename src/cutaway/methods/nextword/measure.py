@@ -1,8 +1,8 @@
 """What each kind of piece measures; all use the same splits."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,15 +33,34 @@ if TYPE_CHECKING:
 
 Details = list[dict[str, Any]]
 """What figures need in addition to the rows; see `details.py`."""
-Measurements = dict[str, tuple[list[RepeatMetrics], Details]]
-"""Feature kind -> its metrics on each split, and details for figures."""
+
+
+@dataclass(frozen=True, eq=False)
+class SplitAnswers:
+    """The class that is predicted for each test row of a split, and its probability."""
+
+    split: Split
+    decisions: NDArray[np.int64]
+    scores: NDArray[np.float64]
+
+
+class Measurement(NamedTuple):
+    """The metrics of one feature kind on each split, what its figures need, and its predictions."""
+
+    scores: list[RepeatMetrics]
+    details: Details
+    answers: Sequence[SplitAnswers] = ()
+
+
+Measurements = dict[str, Measurement]
+"""By feature kind."""
 RowIndex = NDArray[np.int64]
 EXAMPLE_CHARS = 160
 
 
 def measure_baseline(grid: "NextwordGrid", piece: "NextwordPiece") -> Measurements:
     """A text baseline, trained on the same rows as the features."""
-    labels, texts, scores = grid.task.labels, grid.task.texts, []
+    labels, texts, scores, answers = grid.task.labels, grid.task.texts, [], []
     for split in grid.splits:
         learn = Split(split.repeat, np.setdiff1d(split.train, split.val), split.val, split.test)
         predict = fit_baseline(
@@ -51,7 +70,10 @@ def measure_baseline(grid: "NextwordGrid", piece: "NextwordPiece") -> Measuremen
         output = predict(split.test)
         metrics = evaluate(labels[split.test], output.decisions, output.scores, task=texts.task)
         scores.append(_split_scores(split, metrics))
-    return {piece.kind: (scores, [])}
+        p = np.asarray(output.scores, dtype=np.float64)
+        p = np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
+        answers.append(_answers(split, np.asarray(output.decisions, dtype=np.int64), p))
+    return {piece.kind: Measurement(scores, [], answers)}
 
 
 def measure_features(grid: "NextwordGrid", piece: "NextwordPiece") -> Measurements:
@@ -113,21 +135,22 @@ def _classifier_results(
     ids: Sequence[int],
     std: Tensor | None,
     converged: Sequence[dict[str, float]] | None = None,
-) -> tuple[list[RepeatMetrics], Details]:
+) -> Measurement:
     """The metrics of the classifier of each split; confusions and top tokens of the first."""
-    scores = []
+    scores, answers = [], []
     for i, (split, fit) in enumerate(zip(grid.splits, fits, strict=True)):
         p = fit.probabilities(logits[i])
         more = {"accuracy_train": _metrics(grid, split.train, p)["accuracy"], "c": fit.c}
         metrics = {**_metrics(grid, split.test, p), **more, **(converged[i] if converged else {})}
         scores.append(_split_scores(split, metrics))
+        answers.append(_most_likely(split, p))
     test = grid.splits[0].test
     p = fits[0].probabilities(logits[0][torch.from_numpy(test)])
     details = [_confusion(grid, test, p.argmax(dim=1).numpy())]
     if std is not None:
         top = top_tokens(fits[0].weights, std, classes=grid.settings.classes, most=grid.spec.tokens)
         details += _token_details(grid, features, top, ids)
-    return scores, details
+    return Measurement(scores, details, answers)
 
 
 def measure_zeroshot(grid: "NextwordGrid", piece: "NextwordPiece") -> Measurements:
@@ -149,7 +172,7 @@ def measure_zeroshot(grid: "NextwordGrid", piece: "NextwordPiece") -> Measuremen
     }
 
 
-def _zeroshot_results(grid: "NextwordGrid", p: Tensor) -> tuple[list[RepeatMetrics], Details]:
+def _zeroshot_results(grid: "NextwordGrid", p: Tensor) -> Measurement:
     scores = [_split_scores(split, _metrics(grid, split.test, p)) for split in grid.splits]
     test = grid.splits[0].test
     probabilities = p[torch.from_numpy(test)].numpy()
@@ -162,7 +185,8 @@ def _zeroshot_results(grid: "NextwordGrid", p: Tensor) -> tuple[list[RepeatMetri
         "count": curve.count[used].tolist(),
         "ece": curve.ece,
     }
-    return scores, [_confusion(grid, test, probabilities.argmax(axis=1)), calibration]
+    details = [_confusion(grid, test, probabilities.argmax(axis=1)), calibration]
+    return Measurement(scores, details, [_most_likely(split, p) for split in grid.splits])
 
 
 def measure_linearity(grid: "NextwordGrid", piece: "NextwordPiece") -> Measurements:
@@ -177,8 +201,8 @@ def measure_linearity(grid: "NextwordGrid", piece: "NextwordPiece") -> Measureme
         "directions": float(logz.directions),
     }
     return {
-        "phi_p": ([_split_scores(split, {"r2_from_f": phi_p})], []),
-        "logz": ([_split_scores(split, metrics)], []),
+        "phi_p": Measurement([_split_scores(split, {"r2_from_f": phi_p})], []),
+        "logz": Measurement([_split_scores(split, metrics)], []),
     }
 
 
@@ -188,6 +212,16 @@ def _metrics(grid: "NextwordGrid", rows: RowIndex, p: Tensor) -> dict[str, float
     return evaluate(
         grid.task.labels[rows], chosen.argmax(axis=1), scores, task=grid.task.texts.task
     )
+
+
+def _most_likely(split: Split, p: Tensor) -> SplitAnswers:
+    """The most likely class of each test row; `p` has the probabilities of all rows."""
+    chosen = p[torch.from_numpy(split.test)].double().numpy()
+    return _answers(split, chosen.argmax(axis=1), chosen)
+
+
+def _answers(split: Split, decisions: NDArray[np.int64], p: NDArray[np.float64]) -> SplitAnswers:
+    return SplitAnswers(split, decisions, p[np.arange(len(p)), decisions])
 
 
 def _split_scores(split: Split, metrics: dict[str, float]) -> RepeatMetrics:

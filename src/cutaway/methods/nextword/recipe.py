@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from cutaway.extract.estimate import estimate_pass
 from cutaway.methods.nextword.details import DETAILS_FILE
 from cutaway.methods.nextword.features import prompt_texts, prompts_for
@@ -15,7 +17,7 @@ from cutaway.methods.nextword.spec import NextwordSpec
 from cutaway.methods.nextword.task import NextwordTask, nextword_tasks
 from cutaway.methods.nextword.verdict import summarise
 from cutaway.models.lm import model_facts
-from cutaway.recipe.cost import Estimate
+from cutaway.recipe.cost import Estimate, SampleSize
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.open_for_spec import SpecModels
 from cutaway.recipe.result import data_facts, one_or_many
@@ -31,6 +33,8 @@ class NextwordRequest:
     model_facts: list[dict[str, Any]]
     """Facts about each model, for the saved run."""
     model_identities: list[Any]
+    predictions: int
+    """Predictions on test rows that `--samples` keeps."""
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -42,16 +46,23 @@ def resolve(spec: NextwordSpec, context: Context) -> NextwordRequest:
     """The tasks with their rows, once every model is known to support every feature."""
     tasks = nextword_tasks(spec, context.objects)
     models = SpecModels(spec, context.objects, {"revision": spec.revision})
-    facts, identities = [], []
+    facts, identities, predictions = [], [], 0
     for lm in models:
         for task in tasks:
-            NextwordGrid(spec, lm, task, context.console).check()
+            grid = NextwordGrid(spec, lm, task, context.console)
+            grid.check()
+            predictions += grid.count_predictions()
             if spec.save_p:
                 prompts = len(prompts_for(spec, lm, task))
                 report_p_size(lm, len(task.texts), prompts, spec.runs, context.console)
         facts.append(model_facts(lm))
         identities.append(lm.identity)
-    return NextwordRequest(spec, models, tasks, facts, identities)
+    return NextwordRequest(spec, models, tasks, facts, identities, predictions)
+
+
+def sample_size(request: NextwordRequest) -> SampleSize:
+    """One row per feature kind, repeat and test row."""
+    return SampleSize(request.predictions)
 
 
 def estimate(request: NextwordRequest) -> list[Estimate]:
@@ -72,10 +83,12 @@ def measure(request: NextwordRequest, run: Run) -> Outcome:
     keys: list[str] = []
     words: dict[str, Any] = {}
     files: dict[str, Path | bytes] = {}
+    splits: dict[str, pl.DataFrame] = {}
     for lm in request.models:
         for task in request.tasks:
             grid = NextwordGrid(request.spec, lm, task, run.console)
-            keys += grid.measure_all(run.progress)
+            keys += grid.measure_all(run.progress, run.samples)
+            splits.setdefault(task.name, grid.splits_table())
             words[f"{lm.name} on {task.name}"] = grid.word_report()
             if request.spec.save_p:
                 files |= _save_distributions(grid, run.folder / "p")
@@ -89,6 +102,7 @@ def measure(request: NextwordRequest, run: Run) -> Outcome:
         model=one_or_many(request.model_facts),
         data=one_or_many([{**data_facts(t.texts), "name": t.name} for t in request.tasks]),
         files={DETAILS_FILE: json.dumps(details).encode(), **files},
+        splits=pl.concat(splits.values()),
     )
 
 

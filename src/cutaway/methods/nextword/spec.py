@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from cutaway.core.lookup import suggestion
-from cutaway.recipe.options import ChatOptions, Names, RunOptions, SomeNames
+from cutaway.recipe.options import ChatOptions, Names, RunOptions, SamplesOption, SomeNames
 
 FEATURES = ("f", "phi_p", "subset", "classwords", "posneg", "projection", "p", "zeroshot")
 TEXT_BASELINES = ("majority", "bow", "tfidf")
@@ -29,7 +29,7 @@ def _split_words(value: Any) -> Any:
 WordListField = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
 
 
-class NextwordSpec(ChatOptions):
+class NextwordSpec(ChatOptions, SamplesOption):
     """Measure how well features of the next-word distribution solve a classification task."""
 
     REPLY: ClassVar[bool] = True

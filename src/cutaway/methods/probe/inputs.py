@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -26,6 +27,7 @@ from cutaway.models.lm import LM
 from cutaway.models.load import random_twin
 from cutaway.pool import pooler
 from cutaway.recipe.objects import Objects, shown_names
+from cutaway.store.samples import split_frame, text_digests
 
 MAX_MATRIX_BYTES = 256 << 20
 """Feature matrices up to this size are read into memory, larger ones block by block."""
@@ -74,6 +76,22 @@ class ProbeInputs:
             layers=tuple(layers), pools=pools, max_tokens=self.spec.max_tokens,
             truncation=self.spec.cut, stored_dtype=self.spec.keep,
         )  # fmt: skip
+
+    @cached_property
+    def digests(self) -> list[str]:
+        """The digest of each text, by which samples and splits name it."""
+        return text_digests(self.texts)
+
+    def splits_table(self) -> pl.DataFrame:
+        """The rows of every split by part; `n_train` tells the sizes of a learning curve apart."""
+        name, parts = self.texts.name, ("train", "val", "test")
+        return pl.concat(
+            split_frame(
+                name, part, getattr(one, part), self.digests, repeat=one.repeat
+            ).with_columns(n_train=pl.lit(len(one.train), dtype=pl.Int64))
+            for one in self.splits
+            for part in parts
+        )
 
     @cached_property
     def labels(self) -> NDArray[Any]:

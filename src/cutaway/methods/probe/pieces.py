@@ -9,10 +9,11 @@ details   what the figures of the best cell show, from one fit
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 import torch
 from numpy.typing import NDArray
 from sklearn.metrics import roc_curve
@@ -36,7 +37,14 @@ from cutaway.methods.probe.maths.fitted import ProbeOutputs
 from cutaway.methods.probe.maths.layer_mix import LayerMix
 from cutaway.methods.probe.maths.mdl import code_length
 from cutaway.methods.probe.maths.projection import ProbeProjection, project_2d
-from cutaway.methods.probe.rows import MAIN_METRIC, PieceResult, ProbeCell, cell_result
+from cutaway.methods.probe.rows import (
+    MAIN_METRIC,
+    PieceResult,
+    ProbeCell,
+    cell_result,
+    row_coordinates,
+)
+from cutaway.store.samples import prediction_frame
 
 MAX_POINTS = 400
 """Points of a projection."""
@@ -107,7 +115,46 @@ def _result(
         )
         for split, outcome in zip(inputs.splits, outcomes, strict=True)
     ]
-    return cell_result(piece.cell, repeats, details or [], MAIN_METRIC[inputs.texts.task])
+    outputs = [outcome.outputs for outcome in outcomes]
+    return _with_samples(piece, inputs, repeats, outputs, details or [])
+
+
+def _with_samples(
+    piece: ProbePiece,
+    inputs: ProbeInputs,
+    repeats: list[RepeatMetrics],
+    outputs: list[ProbeOutputs],
+    details: list[AnyDetail],
+) -> PieceResult:
+    """The result of a cell, with the predictions on its test rows if they were asked for."""
+    result = cell_result(piece.cell, repeats, details, MAIN_METRIC[inputs.texts.task])
+    if not inputs.spec.samples:
+        return result
+    frames = [
+        prediction_frame(
+            row_coordinates(piece.cell, repeat),
+            part="test",
+            rows=split.test.tolist(),
+            digests=inputs.digests,
+            truth=_label_names(inputs, given.truth),
+            answer=_label_names(inputs, given.decisions),
+            score=given.answer_scores().tolist(),
+        )
+        for split, repeat, given in zip(inputs.splits, repeats, outputs, strict=True)
+    ]
+    return replace(result, samples=pl.concat(frames))
+
+
+def _label_names(inputs: ProbeInputs, labels: NDArray[Any]) -> list[str]:
+    """Labels as text: class names, those of a multilabel row joined, exact numbers."""
+    texts = inputs.texts
+    if texts.task == "regression":
+        return [repr(float(value)) for value in labels]
+    if texts.task == "multilabel":
+        rows = (zip(texts.classes, row, strict=True) for row in labels)
+        return [", ".join(name for name, mark in row if mark) for row in rows]
+    names = dict(enumerate(texts.classes))
+    return [names.get(int(value), str(int(value))) for value in labels]
 
 
 def _pseudo_values(
@@ -162,7 +209,9 @@ def _measure_mdl(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
 
 
 def _measure_baseline(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
-    labels, texts, repeats = inputs.labels, inputs.texts, []
+    labels, texts = inputs.labels, inputs.texts
+    repeats: list[RepeatMetrics] = []
+    every: list[ProbeOutputs] = []
     for split in inputs.splits:
         model = fit_baseline(
             piece.cell.classifier, inputs.words, labels, split, task=texts.task,
@@ -174,7 +223,8 @@ def _measure_baseline(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
         )
         pseudo = _pseudo_values(inputs, split, outputs)
         repeats.append(RepeatMetrics.of(split, outputs.metrics(), pseudo))
-    return cell_result(piece.cell, repeats, [], MAIN_METRIC[texts.task])
+        every.append(outputs)
+    return _with_samples(piece, inputs, repeats, every, [])
 
 
 def _measure_details(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:

@@ -8,9 +8,11 @@ continues where it stopped; a piece that fails is recorded with its reason.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from cutaway.core.textset import TextSet
 from cutaway.data.labels import check_learnable
@@ -33,12 +35,13 @@ from cutaway.methods.probe.rows import (
 from cutaway.methods.probe.spec import LEARNED_POOLER, TEXT_BASELINES, ProbeSpec
 from cutaway.models.lm import model_facts
 from cutaway.pool import needs_attention
-from cutaway.recipe.cost import Estimate
+from cutaway.recipe.cost import Estimate, SampleSize
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.objects import Objects, with_unique_names
 from cutaway.recipe.open_for_spec import SpecModels
 from cutaway.recipe.result import data_facts, one_or_many
 from cutaway.store.progress import Progress
+from cutaway.store.samples import SamplePieces
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class ProbeRequest:
     facts: list[dict[str, Any]]
     """Facts about each model."""
     identity: dict[str, Any]
+    predictions: int
+    """Predictions on test rows that `--samples` keeps."""
 
 
 def resolve(spec: ProbeSpec, context: Context) -> ProbeRequest:
@@ -62,23 +67,39 @@ def resolve(spec: ProbeSpec, context: Context) -> ProbeRequest:
         kernel = "eager" if needs_attention(spec.pool) else "sdpa"
     options = {"revision": spec.revision, "attention": kernel}
     models = SpecModels(spec, context.objects, options)
-    facts, identities = [], []
+    facts, identities, predictions = [], [], 0
     for lm in models:
         for one in sets:
-            ProbeInputs(spec, lm, one, context.objects, context.console).check()
+            inputs = ProbeInputs(spec, lm, one, context.objects, context.console)
+            inputs.check()
+            predictions += count_predictions(inputs)
         facts.append(model_facts(lm))
         identities.append(lm.identity)
     identity = {"models": identities, "data": [one.digest for one in sets]}
-    return ProbeRequest(spec, models, sets, facts, identity)
+    return ProbeRequest(spec, models, sets, facts, identity, predictions)
+
+
+def count_predictions(inputs: ProbeInputs) -> int:
+    """Predictions of all cells and baselines; the best cell gets a twin and a control task."""
+    pieces = list(ProbeGrid(inputs, Progress(Path())).pieces())
+    measured = sum(piece.kind != "mdl" for piece in pieces)
+    return (measured + 2) * sum(len(split.test) for split in inputs.splits)
+
+
+def sample_size(request: ProbeRequest) -> SampleSize:
+    """One row per cell, repeat and test row."""
+    return SampleSize(request.predictions)
 
 
 def measure(request: ProbeRequest, run: Run) -> Outcome:
     """Every cell of the grid on every model and data set."""
     spec, keys = request.spec, []
+    splits: dict[str, pl.DataFrame] = {}
     for lm in request.models:
         for texts in request.sets:
             inputs = ProbeInputs(spec, lm, texts, run.objects, run.console)
-            keys += ProbeGrid(inputs, run.progress).measure()
+            keys += ProbeGrid(inputs, run.progress, run.samples).measure()
+            splits.setdefault(texts.name, inputs.splits_table())
     results = load_results(run.progress, keys)
     table = probe_table(results.rows)
     summary, baselines = summarise(
@@ -91,6 +112,7 @@ def measure(request: ProbeRequest, run: Run) -> Outcome:
         model=one_or_many(request.facts),
         data=one_or_many([data_facts(texts) for texts in request.sets]),
         files={DETAILS_FILE: dump_details(results.details)},
+        splits=pl.concat(splits.values()),
     )
 
 
@@ -120,16 +142,17 @@ class ProbeGrid:
 
     inputs: ProbeInputs
     progress: Progress
+    samples: SamplePieces | None = None
 
     def measure(self) -> list[str]:
         """Measure every piece that is not done yet; the keys of all pieces, in order."""
-        pieces = {self._key(piece): piece for piece in self._pieces()}
+        pieces = {self._key(piece): piece for piece in self.pieces()}
         self._measure_missing(pieces)
         more = {self._key(piece): piece for piece in self._pieces_of_best(pieces)}
         self._measure_missing(more)
         return [*pieces, *more]
 
-    def _pieces(self) -> Iterator[ProbePiece]:
+    def pieces(self) -> Iterator[ProbePiece]:
         """Every piece: text baselines, then the cells with their twins, controls and MDL."""
         spec = self.inputs.spec
         for name in TEXT_BASELINES:
@@ -206,7 +229,7 @@ class ProbeGrid:
             ):  # fmt: skip
                 if isinstance(result, PieceFailed):
                     result = self._failed(piece, result)
-                result.save(self.progress, self._key(piece))
+                result.save(self.progress, self._key(piece), self.samples)
                 advance(
                     1, note=f"layer {piece.cell.layers} {piece.cell.pool} {piece.cell.classifier}"
                 )

@@ -20,6 +20,7 @@ from cutaway.methods.probe.details import AnyDetail, validate_details
 from cutaway.methods.probe.verdict import Evidence, ProbeScore, best_score, verdict_sentences
 from cutaway.recipe.result import Row, table
 from cutaway.store.progress import Progress
+from cutaway.store.samples import SamplePieces
 
 CELL_COLUMNS = ("model", "data", "kind", "layers", "pool", "classifier")
 CHOICES = ["layers", "pool", "classifier"]
@@ -68,9 +69,13 @@ class PieceResult:
     """For figures."""
     resampling: dict[CellKey, ResamplingInfo] = field(default_factory=dict)
     """How the repeats of a cell were drawn, where the rows alone don't tell."""
+    samples: pl.DataFrame | None = None
+    """The predictions on the test rows, if they were asked for."""
 
-    def save(self, progress: Progress, key: str) -> None:
+    def save(self, progress: Progress, key: str, samples: SamplePieces | None = None) -> None:
         """Keep the piece among the finished ones of its run."""
+        if samples is not None and self.samples is not None:
+            samples.put(key, self.samples)
         details: list[dict[str, Any]] = [
             {"figure": d.model_dump(mode="json")} for d in self.details
         ]

@@ -4,7 +4,14 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from cutaway.recipe.options import ChatOptions, LayerChoices, Names, Sizes, SomeNames
+from cutaway.recipe.options import (
+    ChatOptions,
+    LayerChoices,
+    Names,
+    SamplesOption,
+    Sizes,
+    SomeNames,
+)
 
 TEXT_BASELINES = ("majority", "bow", "tfidf")
 PROBE_BASELINES = (*TEXT_BASELINES, "twin", "control", "mdl")
@@ -12,7 +19,7 @@ LEARNED_POOLER = "learned"
 """The pooler that is trained: one query attends to all token vectors."""
 
 
-class ProbeSpec(ChatOptions):
+class ProbeSpec(ChatOptions, SamplesOption):
     """Probe a grid of layers, poolers and classifiers after one forward pass per model and set."""
 
     model: SomeNames

@@ -145,6 +145,21 @@ class ProbeOutputs:
             found[f"{name}_ref"] = METRICS[name](truth, decisions[rows])
         return found
 
+    def answer_scores(self) -> NDArray[np.float64]:
+        """How sure the classifier is of each decision: its probability, or else its score.
+
+        The value itself for regression; NaN for multilabel, which has no single answer.
+        """
+        scores = self.ranks if self.probabilities is None else self.probabilities
+        if self.task == "multilabel":
+            return np.full(len(self.truth), np.nan)
+        if self.task == "regression":
+            return np.asarray(self.decisions, dtype=np.float64)
+        if scores.ndim == 2:
+            return scores[np.arange(len(scores)), self.decisions.astype(int)].astype(np.float64)
+        other = -scores if self.probabilities is None else 1 - scores
+        return np.where(self.decisions == 1, scores, other).astype(np.float64)
+
     def pseudo_values(self, blocks: NDArray[Any], count: int, main: str) -> tuple[float, ...]:
         """The main metric's jackknife pseudo-values over blocks of the test rows."""
         metric = METRICS[main]
