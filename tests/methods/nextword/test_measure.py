@@ -96,7 +96,7 @@ def test_baselines_are_measured_on_the_same_test_rows(grid) -> None:
 def test_diagnoses_are_r2_of_the_first_split(grid) -> None:
     found = measure.measure_linearity(grid, piece("diagnose"))
     (phi_p,), *_ = found["phi_p"]
-    (logz,), _ = found["logz"]
+    (logz,), *_ = found["logz"]
     assert 0.5 < phi_p.metrics["r2_from_f"] <= 1
     assert set(logz.metrics) == {"r2_linear", "r2_quadratic", "directions"}
     assert logz.metrics["directions"] >= 1
