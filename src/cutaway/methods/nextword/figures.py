@@ -165,8 +165,9 @@ def tokens(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         title=f"Top tokens of each class ({FEATURE_LABELS[kinds[0]]}, "
         f"{_prompt_label(cell['prompt'])})",
         caption=f"{formats.shorten(cell['model'])} on {formats.shorten(cell['task'])}. Effect: "
-        "the classifier's weight times the standard deviation of the feature. Hover for a text of "
-        "the class in which the token is most likely." + panels.omitted_note(0, stack.hidden),
+        "the classifier's weight times the standard deviation of the feature."
+        + panels.omitted_note(0, stack.hidden),
+        pointer="Hover for a text of the class in which the token is most likely.",
         height=stack.height,
     )
 

@@ -119,9 +119,10 @@ def layer_pooler_heatmap(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         shown.figure,
         title=f"{words} by layer and pooler",
         caption="Each square is the mean over repeats of one layer read through one pooler; "
-        f"{'darker' if reverse else 'yellower'} is better, the framed square is the best. Hover "
-        "for its interval. The verdict lists the layers that are statistically indistinguishable "
-        "from the best." + panels.omitted_note(0, shown.hidden),
+        f"{'darker' if reverse else 'yellower'} is better, the framed square is the best. The "
+        "verdict lists the layers that are statistically indistinguishable from the best."
+        + panels.omitted_note(0, shown.hidden),
+        pointer="Hover over a square to see its interval.",
         height=shown.height - 30,
     )
     return shown.figure
