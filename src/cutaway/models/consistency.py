@@ -62,7 +62,7 @@ class ConsistencyCheck:
 
 
 @dataclass(frozen=True)
-class Difference:
+class StateDifference:
     """A relative error and the rounding noise of the same states."""
 
     measured: float
@@ -100,16 +100,16 @@ class CheckSample:
     noise: dict[str, float]
     """By the same names, and those of the parts of blocks."""
 
-    def layer(self, number: int, measured: float) -> Difference:
+    def layer(self, number: int, measured: float) -> StateDifference:
         """A difference at a layer, with the noise there."""
-        return Difference(measured, self.noise[f"layer {number}"], f"layer {number}")
+        return StateDifference(measured, self.noise[f"layer {number}"], f"layer {number}")
 
 
 def check_sample(
     lm: LM, sentences: Sequence[str] = SENTENCES, noise: dict[str, float] | None = None
 ) -> CheckSample:
     """The sentences' tokens and states, and the rounding noise, unless it is given."""
-    rows = tokenize(lm, sentences, limit=min(lm.context, 32)).rows
+    rows = tokenize(lm, sentences, limit=min(lm.context, 16)).rows
 
     def read() -> dict[str, Tensor]:
         return _named_states(lm, rows)
@@ -157,7 +157,7 @@ def check_hidden_states(lm: LM, sample: CheckSample) -> ConsistencyCheck:
             error = relative_error(ours.layers[layer], plain.layers[layer])
             found.append(sample.layer(layer, error))
         end = relative_error(lm.final_norm(ours.layers[lm.layers]), plain.last)
-        found.append(Difference(end, sample.noise["final"], f"layer {lm.layers}"))
+        found.append(StateDifference(end, sample.noise["final"], f"layer {lm.layers}"))
     return _conclude("hooks = plain hidden states", found)
 
 
@@ -172,7 +172,7 @@ def check_logits(lm: LM, sample: CheckSample) -> ConsistencyCheck:
             computed.append(torch.nn.functional.linear(lm.head_features(last), phi, bias))
         for one in computed:
             error = relative_error(one, plain.logits)
-            found.append(Difference(error, sample.noise["logits"], ""))
+            found.append(StateDifference(error, sample.noise["logits"], ""))
     return _conclude("unembed(final_norm(h[L])) = logits", found)
 
 
@@ -183,7 +183,7 @@ def check_text_pairs(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     row = lm.tokenizer(one, two, return_tensors="pt").to(lm.device)
     plain = lm.body(**row).last_hidden_state
     error = relative_error(lm.final_norm(_read(lm, rows).layers[lm.layers]), plain)
-    return _conclude("pairs = plain pairs", [Difference(error, sample.noise["final"], "")])
+    return _conclude("pairs = plain pairs", [StateDifference(error, sample.noise["final"], "")])
 
 
 def check_left_padding(lm: LM, sample: CheckSample) -> ConsistencyCheck:
@@ -203,7 +203,7 @@ def check_right_padding(lm: LM, sample: CheckSample) -> ConsistencyCheck:
 
 def check_batching(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     """A sentence in a batch of equal length, in any order, has the same states as alone."""
-    longer = sorted(sample.rows, key=len)[1:]
+    longer = sorted(sample.rows, key=len)[-2:]
     rows = [row[: len(longer[0])] for row in longer]
     single = _join([_read(lm, [row]) for row in rows])
     together, turned = _read(lm, rows).layers, _read(lm, rows[::-1]).layers
@@ -232,13 +232,13 @@ def check_early_stop(lm: LM, sample: CheckSample) -> ConsistencyCheck:
 
 def check_run_from(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     """The blocks after a layer turn its states into layer L."""
-    ids, mask = _batch(lm, sample.rows[:2])
+    ids, mask = _batch(lm, sample.rows[::2])
     full = collect_states(lm, ids, mask).layers
     found = []
     for layer in _some_layers(lm):
         ended = run_from(lm, full[layer], layer, mask)
         error = relative_error(ended[mask], full[lm.layers][mask])
-        found.append(Difference(error, sample.noise[f"layer {lm.layers}"], f"from layer {layer}"))
+        found.append(StateDifference(error, sample.noise[f"layer {lm.layers}"], f"layer {layer}"))
     return _conclude("run_from(h[l]) = h[L]", found)
 
 
@@ -258,7 +258,7 @@ def check_block_parts(lm: LM, sample: CheckSample) -> ConsistencyCheck:
             terms = [states[f"block {layer} {name}"] for name in right.split(" + ")]
             where = f"block {layer} {left}"
             error = relative_error(states[where], torch.stack(terms).sum(0))
-            found.append(Difference(error, sample.noise[where], where))
+            found.append(StateDifference(error, sample.noise[where], where))
     return _conclude("parts add up to the block", found, f"layout {lm.anatomy.layout}")
 
 
@@ -276,13 +276,13 @@ def check_attention_sums(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     """The attention weights of each token sum to 1 over the real tokens of its sentence."""
     ids, mask = _batch(lm, sample.rows)
     got = collect_states(lm, ids, mask, attention=True).attention
-    found = [Difference(float("inf"), 0.0, "")] if len(got) < lm.layers else []
+    found = [StateDifference(float("inf"), 0.0, "")] if len(got) < lm.layers else []
     for block, weights in got.items():
-        on_real = (weights.double() * mask[:, None, None, :]).sum(-1).transpose(1, 2)[mask]
+        on_real = (weights.float() * mask[:, None, None, :]).sum(-1).transpose(1, 2)[mask]
         error = relative_error(on_real[..., None], torch.ones_like(on_real)[..., None])
         # Sums are rounded like the block's input.
         noise = sample.noise[f"layer {block - 1}"]
-        found.append(Difference(error, noise, f"block {block}"))
+        found.append(StateDifference(error, noise, f"block {block}"))
     count = f"{len(got)} of {lm.layers} blocks return it"
     return _conclude("attention sums to 1", found, count)
 
@@ -305,10 +305,10 @@ def applicable_checks(lm: LM, *, thorough: bool = True) -> list[Check]:
     return checks
 
 
-def _conclude(name: str, found: Iterable[Difference], detail: str = "") -> ConsistencyCheck:
+def _conclude(name: str, found: Iterable[StateDifference], detail: str = "") -> ConsistencyCheck:
     """The check with the most severe of its differences."""
     worst = max(found, key=lambda one: one.severity)
-    where = f"worst at {worst.where}" if worst.where else ""
+    where = f"worst at {worst.where}" if worst.where and worst.measured else ""
     return ConsistencyCheck(
         name,
         worst.measured,
@@ -320,7 +320,7 @@ def _conclude(name: str, found: Iterable[Difference], detail: str = "") -> Consi
 
 def _compare_layers(
     sample: CheckSample, ours: dict[int, Tensor], plain: dict[int, Tensor]
-) -> list[Difference]:
+) -> list[StateDifference]:
     return [sample.layer(n, relative_error(ours[n], state)) for n, state in plain.items()]
 
 

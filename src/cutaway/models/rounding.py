@@ -17,6 +17,7 @@ import psutil
 import torch
 from torch import Tensor, nn
 
+from cutaway.core.float64 import to_float64
 from cutaway.models.lm import LM
 from cutaway.models.sites import add_pre_hook, input_state, replace_input_state
 
@@ -27,7 +28,7 @@ VERDICTS: tuple[Verdict, ...] = ("fine", "noisy", "wrong")
 FINE, WRONG = 3.0, 10.0
 # A wrong position or mask changes a state by a tenth and more: a larger noise can hide it.
 BLINDING_NOISE = 0.3
-DRAWS = 3
+DRAWS = 2
 WIDER = {"float16": torch.float32, "bfloat16": torch.float32, "float32": torch.float64}
 """The precision in which rounding disappears and a fault stays."""
 
@@ -47,7 +48,7 @@ def relative_error(ours: Tensor, plain: Tensor) -> float:
     """
     if ours.shape != plain.shape:
         return float("inf")
-    one, two = ours.double(), plain.double()
+    one, two = to_float64(ours), to_float64(plain)
     error = (one - two).norm(dim=-1) / two.norm(dim=-1).clamp(min=1e-300)
     typical = float(error.square().mean().sqrt())
     return typical if math.isfinite(typical) else float("inf")
