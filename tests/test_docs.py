@@ -242,8 +242,9 @@ def test_the_names_in_the_specs_help_exist():
     from cutaway.methods.probe.maths.cell import CLASSIFIERS
 
     said = {name: ProbeSpec.model_fields[name].description for name in ("pool", "classifier")}
-    pools = said["pool"].split(": ")[1].rstrip(".").split()
-    assert all(pooler(name) for name in pools if name != "learned")
+    pools = said["pool"].split(": ")[1].split(",")[0].split()
+    pools += re.findall(r"\w+@\w+", said["pool"])
+    assert len(pools) > 10 and all(pooler(name) for name in pools if name != "learned")
     named = said["classifier"].split(": ")[1].replace("...", "").rstrip(" .").split()
     assert named and set(named) <= set(CLASSIFIERS)
 
