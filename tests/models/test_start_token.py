@@ -4,7 +4,6 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from cutaway.methods.inject.arithmetic import AnswerFormat, question_ids
 
 import cutaway
 from cutaway.core.errors import BadSpec, Mismatch
@@ -12,6 +11,9 @@ from cutaway.core.textset import TextSet
 from cutaway.data.tasks import find_task
 from cutaway.extract.model_handle import make_model_handle
 from cutaway.extract.request import ExtractionRequest
+from cutaway.methods.inject.answers import AnswerFormat, question_ids
+from cutaway.methods.inject.fisher_file import load_fisher
+from cutaway.methods.shortcut.maps import load_maps
 from cutaway.models.load import open_model
 from cutaway.models.start_token import start_token_id, tokens_in_front
 from cutaway.models.tokens import tokenize
@@ -167,3 +169,21 @@ def test_unknown_values_and_unchangeable_tokenizers_are_refused(folder, monkeypa
 def test_a_renamed_copy_keeps_what_it_adds(folder) -> None:
     added = opened(folder, "add")
     assert replace(added, name="other").identity == added.identity
+
+
+def test_artefacts_made_with_another_start_are_reported_when_they_are_used(
+    folder, tmp_path, capsys
+) -> None:
+    given = {"runs": str(tmp_path / "runs"), "quiet": True, "text": "docs", "limit": 40}
+    maps, fisher = (tmp_path / f"{name}.safetensors" for name in ("maps", "fisher"))
+    cutaway.shortcut.fit(model=str(folder), bos="add", out=str(maps), **given)
+    cutaway.fisher(model=str(folder), bos="add", out=str(fisher), **given)
+    capsys.readouterr()
+    plain, added = opened(folder), opened(folder, "add")
+    for load, path in ((load_maps, maps), (load_fisher, fisher)):
+        load(path, added)
+        assert capsys.readouterr().err == ""
+        load(path, plain)
+        said = capsys.readouterr().err
+        assert "<|endoftext|> before every text" in said
+        assert "--bos add" in said

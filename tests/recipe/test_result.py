@@ -7,7 +7,8 @@ import pytest
 from cutaway.cli.main import app
 from cutaway.cli.verbs import VERBS
 from cutaway.methods.probe.spec import ProbeSpec
-from cutaway.recipe.result import command_line, measure_cost, provenance, versions
+from cutaway.recipe.result import command_line, measure_cost, provenance
+from cutaway.store.versions import versions
 
 SPEC = ProbeSpec(
     model="a,b/c",

@@ -6,8 +6,11 @@ itself, so that every text gets the token wherever it is tokenised, the tokenize
 is part of every address and cache key) changes, and a checkpoint saved with it adds the token too.
 """
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
+from cutaway.console import show_message
 from cutaway.core.errors import BadSpec
 
 BosMode = Literal["auto", "add", "keep"]
@@ -71,6 +74,21 @@ def set_start_token(
             f"{token!r}. Save one that does (tokenizer.add_bos_token = True) with the weights."
         )
     return (f"bos='add': {token!r} is put before every text.",)
+
+
+def report_other_start(path: Path | str, made: Mapping[str, Any], lm: Any) -> None:
+    """A message if an artefact was made with other tokens before each text than the model adds.
+
+    `made` are the facts of its model; files of older versions don't record the tokens.
+    """
+    then, now = made.get("start_tokens"), tokens_in_front(lm.tokenizer)
+    if then is None or list(then) == now:
+        return
+    show_message(
+        f"Warning: {path} was made with {' '.join(then) or 'nothing'} before every text, and "
+        f"{lm.name!r} now has {' '.join(now) or 'nothing'} there. Use "
+        f"{'--bos add' if then else '--bos auto'}, or make it again."
+    )
 
 
 def need_same_bos(lm: Any, mode: str) -> None:

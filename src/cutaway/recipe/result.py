@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from cutaway.core.textset import TextSet
 from cutaway.measure.intervals import Interval
 from cutaway.recipe.options import RunOptions
 from cutaway.store.results import Record
+from cutaway.store.versions import versions
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -114,10 +114,6 @@ class ActionResult:
         sys.stdout.write("\n".join(self.verdict) + "\n")
 
 
-# Packages whose version can change a number.
-PACKAGES = ("cutaway", "torch", "transformers", "tokenizers", "numpy", "scikit-learn", "scipy")
-
-
 @dataclass
 class CostMeter:
     """Seconds and peak memory of a `with measure_cost()` block."""
@@ -154,17 +150,6 @@ def process_peak_mb() -> float:
     """The highest resident memory of this process so far."""
     unit = 2**20 if sys.platform == "darwin" else 2**10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-
-
-def versions() -> dict[str, str]:
-    """Installed versions of Python and of the packages that can change a number."""
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
 
 
 def provenance(verb: str, spec: RunOptions, meter: CostMeter) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from cutaway.core.errors import BadSpec, Corrupt, CutawayError, Missing
 from cutaway.core.lookup import lookup
 from cutaway.store import files, tensors
 from cutaway.store.files import Chunk
+from cutaway.store.versions import versions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,6 +25,8 @@ class Artefact:
     path: Path
     meta: dict[str, Any]
     names: tuple[str, ...]
+    versions: dict[str, str] = field(default_factory=dict)
+    """The packages that it was made with; empty in files of older versions."""
 
     def tensor(self, name: str) -> "Tensor":
         """One tensor, as a view of the file; UnknownName lists the known names."""
@@ -45,7 +48,7 @@ def save_artefact(path: Path, values: Mapping[str, "Tensor"], meta: Mapping[str,
     total = _Checksum()
     files.write_atomic(path, total.over(layout.chunks()))
     digest = {"sha256": total.sha256.hexdigest(), "bytes": total.bytes}
-    files.write_sealed(description, {"meta": meta, **digest})
+    files.write_sealed(description, {"meta": meta, "versions": versions(), **digest})
     return path
 
 
@@ -75,7 +78,8 @@ def load_artefact(path: Path, *, verify: bool = True) -> Artefact:
         raise Corrupt(f"{str(path)!r} has {size} bytes, expected {content['bytes']}.")
     if verify and files.sha256_file(path) != content["sha256"]:
         raise Corrupt(f"{str(path)!r} fails its checksum. Make it again.")
-    return Artefact(path, content["meta"], tensors.tensor_names(path))
+    made = content.get("versions", {})
+    return Artefact(path, content["meta"], tensors.tensor_names(path), made)
 
 
 def run_of_artefact(path: Path) -> str | None:

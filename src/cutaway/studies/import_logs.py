@@ -11,8 +11,8 @@ from cutaway.core.digest import digest_json
 from cutaway.methods.probe import details as detail_file
 from cutaway.methods.probe.details import LossCurves
 from cutaway.methods.probe.rows import SCHEMA
-from cutaway.recipe.result import versions
 from cutaway.store import results as store
+from cutaway.store.versions import versions
 from cutaway.studies.reference_logs import LoggedExperiment, read_experiments
 
 

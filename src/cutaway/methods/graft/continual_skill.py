@@ -18,6 +18,7 @@ from cutaway.methods.graft.summary import skill_metadata
 from cutaway.methods.graft.task_evaluator import make_evaluator
 from cutaway.models.digests import checksum
 from cutaway.models.lm import LM
+from cutaway.models.start_token import tokens_in_front
 from cutaway.recipe.result import Row
 from cutaway.training.task_model import TaskModel
 from cutaway.training.task_split import TaskSplit
@@ -73,7 +74,12 @@ def learn_task_skill(
     `base` is the checksum of the model before the first task.
     """
     facts: dict[str, Any] = {
-        "base": {"name": lm.name, "digest": lm.digest, "checksum": base},
+        "base": {
+            "name": lm.name,
+            "digest": lm.digest,
+            "checksum": base,
+            "start_tokens": tokens_in_front(lm.tokenizer),
+        },
         "tuned": {"name": f"{lm.name} after {task.name}", "checksum": checksum(lm.params())},
     }
     tuned = {name: value.detach().clone() for name, value in params.items()}

@@ -19,6 +19,7 @@ from cutaway.methods.graft.spec import LearnSpec
 from cutaway.methods.graft.tuned_head import head_names, load_tuned_with_head
 from cutaway.models.digests import checksum
 from cutaway.models.lm import LM
+from cutaway.models.start_token import tokens_in_front
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_for_spec
 from cutaway.training.task_model import TaskModel, finetune_mode, make_task_model
@@ -111,7 +112,12 @@ def open_model_pair(
         tuned={name: values[name] for name in names},
         fixed=_fixed_tensors(params, other, {name: values[name] for name in names}),
         facts={
-            "base": {"name": lm.name, "digest": lm.digest, "checksum": checksum(lm.params())},
+            "base": {
+                "name": lm.name,
+                "digest": lm.digest,
+                "checksum": checksum(lm.params()),
+                "start_tokens": tokens_in_front(lm.tokenizer),
+            },
             "tuned": {**facts, "checksum": checksum(other)},
         },
         precision=precision,

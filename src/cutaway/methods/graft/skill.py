@@ -24,8 +24,10 @@ from cutaway.methods.graft.maths.patch import (
 from cutaway.methods.graft.maths.select import Mask, Params
 from cutaway.models.digests import checksum
 from cutaway.models.lm import LM
+from cutaway.models.start_token import report_other_start
 from cutaway.store.artefacts import load_artefact, save_artefact
 from cutaway.store.tensors import dtype_name
+from cutaway.store.versions import report_other_versions
 
 BaseCheck = Literal["all", "places"]
 CHECKSUM_CHARS = 12
@@ -140,6 +142,8 @@ class Skill:
     def need_base(self, model: Any) -> None:
         """Mismatch, with both checksums, unless the model is the base, bit for bit."""
         found, mine = checksum(model_weights(model)), self.meta["base"]
+        if isinstance(model, LM):
+            report_other_start(f"The skill {self.label!r}", mine, model)
         if found != mine["checksum"]:
             raise Mismatch(
                 f"The skill {self.label!r} belongs to {mine['name']!r} (weights "
@@ -165,6 +169,7 @@ class Skill:
 def load_skill(path: Path | str) -> Skill:
     """The skill in a file; BadData when it is another kind of file."""
     artefact = load_artefact(Path(path))
+    report_other_versions(artefact.path, artefact.versions)
     meta = dict(artefact.meta) if isinstance(artefact.meta, dict) else {}
     if meta.get("method") != "graft":
         raise BadData(f"{str(path)!r} is not a skill: its method is {meta.get('method')!r}.")

@@ -10,9 +10,11 @@ from torch import Tensor
 
 from cutaway.core.errors import BadData, Mismatch, Missing
 from cutaway.models.lm import LM
+from cutaway.models.start_token import report_other_start
 from cutaway.recipe.artefact_handle import SavedArtefact
 from cutaway.store.artefacts import load_artefact, save_artefact
 from cutaway.store.tensors import raw_bytes
+from cutaway.store.versions import report_other_versions
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class FisherFile(SavedArtefact):
                 f"of {lm.name!r} (weights {lm.digest[:12]}). Make one with: cutaway fisher "
                 f"--model {lm.name} ..."
             )
+        report_other_start(path, made, lm)
         wrong = set(lm.params()) ^ set(self.artefact.names)
         if wrong:
             raise Mismatch(
@@ -84,6 +87,7 @@ def load_fisher(path: Path | str, lm: LM | None = None) -> FisherFile:
         raise BadData(
             f"{str(path)!r} is no Fisher. Make one with: cutaway fisher --out FILE.safetensors"
         )
+    report_other_versions(artefact.path, artefact.versions)
     fisher = FisherFile(artefact)
     if lm is not None:
         fisher.need_model(lm)

@@ -20,8 +20,10 @@ from cutaway.core.errors import BadData, BadSpec, Mismatch, Missing
 from cutaway.core.lookup import lookup
 from cutaway.methods.shortcut.maths.fit import IDENTITY, Shortcut
 from cutaway.models.lm import LM
+from cutaway.models.start_token import report_other_start
 from cutaway.recipe.artefact_handle import SavedArtefact
 from cutaway.store.artefacts import load_artefact, save_artefact
+from cutaway.store.versions import report_other_versions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -123,6 +125,7 @@ class ShortcutMaps(SavedArtefact):
                 "a different model, revision or adapter. Fit maps for this one: "
                 f"cutaway shortcut fit --model {lm.name}"
             )
+        report_other_start(self.artefact.path, fitted, lm)
 
     def _optional(self, name: str) -> "Tensor | None":
         return self.artefact.tensor(name) if name in self.artefact.names else None
@@ -140,6 +143,7 @@ def load_maps(path: Path | str, lm: LM | None = None) -> ShortcutMaps:
         raise BadData(
             f"{str(path)!r} is not a shortcut file: its method is {artefact.meta.get('method')!r}."
         )
+    report_other_versions(artefact.path, artefact.versions)
     maps = ShortcutMaps(artefact)
     if lm is not None:
         maps.need_model(lm)
