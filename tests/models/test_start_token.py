@@ -15,7 +15,7 @@ from cutaway.methods.inject.answers import AnswerFormat, question_ids
 from cutaway.methods.inject.fisher_file import load_fisher
 from cutaway.methods.shortcut.maps import load_maps
 from cutaway.models.load import open_model
-from cutaway.models.start_token import start_token_id, tokens_in_front
+from cutaway.models.start_token import start_token_id, tokens_in_front, with_bos
 from cutaway.models.tokens import tokenize
 from cutaway.recipe.options import RunOptions
 from cutaway.training.prompting import make_prompted_examples
@@ -153,6 +153,15 @@ def test_what_the_tokenizer_adds_elsewhere_stays(folder, tmp_path) -> None:
     assert after == [lm.tokenizer.bos_token_id, *before]
     with pytest.raises(BadSpec, match="puts '</s>' before every text"):
         opened(tiny("opt", tmp_path / "opt"), "add")
+
+
+def test_an_open_model_gets_its_own_tokenizer_with_the_token(folder) -> None:
+    plain = opened(folder)
+    added = with_bos(plain, "add")
+    assert added.identity == opened(folder, "add").identity
+    assert plain.identity == opened(folder).identity
+    assert with_bos(plain, "auto") is plain
+    assert with_bos(added, "add") is added
 
 
 def test_unknown_values_and_unchangeable_tokenizers_are_refused(folder, monkeypatch) -> None:

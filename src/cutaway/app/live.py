@@ -47,8 +47,10 @@ def show() -> None:
             "Look inside", type="primary", icon=":material/visibility:", key="live-go"
         )
     library = current_library()
-    model, download = _model(library)
+    model, download, add_start = _model(library)
     request = {"text": text, **_options(library, model)}
+    if add_start:
+        request["bos"] = "add"
     if chat:
         request |= {"chat": True, "system": system.strip() or None}
     if pressed:
@@ -94,18 +96,22 @@ def _text(chat: bool) -> str:
     )  # fmt: skip
 
 
-def _model(library: Library) -> tuple[str, bool]:
-    """The model's name, and whether it may be downloaded."""
-    left, right = st.columns([3, 1], vertical_alignment="bottom")
+def _model(library: Library) -> tuple[str, bool, bool]:
+    """The model's name, whether it may be downloaded, and whether the start token is added."""
+    left, middle, right = st.columns([3, 1, 1], vertical_alignment="bottom")
     model = left.selectbox(
         "Model", live_choices.model_choices(library), key="live-model", accept_new_options=True,
         help="A bundled name, a model of your runs, or any folder, hub id or base+adapter.",
     )  # fmt: skip
-    download = right.toggle(
+    download = middle.toggle(
         "Allow download", key="live-download",
         help="Off: only models on this machine. On: download a hub id if needed.",
     )  # fmt: skip
-    return str(model or "").strip(), bool(download)
+    add_start = right.toggle(
+        "Add start token", key="live-bos",
+        help="Put the model's start token before the text, as --bos add does.",
+    )  # fmt: skip
+    return str(model or "").strip(), bool(download), bool(add_start)
 
 
 def _options(library: Library, model: str) -> LiveRequest:
@@ -211,6 +217,8 @@ def _model_caption(facts: dict[str, Any], answer: LiveAnswer) -> None:
     if answer.over and answer.seconds:
         caption += f"; answered in {answer.seconds:.1f} s"
     st.caption(escape_markdown(caption))
+    for warning in facts.get("warnings", ()):
+        _warn(warning)
 
 
 def _answers(answer: LiveAnswer, request: LiveRequest, model: str) -> None:
@@ -310,6 +318,8 @@ def lens_command(request: LiveRequest, model: str, text: str) -> str:
     words = ["cutaway", "shortcut", "lens", "--model", model, "--text", text]
     if request.get("shortcut"):
         words += ["--shortcut", request["shortcut"]]
+    if request.get("bos"):
+        words += ["--bos", request["bos"]]
     if request.get("chat"):
         words += ["--chat", *(["--system", request["system"]] if request["system"] else [])]
     return f"{shlex.join(words)}\n\n{live_command(request, model)}"

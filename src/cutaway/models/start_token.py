@@ -7,6 +7,8 @@ is part of every address and cache key) changes, and a checkpoint saved with it 
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -74,6 +76,23 @@ def set_start_token(
             f"{token!r}. Save one that does (tokenizer.add_bos_token = True) with the weights."
         )
     return (f"bos='add': {token!r} is put before every text.",)
+
+
+def with_bos(lm: Any, mode: str) -> Any:
+    """The open model with the start token before every text if the mode is `add`.
+
+    It gets its own copy of the tokenizer; the given model stays as it is.
+    """
+    if mode != "add" or lm.bos == "add":
+        return lm
+    from cutaway.models.digests import tokenizer_digest
+
+    own = deepcopy(lm.tokenizer)
+    set_start_token(own, lm.module.config, mode, kind=lm.kind, name=lm.name)
+    others = tuple(one for one in lm.warnings if one.name != "start_token")
+    return replace(
+        lm, tokenizer=own, tokenizer_digest=tokenizer_digest(own), bos=mode, warnings=others
+    )
 
 
 def report_other_start(path: Path | str, made: Mapping[str, Any], lm: Any) -> None:

@@ -51,3 +51,10 @@ def test_of_one_clients_requests_only_the_newest_is_answered() -> None:
     said: list[dict] = []
     taken = [request["id"] for request in _newest_requests(inbox, said.append, idle=0.01)]
     assert taken == [2, 3] and said == [{"id": 1, "over": True, "replaced": True}]
+
+
+def test_the_start_token_is_put_before_the_sentence_when_asked_for(place) -> None:
+    lm = open_model(tiny("gpt2", place / "start"), check=False)
+    session = LiveSession(lm, ProbeCache(lm))
+    plain, added = (ask(session, text=TEXT, bos=bos)["lens"]["value"] for bos in ("auto", "add"))
+    assert [*added["tokens"]] == [lm.tokenizer.bos_token, *plain["tokens"]]

@@ -24,6 +24,7 @@ from cutaway.methods.probe.spec import LEARNED_POOLER, ProbeSpec
 from cutaway.models.chat import with_chat
 from cutaway.models.lm import LM
 from cutaway.models.read_texts import read_states
+from cutaway.models.start_token import with_bos
 from cutaway.pool import needs_attention
 from cutaway.store.activations import open_activations
 from cutaway.store.records import Record, read_record
@@ -168,7 +169,8 @@ def _model_as_recorded(lm: LM, record: Record, spec: ProbeSpec) -> LM:
 
 
 def _in_run_format(lm: LM, spec: ProbeSpec) -> LM:
-    """The model reading plain text or conversations, as the run did."""
+    """The model reading plain text or conversations, with or without its start token, as the run."""
+    lm = with_bos(lm, spec.bos)
     return with_chat(lm, system=spec.system) if spec.chat else lm
 
 

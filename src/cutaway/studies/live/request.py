@@ -1,6 +1,6 @@
 """The request of the Live page."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -20,6 +20,8 @@ class LiveSpec(Spec):
     """Read the text in the model's chat template, up to where the assistant's reply begins."""
     system: str | None = None
     """System message of a conversation that has none."""
+    bos: Literal["auto", "add"] = "auto"
+    """Start token: auto leaves it to the tokenizer, add puts it before the text."""
     shortcut: str | None = None
     """Maps fitted on this model; without them the logit lens is used."""
     task: str | None = None

@@ -18,7 +18,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 from cutaway.core.errors import CutawayError
@@ -27,6 +27,7 @@ from cutaway.methods.shortcut.maps import ShortcutMaps, load_maps
 from cutaway.models.chat import with_chat
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
+from cutaway.models.start_token import with_bos
 from cutaway.studies.live.layers import MAP_KINDS, SentenceLens, read_sentence
 from cutaway.studies.live.probes import ProbeCache
 from cutaway.studies.live.request import LiveSpec
@@ -45,10 +46,15 @@ class LiveSession:
     lm: LM
     probes: ProbeCache
     maps: tuple[str, ShortcutMaps] | None = None
+    started: dict[str, LM] = field(default_factory=dict)
+    """The model with and without its start token."""
 
     def answer(self, spec: LiveSpec, send: SendMessage) -> None:
         """Send every part of the answer as soon as it is computed."""
-        lm = with_chat(self.lm, system=spec.system, reply=True) if spec.chat else self.lm
+        if spec.bos not in self.started:
+            self.started[spec.bos] = with_bos(self.lm, spec.bos)
+        lm = self.started[spec.bos]
+        lm = with_chat(lm, system=spec.system, reply=True) if spec.chat else lm
         self._part("lens", send, lambda: self._layers(lm, spec, send))
         if spec.task or spec.words:
             self._part(
@@ -106,7 +112,8 @@ def open_session(model: str, *, download: bool) -> LiveSession:
 def live_model_facts(lm: LM) -> JsonMessage:
     """Facts about the model for the page."""
     names = ("name", "family", "kind", "layers", "width", "parameters", "context", "notes")
-    return {name: getattr(lm, name) for name in names}
+    warnings = [one.message for one in lm.warnings]
+    return {name: getattr(lm, name) for name in names} | {"warnings": warnings}
 
 
 def answer_request(session: LiveSession, request: JsonMessage, send: SendMessage) -> None:
