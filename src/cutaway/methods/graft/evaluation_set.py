@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cutaway.core.errors import BadSpec, Mismatch
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load_text_set
-from cutaway.data.tasks import TaskColumns, TaskFile
+from cutaway.data.tasks import LabelRule, TaskColumns, TaskFile
 from cutaway.methods.graft.held_out import TrainingData, held_out_texts
 from cutaway.methods.graft.skill import Skill
 from cutaway.methods.graft.spec import GraftEvalSpec
@@ -115,6 +115,7 @@ def prompts_for_skill(
         columns=TaskColumns(text=("text",), pair=("pair",) if pair else ()),
         classes=texts.classes,
         edits=task["edits"],
+        labels=LabelRule(bounds=task.get("bounds")),
         metric=task["metric"],
     )
     return make_prompted_examples(

@@ -65,6 +65,7 @@ def skill_metadata(
             "edits": examples.format.edits,
             "classes": list(split.texts.classes),
             "metric": examples.metric,
+            **({"bounds": list(examples.bounds)} if examples.task == "regression" else {}),
             "data": split.training_data,
         },
         "size": skill.size,
