@@ -9,6 +9,7 @@ import torch
 from cutaway.core.errors import CheckFailed
 from cutaway.models import check as checking
 from cutaway.models.check import check, quick_check
+from cutaway.models.consistency import ConsistencyCheck
 from cutaway.models.load import open_model
 
 
@@ -71,6 +72,24 @@ def test_a_pass_is_remembered_for_what_it_was_measured_on(lm_of, monkeypatch, tm
     quick_check(replace(lm, digest="other weights"))
     quick_check(lm_of("gpt2", attention="sdpa"))
     assert len(ran) == 3
+
+
+def test_a_noisy_model_is_opened_with_a_warning_each_time(folder_of, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path))
+    noisy = ConsistencyCheck("padding", 2e-2, 5e-3, "noisy", "disappears in wider precision")
+    monkeypatch.setattr(checking, "run_checks", lambda *a, **k: (noisy,))
+    for _ in range(2):
+        found = [one for one in open_model(folder_of("gpt2")).warnings if one.name == "rounding"]
+        assert len(found) == 1
+        assert "measured 0.02, rounding noise 0.005, noisy" in found[0].message
+        monkeypatch.setattr(checking, "run_checks", None)
+
+
+def test_a_difference_that_disappears_is_noisy_and_one_that_stays_is_wrong(lm_of) -> None:
+    first = ConsistencyCheck("padding", 4e-6, 1e-6, "noisy")
+    wide = replace(first, measured=1e-9)
+    assert checking._second_verdict(first, wide).verdict == "noisy"
+    assert checking._second_verdict(first, first).verdict == "wrong"
 
 
 def test_a_failure_is_never_remembered(lm_of, monkeypatch, tmp_path) -> None:

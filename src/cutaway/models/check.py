@@ -64,26 +64,28 @@ def check(lm: LM, *, thorough: bool = True) -> CheckReport:
     """Run the consistency checks on the model's own weights and report its facts."""
     names = ("name", "family", "kind", "layers", "width", "vocab", "parameters", "context", "tied",
              "dtype", "attention", "device", "digest", "notes")  # fmt: skip
+    checks = run_checks(lm, thorough=thorough)
+    warnings = [*with_loss_warnings(lm).warnings, *noise_warnings(checks)]
     return CheckReport(
         **{name: getattr(lm, name) for name in names},
         anatomy="proposed by inspection, verified" if lm.anatomy.proposed else "known family",
         tokenizer=tokenizer_facts(lm),
-        checks=run_checks(lm, thorough=thorough),
-        warnings=with_loss_warnings(lm).warnings,
+        checks=checks,
+        warnings=tuple(warnings),
         estimates=size_estimates(lm),
     )
 
 
 def quick_check(lm: LM, *, remember: bool = True) -> LM:
-    """The model with a note if rounding is strong; CheckFailed or BadModel if it is wrong.
+    """The model with a warning if rounding is strong; CheckFailed or BadModel if it is wrong.
 
     The same checks with the same limits as in `check`, but fewer. The result is remembered for
     everything that can change it, unless it is a failure; not for a model in memory, whose code
     may have been changed (`remember`). A proposed anatomy has to pass every check.
     """
     key = _memo_key(lm)
-    notes = read_memo("checks", key) if remember else None
-    if notes is None:
+    messages = read_memo("checks", key) if remember else None
+    if messages is None:
         checks = run_checks(lm, thorough=lm.anatomy.proposed)
         failed = next((one for one in checks if not one.passed), None)
         if lm.anatomy.proposed and failed is not None:
@@ -93,10 +95,11 @@ def quick_check(lm: LM, *, remember: bool = True) -> LM:
                 "docs/howto/add-a-model-family.md"
             )
         need_checks_passed(lm.name, checks)
-        notes = noise_notes(checks)
+        messages = [one.message for one in noise_warnings(checks)]
         if remember:
-            write_memo("checks", key, notes)
-    return replace(lm, notes=(*lm.notes, *notes)) if notes else lm
+            write_memo("checks", key, messages)
+    found = [ModelWarning("rounding", message) for message in messages]
+    return replace(lm, warnings=(*lm.warnings, *found)) if found else lm
 
 
 def run_checks(lm: LM, *, thorough: bool = True) -> tuple[ConsistencyCheck, ...]:
@@ -152,16 +155,17 @@ def need_checks_passed(name: str, checks: Iterable[ConsistencyCheck]) -> None:
             )
 
 
-def noise_notes(checks: Iterable[ConsistencyCheck]) -> list[str]:
-    """A sentence for the noisiest check, if one is noisy."""
+def noise_warnings(checks: Iterable[ConsistencyCheck]) -> list[ModelWarning]:
+    """A warning with the noisiest check, if one is noisy."""
     noisy = [one for one in checks if one.verdict == "noisy"]
     if not noisy:
         return []
     worst = max(noisy, key=lambda one: max(one.measured, one.noise))
-    return [
-        f"Rounding is strong in this model and precision: check {_figures(worst)}. States may "
+    message = (
+        f"rounding is strong in this model and precision: check {_figures(worst)}. States may "
         "differ by this much with the batch; a wider dtype makes it smaller."
-    ]
+    )
+    return [ModelWarning("rounding", message)]
 
 
 def _figures(one: ConsistencyCheck) -> str:

@@ -5,7 +5,8 @@ Each gives a warning, never a refusal: the model is read as transformers compute
 - `known_bad_version`: this version of transformers computes the family wrongly;
 - `tied_weights`: the config and the file disagree on whether the embeddings are one matrix;
 - `tokenizer_differs`: transformers loads another tokenizer than the file (`tokenizer_file.py`);
-- `start_token`, `loss_too_high`: measured on English text (`english_loss.py`).
+- `start_token`, `loss_too_high`: measured on English text (`english_loss.py`);
+- `rounding`: a consistency check is above the rounding noise, or that is large (`check.py`).
 """
 
 from collections.abc import Iterable, Sequence
