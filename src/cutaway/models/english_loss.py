@@ -26,12 +26,11 @@ from cutaway.models.tokens import pad, tokenize
 ENGLISH = (
     "The old clock in the hall struck nine, and the children went up the stairs to their beds.",
     "It had rained all night, but by the morning the roads were dry and the sky was blue again.",
-    "She said that she would come back next year to see how the new school in the village is.",
 )
 MAX_TOKENS = 32
 LARGE_GAIN = 0.5
-"""Nats per token. Measured gains: SmolLM2-135M -0.2, a 15 M story model -0.1; Gemma-3-270M, which
-needs its start token, 4.5."""
+"""Nats per token. Measured gains: SmolLM2-135M -0.1, a 15 M story model -0.1; Gemma-3-270M, which
+needs its start token, 4.9."""
 MAX_UNKNOWN = 0.5
 """With more unknown tokens than this, English says nothing about the model."""
 MASKED_SHARE = 0.15
