@@ -86,6 +86,14 @@ def test_experiments_come_in_the_order_of_their_numbers(tmp_path) -> None:
     assert sum(len(one.rows()) for one in read_experiments(tmp_path)) == 4 * 6
 
 
+def test_files_of_one_experiment_each_are_read_in_the_order_of_their_numbers(tmp_path) -> None:
+    for i in (10, 2):
+        (tmp_path / f"experiment_{i}.json").write_text(json.dumps(experiment(expdata__layer=i)))
+    found = read_experiments(tmp_path)
+    assert [e.name for e in found] == ["experiment_2", "experiment_10"]
+    assert [e.rows()[0]["layers"] for e in found] == ["2", "10"]
+
+
 @pytest.mark.parametrize(
     ("log", "message"),
     [

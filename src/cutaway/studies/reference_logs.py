@@ -20,6 +20,9 @@ METRIC_NAMES = {"Accuracy": "accuracy", "F1": "f1", "R2": "r2", "MSE": "mse"}
 
 LOSS_NAMES = ("train loss", "validation loss", "test loss")
 
+# A log of one experiment, as the reference writes it, has these at the top.
+TABLES = {"metadata", "expdata", "data"}
+
 LAST_LAYER_NOTE = (
     "layer -1 of the reference: its README says the last layer but one, its code takes the last"
 )
@@ -67,7 +70,7 @@ def read_experiments(path: str | Path) -> list[LoggedExperiment]:
     """The experiments in a log file or a folder of them, in the order of their numbers."""
     path = expand_path(path)
     if path_kind(path) == "folder":
-        logs = sorted(path.glob("*.json"))
+        logs = sorted(path.glob("*.json"), key=lambda log: _experiment_number(log.stem))
         if not logs:
             raise Missing(f"No .json file in {str(path)!r}. Name an experiment log.")
         return [experiment for log in logs for experiment in read_experiments(log)]
@@ -79,7 +82,9 @@ def read_experiments(path: str | Path) -> list[LoggedExperiment]:
 
 
 def parse_experiments(where: str, log: Any) -> list[LoggedExperiment]:
-    """The experiments in a parsed log; BadData names the first invalid one."""
+    """The experiments in a parsed log: one, or several by name; BadData names the first invalid."""
+    if isinstance(log, Mapping) and set(log) >= TABLES:
+        return [_experiment(where, Path(where).stem, log)]
     if not isinstance(log, Mapping) or not log:
         raise BadData(f"{where} has no experiments. Expected {{'experiment_0': {{...}}, ...}}.")
     return [

@@ -128,30 +128,34 @@ def _caption(metric: str) -> str:
     )
 
 
-def parts_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """Agreement when norms, attention or MLP of all blocks after a layer are replaced by maps."""
-    table = rows.filter(pl.col("metric") == "precision@1")
-    replaced = table.filter(pl.col("kind").str.starts_with("part"))
-    if replaced.is_empty():
-        raise Missing(
-            "This run has no replaced parts: use shortcut fit --parts, then shortcut eval."
+def parts_figure(metric: str, title: str) -> Callable[[pl.DataFrame, RunOrRuns], go.Figure]:
+    """A figure of one metric when parts of all blocks after a layer are replaced by maps."""
+
+    def draw(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
+        is_part = pl.col("kind").str.starts_with("part")
+        jump = (pl.col("kind") == "mat") & pl.col("lambda").is_null()
+        table = rows.filter(pl.col("metric") == metric)
+        if table.filter(is_part).is_empty():
+            raise Missing(
+                "This run has no replaced parts: use shortcut fit --parts, then shortcut eval."
+            )
+        figure = go.Figure()
+        drawn = table.filter((jump & pl.col("confidence").is_null()) | is_part)
+        for suffix, dash, group in _by_model_and_text(drawn):
+            for (kind,), cells in group.sort(pl.col("kind") != "mat", maintain_order=True).group_by(
+                ["kind"], maintain_order=True
+            ):
+                _add_line(figure, cells.sort("layer"), "layer", str(kind), suffix, dash)
+        figure.update_xaxes(title="layer after which parts are replaced")
+        figure.update_yaxes(title=TITLES[metric])
+        return theme.finish_figure(
+            figure,
+            title=title,
+            caption="Original blocks up to the layer, then blocks whose norms, attention or MLP are "
+            f"one matrix each; mat skips all of these blocks at once; {BAND_CAPTION}.",
         )
-    figure = go.Figure()
-    jump = (pl.col("kind") == "mat") & pl.col("lambda").is_null() & pl.col("confidence").is_null()
-    drawn = table.filter(jump | pl.col("kind").str.starts_with("part"))
-    for suffix, dash, group in _by_model_and_text(drawn):
-        for (kind,), cells in group.sort(pl.col("kind") != "mat", maintain_order=True).group_by(
-            ["kind"], maintain_order=True
-        ):
-            _add_line(figure, cells.sort("layer"), "layer", str(kind), suffix, dash)
-    figure.update_xaxes(title="layer after which parts are replaced")
-    figure.update_yaxes(title=TITLES["precision@1"])
-    return theme.finish_figure(
-        figure,
-        title="Which parts of a block can be replaced by a linear map",
-        caption="Original blocks up to the layer, then blocks whose norms, attention or MLP are "
-        f"one matrix each; mat skips all of these blocks at once; {BAND_CAPTION}.",
-    )
+
+    return draw
 
 
 def exits_figure(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
@@ -224,6 +228,17 @@ FIGURES: dict[str, Callable[[pl.DataFrame, RunOrRuns], go.Figure]] = {
     "kl": layer_figure("kl", "KL divergence of each layer from the full model"),
     "perplexity": layer_figure("perplexity", "Perplexity of the true next token by layer"),
     "r2": r2_figure,
-    "parts": parts_figure,
+    "parts": parts_figure(
+        "precision@1", "Which parts of a block can be replaced by a linear map"
+    ),
+    "parts@5": parts_figure(
+        "precision@5", "Replaced parts: is the prediction in the full model's top 5?"
+    ),
+    "parts@10": parts_figure(
+        "precision@10", "Replaced parts: is the prediction in the full model's top 10?"
+    ),
+    "parts_surprisal": parts_figure(
+        "surprisal", "Replaced parts: surprisal of the prediction under the full model"
+    ),
     "exits": exits_figure,
 }

@@ -11,7 +11,7 @@ PAGE = MethodPage(
     {
         "Early exit": ("precision", "precision@5", "precision@10", "exits"),
         "Distance from the final prediction": ("surprisal", "kl", "perplexity"),
-        "Maps": ("r2", "parts"),
+        "Maps": ("r2", "parts", "parts@5", "parts@10", "parts_surprisal"),
     },
     ("model", "text", "kind"),
 )
