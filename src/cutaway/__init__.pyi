@@ -193,6 +193,7 @@ def inject(
     bos: Literal['add', 'auto', 'keep'] = 'auto',
     seed: int = 0,
     offline: bool = False,
+    samples: bool = False,
     revision: str | None = None,
     skill: str | Path = 'arithmetic',
     data: str | DataLike | None = None,

@@ -10,6 +10,7 @@ from cutaway.core.errors import BadData
 from cutaway.data.load import load_text_set
 from cutaway.methods.inject.examples import example_losses
 from cutaway.methods.inject.skill import (
+    answer_tests,
     dev_exact_match,
     drop_known_problems,
     evaluate_skill,
@@ -92,9 +93,13 @@ def test_the_regression_term_is_added_with_its_weight(lm) -> None:
 def test_scores_of_perfect_answers_are_perfect(lm, monkeypatch) -> None:
     skill = read(lm, beyond=[2])
     monkeypatch.setattr(
-        "cutaway.methods.inject.skill.solve_problems", lambda lm, skill, texts: texts.meta["result"]
+        "cutaway.methods.inject.skill.generate_with_probabilities",
+        lambda lm, texts, form: (list(texts.answers), np.ones(len(texts))),
     )
-    scores, groups = evaluate_skill(lm, skill, seed=0)
+    monkeypatch.setattr(
+        "cutaway.methods.inject.skill.generate_answers", lambda lm, texts, form: list(texts.answers)
+    )
+    scores, groups = evaluate_skill(answer_tests(lm, skill), seed=0)
     assert set(scores) == {"test", "beyond 2 digits"}
     assert all(score.exact_match.mean == 1.0 for score in scores.values())
     assert {name.split()[0] for name in groups} == {"digits", "op", "carries"}

@@ -5,13 +5,16 @@ and a fixed number of mask tokens, the same for every question, and fill those t
 their separator token. So the length of an answer is never revealed.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec
@@ -138,22 +141,34 @@ def answer_examples(lm: LM, texts: TextSet, answer_format: AnswerFormat | None =
     return Examples(rows, positions, targets)
 
 
-@torch.inference_mode()
 def generate_answers(lm: LM, texts: TextSet, answer_format: AnswerFormat) -> list[str | None]:
     """The model's answers as text; None where an answer never ends."""
+    return generate_with_probabilities(lm, texts, answer_format)[0]
+
+
+@torch.inference_mode()
+def generate_with_probabilities(
+    lm: LM, texts: TextSet, answer_format: AnswerFormat
+) -> tuple[list[str | None], NDArray[np.float64]]:
+    """The model's answers, and the probability of each with its end."""
     questions = [question_ids(lm, question, answer_format) for question in texts.texts]
     answers: list[str | None] = [None] * len(texts)
+    probabilities = np.ones(len(texts))
     for rows in _equal_length_batches([row for row, _ in questions]):
         ids = torch.tensor([questions[i][0] for i in rows], device=lm.device)
         if lm.kind == "causal":
-            generated = _greedy_decode(lm, ids, answer_format)
+            generated, logs = _greedy_decode(lm, ids, answer_format)
         else:
             starts = [questions[i][1] for i in rows]
             at = [list(range(start, start + answer_format.masks)) for start in starts]
-            generated = target_logits(lm, Examples(ids.tolist(), at, at)).argmax(dim=-1)
-        for i, tokens in zip(rows, generated.tolist(), strict=True):
+            scores = target_logits(lm, Examples(ids.tolist(), at, at)).float().log_softmax(dim=-1)
+            logs, generated = scores.max(dim=-1)
+        for i, tokens, each in zip(rows, generated.tolist(), logs.tolist(), strict=True):
             answers[i] = _decode_answer(lm, tokens, answer_format)
-    return answers
+            end = answer_format.end
+            last = tokens.index(end) if lm.kind == "causal" and end in tokens else len(tokens)
+            probabilities[i] = np.exp(sum(each[: last + 1]))
+    return answers, probabilities
 
 
 def _equal_length_batches(rows: list[list[int]]) -> list[list[int]]:
@@ -168,18 +183,21 @@ def _equal_length_batches(rows: list[list[int]]) -> list[list[int]]:
     ]
 
 
-def _greedy_decode(lm: LM, ids: Tensor, answer_format: AnswerFormat) -> Tensor:
-    """(rows, tokens) most likely next tokens, until every row has ended."""
+def _greedy_decode(lm: LM, ids: Tensor, answer_format: AnswerFormat) -> tuple[Tensor, Tensor]:
+    """(rows, tokens) most likely next tokens until every row ended, and their log-probabilities."""
     generated: list[Tensor] = []
+    logs: list[Tensor] = []
     past, ended = None, torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
     for _ in range(answer_format.max_tokens):
         out = lm.module(input_ids=ids, past_key_values=past, use_cache=True)
-        past, ids = out.past_key_values, out.logits[:, -1].argmax(dim=-1, keepdim=True)
+        past, scores = out.past_key_values, out.logits[:, -1]
+        ids = scores.argmax(dim=-1, keepdim=True)
         generated.append(ids)
+        logs.append(scores.float().log_softmax(dim=-1).gather(1, ids))
         ended |= ids[:, 0] == answer_format.end
         if bool(ended.all()):
             break
-    return torch.cat(generated, dim=1)
+    return torch.cat(generated, dim=1), torch.cat(logs, dim=1)
 
 
 def _decode_answer(lm: LM, tokens: list[int], answer_format: AnswerFormat) -> str | None:
@@ -214,6 +232,13 @@ def read_answers(generated: Sequence[str | None], texts: TextSet) -> Answers:
     if "result" in texts.meta:
         return np.array([parse_number(text, form) for text in generated], dtype=object)
     return np.array([None if t is None else " ".join(t.split()) for t in generated], dtype=object)
+
+
+def answer_text(value: Any) -> str:
+    """A read answer as text, equal for equal answers; empty for an undecodable one."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return format(value.normalize(), "f") if isinstance(value, Decimal) else str(value)
 
 
 def right_answers(lm: LM, texts: TextSet) -> Answers:

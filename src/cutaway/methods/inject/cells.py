@@ -23,8 +23,10 @@ from cutaway.methods.inject.retain import (
     score_retained,
 )
 from cutaway.methods.inject.rows import InjectCoordinates, curve_rows
+from cutaway.methods.inject.samples import predictions
 from cutaway.methods.inject.skill import (
     QuestionSkill,
+    answer_tests,
     dev_exact_match,
     evaluate_skill,
     make_skill_loss,
@@ -42,6 +44,7 @@ from cutaway.models.lm import LM
 from cutaway.models.weight_location import weight_locator
 from cutaway.recipe.result import Row
 from cutaway.store import files
+from cutaway.store.samples import SamplePieces
 from cutaway.training.batch_order import make_batch_order
 from cutaway.training.loop import TrainingPlan, TrainingResult, train
 
@@ -115,6 +118,11 @@ class SweepContext:
     fisher: Mapping[str, Tensor] | None
     base_answers: Mapping[int, Mapping[str, TaskAnswers]] = field(default_factory=dict)
     """By seed and task, what the fine-tuned base model answers."""
+
+    @property
+    def samples(self) -> SamplePieces | None:
+        """Where predictions go; None unless they were asked for."""
+        return SamplePieces(self.folder / "samples") if self.request.spec.samples else None
 
     def checkpoint(self, cell: InjectCell) -> Path:
         """The folder of the cell's checkpoint."""
@@ -229,7 +237,7 @@ def _measure_cell(
     trained: TrainingResult,
 ) -> list[Row]:
     coordinates, request = context.coordinates(cell), context.request
-    rows = skill_rows(request.lm, request.skill, coordinates, "after", cell.seed)
+    rows = skill_rows(context, coordinates, "after", cell.seed)
     after = score_retained(request.lm, request.retained, request.spec.seed)
     for one in request.retained:
         lost = forgetting_metrics(context.before, after, one.name)
@@ -253,10 +261,13 @@ def _finetune_cell(context: SweepContext, cell: InjectCell, console: Console) ->
 
 
 def skill_rows(
-    lm: LM, skill: QuestionSkill, coordinates: InjectCoordinates, stage: str, seed: int
+    context: SweepContext, coordinates: InjectCoordinates, stage: str, seed: int
 ) -> list[Row]:
     """Exact match, undecodable answers and, of numbers, log-RMSE on every test set; by group."""
-    scores, groups = evaluate_skill(lm, skill, seed=seed)
+    tested = answer_tests(context.request.lm, context.request.skill)
+    scores, groups = evaluate_skill(tested, seed=seed)
+    if context.samples is not None:
+        context.samples.put(f"{stage}/{coordinates}", predictions(coordinates, stage, tested))
     rows = [
         row
         for name, score in scores.items()

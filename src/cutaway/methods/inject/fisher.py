@@ -28,6 +28,8 @@ from cutaway.methods.inject.fisher_sums import (
 )
 from cutaway.methods.inject.maths.overlap import fisher_mass
 from cutaway.methods.inject.rows import DETAILS_FILE, InjectCoordinates, inject_frame
+from cutaway.methods.inject.samples import text_rows
+from cutaway.methods.inject.skill import with_row_numbers
 from cutaway.methods.inject.spec import FISHER_COPIES, FisherSpec
 from cutaway.methods.inject.verdict import fisher_verdict
 from cutaway.models.lm import LM, model_facts
@@ -137,6 +139,7 @@ def measure(request: FisherRequest, run: Run) -> Outcome:
         model=model_facts(lm),
         data=metadata["data"],
         files=files,
+        splits=text_rows(texts.name, "fisher", texts),
     )
 
 
@@ -162,6 +165,7 @@ def load_fisher_texts(spec: FisherSpec, objects: Objects | None = None) -> TextS
     else:
         kind = "text" if given == ["text"] else None
         texts = load_text_set(source, **reading, as_task=kind, drop_empty=True, chat=spec.chat)
+    texts = with_row_numbers(texts)
     texts = texts if spec.part == "all" else texts.part(spec.part)
     if spec.limit is None or spec.limit >= len(texts):
         return texts

@@ -33,7 +33,8 @@ from cutaway.methods.inject.maths.penalty import normalise_fisher
 from cutaway.methods.inject.pareto import pareto_points
 from cutaway.methods.inject.retain import read_retained_sets, score_retained
 from cutaway.methods.inject.rows import DETAILS_FILE, InjectCoordinates, inject_frame
-from cutaway.methods.inject.skill import read_skill
+from cutaway.methods.inject.samples import splits_table
+from cutaway.methods.inject.skill import read_skill, tested_sets
 from cutaway.methods.inject.spec import InjectSpec
 from cutaway.methods.inject.task_forgetting import (
     TaskAnswers,
@@ -45,7 +46,7 @@ from cutaway.methods.inject.task_forgetting import (
 from cutaway.methods.inject.verdict import inject_verdict
 from cutaway.methods.inject.weight_samples import WeightSample, sample_weights, weight_maps
 from cutaway.models.lm import LM, model_facts
-from cutaway.recipe.cost import Estimate
+from cutaway.recipe.cost import Estimate, SampleSize
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_spec_model
@@ -86,6 +87,12 @@ def resolve(spec: InjectSpec, context: Context) -> InjectRequest:
     )
 
 
+def sample_size(request: InjectRequest) -> SampleSize:
+    """One row per test question, before training and after each."""
+    questions = sum(map(len, tested_sets(request.skill).values()))
+    return SampleSize((1 + len(sweep_cells(request.spec))) * questions)
+
+
 def estimate(request: InjectRequest) -> list[Estimate]:
     """The cost of the sweep, from a few training steps."""
     return [sweep_cost(request)]
@@ -112,7 +119,7 @@ def prepare_sweep(
     context = SweepContext(request, name, folder, before, scale_fisher(fisher, request.spec, lm))
     if group.first and BEFORE not in progress.done():
         coordinates = InjectCoordinates(lm.name, request.skill.name)
-        rows = skill_rows(lm, request.skill, coordinates, "before", request.spec.seed)
+        rows = skill_rows(context, coordinates, "before", request.spec.seed)
         for one in request.retained:
             rows += coordinates.rows("before", one.name, before.metrics(one.name))
         progress.put(BEFORE, rows, [sample_weights("base", lm, lm.params())])
@@ -238,6 +245,7 @@ def sweep_outcome(
             "tasks": [{"name": t.name, "rows": len(t), "digest": t.digest} for t in tasks],
         },
         files=saved,
+        splits=splits_table(skill, request.retained, request.tasks),
     )
 
 

@@ -1,6 +1,6 @@
 """Retained texts, and how well a model still knows them: language loss and probe accuracy."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from cutaway.core.errors import BadData, BadSpec
-from cutaway.core.textset import TextSet
+from cutaway.core.textset import PARTS, TextSet
 from cutaway.data.load import DataSource, defines_columns, load_text_set
 from cutaway.measure.intervals import Interval, corrected_t
 from cutaway.measure.splits import Split
@@ -19,6 +19,7 @@ from cutaway.methods.inject.spec import InjectSpec
 from cutaway.models.batches import TokenBudget, batches_by_length
 from cutaway.models.lm import LM
 from cutaway.recipe.objects import Objects, with_unique_names
+from cutaway.store.samples import text_digests
 
 BATCH_TOKENS = 1024
 MONITORED_TEXTS = 64
@@ -37,6 +38,10 @@ class RetainedSet:
     test: Examples
     labelled: TextSet | None
     """The texts with their classes, if they have some: a probe is trained on them."""
+    parts: Mapping[str, NDArray[np.int64]]
+    """The rows of train, dev and test."""
+    digests: Sequence[str]
+    """Of every text."""
 
     @property
     def dropped(self) -> int:
@@ -84,12 +89,15 @@ def _read_retained_set(lm: LM, spec: InjectSpec, source: str, objects: Objects) 
     # Half for training, a tenth for dev, the rest for testing.
     order = np.random.default_rng([spec.seed, len(texts)]).permutation(len(texts))
     bounds = [len(texts) // 2, len(texts) // 2 + max(1, len(texts) // 10)]
+    rows = [np.sort(part) for part in np.split(order, bounds)]
+    parts = dict(zip(PARTS, rows, strict=True))
     train, dev, test = (
-        lm_examples(lm, texts.take(np.sort(rows)), seed=spec.seed, limit=spec.max_tokens)
-        for rows in np.split(order, bounds)
+        lm_examples(lm, texts.take(part), seed=spec.seed, limit=spec.max_tokens) for part in rows
     )
     labelled = texts if texts.task in ("binary", "multiclass") else None
-    return RetainedSet(texts.name, texts.digest, len(texts), train, dev, test, labelled)
+    return RetainedSet(
+        texts.name, texts.digest, len(texts), train, dev, test, labelled, parts, text_digests(texts)
+    )
 
 
 @torch.inference_mode()

@@ -1,10 +1,11 @@
 """The skill that is trained: its problems, their split, its loss and its scores."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec, UnknownName
@@ -17,6 +18,7 @@ from cutaway.methods.inject.answers import (
     AnswerFormat,
     answer_examples,
     generate_answers,
+    generate_with_probabilities,
     make_answer_format,
     read_answers,
     right_answers,
@@ -65,7 +67,7 @@ class QuestionSkill:
 
 def read_skill(lm: LM, spec: InjectSpec, objects: Objects | None = None) -> QuestionSkill:
     """The skill of a spec; no dev or test question is in train."""
-    texts = _load_skill(spec, objects or {})
+    texts = with_row_numbers(_load_skill(spec, objects or {}))
     if spec.regression:
         _check_regression(texts)
     if spec.beyond and "op" not in texts.meta:
@@ -180,7 +182,13 @@ def _longer_problems(texts: TextSet, digits: int, spec: InjectSpec, known: set[s
     form = texts.meta.get("format", "plain")
     most = min(LONGER_ROWS, 9 * 10 ** (digits - 1))
     source = f"gen:arithmetic?n=1,dev=1,test={most},ops={ops},digits={digits},format={form}"
-    return drop_known_problems(load_text_set(source, seed=spec.seed).part("test"), known)[0]
+    generated = with_row_numbers(load_text_set(source, seed=spec.seed))
+    return drop_known_problems(generated.part("test"), known)[0]
+
+
+def with_row_numbers(texts: TextSet) -> TextSet:
+    """The texts, with the row of each in `meta`, which parts of them keep."""
+    return replace(texts, meta={**texts.meta, "row": np.arange(len(texts))})
 
 
 def solve_problems(lm: LM, skill: QuestionSkill, texts: TextSet) -> Answers:
@@ -188,13 +196,38 @@ def solve_problems(lm: LM, skill: QuestionSkill, texts: TextSet) -> Answers:
     return read_answers(generate_answers(lm, texts, skill.answer_format), texts)
 
 
+@dataclass(frozen=True, eq=False)
+class SetAnswers:
+    """What a model answers to the questions of one set."""
+
+    texts: TextSet
+    truth: Answers
+    answers: Answers
+    probabilities: NDArray[np.float64]
+
+
+def tested_sets(skill: QuestionSkill) -> dict[str, TextSet]:
+    """The sets that a trained model is tested on, by name."""
+    return {"test": skill.test, **skill.beyond}
+
+
+def answer_tests(lm: LM, skill: QuestionSkill) -> dict[str, SetAnswers]:
+    """The model's answers to every test set."""
+    found = {}
+    for name, texts in tested_sets(skill).items():
+        given, probabilities = generate_with_probabilities(lm, texts, skill.answer_format)
+        answers = read_answers(given, texts)
+        found[name] = SetAnswers(texts, right_answers(lm, texts), answers, probabilities)
+    return found
+
+
 def evaluate_skill(
-    lm: LM, skill: QuestionSkill, *, seed: int
+    tested: Mapping[str, SetAnswers], *, seed: int
 ) -> tuple[dict[str, AnswerScores], dict[str, Interval]]:
     """Scores of the test set and of longer problems, and the test's exact match by group."""
     scores, groups = {}, {}
-    for name, texts in {"test": skill.test, **skill.beyond}.items():
-        truth, answers = right_answers(lm, texts), solve_problems(lm, skill, texts)
+    for name, given in tested.items():
+        texts, truth, answers = given.texts, given.truth, given.answers
         scores[name] = score_answers(truth, answers, seed=seed)
         if name == "test":
             columns = {n: texts.meta[key] for n, key in texts.meta.get("groups", {}).items()}

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from cutaway.core.lookup import lookup
-from cutaway.recipe.options import ChatOptions, Names, RunOptions
+from cutaway.recipe.options import ChatOptions, Names, SamplesOption
 
 REGULARISERS = {
     "none": "plain training",
@@ -150,7 +150,7 @@ class FisherSpec(ChatOptions):
         return FISHER_COPIES, True
 
 
-class InjectSpec(RunOptions):
+class InjectSpec(SamplesOption):
     """Train a skill with different regularisers and measure what the model forgets."""
 
     changes_weights: ClassVar[bool] = True
