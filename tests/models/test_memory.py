@@ -79,10 +79,12 @@ def test_fewer_trained_weights_need_less() -> None:
     assert need() > need(weights="blocks") > need(weights="last") > SIZE.bytes(4)
     assert need(lora="8") < need(lora="0,8") == need()
     few = FinetuneSpec(model="m", task="sst2", biases_only=True)
-    assert few.weight_copies[0] == 0 == ProbeSpec(model="m", data="d").weight_copies[0]
+    assert few.weight_copies[0] == 0
+    assert ProbeSpec(model="m", data="d").weight_copies[0] == 1
+    assert ProbeSpec(model="m", data="d", baselines="majority").weight_copies[0] == 0
 
 
 def test_every_method_says_what_it_needs() -> None:
     needs = memory_by_method(SIZE, 4)
-    assert needs["probe"] == needs["shortcut"] == 4_000
+    assert needs["probe"] == 2 * needs["shortcut"] == 8_000
     assert needs["inject"] > needs["graft"] > needs["finetune"] > 4_000

@@ -118,12 +118,15 @@ def measure(request: ProbeRequest, run: Run) -> Outcome:
 
 def estimate(request: ProbeRequest) -> list[Estimate]:
     """The cost of the forward passes, one estimate per model and data set."""
-    context = Context()
-    return [
-        estimate_pass(lm, texts, ProbeInputs(request.spec, lm, texts, {}, context.console).request)
-        for lm in request.models
-        for texts in request.sets
-    ]
+    context, (copies, _) = Context(), request.spec.weight_copies
+    estimates = []
+    for lm in request.models:
+        twin_mb = copies * sum(p.nbytes for p in lm.module.parameters()) / 2**20
+        for texts in request.sets:
+            inputs = ProbeInputs(request.spec, lm, texts, {}, context.console)
+            one = estimate_pass(lm, texts, inputs.request)
+            estimates.append(replace(one, memory_mb=round(one.memory_mb + twin_mb, 1)))
+    return estimates
 
 
 def load_texts(spec: ProbeSpec, name: str, objects: Objects) -> TextSet:

@@ -71,6 +71,11 @@ class ProbeSpec(ChatOptions, SamplesOption):
     attention: Literal["auto", "sdpa", "eager"] = "auto"
     """Attention kernel; auto uses eager only if a pooler needs attention weights."""
 
+    @property
+    def weight_copies(self) -> tuple[float, bool]:
+        """The randomly initialised twin is a second model."""
+        return float("twin" in self.baselines), True
+
     @field_validator("baselines")
     @classmethod
     def _known_baselines(cls, value: tuple[str, ...]) -> tuple[str, ...]:
