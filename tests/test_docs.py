@@ -242,7 +242,8 @@ def test_the_names_in_the_specs_help_exist():
     from cutaway.methods.probe.maths.cell import CLASSIFIERS
 
     said = {name: ProbeSpec.model_fields[name].description for name in ("pool", "classifier")}
-    pools = said["pool"].split(": ")[1].split(",")[0].split()
+    pools = re.split(r"[;(]", said["pool"].split(": ", 1)[1])[0].split()
+    assert pools[-1] == "learned"
     pools += re.findall(r"\w+@\w+", said["pool"])
     assert len(pools) > 10 and all(pooler(name) for name in pools if name != "learned")
     named = said["classifier"].split(": ")[1].replace("...", "").rstrip(" .").split()

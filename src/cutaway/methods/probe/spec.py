@@ -31,9 +31,9 @@ class ProbeSpec(ChatOptions, SamplesOption):
     layers: LayerChoices = ("all",)
     """Layers 0..L (0 = embeddings): all | 0,6,12 | mean:all | max:1,2 | concat:8,9."""
     pool: SomeNames = ("last",)
-    """How tokens become one vector: first last mean max min q0.4 cls mask attn attn:3, or learned,
-    which trains its query with its own classifier, attention, in place of --classifier; with --chat
-    also of some messages: last@user mean@assistant last@system last@content."""
+    """How tokens become one vector: first last mean max min q0.4 cls mask attn attn:3 learned
+    (trained with its own classifier, attention, in place of --classifier); with --chat also of some
+    messages: last@user mean@assistant last@system last@content."""
     classifier: SomeNames = ("logistic",)
     """Classifiers: logistic ridge lda qda nb centroid pca knn forest linear mlp2 mlp3 glu ..."""
     protocol: Literal["repeats", "kfold", "fixed", "kshot", "curve"] = "repeats"

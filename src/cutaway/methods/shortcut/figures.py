@@ -228,9 +228,7 @@ FIGURES: dict[str, Callable[[pl.DataFrame, RunOrRuns], go.Figure]] = {
     "kl": layer_figure("kl", "KL divergence of each layer from the full model"),
     "perplexity": layer_figure("perplexity", "Perplexity of the true next token by layer"),
     "r2": r2_figure,
-    "parts": parts_figure(
-        "precision@1", "Which parts of a block can be replaced by a linear map"
-    ),
+    "parts": parts_figure("precision@1", "Which parts of a block can be replaced by a linear map"),
     "parts@5": parts_figure(
         "precision@5", "Replaced parts: is the prediction in the full model's top 5?"
     ),
