@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from cutaway.core.errors import BadModel, NoRoom
 from cutaway.models import load
@@ -69,6 +69,59 @@ def test_a_broken_config_is_refused(text, copy) -> None:
     (folder / "config.json").write_text(text, encoding="latin-1")
     with pytest.raises(BadModel, match=r"config\.json"):
         open_model(folder)
+
+
+def without(folder: Path, *names: str) -> dict:
+    """Remove these fields from the config, which is returned."""
+    config = json.loads((folder / "config.json").read_text())
+    kept = {name: value for name, value in config.items() if name not in names}
+    (folder / "config.json").write_text(json.dumps(kept))
+    return config
+
+
+def run_advice(message: str, before: str) -> subprocess.CompletedProcess:
+    """Run the command that a message ends with, as it is printed."""
+    command = message.partition(f"{before}: ")[2]
+    command = command.replace("python ", f"{shlex.quote(sys.executable)} ", 1)
+    return subprocess.run(command, shell=True, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+def test_a_config_without_model_type_is_refused_with_a_command_that_adds_it(pickled, copy) -> None:
+    folder = copy("bert")
+    whole = without(folder, "model_type", "architectures")
+    if pickled:
+        as_pickle(folder, "pytorch_model.bin")
+    run_advice(refusal(folder), "add it with")
+    kept = json.loads((folder / "config.json").read_text())
+    assert kept == {name: value for name, value in whole.items() if name != "architectures"}
+    if not pickled:
+        assert open_model(folder, check=False).family == "bert"
+
+
+@pytest.mark.parametrize(
+    ("family", "said"),
+    [("xlm-roberta", '"model_type": "camembert"'), ("llama", "llama or mistral"), ("opt", ": if")],
+)
+def test_several_possible_families_are_listed(family, said, copy) -> None:
+    folder = copy(family)
+    without(folder, "model_type")
+    assert said in refusal(folder)
+
+
+def test_a_longer_name_is_another_family(copy) -> None:
+    folder = copy("bert")
+    without(folder, "model_type")
+    weights = load_file(folder / "model.safetensors")
+    save_file({f"mobile{name}": value for name, value in weights.items()}, folder / "model.safetensors")
+    assert "isn't the config of a transformers model" in refusal(folder)
+
+
+def test_a_tokenizer_in_the_folder_above_is_offered(copy) -> None:
+    folder = copy("bert")
+    (folder / "tokenizer.json").rename(folder.parent / "tokenizer.json")
+    run_advice(refusal(folder), "belongs to this model")
+    assert open_model(folder, check=False).family == "bert"
 
 
 @pytest.mark.parametrize("keep", [0, 4, 100, 20_000])
@@ -139,21 +192,37 @@ def test_weights_that_do_not_fit_into_memory_are_refused_before_loading(copy, mo
     assert open_model(folder, device="cpu", dtype="bfloat16").parameters == size
 
 
+def as_pickle(folder: Path, name: str, keep: str = "") -> dict:
+    """Replace the weights by a pickle of those whose names start with `keep`."""
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    kept = {name: value for name, value in weights.items() if name.startswith(keep)}
+    torch.save(kept, folder / name)
+    return weights
+
+
 @pytest.mark.parametrize("head", [True, False])
 def test_the_advice_for_pickles_converts_them_and_makes_up_no_head(head, copy) -> None:
     """The command in the message, run as it is."""
     folder = copy("bert")
-    weights = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    kept = {name: value for name, value in weights.items() if head or name.startswith("bert.")}
-    torch.save(kept, folder / "pytorch_model.bin")
-    command = refusal(folder).partition(": python -c ")[2]
-    done = subprocess.run([sys.executable, "-c", *shlex.split(command)], capture_output=True)
+    weights = as_pickle(folder, "pytorch_model.bin", "" if head else "bert.")
+    done = run_advice(refusal(folder), "beside it")
     if head:
         lm = open_model(f"{folder}-safetensors", check=False)
         name = "bert.encoder.layer.0.output.dense.weight"
         assert torch.equal(lm.params()[name], weights[name])
         assert lm.has_head
     else:
-        assert b"AssertionError" in done.stderr
+        assert "AssertionError" in done.stderr
         assert not folder.with_name(f"{folder.name}-safetensors").exists()
+
+
+def test_pickled_weights_of_an_unnamed_class_are_converted_without_a_head(copy) -> None:
+    folder = copy("distilbert")
+    without(folder, "architectures")
+    weights = as_pickle(folder, "pytorch_model.bin", "distilbert.")
+    exec(shlex.split(refusal(folder).partition("beside it: ")[2])[2], {})  # in this process: quicker
+    lm = open_model(f"{folder}-safetensors", check=False)
+    assert not lm.has_head
+    name = "distilbert.transformer.layer.1.ffn.lin1.weight"
+    assert torch.equal(lm.params()[name], weights[name])

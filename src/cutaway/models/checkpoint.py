@@ -26,6 +26,8 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 CONFIG_PATTERNS = ["*.json", "tokenizer*", "vocab*", "merges.txt", "*.model", "*.txt"]
 WEIGHT_PATTERNS = ["model*.safetensors", "adapter_model*.safetensors"]
 PICKLE_PATTERNS = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
+NAMES_BYTES = 4 * 2**20
+"""How much of a weight file is searched for the names of its tensors."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json", "spiece.model",
               "sentencepiece.bpe.model", "bpe.codes")  # fmt: skip
 
@@ -152,7 +154,7 @@ def need_config(folder: Path) -> dict[str, Any]:
         raise BadModel(_no_config(folder))
     config = read_json(path)
     if not isinstance(config.get("model_type"), str):
-        raise BadModel(f"{path} has no model_type: it isn't the config of a transformers model.")
+        raise BadModel(_no_model_type(path))
     if (folder / "adapter_config.json").is_file():
         raise BadModel(
             f"{folder} has a full model and an adapter (adapter_config.json), which transformers "
@@ -211,11 +213,20 @@ def tensor_shapes(files: list[Path]) -> list[list[int]]:
 
 def need_tokenizer(folder: Path) -> None:
     """Missing unless the folder has a tokenizer."""
-    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
+    if any((folder / name).is_file() for name in TOKENIZER_FILES):
+        return
+    start = f"{folder} has no tokenizer (looked for {', '.join(TOKENIZER_FILES[:4])}, ...)."
+    above = folder.absolute().parent
+    near = next((above / name for name in TOKENIZER_FILES if (above / name).is_file()), None)
+    if near is not None:
+        command = f"cp {shlex.quote(str(near))} {shlex.quote(str(folder.absolute()))}"
         raise Missing(
-            f"{folder} has no tokenizer (looked for {', '.join(TOKENIZER_FILES[:4])}, ...). Save "
-            "one with the weights: AutoTokenizer.from_pretrained(BASE).save_pretrained(FOLDER)."
+            f"{start} The folder above has {near.name!r}; if it belongs to this model: {command}"
         )
+    raise Missing(
+        f"{start} Save one with the weights: "
+        "AutoTokenizer.from_pretrained(BASE).save_pretrained(FOLDER)."
+    )
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -251,6 +262,36 @@ def _no_config(folder: Path) -> str:
     return f"{folder} has no config.json: it isn't a checkpoint in Hugging Face layout.{hint}"
 
 
+def _no_model_type(path: Path) -> str:
+    """The refusal of a config without model_type, with the families its weights are named as."""
+    start, families = f"{path} has no model_type", _families_by_names(path.parent)
+    if not families:
+        return f"{start}: it isn't the config of a transformers model."
+    start += f". Its weights are named as in {' or '.join(families)}"
+    if len(families) > 1:
+        return f'{start}: add the right one, for example "model_type": "{families[0]}".'
+    code = (
+        f"import json; path = {str(path.absolute())!r}; config = json.load(open(path)); "
+        f"config['model_type'] = {families[0]!r}; json.dump(config, open(path, 'w'), indent=2)"
+    )
+    return f"{start}: if that is right, add it with: python -c {shlex.quote(code)}"
+
+
+def _families_by_names(folder: Path) -> list[str]:
+    """The families whose first block is named in a weight file; files are searched, not loaded.
+
+    The names are at the start of a file, in safetensors as in pickle.
+    """
+    found: set[str] = set()
+    for file in (p for pattern in ("*.safetensors", *PICKLE_PATTERNS) for p in folder.glob(pattern)):
+        with file.open("rb") as opened:
+            start = opened.read(NAMES_BYTES)
+        for family, row in ANATOMIES.items():
+            if re.search(rb"(?<![\w.])" + re.escape(f"{row.blocks}.0.").encode(), start):
+                found.add(family)
+    return sorted(found)
+
+
 def _no_weights(folder: Path, absent: list[str]) -> BadModel:
     pickles = sorted(p.name for pattern in PICKLE_PATTERNS for p in folder.glob(pattern))
     if pickles:
@@ -270,10 +311,12 @@ def _conversion_command(folder: Path) -> str:
     made = str(next(iter(config.get("architectures") or ()), ""))
     causal = made.endswith(("ForCausalLM", "LMHeadModel")) or (row and row.kind == "causal")
     auto = "AutoModelForCausalLM" if causal else "AutoModelForMaskedLM"
-    # The class it was saved as, so that no head is made up; the assertion holds it to that.
+    # The class it was saved as, or with a head if there is one: the assertion makes up no weights.
     model = f"getattr(t, {made!r}, t.{auto})" if made.isidentifier() else f"t.{auto}"
     steps = [
-        f"m, i = {model}.from_pretrained(old, weights_only=True, output_loading_info=True)",
+        "load = lambda c: c.from_pretrained(old, weights_only=True, output_loading_info=True)",
+        f"m, i = load({model})",
+        *([] if made else ['m, i = load(t.AutoModel) if i["missing_keys"] else (m, i)']),
         'assert not i["missing_keys"], i["missing_keys"]',
         "m.save_pretrained(new)",
     ]
