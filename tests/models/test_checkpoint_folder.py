@@ -113,7 +113,9 @@ def test_a_longer_name_is_another_family(copy) -> None:
     folder = copy("bert")
     without(folder, "model_type")
     weights = load_file(folder / "model.safetensors")
-    save_file({f"mobile{name}": value for name, value in weights.items()}, folder / "model.safetensors")
+    save_file(
+        {f"mobile{name}": value for name, value in weights.items()}, folder / "model.safetensors"
+    )
     assert "isn't the config of a transformers model" in refusal(folder)
 
 
@@ -221,7 +223,9 @@ def test_pickled_weights_of_an_unnamed_class_are_converted_without_a_head(copy) 
     folder = copy("distilbert")
     without(folder, "architectures")
     weights = as_pickle(folder, "pytorch_model.bin", "distilbert.")
-    exec(shlex.split(refusal(folder).partition("beside it: ")[2])[2], {})  # in this process: quicker
+    exec(
+        shlex.split(refusal(folder).partition("beside it: ")[2])[2], {}
+    )  # in this process: quicker
     lm = open_model(f"{folder}-safetensors", check=False)
     assert not lm.has_head
     name = "distilbert.transformer.layer.1.ffn.lin1.weight"

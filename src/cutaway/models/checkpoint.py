@@ -283,7 +283,9 @@ def _families_by_names(folder: Path) -> list[str]:
     The names are at the start of a file, in safetensors as in pickle.
     """
     found: set[str] = set()
-    for file in (p for pattern in ("*.safetensors", *PICKLE_PATTERNS) for p in folder.glob(pattern)):
+    for file in (
+        p for pattern in ("*.safetensors", *PICKLE_PATTERNS) for p in folder.glob(pattern)
+    ):
         with file.open("rb") as opened:
             start = opened.read(NAMES_BYTES)
         for family, row in ANATOMIES.items():

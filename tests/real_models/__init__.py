@@ -1,0 +1,1 @@
+"""Real models from their packages: `make test-models`. Not part of `make test`."""
