@@ -151,8 +151,8 @@ def parts_figure(metric: str, title: str) -> Callable[[pl.DataFrame, RunOrRuns],
         return theme.finish_figure(
             figure,
             title=title,
-            caption="Original blocks up to the layer, then blocks whose norms, attention or MLP are "
-            f"one matrix each; mat skips all of these blocks at once; {BAND_CAPTION}.",
+            caption="Original blocks up to the layer, then blocks whose norms, attention or MLP "
+            f"are one matrix each; mat skips all of these blocks at once; {BAND_CAPTION}.",
         )
 
     return draw
