@@ -92,7 +92,7 @@ def test_a_config_without_model_type_is_refused_with_a_command_that_adds_it(pick
     whole = without(folder, "model_type", "architectures")
     if pickled:
         as_pickle(folder, "pytorch_model.bin")
-    run_advice(refusal(folder), "add it with")
+    run_advice(refusal(folder), "add that with")
     kept = json.loads((folder / "config.json").read_text())
     assert kept == {name: value for name, value in whole.items() if name != "architectures"}
     if not pickled:
@@ -100,12 +100,25 @@ def test_a_config_without_model_type_is_refused_with_a_command_that_adds_it(pick
 
 
 @pytest.mark.parametrize(
-    ("family", "said"),
-    [("xlm-roberta", '"model_type": "camembert"'), ("llama", "llama or mistral"), ("opt", ": if")],
+    ("family", "body", "name", "said"),
+    [
+        ("xlm-roberta", "", "copy", 'add the right one, as in "model_type": "camembert"'),
+        ("xlm-roberta", "", "my-xlm-roberta", "if it is xlm-roberta, add"),
+        ("llama", "", "copy", "gemma, gemma2"),
+        ("opt", "", "copy", "if it is opt, add"),
+        ("bert", "bert.", "copy", "named as in bert, "),
+        ("bert", "bert.", "BERT_ft", "if it is bert, add"),
+    ],
 )
-def test_several_possible_families_are_listed(family, said, copy) -> None:
-    folder = copy(family)
+def test_of_several_families_the_one_in_the_folders_name_is_offered(
+    family, body, name, said, copy
+) -> None:
+    made = copy(family)
+    folder = made.rename(made.with_name(name))
     without(folder, "model_type")
+    weights = load_file(folder / "model.safetensors")
+    bare = {key.removeprefix(body): value for key, value in weights.items()}
+    save_file(bare, folder / "model.safetensors")
     assert said in refusal(folder)
 
 

@@ -263,35 +263,46 @@ def _no_config(folder: Path) -> str:
 
 
 def _no_model_type(path: Path) -> str:
-    """The refusal of a config without model_type, with the families its weights are named as."""
+    """The refusal of a config without model_type, with the families its weights are named as.
+
+    Of several, the one in the folder's name is offered, which is how transformers guesses.
+    """
     start, families = f"{path} has no model_type", _families_by_names(path.parent)
     if not families:
         return f"{start}: it isn't the config of a transformers model."
-    start += f". Its weights are named as in {' or '.join(families)}"
-    if len(families) > 1:
-        return f'{start}: add the right one, for example "model_type": "{families[0]}".'
+    start += f". Its weights are named as in {', '.join(families)}"
+    named = [name for name in families if name in path.parent.name.lower()]
+    likely = families[0] if len(families) == 1 else max(named, key=len, default=None)
+    if likely is None:
+        return f'{start}: add the right one, as in "model_type": "{families[0]}".'
     code = (
         f"import json; path = {str(path.absolute())!r}; config = json.load(open(path)); "
-        f"config['model_type'] = {families[0]!r}; json.dump(config, open(path, 'w'), indent=2)"
+        f"config['model_type'] = {likely!r}; json.dump(config, open(path, 'w'), indent=2)"
     )
-    return f"{start}: if that is right, add it with: python -c {shlex.quote(code)}"
+    return f"{start}: if it is {likely}, add that with: python -c {shlex.quote(code)}"
 
 
 def _families_by_names(folder: Path) -> list[str]:
     """The families whose first block is named in a weight file; files are searched, not loaded.
 
-    The names are at the start of a file, in safetensors as in pickle.
+    The names are at the start of a file, in safetensors as in pickle. Saved without its head, a
+    model lacks the first part of each name.
     """
-    found: set[str] = set()
-    for file in (
-        p for pattern in ("*.safetensors", *PICKLE_PATTERNS) for p in folder.glob(pattern)
-    ):
+    patterns = ("*.safetensors", *PICKLE_PATTERNS)
+    starts = []
+    for file in (path for pattern in patterns for path in folder.glob(pattern)):
         with file.open("rb") as opened:
-            start = opened.read(NAMES_BYTES)
+            starts.append(opened.read(NAMES_BYTES))
+    for cut in (0, 1):
+        found = set()
         for family, row in ANATOMIES.items():
-            if re.search(rb"(?<![\w.])" + re.escape(f"{row.blocks}.0.").encode(), start):
+            name = ".".join([*row.blocks.split(".")[cut:], "0."])
+            pattern = re.compile(rb"(?<![\w.])" + re.escape(name).encode())
+            if any(pattern.search(start) for start in starts):
                 found.add(family)
-    return sorted(found)
+        if found:
+            return sorted(found)
+    return []
 
 
 def _no_weights(folder: Path, absent: list[str]) -> BadModel:
