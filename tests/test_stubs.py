@@ -25,7 +25,7 @@ WRONG = {
     'cutaway.probe(model="a", data="b", repeats="ten")': 'expected "int"',
     'cutaway.probe(model="a", data="b", protocol="kfolds")': "Literal['kfolds']",
     'cutaway.graft.learn(base="a", tuned="b")': 'Missing named argument "task"',
-    "cutaway.shortcut.fit(model=3)": 'expected "str | LM"',
+    "cutaway.shortcut.fit(model=3)": 'incompatible type "int"',
     'cutaway.inject(model="x").sumary': 'maybe "summary"',
 }
 

@@ -82,7 +82,7 @@ def test_an_optional_module_may_be_absent_another_may_not(lm) -> None:
 def test_read_shows_every_keyword_with_its_default() -> None:
     signature = inspect.signature(LM.read)
     assert list(signature.parameters)[2:] == [
-        "layers", "pool", "pairs", "prompt", "limit", "batch_tokens",
+        "layers", "pool", "sites", "pairs", "prompt", "limit", "batch_tokens",
     ]  # fmt: skip
     assert signature.parameters["layers"].default == "all"
     assert all(name in LM.read.__doc__ for name in signature.parameters if name != "self")

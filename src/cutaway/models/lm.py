@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
@@ -19,7 +19,7 @@ from cutaway.models.start_token import tokens_in_front
 from cutaway.pool import Pooler
 
 if TYPE_CHECKING:
-    from cutaway.models.token_states import SiteChoice, TokenStates
+    from cutaway.models.token_states import SiteChoice
 
 
 class _DecoderReached(Exception):
@@ -150,34 +150,18 @@ class LM:
         """The weights by name; tied ones once."""
         return dict(self.module.named_parameters())
 
-    @overload
     def read(
         self,
         texts: str | Sequence[Any],
         *,
-        pool: None,
         layers: str | int | Sequence[int] = "all",
+        pool: str | Pooler | Sequence[str | Pooler] | None = "last",
         sites: "SiteChoice" = (),
         pairs: str | Sequence[str] | None = None,
         prompt: str = "",
         limit: int | None = None,
         batch_tokens: int = 1024,
-    ) -> "TokenStates": ...
-
-    @overload
-    def read(
-        self,
-        texts: str | Sequence[Any],
-        *,
-        layers: str | int | Sequence[int] = "all",
-        pool: str | Pooler | Sequence[str | Pooler] = "last",
-        pairs: str | Sequence[str] | None = None,
-        prompt: str = "",
-        limit: int | None = None,
-        batch_tokens: int = 1024,
-    ) -> Any: ...
-
-    def read(self, texts: str | Sequence[Any], **options: Any) -> Any:
+    ) -> Any:
         """Pooled hidden states {layer: (n, d)}; for several poolers {pooler: {layer: (n, d)}}.
 
         With `pool=None` the states of every token, as `TokenStates`.
@@ -188,9 +172,9 @@ class LM:
             The texts to read; a single string is one text. For a model opened with `chat=True` also
             conversations, each a list of `{"role": ..., "content": ...}`.
         layers
-            "all" (the default), a number, numbers, or "0,6,12".
+            "all", a number, numbers, or "0,6,12".
         pool
-            A pooler such as "last" (the default), "mean", "q0.4" or "attn", a `Pooler`, several,
+            A pooler such as "last", "mean", "q0.4" or "attn", a `Pooler`, several,
             or None for every token.
         sites
             With `pool=None`, places inside the blocks of the layers: "attn", "mlp", "norm1",
@@ -202,11 +186,14 @@ class LM:
         limit
             Truncate to this many tokens; default: the context length.
         batch_tokens
-            About this many tokens (1024) run through the model together.
+            About this many tokens run through the model together.
         """
         from cutaway.models.read_texts import read_states
 
-        return read_states(self, texts, **options)
+        return read_states(
+            self, texts, layers=layers, pool=pool, sites=sites, pairs=pairs, prompt=prompt,
+            limit=limit, batch_tokens=batch_tokens,
+        )  # fmt: skip
 
     def final_norm(self, hidden: Float[Tensor, "... d"]) -> Float[Tensor, "... e"]:
         """The input of the head from layer L: the final norm, and what else the body does there."""

@@ -34,7 +34,7 @@ Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Examples:
+class MarkedTokens:
     """Marked tokens: the row of each one's text, and its position there."""
 
     rows: Ids
@@ -44,15 +44,15 @@ class Examples:
         """Number of examples."""
         return len(self.rows)
 
-    def take(self, part: slice) -> "Examples":
+    def take(self, part: slice) -> "MarkedTokens":
         """Some of the examples."""
-        return Examples(self.rows[part], self.positions[part])
+        return MarkedTokens(self.rows[part], self.positions[part])
 
 
-def examples_of(sample: StateSample, rows: TextRows) -> Examples:
+def examples_of(sample: StateSample, rows: TextRows) -> MarkedTokens:
     """The examples of these texts, in the order of their stored states."""
     counts = [len(sample.full.marks[i]) for i in rows]
-    return Examples(np.repeat(rows, counts), sample.positions(rows))
+    return MarkedTokens(np.repeat(rows, counts), sample.positions(rows))
 
 
 @dataclass
@@ -83,7 +83,7 @@ class SampleWriter:
     """Of every text of the set."""
     texts_of_tokens: dict[int, str] = field(default_factory=dict)
 
-    def write_cells(self, key: str, examples: Examples, cells: LensCells) -> None:
+    def write_cells(self, key: str, examples: MarkedTokens, cells: LensCells) -> None:
         """One row per example, kind and layer, the rows of an example together."""
         count, width = len(examples), len(cells.keys)
         shown = self._shown(examples)
@@ -113,7 +113,7 @@ class SampleWriter:
         )
 
     def write_exits(
-        self, examples: Examples, kind: str, confidence: str,
+        self, examples: MarkedTokens, kind: str, confidence: str,
         values: LayerConfidences, lambdas: Sequence[float],
     ) -> None:  # fmt: skip
         """One row per example and lambda: the layer where the token exits."""
@@ -139,7 +139,7 @@ class SampleWriter:
             key = f"exits/{kind}/{confidence}/{start:09d}"
             self.pieces.put(key, self._with_coordinates(frame))
 
-    def _shown(self, examples: Examples) -> Iterator[tuple[str, pl.Series]]:
+    def _shown(self, examples: MarkedTokens) -> Iterator[tuple[str, pl.Series]]:
         """The columns that describe an example."""
         tokens, pairs = (
             self.sample.full.rows,

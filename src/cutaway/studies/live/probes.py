@@ -169,7 +169,7 @@ def _model_as_recorded(lm: LM, record: Record, spec: ProbeSpec) -> LM:
 
 
 def _in_run_format(lm: LM, spec: ProbeSpec) -> LM:
-    """The model reading plain text or conversations, with or without its start token, as the run."""
+    """The model reading plain text or conversations, with or without start token, as the run."""
     lm = with_bos(lm, spec.bos)
     return with_chat(lm, system=spec.system) if spec.chat else lm
 
