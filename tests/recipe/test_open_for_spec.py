@@ -16,7 +16,12 @@ from cutaway.recipe.open_for_spec import SpecModels, open_for_spec, open_spec_mo
 SAID = {"dtype": "bfloat16", "device": "cpu", "offline": True, "bos": "add"}
 PLAIN = SimpleNamespace(name="m", module=torch.nn.Linear(1, 1), chat=None)
 # A model that no user gets to see needs no print of its weights.
-ASKED = {**SAID, "quantise": "none", "track_changes": False, "copies": (0.0, True)}
+ASKED = {
+    **SAID,
+    "quantise": "none",
+    "track_changes": False,
+    "copies": ProbeSpec(model="m", data="d").weight_copies,
+}
 
 
 @pytest.fixture

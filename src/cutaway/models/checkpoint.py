@@ -285,7 +285,7 @@ def _no_model_type(path: Path) -> str:
 def _families_by_names(folder: Path) -> list[str]:
     """The families whose first block is named in a weight file; files are searched, not loaded.
 
-    The names are at the start of a file, whether it is safetensors or a pickle; saved without its
+    The names are at the start of a file, in safetensors as in pickled files. Saved without its
     head, a model lacks the first part of each name.
     """
     patterns = ("*.safetensors", *PICKLE_PATTERNS)

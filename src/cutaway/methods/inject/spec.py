@@ -252,7 +252,7 @@ class InjectSpec(SamplesOption):
     def _skill_data(cls, values: Any) -> Any:
         """A known skill has default data; any other is its own data."""
         skill, data = values.get("skill", "arithmetic"), values.get("data")
-        if skill in SKILLS:
+        if isinstance(skill, str) and skill in SKILLS:
             return {**values, "data": data or SKILLS[skill].source}
         if data is not None:
             raise ValueError(
