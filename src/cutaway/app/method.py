@@ -46,11 +46,14 @@ def show(method: str) -> None:
 
 
 def choose_runs(library: Library, method: str) -> list[Record]:
-    """The runs selected in the box; the newest one at first."""
+    """The runs selected in the box; at first the newest one that has figures."""
     known = {record.address: record for record in library.of(method)}
     selected = [a for a in st.session_state.get(f"{method}-runs", []) if a in known]
     linked = [a for a in st.query_params.get("run", "").split(",") if a in known]
-    st.session_state[f"{method}-runs"] = (selected or linked or list(known)[:1])[:MAX_RUNS]
+    # Generated texts have a table but no figures.
+    drawn = [a for a, record in known.items() if "max_new_tokens" not in record.spec]
+    first = (drawn or list(known))[:1]
+    st.session_state[f"{method}-runs"] = (selected or linked or first)[:MAX_RUNS]
     chosen = st.multiselect(
         "Runs",
         list(known),
