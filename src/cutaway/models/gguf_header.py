@@ -96,7 +96,7 @@ class _Cursor:
             raise _Broken(f"{what} at byte {start:,} is not UTF-8 text") from None
 
     def need_space(self, count: int, each: int, what: str) -> int:
-        """The count, if so many items of at least `each` bytes can follow."""
+        """The count, if that many items of at least `each` bytes can follow."""
         if count * each > self.size - self.place:
             raise _Broken(f"it announces {count:,} {what}, more than fit into the file")
         return count

@@ -138,8 +138,8 @@ def need_places(pools: Iterable[str | Pooler], tokens: Tokenized) -> None:
             if tokens.uncertain[row] & set(chosen.roles):
                 raise BadData(
                     f"Pooler {chosen.name!r}: the chat template changes the content of a message "
-                    f"in row {row + 1}, so its tokens can't be told from the template's. Use "
-                    f"{chosen.name.partition('@')[0]!r}, which reads all tokens."
+                    f"in row {row + 1}, so its tokens can't be distinguished from the "
+                    f"template's. Use {chosen.name.partition('@')[0]!r}, which reads all tokens."
                 )
             if not np.isin(places, codes).any():
                 raise BadData(

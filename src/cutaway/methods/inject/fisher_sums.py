@@ -161,7 +161,7 @@ def _test_batched(lm: LM, examples: Examples, total: Mapping[str, Tensor]) -> Fi
         return FisherMethod("loop", lines[0][:200].rstrip("."))
     sample = FisherSample(total)
     differences = sample_by_autograd(lm, two, sample).differences(sample.take(total))
-    # At least that of squared sums over so many tokens.
+    # At least that of squared sums over that many tokens.
     unit = max(torch.finfo(p.dtype).eps for p in lm.module.parameters() if p.is_floating_point())
     noise = dict.fromkeys(differences, 2 * unit * math.sqrt(sum(two.lengths)))
     for draw in range(NOISE_DRAWS):

@@ -66,7 +66,7 @@ def read_retained_sets(
 
 
 def retained_columns(spec: InjectSpec, source: DataSource) -> dict[str, Any]:
-    """`--text-column` and `--label-column` for a retained set or task that has none of its own."""
+    """`--text-column` and `--label-column` for a retained set or task that has neither."""
     if defines_columns(source):
         return {}
     return {"text_column": spec.text_column, "label_column": spec.label_column}
