@@ -212,7 +212,7 @@ CHANGING = {
 def test_where_a_place_is_not_certain_only_plain_poolers_read(tiny_lm, name):
     lm = chat_model(tiny_lm("llama"), CHANGING[name])
     assert set(lm.read(["The Dog"], pool="last")) == set(range(lm.layers + 1))
-    with pytest.raises(BadData, match=r"row 1.*can't be told"):
+    with pytest.raises(BadData, match=r"row 1.*can't be distinguished"):
         lm.read(["The Dog"], pool="last@user")
 
 
