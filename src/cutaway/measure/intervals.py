@@ -37,7 +37,14 @@ def _special() -> Any:
 
 def t_quantile(freedom: float, level: float) -> float:
     """Half the width of an interval of this level, in standard errors."""
+    if freedom == float("inf"):
+        return normal_quantile(level)
     return float(_special().stdtrit(freedom, (1 + level) / 2))
+
+
+def normal_quantile(level: float) -> float:
+    """Half the width of an interval of this level, in standard errors, if these are known."""
+    return float(_special().ndtri((1 + level) / 2))
 
 
 def t_p_value(freedom: float, errors: float) -> float:
@@ -64,6 +71,8 @@ class Difference:
     interval: Interval
     p: float
     """Two-sided p value."""
+    freedom: float = float("inf")
+    """Degrees of freedom of the t distribution that both come from."""
 
 
 def corrected_t(
@@ -128,7 +137,8 @@ def paired_t(
     error = _corrected_standard_error(gaps, n_train, n_test)
     if error == 0.0:
         return Difference(interval, 1.0 if interval.mean == 0.0 else 0.0)
-    return Difference(interval, t_p_value(len(gaps) - 1, abs(interval.mean) / error))
+    freedom = len(gaps) - 1
+    return Difference(interval, t_p_value(freedom, abs(interval.mean) / error), freedom)
 
 
 def wilson(right: float, n: int, *, level: float = 0.95) -> Interval:

@@ -131,7 +131,7 @@ def paired_difference(
         return Difference(Interval(gap, NAN, NAN, level, repeats), NAN)
     reach = t_quantile(freedom, level) * error
     p = t_p_value(freedom, abs(gap) / error) if error else 1.0 if gap == 0.0 else NAN
-    return Difference(Interval(gap, gap - reach, gap + reach, level, repeats), p)
+    return Difference(Interval(gap, gap - reach, gap + reach, level, repeats), p, freedom)
 
 
 def _block_differences(mine: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:
