@@ -16,6 +16,7 @@ from cutaway.methods.nextword.maths.classify import (
     fit_logistic_cv,
     stratified_folds,
 )
+from cutaway.solvers.logistic import logistic_path
 from tests.methods.nextword.maths.heads import N, labels
 
 
@@ -81,6 +82,25 @@ def test_each_split_gets_its_own_classifier_as_if_it_were_alone(f) -> None:
     assert together[0].c == alone.c
     torch.testing.assert_close(together[0].weights, alone.weights, rtol=1e-4, atol=1e-6)
     assert not torch.allclose(together[0].weights, together[1].weights)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_held_out_logits_come_from_folds_that_never_saw_the_row(f, classes) -> None:
+    y, trains = labels(f, classes), [np.arange(150), np.arange(40, 200)[::-1].copy()]
+    settings = ClassifierSettings(classes, folds=4, tol=1e-8, max_iter=5000)
+    for split, found in enumerate(fit_logistic_cv(f, y, trains, settings)):
+        rows = trains[split]
+        for fold in stratified_folds(y, rows, 4, seed=0, split=split):
+            targets = torch.nn.functional.one_hot(torch.from_numpy(y)) if classes > 2 else y
+            learn = torch.zeros(1, len(y), dtype=torch.bool)
+            learn[0, np.setdiff1d(rows, fold)] = True
+            path = logistic_path(
+                f, torch.as_tensor(targets), strengths=[found.c], folds=learn, classes=2,
+                standardise=True, tol=1e-8, max_iter=5000,
+            )  # fmt: skip
+            expected = path.logits(f[fold])[0, 0]
+            places = [rows.tolist().index(row) for row in fold]
+            torch.testing.assert_close(found.held_out[places], expected, rtol=1e-3, atol=1e-4)
 
 
 def test_no_c_is_chosen_because_its_search_ended_early() -> None:

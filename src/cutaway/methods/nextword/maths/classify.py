@@ -18,7 +18,7 @@ from cutaway.core.errors import BadData
 from cutaway.measure.splits import repeat_rng
 from cutaway.measure.strata import shuffle
 from cutaway.solvers.logistic import LogisticPath, logistic_path, path_losses
-from cutaway.solvers.rows import RowBlocks
+from cutaway.solvers.rows import RowBlocks, as_row_blocks
 
 IntArray = NDArray[np.int64]
 # The reference's values of C: fewer for large data.
@@ -57,6 +57,8 @@ class LinearClassifier:
     converged: bool
     gradient: float
     multinomial: bool = False
+    held_out: Float[Tensor, "train out"] | None = None
+    """The logits of the training rows, each from the fold that held it out, at this C."""
 
     def logits(self, x: Shaped[Tensor, "n d"]) -> Float[Tensor, "n out"]:
         """The decision function."""
@@ -90,15 +92,41 @@ def fit_logistic_cv(
     learn, held_out = _cv_masks(y, trains, settings)
     path = _solve_path(x, targets, learn, strengths, settings)
     losses = path_losses(path, x, targets, folds=held_out)
-    means = losses.view(len(trains), -1, len(strengths)).mean(1)
-    chosen = [strengths[i] for i in means.argmin(dim=1).tolist()]
+    best = losses.view(len(trains), -1, len(strengths)).mean(1).argmin(dim=1)
+    chosen = [strengths[i] for i in best.tolist()]
+    out_of_fold = _held_out_logits(path, x, best, held_out)
     del path
     distinct = sorted(set(chosen))
     masks = torch.stack([_row_mask(rows, len(y)) for rows in trains])
     refit = _solve_path(x, targets, masks, distinct, settings)
     return [
-        _classifier_at(refit, split, distinct.index(c), settings) for split, c in enumerate(chosen)
+        _classifier_at(refit, split, distinct.index(c), out_of_fold[split, rows], settings)
+        for split, (c, rows) in enumerate(zip(chosen, trains, strict=True))
     ]
+
+
+def _held_out_logits(
+    path: LogisticPath,
+    x: Tensor | RowBlocks,
+    best: Int[Tensor, " split"],
+    held_out: Bool[Tensor, "fold n"],
+) -> Float[Tensor, "split n out"]:
+    """The logits of each training row from the fold that holds it out, in one pass over the rows.
+
+    `best` is the place of each split's C. Rows that no fold holds out (test rows) have zeros.
+    """
+    splits, (folds, n) = len(best), held_out.shape
+    fold = torch.arange(folds)
+    chosen = best.cpu().repeat_interleave(folds // splits)
+    weights, intercept = path.weights[fold, chosen], path.intercept[fold, chosen]
+    out = weights.shape[1]
+    made = torch.empty(splits, n, out, dtype=torch.float64)
+    for index, block in as_row_blocks(x):
+        flat = (block.to(weights) @ weights.flatten(0, 1).T + intercept.flatten()).double().cpu()
+        own = flat.view(-1, splits, folds // splits, out)
+        here = held_out[:, index].T.reshape(len(own), splits, -1, 1)
+        made[:, index] = (own * here).sum(dim=2).transpose(0, 1)
+    return made
 
 
 def _solve_path(
@@ -117,7 +145,7 @@ def _solve_path(
 
 
 def _classifier_at(
-    path: LogisticPath, split: int, c: int, settings: ClassifierSettings
+    path: LogisticPath, split: int, c: int, held_out: Tensor, settings: ClassifierSettings
 ) -> LinearClassifier:
     return LinearClassifier(
         path.weights[split, c],
@@ -126,6 +154,7 @@ def _classifier_at(
         bool(path.converged[split, c]),
         float(path.gradient[split, c]),
         settings.multinomial,
+        held_out,
     )
 
 

@@ -1,0 +1,55 @@
+"""Choosing on validation scores, and what choosing on test scores adds by chance."""
+
+import numpy as np
+import pytest
+
+from cutaway.core.errors import BadData
+from cutaway.measure.selection import Choice, chance_gain, choose, chosen_values
+
+NAN = float("nan")
+
+
+def test_each_repeat_chooses_by_its_own_validation_rows() -> None:
+    choice = choose({"a": [0.9, 0.5, 0.9], "b": [0.8, 0.8, 0.1]})
+    assert choice == Choice("a", ("a", "b", "a"))
+    assert chosen_values(choice, {"a": [0.1, 0.2, 0.3], "b": [0.4, 0.5, 0.6]}) == (0.1, 0.5, 0.3)
+
+
+def test_of_equal_scores_the_first_is_chosen_and_of_errors_the_lowest() -> None:
+    assert choose({"a": [0.5], "b": [0.5]}).key == "a"
+    assert choose({"a": [0.5], "b": [0.4]}, higher_is_better=False).key == "b"
+
+
+def test_a_cell_without_a_score_is_not_chosen() -> None:
+    assert choose({"a": [NAN, 0.9], "b": [0.1, 0.2]}) == Choice("b", ("b", "a"))
+    assert choose({"a": [NAN, 0.9], "b": [0.1, NAN]}) == Choice("a", ("b", "a"))
+    for nothing in ({}, {"a": [NAN]}, {"a": [0.5, NAN]}):
+        with pytest.raises(BadData, match="nothing to choose"):
+            choose(nothing)
+
+
+def test_the_score_of_the_choice_is_unbiased_where_the_best_on_test_is_not() -> None:
+    rng = np.random.default_rng(0)
+    headlines, bests, gains = [], [], []
+    for _ in range(300):
+        validation, blocks = rng.normal(0.5, 0.05, 60), rng.normal(0.5, 0.05 * 20**0.5, (60, 20))
+        test = blocks.mean(axis=1)
+        choice = choose({k: [v] for k, v in enumerate(validation)})
+        headlines += chosen_values(choice, {k: [v] for k, v in enumerate(test)})
+        bests.append(test.max())
+        gains.append(chance_gain(blocks, errors=blocks.std(axis=1, ddof=1) / 20**0.5))
+    assert np.mean(headlines) == pytest.approx(0.5, abs=0.01)
+    assert np.mean(bests) > 0.6
+    assert np.mean(gains) == pytest.approx(np.mean(bests) - 0.5, rel=0.15)
+
+
+def test_cells_that_agree_on_every_row_add_nothing_and_correlated_ones_less() -> None:
+    rng = np.random.default_rng(1)
+    one, own = rng.normal(size=(1, 20)), rng.normal(size=(50, 20))
+    errors = np.full(50, 0.05)
+    alike = chance_gain(np.repeat(one, 50, axis=0), errors=errors)
+    related = chance_gain(one + 0.3 * own, errors=errors)
+    apart = chance_gain(own, errors=errors)
+    assert alike == pytest.approx(0.0, abs=0.002)
+    assert alike < related < apart <= chance_gain(np.empty((50, 0)), errors=errors) * 1.05
+    assert chance_gain(np.full((3, 4), 0.5), errors=[0.1] * 3) == 0.0
