@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cutaway.core.errors import BadSpec
-from cutaway.measure.conclusions import MARGIN, conclude, margin_of
+from cutaway.measure.conclusions import MARGIN, conclude, describe, margin_of
 from cutaway.measure.intervals import Difference, Interval, normal_quantile, paired_t, t_p_value
 
 INF = float("inf")
@@ -101,3 +101,27 @@ def test_margins_by_metric():
 def test_quantiles_of_infinite_freedom_are_normal():
     assert normal_quantile(0.95) == pytest.approx(1.959964)
     assert t_p_value(1e9, 1.959964) == pytest.approx(0.05, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "text"),
+    [
+        (0.1, 0.03, "better, +0.100 [+0.041, +0.159] (paired t test, p < 0.001)"),
+        (-0.1, 0.04, "worse, -0.100 [-0.178, -0.022] (paired t test, p = 0.012)"),
+        (0.01, 0.004, "better by less than 0.02, +0.010 [+0.002, +0.018] (paired t test, "
+         "p = 0.012)"),
+        (0.0, 0.005, "no difference larger than 0.02, +0.000 [-0.010, +0.010] (paired t test, "
+         "equivalence test)"),
+        (0.1, 0.09, "38 test rows can't tell, +0.100 [-0.076, +0.276] (paired t test, p = 0.267); "
+         "about 6,600 would"),
+    ],
+)  # fmt: skip
+def test_the_text_says_what_is_concluded_and_by_which_test(mean, error, text):
+    found = conclude(difference(mean, error), margin=0.02, rows=38)
+    assert describe(found, rows=38, test="paired t test") == text
+
+
+def test_a_difference_that_cannot_be_tested_is_not_concluded():
+    one = Difference(Interval(0.1, math.nan, math.nan, 0.95, 1), math.nan)
+    found = conclude(one, margin=0.02, rows=40)
+    assert describe(found, rows=40, test="t", unit="tokens") == "40 tokens can't tell, +0.100"

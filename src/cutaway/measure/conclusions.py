@@ -99,3 +99,40 @@ def _rows_needed(error: float, margin: float, rows: int, level: float) -> int | 
     needed = rows * (max(shown, absent) * error / margin) ** 2
     # With as many rows as there are, this question was not settled.
     return max(ceil(needed), rows + 1)
+
+
+def describe(
+    found: Conclusion,
+    *,
+    rows: int,
+    test: str,
+    words: tuple[str, str] = ("better", "worse"),
+    unit: str = "test rows",
+    digits: int = 3,
+) -> str:
+    """The end of a sentence about a difference: what is concluded, by which test, how sure.
+
+    `words` name a positive and a negative difference; `test` names the test of the difference.
+    """
+    span, p = found.difference.interval, found.difference.p
+    size = f"{span.mean:+.{digits}f}"
+    if not isnan(span.low):
+        size += f" [{span.low:+.{digits}f}, {span.high:+.{digits}f}]"
+    if found.kind == "shown":
+        little = f" by less than {found.margin:g}" if found.within_margin else ""
+        return f"{words[span.mean < 0]}{little}, {size} ({test}, {_p_text(p)})"
+    if found.kind == "absent":
+        return f"no difference larger than {found.margin:g}, {size} ({test}, equivalence test)"
+    more = "" if found.rows_needed is None else f"; about {_round_up(found.rows_needed):,} would"
+    known = "" if isnan(p) else f" ({test}, {_p_text(p)})"
+    return f"{rows:,} {unit} can't tell, {size}{known}{more}"
+
+
+def _p_text(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def _round_up(rows: int) -> int:
+    """Two significant digits: more would feign precision."""
+    step = 10 ** max(0, len(str(rows)) - 2)
+    return -(-rows // step) * step
