@@ -1,4 +1,4 @@
-"""Writes docs/cli.md and docs/tables.md from the command line and the tables of the code.
+"""Writes docs/cli.md, docs/tables.md and docs/verdicts.md from the tables of the code.
 
     python docs/generate.py [FOLDER]
 
@@ -6,6 +6,7 @@
 """
 
 import inspect
+import json
 import sys
 import types
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +18,8 @@ from cyclopts import App
 from cutaway.cli.main import app
 
 NOTE = "<!-- Written by docs/generate.py; change the code, then run: make docs -->\n"
+# Written by `make null`.
+RATES = Path(__file__).parents[1] / "bench" / "nulls.json"
 PLAIN = {str: "text", int: "number", float: "number", Path: "path"}
 # Commands in the order a newcomer needs them; the others follow.
 FIRST = (
@@ -134,6 +137,36 @@ def tables_page() -> str:
     """Every table of names."""
     parts = [NOTE, "# Tables\n", "The allowed names, generated from the code.\n"]
     return "\n".join([*parts, *(f"## {title}\n\n{make()}" for title, make in TABLES.items())])
+
+
+VERDICTS = """\
+# Verdicts
+
+Every sentence that a run's verdict can hold, what it claims, when it is printed, the test behind it,
+and how often it was false on null data. Names in braces are in place of numbers and names.
+
+A sentence that compares ends in one of three ways:
+
+- **shown**: the difference is significant at the 5 % level;
+- **shown to be absent**: the 90 % interval of the difference lies within a margin, which the sentence
+  gives (two one-sided tests at 5 %);
+- **can't tell**: neither; the sentence then estimates how many test rows would show a difference of
+  the margin's size with a power of 80 %.
+
+What a sentence claims is one of:
+
+- *difference*: it says that two scores differ. It is false on null data, where they don't.
+- *absence*: it says that they don't differ by more than a margin. It is false where they differ by
+  exactly that margin.
+- *interval*: it gives an interval. It is false where the true value lies outside.
+- *guarantee*: it gives a bound with a confidence. It is false where the bound is broken.
+
+Sentences without a claim report numbers as measured, or what could not be measured.
+
+The last column is measured by the null suite, `make null`: real runs of every verb on tiny models,
+and simulated test rows, in which the claim is false by construction (`bench/nulls/`). A sample of it
+runs with the tests. The bar is 5 % for every kind of sentence.
+"""
 
 
 def poolers() -> str:
@@ -261,6 +294,25 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines) if used else ""
 
 
+def verdicts_page() -> str:
+    """Every sentence of every verdict, with its rule, its test and its measured error rate."""
+    from cutaway.report.sentences import sentence_kinds
+
+    rates = json.loads(RATES.read_text()) if RATES.exists() else {}
+    parts = [NOTE, VERDICTS]
+    methods: dict[str, list[list[str]]] = {}
+    for key, kind in sentence_kinds().items():
+        line = ["<br>".join(kind.says), kind.claims, kind.rule, kind.test, _rate(rates.get(key))]
+        methods.setdefault(kind.method, []).append(line)
+    head = ["sentence", "claims", "printed when", "test", "false on null data"]
+    parts += [f"## {name}\n\n{table(head, rows)}" for name, rows in methods.items()]
+    return "\n".join(parts)
+
+
+def _rate(one: dict[str, Any] | None) -> str:
+    return f"{one['false']} of {one['runs']:,} ({one['false'] / one['runs']:.1%})" if one else ""
+
+
 TABLES = {
     "Models in a package": bundled,
     "Model families": families,
@@ -273,7 +325,7 @@ TABLES = {
     "Metrics": metrics,
     "Figures": figures,
 }
-PAGES = {"cli.md": cli_page, "tables.md": tables_page}
+PAGES = {"cli.md": cli_page, "tables.md": tables_page, "verdicts.md": verdicts_page}
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent)
