@@ -52,6 +52,7 @@ def probe(
     folds: int = 5,
     shots: int = 16,
     train_sizes: Sequence[float | int] | float | int | str = (0.1, 0.2, 0.4, 0.7, 1.0),
+    metric: str = 'auto',
     class_weight: Literal['balanced', 'none'] = 'none',
     baselines: Sequence[str] | str = ('majority', 'bow', 'tfidf', 'twin', 'control', 'mdl'),
     text_column: str | None = None,

@@ -34,6 +34,7 @@ def quietly(function, *args, **kwargs):
 
 DECISIONS = {
     "accuracy": sk.accuracy_score,
+    "balanced_accuracy": sk.balanced_accuracy_score,
     "f1_macro": lambda y, d: sk.f1_score(y, d, average="macro", zero_division=0),
     "f1_micro": lambda y, d: sk.f1_score(y, d, average="micro", zero_division=0),
     "mcc": sk.matthews_corrcoef,

@@ -127,6 +127,12 @@ def accuracy(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
     return float((right if right.ndim == 1 else right.all(axis=1)).mean())
 
 
+def balanced_accuracy(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
+    """The mean, over the classes that occur in the labels, of the share that is found."""
+    right, _, true = _class_counts(labels, decisions)
+    return float((right[true > 0] / true[true > 0]).mean())
+
+
 def f1(labels: NDArray[Any], decisions: NDArray[Any]) -> float:
     """The F1 of class 1."""
     true, predicted = labels == 1, decisions == 1
@@ -231,6 +237,8 @@ METRICS: dict[str, Metric] = {
     for metric in (
         Metric("accuracy", bounds=UNIT, proportion=True, function=accuracy, needs="decision",
                tasks=CLASSIFICATION_TASKS),
+        Metric("balanced_accuracy", bounds=UNIT, function=balanced_accuracy, needs="decision",
+               tasks=SINGLE_LABEL_TASKS),
         Metric("f1", "F1", bounds=UNIT, function=f1, needs="decision", tasks=("binary",)),
         Metric("f1_macro", "F1 (macro)", bounds=UNIT, function=f1_macro, needs="decision",
                tasks=CLASSIFICATION_TASKS),

@@ -11,7 +11,7 @@ from cutaway.methods.probe import pieces
 from cutaway.methods.probe.details import ConfusionMatrix, LossCurves, Projection, RocCurve
 from cutaway.methods.probe.maths.layer_mix import parse_layers
 from cutaway.methods.probe.pieces import PIECE_KINDS, ProbePiece, measure_piece
-from cutaway.methods.probe.rows import MAIN_METRIC, ProbeCell
+from cutaway.methods.probe.rows import ProbeCell
 from tests.methods.probe.test_inputs import probe_inputs
 
 
@@ -142,6 +142,6 @@ def test_where_repeats_share_their_test_rows_every_comparable_cell_has_block_val
     name = "bow" if kind == "baseline" else "ridge"
     result = measure_piece(piece(kind, name), fixed)
     (info,) = result.resampling.values()
-    mean = np.mean(values(result, MAIN_METRIC["binary"]))
+    mean = np.mean(values(result, "accuracy"))
     assert len(info.blocks) == int(fixed.blocks.max()) + 1
     assert np.mean(info.blocks) == pytest.approx(mean, abs=0.02)

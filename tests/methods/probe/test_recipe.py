@@ -56,6 +56,31 @@ def test_the_grid_measures_every_cell_on_every_split(model, tmp_path):
     assert set(rows["status"]) == {"done"}
 
 
+def test_the_main_metric_follows_the_classes_and_the_option(model, tmp_path):
+    given = {"layers": "0,2", "classifier": "lda", "pool": "mean", "baselines": "majority"}
+    assert quick(model, tmp_path, **given).summary["metric"] == "accuracy"
+    few = labelled(90).take([i for i in range(90) if i % 2 == 0 or i % 6 == 1])
+    found = quick(model, tmp_path, data=few, **given)
+    assert found.summary["metric"] == found.summary["best"]["metric"] == "balanced_accuracy"
+    assert list(found.record.baselines.values()) == [{"majority": 0.5}]
+    # Lower is better: the best cell has the smallest error.
+    error = quick(model, tmp_path, metric="ece", **given)
+    cells = error.rows.filter((pl.col("kind") == "probe") & (pl.col("metric") == "ece"))
+    means = cells.group_by("layers").agg(pl.col("value").mean())
+    assert error.summary["best"]["value"] == pytest.approx(means["value"].min())
+    detail = json.loads((error.path / "details.json").read_text())
+    assert {one["layers"] for one in detail} == {error.summary["best"]["layers"]}
+
+
+def test_a_metric_that_does_not_fit_the_task_is_refused(model, tmp_path, capsys):
+    file = tmp_path / "rows.csv"
+    file.write_text("text,label\n" + "".join(f"word {i},{i % 2}\n" for i in range(40)))
+    asked = ["probe", "--model", model, "--data", str(file), "--metric", "r2"]
+    assert command([*asked, "--runs", str(tmp_path / "runs")]) == 2
+    message = capsys.readouterr().err
+    assert "'r2' doesn't fit 'rows', a binary set" in message and "balanced_accuracy" in message
+
+
 CELL = ["model", "data", "kind", "layers", "pool", "classifier", "repeat", "n_train"]
 
 

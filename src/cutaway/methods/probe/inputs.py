@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cutaway.console import Console
 from cutaway.core.textset import TextSet
+from cutaway.data.main_metric import REFERENCE_METRICS, main_metric
 from cutaway.engine import find_engine
 from cutaway.extract.activations import StoredActivations, extract
 from cutaway.extract.model_handle import ModelHandle, make_model_handle, random_twin_handle
@@ -34,6 +35,11 @@ MAX_MATRIX_BYTES = 256 << 20
 BLOCK_ROWS = 8192
 
 
+def probe_metric(spec: ProbeSpec, texts: TextSet) -> str:
+    """The main metric of a data set; BadSpec if the spec's doesn't fit it."""
+    return main_metric(texts, spec.metric, more=REFERENCE_METRICS)
+
+
 @dataclass(frozen=True)
 class ProbeInputs:
     """Features, labels and splits of one model on one data set."""
@@ -53,7 +59,12 @@ class ProbeInputs:
             if name != LEARNED_POOLER:
                 pooler(name)
         find_engine(self.spec.engine).check()
-        _ = self.mixes, self.splits
+        _ = self.mixes, self.splits, self.metric
+
+    @cached_property
+    def metric(self) -> str:
+        """The main metric."""
+        return probe_metric(self.spec, self.texts)
 
     @cached_property
     def classifiers(self) -> dict[str, Any]:

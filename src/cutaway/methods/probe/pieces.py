@@ -38,7 +38,6 @@ from cutaway.methods.probe.maths.layer_mix import LayerMix
 from cutaway.methods.probe.maths.mdl import code_length
 from cutaway.methods.probe.maths.projection import ProbeProjection, project_2d
 from cutaway.methods.probe.rows import (
-    MAIN_METRIC,
     PieceResult,
     ProbeCell,
     cell_result,
@@ -127,7 +126,7 @@ def _with_samples(
     details: list[AnyDetail],
 ) -> PieceResult:
     """The result of a cell, with the predictions on its test rows if they were asked for."""
-    result = cell_result(piece.cell, repeats, details, MAIN_METRIC[inputs.texts.task])
+    result = cell_result(piece.cell, repeats, details, inputs.metric)
     if not inputs.spec.samples:
         return result
     frames = [
@@ -170,8 +169,7 @@ def _pseudo_values(
     blocks, count = inputs.blocks[split.test], int(inputs.blocks.max()) + 1
     if split is inputs.splits[0]:
         return outputs.all_pseudo_values(blocks, count)
-    main = MAIN_METRIC[inputs.texts.task]
-    return {main: outputs.pseudo_values(blocks, count, main)}
+    return {inputs.metric: outputs.pseudo_values(blocks, count, inputs.metric)}
 
 
 def _loss_curves(cell: ProbeCell, outcome: ProbeOutcome) -> list[AnyDetail]:
@@ -205,7 +203,7 @@ def _measure_mdl(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
         "mdl_compression": code.compression,
     }
     repeat = RepeatMetrics(0, n, 0, n, metrics)
-    return cell_result(piece.cell, [repeat], [], MAIN_METRIC[inputs.texts.task])
+    return cell_result(piece.cell, [repeat], [], inputs.metric)
 
 
 def _measure_baseline(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:

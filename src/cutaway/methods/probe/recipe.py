@@ -19,12 +19,12 @@ from cutaway.data.labels import check_learnable
 from cutaway.data.load import load_text_set
 from cutaway.engine import PieceFailed, find_engine, run_pieces
 from cutaway.extract.estimate import estimate_pass
+from cutaway.measure.metrics import metric_facts
 from cutaway.methods.probe.details import DETAILS_FILE, dump_details
-from cutaway.methods.probe.inputs import ProbeInputs
+from cutaway.methods.probe.inputs import ProbeInputs, probe_metric
 from cutaway.methods.probe.maths.layer_mix import LayerMix
 from cutaway.methods.probe.pieces import ProbePiece, measure_piece
 from cutaway.methods.probe.rows import (
-    MAIN_METRIC,
     PieceResult,
     ProbeCell,
     failed_row,
@@ -102,8 +102,9 @@ def measure(request: ProbeRequest, run: Run) -> Outcome:
             splits.setdefault(texts.name, inputs.splits_table())
     results = load_results(run.progress, keys)
     table = probe_table(results.rows)
+    metrics = {texts.name: probe_metric(spec, texts) for texts in request.sets}
     summary, baselines = summarise(
-        table, request.sets, results.resampling, curve=spec.protocol == "curve"
+        table, request.sets, results.resampling, curve=spec.protocol == "curve", metrics=metrics
     )
     return Outcome(
         table,
@@ -191,8 +192,9 @@ class ProbeGrid:
         yield replace(best, kind="details")
 
     def _best(self, probes: Mapping[str, ProbePiece]) -> ProbePiece | None:
-        """The cell with the highest mean of the main metric; None if every cell failed."""
-        metric = MAIN_METRIC[self.inputs.texts.task]
+        """The cell with the best mean of the main metric; None if every cell failed."""
+        metric = self.inputs.metric
+        sign = 1.0 if metric_facts(metric).higher_is_better else -1.0
         values: dict[ProbeCell, dict[int, list[float]]] = {}
         for row in self.progress.rows(list(probes)):
             if row["metric"] == metric and row["value"] is not None:
@@ -204,7 +206,7 @@ class ProbeGrid:
             return None
         means = {cell: float(np.mean(sizes[max(sizes)])) for cell, sizes in values.items()}
         # Of equally good cells the first by name, as in the summary.
-        best = min(means, key=lambda cell: (-means[cell], cell.key))
+        best = min(means, key=lambda cell: (-sign * means[cell], cell.key))
         return next(piece for piece in probes.values() if piece.cell == best)
 
     def _cell(self, layers: str, pool: str, classifier: str, kind: str = "probe") -> ProbeCell:
@@ -252,5 +254,4 @@ class ProbeGrid:
             self.inputs.console.print(f"No figure details for {piece.cell.key}: {error.reason}")
             return PieceResult([])
         self.inputs.console.print(f"Cell {piece.cell.key} failed: {error.reason}")
-        metric = MAIN_METRIC[self.inputs.texts.task]
-        return PieceResult([failed_row(piece.cell, error.reason, metric)])
+        return PieceResult([failed_row(piece.cell, error.reason, self.inputs.metric)])

@@ -32,13 +32,6 @@ SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("value", "low", "high"), pl.Float64),
     **dict.fromkeys(("status", "reason"), pl.String),
 }
-MAIN_METRIC = {
-    "binary": "accuracy",
-    "multiclass": "accuracy",
-    "multilabel": "f1_macro",
-    "regression": "r2",
-}
-"""The metric that best cells and verdicts refer to, by task."""
 CellKey = tuple[Any, ...]
 """Model, data, kind, layers, pool, classifier and number of training rows."""
 
@@ -157,10 +150,12 @@ def summarise(
     sets: Iterable[TextSet],
     resampling: Mapping[CellKey, ResamplingInfo] | None = None,
     *,
+    metrics: Mapping[str, str],
     curve: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The summary and the baselines of a run, as JSON-ready values.
 
+    `metrics` are the main metrics by data set.
     `resampling` tells how the repeats of a cell were drawn, where its rows don't; `curve` that the
     run has several training sizes.
     """
@@ -169,8 +164,9 @@ def summarise(
         of_set = table.filter(pl.col("data") == texts.name)
         for model in of_set["model"].unique(maintain_order=True):
             rows = of_set.filter(pl.col("model") == model)
-            rows = _largest_size(rows, MAIN_METRIC[texts.task]) if curve else rows
-            found = _finding(rows, model, texts, resampling or {})
+            metric = metrics[texts.name]
+            rows = _largest_size(rows, metric) if curve else rows
+            found = _finding(rows, model, texts, metric, resampling or {})
             baselines[f"{model} on {texts.name}"] = found.pop("baselines")
             findings.append(found)
     several = len(findings) > 1
@@ -201,11 +197,12 @@ def _finding(
     rows: pl.DataFrame,
     model: str,
     texts: TextSet,
+    metric: str,
     resampling: Mapping[CellKey, ResamplingInfo],
 ) -> dict[str, Any]:
     """The best cell, the verdict and the baselines of one model on one data set."""
-    evidence = _evidence(rows, MAIN_METRIC[texts.task], resampling)
-    metric, failed = evidence.metric, rows.filter(pl.col("status") == "failed")
+    evidence = _evidence(rows, metric, resampling)
+    failed = rows.filter(pl.col("status") == "failed")
     failures = []
     if failed.height:
         failures = [f"{failed.height} cells failed; the first: {failed['reason'][0]}"]

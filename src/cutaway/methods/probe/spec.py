@@ -46,6 +46,9 @@ class ProbeSpec(ChatOptions, SamplesOption):
     """Training rows per class of the kshot protocol."""
     train_sizes: Sizes = (0.1, 0.2, 0.4, 0.7, 1.0)
     """Sizes of the curve protocol: row counts, or shares of the training part."""
+    metric: str = "auto"
+    """The main metric, by which cells are chosen and judged; auto: accuracy, balanced accuracy if
+    classes are unequal, average precision if positives are rare, R2 for regression."""
     class_weight: Literal["none", "balanced"] = "none"
     """Class weights while fitting; balanced gives every class the same total weight."""
     baselines: Names = PROBE_BASELINES

@@ -19,7 +19,6 @@ from cutaway.methods.probe.inputs import ProbeInputs
 from cutaway.methods.probe.maths.cell import classifier, encode_labels, evaluate_fit, take_rows
 from cutaway.methods.probe.maths.fitted import FitSettings, FittedProbe
 from cutaway.methods.probe.recipe import load_texts
-from cutaway.methods.probe.rows import MAIN_METRIC
 from cutaway.methods.probe.spec import LEARNED_POOLER, ProbeSpec
 from cutaway.models.chat import with_chat
 from cutaway.models.lm import LM
@@ -56,6 +55,8 @@ class FittedProbes:
     pool: str
     kind: str
     """The classifier's name."""
+    metric: str
+    """The run's main metric."""
     split: Split
     probes: list[LayerProbe] = field(default_factory=list)
 
@@ -83,7 +84,7 @@ class ProbeCache:
             "model": self.lm.name, "run": record.address, "data": fitted.texts.name,
             "pool": fitted.pool, "classifier": fitted.kind, "task": fitted.aim.task,
             "classes": fitted.names, "layers": layers, "said": outputs,
-            "metric": MAIN_METRIC[fitted.aim.task],
+            "metric": fitted.metric,
             "held_out": [probe.held_out for probe in fitted.probes],
             "n_train": len(fitted.split.train), "n_val": len(fitted.split.val),
             "n_test": len(fitted.split.test), "command": record.command,
@@ -114,7 +115,7 @@ def fit_probes(
     labels, names = encode_labels(np.asarray(texts.labels), texts.task, texts.classes)
     aim = FitSettings(texts.task, len(names), spec.seed, spec.class_weight == "balanced")
     classifier(kind).check(aim)
-    fitted = FittedProbes(texts, aim, names, spec, pool, kind, inputs.splits[0])
+    fitted = FittedProbes(texts, aim, names, spec, pool, kind, inputs.metric, inputs.splits[0])
     mixes = [mix for mix in inputs.mixes if len(mix.layers) == 1]
     if not mixes:
         raise BadSpec(f"Run {record.address} probed only mixes of layers, no single layer.")
@@ -134,10 +135,8 @@ def _fit_layer(layer: int, states: Tensor, labels: Any, probes: FittedProbes) ->
         take_rows(states, split.val), y[torch.from_numpy(split.val)],
         task=aim.task, classes=aim.classes, seed=aim.seed, balanced=aim.balanced,
     )  # fmt: skip
-    metric = MAIN_METRIC[aim.task]
-    return LayerProbe(
-        layer, fitted, evaluate_fit(fitted, states, labels, split, aim).metrics[metric]
-    )
+    found = evaluate_fit(fitted, states, labels, split, aim).metrics
+    return LayerProbe(layer, fitted, found[probes.metric])
 
 
 def _class_outputs(probe: LayerProbe, state: Tensor, aim: FitSettings) -> list[float]:

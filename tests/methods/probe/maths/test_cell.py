@@ -20,8 +20,28 @@ from cutaway.methods.probe.maths.cell import (
 
 FAST = [name for name, row in CLASSIFIERS.items() if row.streams]
 METRICS = {
-    "binary": {"accuracy", "f1", "f1_macro", "mcc", "auc", "ap", "ece", "accuracy_ref", "f1_ref"},
-    "multiclass": {"accuracy", "f1_macro", "f1_micro", "mcc", "auc", "ap", "ece"},
+    "binary": {
+        "accuracy",
+        "balanced_accuracy",
+        "f1",
+        "f1_macro",
+        "mcc",
+        "auc",
+        "ap",
+        "ece",
+        "accuracy_ref",
+        "f1_ref",
+    },
+    "multiclass": {
+        "accuracy",
+        "balanced_accuracy",
+        "f1_macro",
+        "f1_micro",
+        "mcc",
+        "auc",
+        "ap",
+        "ece",
+    },
     "multilabel": {"accuracy", "f1_macro", "f1_micro", "auc", "ap"},
     "regression": {"r2", "mse", "spearman", "pearson"},
 }

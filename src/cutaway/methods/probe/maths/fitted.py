@@ -162,8 +162,11 @@ class ProbeOutputs:
 
     def pseudo_values(self, blocks: NDArray[Any], count: int, main: str) -> tuple[float, ...]:
         """The main metric's jackknife pseudo-values over blocks of the test rows."""
-        metric = METRICS[main]
-        predictions = {"score": self.ranks}.get(metric.needs, self.decisions)
+        base = main.removesuffix("_ref")
+        metric, decisions = METRICS[base], self.decisions
+        if main != base:
+            decisions = self.tuned_decisions[base]
+        predictions = {"score": self.ranks}.get(metric.needs, decisions)
         return pseudo_values(
             lambda rows: metric(self.truth[rows], predictions[rows]), blocks, count
         )

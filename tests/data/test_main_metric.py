@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+
+from cutaway.core.errors import BadSpec
+from cutaway.core.textset import TextSet
+from cutaway.data.main_metric import REFERENCE_METRICS, main_metric
+
+
+def a_set(task: str, labels) -> TextSet:
+    labels = np.asarray(labels)
+    return TextSet("rows", tuple(map(str, range(len(labels)))), labels=labels, task=task)
+
+
+def binary(zeros: int, ones: int) -> TextSet:
+    return a_set("binary", [0] * zeros + [1] * ones)
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (binary(50, 50), "accuracy"), (binary(60, 40), "accuracy"),
+        (binary(61, 39), "balanced_accuracy"), (binary(39, 61), "balanced_accuracy"),
+        (binary(90, 10), "balanced_accuracy"), (binary(91, 9), "ap"),
+        # Average precision is of class 1: it says little when class 0 is the rare one.
+        (binary(5, 95), "balanced_accuracy"),
+        (a_set("multiclass", [0, 1, 2] * 20), "accuracy"),
+        (a_set("multiclass", [0] * 30 + [1] * 30 + [2] * 19), "balanced_accuracy"),
+        # A class of the task that no row has is not a class of these rows.
+        (a_set("multiclass", [0, 1, 3] * 20), "accuracy"),
+        (a_set("regression", [0.5, 1.0, 7.0]), "r2"),
+        (a_set("multilabel", [[0, 1], [1, 1]]), "f1_macro"),
+    ],
+)  # fmt: skip
+def test_the_rule_follows_the_task_and_the_class_frequencies(texts, expected):
+    assert main_metric(texts) == expected
+
+
+def test_a_metric_that_is_asked_for_replaces_the_rule():
+    assert main_metric(binary(95, 5), "accuracy") == "accuracy"
+    assert main_metric(binary(50, 50), "mcc") == "mcc"
+    assert main_metric(binary(50, 50), "f1_ref", more=REFERENCE_METRICS) == "f1_ref"
+
+
+@pytest.mark.parametrize(
+    ("texts", "asked", "message"),
+    [
+        (binary(5, 5), "r2", "'r2' doesn't fit 'rows', a binary set.*accuracy"),
+        (a_set("regression", [0.5, 1.5]), "accuracy", "regression set.*one of: r2"),
+        (a_set("multiclass", [0, 1, 2]), "f1", "multiclass set.*f1_macro"),
+        (a_set("multiclass", [0, 1, 2]), "f1_ref", "multiclass set"),
+        (binary(5, 5), "acuracy", "Unknown metric 'acuracy'.*accuracy"),
+    ],
+)
+def test_a_metric_that_does_not_fit_is_refused_with_those_that_do(texts, asked, message):
+    with pytest.raises(BadSpec, match=message):
+        main_metric(texts, asked, more=REFERENCE_METRICS)
