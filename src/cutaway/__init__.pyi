@@ -98,6 +98,7 @@ def nextword(
     template: str | None = None,
     text_column: str | None = None,
     label_column: str | None = None,
+    metric: str = 'auto',
     limit: int | None = None,
     max_tokens: int | None = 512,
     folds: int = 5,

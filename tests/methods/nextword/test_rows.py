@@ -41,10 +41,10 @@ def test_the_interval_is_that_of_the_mean_and_the_same_in_all_repeats() -> None:
 
 
 def test_a_failed_cell_has_its_reason_and_no_value() -> None:
-    table = nextword_frame([failed_row(CELL, "f: no token")])
+    table = nextword_frame([failed_row(CELL, "f: no token", "ap")])
     (row,) = table.iter_rows(named=True)
     assert row["status"] == "failed" and row["reason"] == "f: no token"
-    assert row["metric"] == "accuracy" and row["value"] is row["low"] is row["high"] is None
+    assert row["metric"] == "ap" and row["value"] is row["low"] is row["high"] is None
 
 
 def test_a_curve_has_a_row_per_step_and_known_metric() -> None:

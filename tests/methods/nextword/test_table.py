@@ -62,7 +62,14 @@ def test_reports_lay_all_nextword_runs_out_in_one_table(record) -> None:
 def test_for_reading_there_is_a_line_per_kind(record) -> None:
     table = table_of("nextword").read_first(ALL, record)
     assert table.columns == ["features", "no prompt", "with prompt", "baseline"]
-    assert feature_table(ALL).row(0)[:1] == ("f",)
+    assert feature_table(ALL, record).row(0)[:1] == ("f",)
+
+
+def test_the_table_shows_the_main_metric_of_the_run() -> None:
+    rows = frame([a_row("f", 0.9), a_row("f", 0.6, metric="balanced_accuracy")])
+    for chosen, shown in (("balanced_accuracy", "0.600"), ("auc", "0.900")):
+        record = FakeRecord(rows, method="nextword", summary={"metric": chosen})
+        assert feature_table(rows, record)["no prompt"][0].startswith(shown)
 
 
 def test_failed_cells_have_no_mean() -> None:
@@ -77,7 +84,7 @@ def test_the_mean_is_over_the_repeats_of_a_cell() -> None:
 
 def test_several_models_get_a_column_of_their_name() -> None:
     rows = frame([a_row("f", 0.5), a_row("f", 0.7, model="other")])
-    table = feature_table(rows)
+    table = feature_table(rows, FakeRecord(rows))
     assert table.columns == ["model", "features", "no prompt"]
     assert table["model"].to_list() == ["m", "other"]
 

@@ -34,6 +34,16 @@ def test_classes_meet_a_tasks_words_by_name_in_whatever_order_they_come() -> Non
         assert said == [text.lower() for text in made.texts.texts]
 
 
+def test_the_main_metric_follows_the_classes_or_the_option() -> None:
+    texts = rows(("negative", "positive"), 40)
+    assert asked("sst2", texts).metric == "accuracy"
+    unequal = texts.take(np.flatnonzero((texts.labels == 0) | (np.arange(40) % 8 == 1)))
+    assert asked("sst2", unequal).metric == "balanced_accuracy"
+    assert asked("sst2", unequal, metric="auc").metric == "auc"
+    with pytest.raises(BadSpec, match=r"'r2' doesn't fit 'rows', a binary set.*balanced_accuracy"):
+        asked("sst2", unequal, metric="r2")
+
+
 @pytest.mark.parametrize(
     ("task", "classes", "first"),
     [("sst2", ("pos", "neg"), 1), ("sst2", ("0", "1"), 0), ("qnli", ("0", "1"), 1)],

@@ -24,10 +24,11 @@ def row(features: str, value: float | None, prompt: str = "", **more) -> dict:
     }  # fmt: skip
 
 
-def verdict(rows: list[dict], words=None, details=()) -> list[str]:
+def verdict(rows: list[dict], words=None, details=(), metric="accuracy") -> list[str]:
     summary, _ = summarise(
-        nextword_frame(rows), {"sst2": "reviews"}, {"m on sst2": words or {}}, details
-    )
+        nextword_frame(rows), {"sst2": "reviews"}, {"m on sst2": words or {}}, details,
+        {"sst2": metric},
+    )  # fmt: skip
     return summary["verdict"]
 
 
@@ -50,6 +51,15 @@ def test_accuracies_that_are_close_count_as_equal() -> None:
 
 def test_without_a_trained_next_word_feature_the_scores_are_listed() -> None:
     assert verdict([row("f", 0.8)]) == ["Accuracy without a prompt: f 0.800 [0.790, 0.810]."]
+
+
+def test_sentences_name_the_main_metric() -> None:
+    rows = [row(kind, v, p, metric="balanced_accuracy") for kind, v in (("f", 0.8), ("p", 0.7))
+            for p in ("", PROMPT)]  # fmt: skip
+    first, _, listing, prompt = verdict([*rows, row("f", 0.1)], metric="balanced_accuracy")
+    assert "reaches balanced accuracy 0.700" in first
+    assert listing.startswith("Balanced accuracy without a prompt: f 0.800")
+    assert "changes balanced accuracy by: f +0.000" in prompt
 
 
 def test_a_score_without_an_interval_is_shown_alone() -> None:
@@ -110,7 +120,9 @@ def test_failed_cells_are_counted_with_the_first_reason(count, cells) -> None:
 
 def test_a_run_in_which_nothing_could_be_measured_has_no_best() -> None:
     rows = nextword_frame([row("p", None, status="failed", reason="p: broken"), row("bow", 0.5)])
-    summary, baselines = summarise(rows, {"sst2": "reviews"}, {"m on sst2": {}}, [])
+    summary, baselines = summarise(
+        rows, {"sst2": "reviews"}, {"m on sst2": {}}, [], {"sst2": "accuracy"}
+    )
     assert summary["best"] is None and summary["failed"] == 1
     assert summary["verdict"][0] == "No feature could be measured."
     assert baselines == {"m on sst2": {"bow": 0.5}}
@@ -119,7 +131,10 @@ def test_a_run_in_which_nothing_could_be_measured_has_no_best() -> None:
 def test_several_models_and_tasks_are_named_in_each_sentence() -> None:
     rows = [row("f", 0.8), row("f", 0.6, model="n"), row("f", 0.7, task="cr")]
     words = {"m on sst2": {}, "n on sst2": {}, "m on cr": {}}
-    summary, baselines = summarise(nextword_frame(rows), {"sst2": "a", "cr": "b"}, words, [])
+    metrics = {"sst2": "accuracy", "cr": "accuracy"}
+    summary, baselines = summarise(
+        nextword_frame(rows), {"sst2": "a", "cr": "b"}, words, [], metrics
+    )
     starts = [line.split(":")[0] for line in summary["verdict"]]
     assert starts == ["m on sst2", "n on sst2", "m on cr"]
     assert [f["data"] for f in summary["findings"]] == ["a", "a", "b"]
@@ -128,7 +143,7 @@ def test_several_models_and_tasks_are_named_in_each_sentence() -> None:
 
 def test_scores_are_means_over_repeats() -> None:
     table = nextword_frame([row("f", 0.6), row("f", 0.8, repeat=1)])
-    assert mean_scores(table)["", "f"]["value"] == pytest.approx(0.7)
+    assert mean_scores(table, "accuracy")["", "f"]["value"] == pytest.approx(0.7)
 
 
 def test_every_feature_kind_has_a_name() -> None:

@@ -11,8 +11,9 @@ import plotly.graph_objects as go
 import polars as pl
 
 from cutaway.core.errors import Missing
+from cutaway.measure.metrics import UNIT, metric_facts
 from cutaway.methods.nextword.details import CELL_COLUMNS, read_details
-from cutaway.methods.nextword.table import FEATURE_LABELS, PROMPT_FREE, cell_means
+from cutaway.methods.nextword.table import FEATURE_LABELS, PROMPT_FREE, cell_means, shown_metric
 from cutaway.report import formats, panels, theme
 from cutaway.report.records import RunOrRuns
 
@@ -28,27 +29,30 @@ LOSS_LABELS = {
 }
 
 
-def _feature_scores(rows: pl.DataFrame, what: str) -> pl.DataFrame:
-    table = cell_means(rows).filter(pl.col("features").is_in(list(FEATURE_LABELS)))
+def _feature_scores(rows: pl.DataFrame, metric: str, what: str) -> pl.DataFrame:
+    table = cell_means(rows, metric).filter(pl.col("features").is_in(list(FEATURE_LABELS)))
     if table.filter(~pl.col("features").is_in(PROMPT_FREE)).is_empty():
         raise Missing(NOT_MEASURED.format(what))
     return table
 
 
 def features(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """Accuracy of each feature kind: a bar with its interval per prompt, baselines as lines."""
-    table = _feature_scores(rows, "accuracy by feature kind")
+    """Score of each feature kind: a bar with its interval per prompt, baselines as lines."""
+    metric = shown_metric(rows, record)
+    facts = metric_facts(metric)
+    name = facts.title
+    table = _feature_scores(rows, metric, f"{name} by feature kind")
     pairs = table.select("model", "task").unique(maintain_order=True).rows()
     stack = panels.stack_panels([f"{model} on {task}" for model, task in pairs], each=250)
     for row, (model, task) in enumerate(pairs[: len(stack.titles)], start=1):
         cells = table.filter((pl.col("model") == model) & (pl.col("task") == task))
         _bars(stack.figure, cells, row)
     stack.figure.update_layout(barmode="group")
-    stack.figure.update_yaxes(title="accuracy", range=[0, 1])
+    stack.figure.update_yaxes(title=name, range=[0, 1] if facts.bounds == UNIT else None)
     return theme.finish_figure(
         stack.figure,
-        title="Accuracy of next-word features",
-        caption="Test accuracy of a linear classifier on each kind of feature. f is the hidden "
+        title=f"{name[:1].upper()}{name[1:]} of next-word features",
+        caption=f"Test {name} of a linear classifier on each kind of feature. f is the hidden "
         "state; the other features are functions of the next-word distribution alone; zero-shot "
         "needs no training. Whiskers: 95 % intervals. Lines: baselines on the words of the texts."
         + panels.omitted_note(0, stack.hidden),
@@ -98,8 +102,10 @@ def _whiskers(shown: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def prompts(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """Accuracy without and with the prompt, one line per feature kind."""
-    table = _feature_scores(rows, "prompts").filter(~pl.col("features").is_in(PROMPT_FREE))
+    """Score without and with the prompt, one line per feature kind."""
+    metric = shown_metric(rows, record)
+    name = metric_facts(metric).title
+    table = _feature_scores(rows, metric, "prompts").filter(~pl.col("features").is_in(PROMPT_FREE))
     pairs = _prompt_pairs(table)
     if not pairs:
         raise Missing(
@@ -116,18 +122,18 @@ def prompts(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
                 line={"color": colours[kind]}, hovertemplate="%{y:.3f}",
             )
         )  # fmt: skip
-    figure.update_yaxes(title="accuracy")
+    figure.update_yaxes(title=name)
     return theme.finish_figure(
         figure,
         title="Effect of the prompt",
-        caption="Test accuracy without and with the prompt appended to each text. The paper "
+        caption=f"Test {name} without and with the prompt appended to each text. The paper "
         "predicts a larger gain for next-word features than for f, because the prompt turns the "
         "task into sentence completion.",
     )
 
 
 def _prompt_pairs(table: pl.DataFrame) -> list[tuple[str, str, float, float]]:
-    """(feature kind, suffix of its name, accuracy without prompt, accuracy with prompt)."""
+    """(feature kind, suffix of its name, score without prompt, score with prompt)."""
     several = table.select("model", "task").unique().height > 1
     pairs = []
     for (model, task, kind), cells in table.group_by(

@@ -286,7 +286,8 @@ class NextwordGrid:
             raise error
         name = "" if isinstance(error, CutawayError) else f"{type(error).__name__}: "
         self.console.print(f"{piece.kind} failed: {name}{error}")
-        return [failed_row(self._cell(piece, piece.kind), f"{piece.kind}: {name}{error}")]
+        reason = f"{piece.kind}: {name}{error}"
+        return [failed_row(self._cell(piece, piece.kind), reason, self.task.metric)]
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,8 @@ def measure(request: NextwordRequest, run: Run) -> Outcome:
                 files |= _save_distributions(grid, run.folder / "p")
     table, details = nextword_frame(run.progress.rows(keys)), run.progress.details(keys)
     data_names = {task.name: task.texts.name for task in request.tasks}
-    summary, baselines = summarise(table, data_names, words, details)
+    metrics = {task.name: task.metric for task in request.tasks}
+    summary, baselines = summarise(table, data_names, words, details, metrics)
     return Outcome(
         rows=table,
         summary=summary,

@@ -19,7 +19,6 @@ NEXTWORD_SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("value", "low", "high"), pl.Float64),
     **dict.fromkeys(("status", "reason"), pl.String),
 }
-MAIN_METRIC = "accuracy"
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,11 @@ def score_rows(cell: NextwordCell, measured: Sequence[RepeatMetrics]) -> list[Ro
     return rows
 
 
-def failed_row(cell: NextwordCell, reason: str) -> Row:
+def failed_row(cell: NextwordCell, reason: str, metric: str) -> Row:
     """The row of a cell that couldn't be measured: no value, but the reason."""
     sizes = dict.fromkeys(("repeat", "n_train", "n_test"), 0)
     return {
-        **cell.coordinates, **sizes, "metric": MAIN_METRIC, "value": None, "low": None,
+        **cell.coordinates, **sizes, "metric": metric, "value": None, "low": None,
         "high": None, "status": "failed", "reason": reason,
     }  # fmt: skip
 

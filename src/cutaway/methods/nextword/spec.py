@@ -66,6 +66,9 @@ class NextwordSpec(ChatOptions, SamplesOption):
     """Column with the text, when not one of the usual names or of the task's."""
     label_column: str | None = None
     """Column with the label, when not one of the usual names or of the task's."""
+    metric: str = "auto"
+    """The main metric; auto: accuracy, balanced accuracy if classes are unequal, average precision
+    if positives are rare."""
     limit: int | None = Field(default=None, ge=10)
     """Use at most this many rows of each data set, sampled with the seed."""
     max_tokens: int | None = Field(default=512, ge=2)

@@ -12,7 +12,7 @@ import polars as pl
 
 from cutaway.report import formats
 from cutaway.report.method_table import MethodTable
-from cutaway.report.records import RecordLike
+from cutaway.report.records import RecordLike, RunOrRuns
 
 FEATURE_LABELS = {
     "f": "f",
@@ -86,9 +86,17 @@ def finetuned_cells(rows: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def feature_table(rows: pl.DataFrame) -> pl.DataFrame:
-    """The accuracies with a line per feature kind, and columns without and with the prompt."""
-    table = cell_means(rows).filter(pl.col("features").is_in(list(FEATURE_LABELS)))
+def shown_metric(rows: pl.DataFrame, record: RunOrRuns) -> str:
+    """The metric that tables and figures show: the run's main one, else accuracy."""
+    chosen = str((record.summary or {}).get("metric"))
+    return chosen if chosen in set(rows["metric"]) else "accuracy"
+
+
+def feature_table(rows: pl.DataFrame, record: RunOrRuns, most: int = 12) -> pl.DataFrame:
+    """The main metric with a line per feature kind, and columns without and with the prompt."""
+    table = cell_means(rows, shown_metric(rows, record)).filter(
+        pl.col("features").is_in(list(FEATURE_LABELS))
+    )
     coordinates = [c for c in ("model", "task") if table[c].n_unique() > 1]
     lines: dict[tuple[Any, ...], dict[str, Any]] = {}
     for cell in table.iter_rows(named=True):
@@ -138,4 +146,4 @@ def _format_cell(cell: dict[str, Any] | None) -> str:
     return formats.interval(cell["mean"], cell["low"], cell["high"])
 
 
-TABLE = MethodTable(highlights=feature_table, paper=paper_table)
+TABLE = MethodTable(ranking=feature_table, paper=paper_table)

@@ -12,6 +12,7 @@ from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.data.labels import check_learnable
 from cutaway.data.load import load_task, load_text_set
+from cutaway.data.main_metric import main_metric
 from cutaway.data.tasks import SplitProtocol, TaskFile, find_task
 from cutaway.measure.splits import Split, repeat_rng
 from cutaway.measure.strata import stratified_cut
@@ -40,6 +41,8 @@ class NextwordTask:
     answers: tuple[WordList, ...]
     """Word lists with one word per class for zero-shot, in order of preference."""
     protocol: SplitProtocol
+    metric: str = "accuracy"
+    """The main metric."""
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -93,6 +96,7 @@ def _task_from_source(spec: NextwordSpec, task: TaskFile | None, data: Any) -> N
         words=_word_lists(spec, task),
         answers=_zeroshot_word_lists(spec, task, len(texts.classes)),
         protocol=protocol,
+        metric=main_metric(texts, spec.metric),
     )
 
 

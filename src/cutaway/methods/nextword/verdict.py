@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from cutaway.methods.nextword.rows import MAIN_METRIC
+from cutaway.measure.metrics import metric_facts
 
 FEATURE_NAMES = {
     "f": "the hidden state f",
@@ -31,8 +31,12 @@ def summarise(
     data_names: Mapping[str, str],
     words: Mapping[str, Mapping[str, Any]],
     details: Sequence[Mapping[str, Any]],
+    metrics: Mapping[str, str],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Summary and baselines of a run, JSON-ready; `data_names` is the text set of each task."""
+    """Summary and baselines of a run, JSON-ready.
+
+    `data_names` is the text set of each task, `metrics` the main metric of each.
+    """
     findings: list[dict[str, Any]] = []
     baselines: dict[str, Any] = {}
     for task, data in data_names.items():
@@ -40,7 +44,7 @@ def summarise(
         for model in of_task["model"].unique(maintain_order=True):
             rows, name = of_task.filter(pl.col("model") == model), f"{model} on {task}"
             own = [d for d in details if (d["model"], d["task"]) == (model, task)]
-            facts = {"model": model, "task": task, "data": data}
+            facts = {"model": model, "task": task, "data": data, "metric": metrics[task]}
             finding = _task_summary(rows, facts, words[name], own)
             baselines[name] = finding.pop("baselines")
             findings.append(finding)
@@ -51,7 +55,7 @@ def summarise(
     ]
     best = [f["best"] for f in findings if f["best"]]
     summary = {
-        "metric": MAIN_METRIC,
+        "metric": findings[0]["metric"] if findings else None,
         "best": best[0] if best else None,
         "verdict": verdict,
         "findings": findings,
@@ -66,18 +70,20 @@ def _task_summary(
     words: Mapping[str, Any],
     details: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    cells = mean_scores(rows)
+    metric = facts["metric"]
+    cells = mean_scores(rows, metric)
     features = {key: cell for key, cell in cells.items() if key[1] not in BASELINES}
     baselines = {key[1]: cell["value"] for key, cell in cells.items() if key[1] in BASELINES}
-    finding = {**facts, "metric": MAIN_METRIC, "words": dict(words), "baselines": baselines}
+    finding = {**facts, "words": dict(words), "baselines": baselines}
     if not features:
         verdict = ["No feature could be measured.", *_failed_sentence(rows)]
         return {**finding, "best": None, "verdict": verdict}
-    top = max(features, key=lambda key: features[key]["value"])
+    sign = 1.0 if metric_facts(metric).higher_is_better else -1.0
+    top = max(features, key=lambda key: sign * features[key]["value"])
     best = {"model": facts["model"], "data": facts["task"], "prompt": top[0], "features": top[1]}
     verdict = [
-        *_accuracy_sentences(features, baselines, top[0]),
-        *_prompt_sentence(features),
+        *_score_sentences(features, baselines, top[0], metric),
+        *_prompt_sentence(features, metric),
         *_zeroshot_sentence(features),
         *_linearity_sentence(rows),
         *_top_tokens_sentence(details),
@@ -85,13 +91,13 @@ def _task_summary(
         *_failed_sentence(rows),
     ]
     scores = [{"prompt": p, "features": k, **cell} for (p, k), cell in cells.items()]
-    best |= {"metric": MAIN_METRIC, **features[top]}
+    best |= {"metric": metric, **features[top]}
     return {**finding, "best": best, "scores": scores, "verdict": verdict}
 
 
-def mean_scores(rows: pl.DataFrame) -> ScoreTable:
-    """The mean accuracy of every cell over its repeats."""
-    done = rows.filter((pl.col("metric") == MAIN_METRIC) & (pl.col("status") == "done"))
+def mean_scores(rows: pl.DataFrame, metric: str) -> ScoreTable:
+    """The mean score of every cell over its repeats."""
+    done = rows.filter((pl.col("metric") == metric) & (pl.col("status") == "done"))
     means = done.group_by(["prompt", "features"], maintain_order=True).agg(
         pl.col("value").mean(), pl.col("low").first(), pl.col("high").first()
     )
@@ -107,20 +113,21 @@ def _format_score(cell: Mapping[str, Any]) -> str:
     return f"{cell['value']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]"
 
 
-def _accuracy_sentences(
-    features: ScoreTable, baselines: Mapping[str, float], prompt: str
+def _score_sentences(
+    features: ScoreTable, baselines: Mapping[str, float], prompt: str, metric: str
 ) -> list[str]:
     """The best next-word feature against the baselines and f; then all feature kinds."""
     cells = {kind: cell for (p, kind), cell in features.items() if p == prompt}
     scores = ", ".join(f"{kind} {_format_score(cell)}" for kind, cell in cells.items())
-    listing = f"Accuracy{_prompt_phrase(prompt)}: {scores}."
+    title = metric_facts(metric).title
+    listing = f"{title[:1].upper()}{title[1:]}{_prompt_phrase(prompt)}: {scores}."
     fitted = {k: c for k, c in cells.items() if k != "f" and not k.startswith("zeroshot")}
     if not fitted:
         return [listing]
     best = max(fitted, key=lambda k: fitted[k]["value"])
     value = fitted[best]["value"]
     sentence = (
-        f"A linear classifier on {FEATURE_NAMES[best]} reaches accuracy "
+        f"A linear classifier on {FEATURE_NAMES[best]} reaches {title} "
         f"{_format_score(fitted[best])}{_prompt_phrase(prompt)}"
     )
     if baselines:
@@ -143,8 +150,8 @@ def _compared_to_f(best: str, value: float, f: float) -> str:
     )
 
 
-def _prompt_sentence(features: ScoreTable) -> list[str]:
-    """The change of accuracy by the prompt, for each feature kind."""
+def _prompt_sentence(features: ScoreTable, metric: str) -> list[str]:
+    """The change of the score by the prompt, for each feature kind."""
     prompts = list(dict.fromkeys(prompt for prompt, _ in features))
     if len(prompts) != 2 or "" not in prompts:
         return []
@@ -155,7 +162,8 @@ def _prompt_sentence(features: ScoreTable) -> list[str]:
         if (prompt, kind) in features and ("", kind) in features
     }
     changes = ", ".join(f"{kind} {gain:+.3f}" for kind, gain in gains.items())
-    return [f"The prompt {prompt!r} changes accuracy by: {changes}."] if gains else []
+    title = metric_facts(metric).title
+    return [f"The prompt {prompt!r} changes {title} by: {changes}."] if gains else []
 
 
 def _zeroshot_sentence(features: ScoreTable) -> list[str]:
@@ -222,7 +230,7 @@ def _prompt_phrase(prompt: str) -> str:
 def feature_scores(rows: pl.DataFrame) -> dict[str, float]:
     """Accuracies by feature kind and prompt, and the R2 of Phi p from f, by a readable name."""
     chosen = rows.filter(
-        ((pl.col("metric") == MAIN_METRIC) & pl.col("features").is_in(["f", "phi_p"]))
+        ((pl.col("metric") == "accuracy") & pl.col("features").is_in(["f", "phi_p"]))
         | (pl.col("metric") == "r2_from_f")
     ).drop_nulls("value")
     means = chosen.group_by(["features", "prompt", "metric"], maintain_order=True).agg(
