@@ -8,7 +8,7 @@ from cutaway.studies.reference_logs import parse_experiments, read_experiments
 
 COLUMNS = (
     *("model", "data", "kind", "layers", "pool", "classifier", "repeat", "n_train", "n_val"),
-    *("n_test", "metric", "value", "low", "high", "status", "reason"),
+    *("n_test", "metric", "value", "low", "high", "status", "reason", "experiment"),
 )
 
 
@@ -42,7 +42,31 @@ def test_there_is_a_row_for_each_repeat_and_metric() -> None:
     ]
     assert {r["metric"] for r in found} == {"accuracy", "f1"}
     assert found[0]["low"] < 0.7 < found[0]["high"]
-    assert found[0]["n_test"] is None
+    assert {(r["n_train"], r["n_val"], r["n_test"]) for r in found} == {(35, 5, 10)}
+    assert {r["classifier"] for r in found} == {"lda"}
+
+
+def test_a_point_of_a_learning_curve_has_its_training_size() -> None:
+    (sizes,) = {(r["n_train"], r["n_val"], r["n_test"]) for r in rows(**{"metadata__train len": 7})}
+    assert sizes == (7, 5, 10)
+
+
+def test_the_interval_of_a_curve_is_that_of_its_own_repeats() -> None:
+    scores = [0.5, 0.6, 0.6, 0.7, 0.8, 0.4, 0.5, 0.6]
+    for more in ({}, {"metadata__train len": 7}):
+        first = rows(data__Accuracy=scores, **more)[0]
+        assert first["low"] < sum(scores) / len(scores) < first["high"]
+
+
+def test_a_size_that_the_scores_contradict_is_not_believed() -> None:
+    tested = [k / 1355 for k in (987, 1028, 1001, 993, 1010, 1004)]
+    first = rows(data__Accuracy=tested, metadata__size=8770)[0]
+    assert (first["n_train"], first["n_val"], first["n_test"]) == (4743, 677, 1355)
+    assert "shares of 1,355 test rows" in first["reason"]
+    few = rows(data__Accuracy=tested[:2], metadata__size=8770)[0]
+    assert (few["n_train"], few["n_test"]) == (None, None)
+    true = rows(data__Accuracy=[k / 1754 for k in (1257, 1251, 1215)], metadata__size=8770)[0]
+    assert (true["n_train"], true["n_test"], true["reason"]) == (6139, 1754, "")
 
 
 @pytest.mark.parametrize(
@@ -50,13 +74,23 @@ def test_there_is_a_row_for_each_repeat_and_metric() -> None:
     [
         (6, None, "6"),
         (-1, None, "-1"),
-        ("all", "mean", "mean:all"),
-        ([8, 9], "extend", "concat:8,9"),
+        ("all", "mean", "mean:1-11"),
+        ([8, 9], "extend", "extend:8,9"),
         ([8, 9], "max", "max:8,9"),
     ],
 )
 def test_layers_are_spelled_as_ours(layer, method, expected: str) -> None:
     assert rows(expdata__layer=layer, expdata__layer_method=method)[0]["layers"] == expected
+
+
+def test_rows_say_what_the_code_of_the_reference_did() -> None:
+    extended = rows(expdata__layer=[8, 9], expdata__layer_method="extend")[0]["reason"]
+    assert "does not concatenate" in extended
+    assert "only the last of these layers" in extended
+    inner = rows(expdata__layer="all", expdata__layer_method="max")[0]
+    assert (inner["layers"], "leaves out the embeddings" in inner["reason"]) == ("max:1-11", True)
+    other = rows(expdata__layer="all", expdata__layer_method="mean", expdata__model="mine")[0]
+    assert other["layers"] == "mean:all"
 
 
 def test_the_last_layer_is_not_guessed() -> None:

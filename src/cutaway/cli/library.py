@@ -61,12 +61,12 @@ def query(
     sql: str, /, *, runs: RunsFlag = "runs", json: JsonFlag = False,
     format: Literal["table", "csv", "markdown", "latex"] = "table",
 ) -> None:  # fmt: skip
-    """Query all runs with SQL; the tables are `runs`, `rows`, `samples` and `splits`.
+    """Query all runs with SQL; the tables are `runs`, `scores`, `rows`, `samples` and `splits`.
 
     Parameters
     ----------
     sql
-        One SELECT, e.g. "select layers, avg(value) from rows group by 1".
+        One SELECT, e.g. "select layers, max(value) from scores group by layers".
     format
         Output format.
     """
@@ -119,20 +119,31 @@ def report(
         print_result(line)
 
 
-def import_logs(path: Path, /, *, runs: RunsFlag = "runs", json: JsonFlag = False) -> None:
+def import_logs(
+    path: Path, /, *, names: Path | None = None, runs: RunsFlag = "runs", json: JsonFlag = False
+) -> None:
     """Import experiment logs of the probing reference implementation as runs.
 
     Parameters
     ----------
     path
         A log file, or a folder of them.
+    names
+        TOML file with tables [classifier], [data], [model] and [blocks]: names in the log to names
+        in Cutaway, before the known ones.
     """
     from cutaway.studies.import_logs import import_experiments
 
-    addresses = import_experiments(path, runs)
+    made = import_experiments(path, runs, names)
+    if made.unmatched:
+        print_message(
+            f"cutaway: kept as in the log, since the table of names doesn't have them: "
+            f"{', '.join(made.unmatched)}. --names FILE adds names."
+        )
     if json:
-        print_json({"imported": addresses})
+        print_json({"imported": made.addresses, "experiments": made.experiments})
     else:
         print_result(
-            f"{len(addresses)} experiment sets imported into {runs}: {', '.join(addresses)}"
+            f"{made.experiments} experiments imported into {runs}, as {len(made.addresses)} runs: "
+            f"{', '.join(made.addresses)}"
         )

@@ -282,6 +282,12 @@ RECIPE_METRICS: dict[str, MetricFacts] = {
 }
 """Facts about the numbers that a recipe measures itself, or that imported logs contain."""
 
+MAIN_METRIC_ORDER = (
+    *("precision@1", "exact_match", "accuracy", "f1_macro", "f1", "auc", "r2", "spearman"),
+    *("pearson", "mcc", "ap"),
+)
+"""The main metric of a run that names none: the first of these that was measured."""
+
 
 def _class_counts(
     labels: NDArray[Any], decisions: NDArray[Any]

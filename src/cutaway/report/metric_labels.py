@@ -2,10 +2,7 @@
 
 import polars as pl
 
-from cutaway.measure.metrics import metric_facts
-
-# The main metric of a run that names none: the first of these that was measured.
-METRIC_ORDER = ("accuracy", "f1_macro", "f1", "auc", "r2", "spearman", "pearson", "mcc", "ap")
+from cutaway.measure.metrics import MAIN_METRIC_ORDER, metric_facts
 
 
 def metric_label(metric: str) -> str:
@@ -27,5 +24,5 @@ def metric_axis_label(metric: str) -> str:
 def measured_metrics(rows: pl.DataFrame) -> list[str]:
     """The metrics that were measured, best known first."""
     found = rows["metric"].drop_nulls().unique().to_list() if "metric" in rows.columns else []
-    known = [m for m in METRIC_ORDER if m in found]
+    known = [m for m in MAIN_METRIC_ORDER if m in found]
     return known + sorted(m for m in found if m not in known)

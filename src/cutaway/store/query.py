@@ -1,4 +1,4 @@
-"""SQL over all runs, restricted to the tables `runs`, `rows`, `samples` and `splits`.
+"""SQL over all runs, restricted to the tables `runs`, `scores`, `rows`, `samples` and `splits`.
 
 Before DuckDB gets the user's SQL, access to files, network, extensions and Python variables is
 disabled and the configuration is locked.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cutaway.core.errors import BadSpec
 from cutaway.store.records import SAMPLES_FILE, SPLITS_FILE, Record, join_names
+from cutaway.store.scores import run_scores
 
 if TYPE_CHECKING:
     import duckdb
@@ -70,7 +71,7 @@ def query_database(
 
 def _tables_of(sql: str) -> set[str]:
     """The tables that a query may use, besides `runs`."""
-    tables = {"rows", *_STREAMED}
+    tables = {"rows", "scores", *_STREAMED}
     return tables if _MENTIONS_ALL.search(sql) else {n for n in tables if n in sql.lower()}
 
 
@@ -100,7 +101,7 @@ def _check_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> None:
         names = ", ".join(kind.name for kind in kinds) or "nothing"
         raise BadSpec(
             f"A query must be one SELECT, WITH, DESCRIBE or SHOW statement, got: {names}. "
-            'Example: "select layers, avg(value) from rows group by layers".'
+            'Example: "select layers, max(value) from scores group by layers".'
         )
 
 
@@ -118,6 +119,9 @@ def fill_database(
     connection.unregister("listed")
     if "rows" in tables:
         connection.register("rows", rows_frame(records).to_arrow())
+    if "scores" in tables:
+        scores = concat_frames([(one, run_scores(one)) for one in records])
+        connection.register("scores", scores.to_arrow())
     for name, file in _STREAMED.items():
         if name in tables:
             _stream_table(connection, name, [one for one in records if file in one.files], file)
@@ -209,23 +213,29 @@ def _float_or_none(value: float | None) -> float | None:
 
 def rows_frame(records: Sequence[Record]) -> "pl.DataFrame":
     """The rows of all runs, concatenated by column name, with method and address first."""
+    return concat_frames([(record, record.rows) for record in records])
+
+
+def concat_frames(parts: "Sequence[tuple[Record, pl.DataFrame]]") -> "pl.DataFrame":
+    """A table of each run, concatenated by column name, with method and address first."""
     import polars as pl
 
-    if not records:
+    if not parts:
         return pl.DataFrame(schema={"method": pl.String, "address": pl.String})
-    mixed = _mixed_type_columns([record.rows for record in records])
+    mixed = _mixed_type_columns([frame for _, frame in parts])
     return pl.concat(
-        [_with_run_columns(record, mixed) for record in records], how="diagonal_relaxed"
+        [_with_run_columns(record, frame, mixed) for record, frame in parts],
+        how="diagonal_relaxed",
     )
 
 
-def _with_run_columns(record: Record, mixed: set[str]) -> "pl.DataFrame":
-    """A run's rows with its method and address; columns of mixed type become text."""
+def _with_run_columns(record: Record, frame: "pl.DataFrame", mixed: set[str]) -> "pl.DataFrame":
+    """A run's table with its method and address; columns of mixed type become text."""
     import polars as pl
 
     names = {"method": _text(record.method), "address": _text(record.address)}
-    front = [pl.Series(n, [v]).new_from_index(0, len(record.rows)) for n, v in names.items()]
-    columns = record.rows.get_columns()
+    front = [pl.Series(n, [v]).new_from_index(0, len(frame)) for n, v in names.items()]
+    columns = frame.get_columns()
     return pl.DataFrame(
         front + [c.cast(pl.String) if c.name in mixed else c for c in columns], strict=False
     )

@@ -80,7 +80,7 @@ class Runs:
         raise BadSpec(f"{address!r} matches {len(matches)} runs: {names}. Give more digits.")
 
     def query(self, sql: str) -> "pl.DataFrame":
-        """Run one SELECT over `runs`, `rows`, `samples` and `splits`; nothing else is open."""
+        """Run one SELECT over `runs`, `scores`, `rows`, `samples` and `splits` only."""
         from cutaway.store.query import query
 
         return query(list(self), sql)

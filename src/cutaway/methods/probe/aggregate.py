@@ -79,15 +79,14 @@ def _metric_bound(names: Sequence[str], place: int) -> pl.Expr:
 
 
 def with_training_size(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows with `size`: training sizes that differ only by rounding (folds) are one size."""
-    sizes = sorted(rows["n_train"].drop_nulls().unique().to_list())
-    start, merged = 0, {}
-    for size in sizes:
-        start = size if size > start * 1.03 + 1 else start
-        merged[size] = start
-    return rows.with_columns(
-        pl.col("n_train").replace_strict(merged, default=None, return_dtype=pl.Int64).alias("size")
-    )
+    """Rows with `size`, the training size of their cell: the largest of its folds.
+
+    In a learning curve the same repeat has several sizes, and each is a cell; folds that differ by
+    rounding are one repeat each.
+    """
+    cell = [c for c in (*COORDINATES, "experiment", "metric") if c in rows.columns]
+    place = pl.col("n_train").rank("dense").over(*cell, "repeat")
+    return rows.with_columns(pl.col("n_train").max().over(*cell, place).alias("size"))
 
 
 def largest_training_size(table: pl.DataFrame) -> pl.DataFrame:
