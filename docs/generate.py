@@ -302,15 +302,20 @@ def verdicts_page() -> str:
     parts = [NOTE, VERDICTS]
     methods: dict[str, list[list[str]]] = {}
     for key, kind in sentence_kinds().items():
-        line = ["<br>".join(kind.says), kind.claims, kind.rule, kind.test, _rate(rates.get(key))]
+        line = ["<br>".join(kind.says), kind.claims, kind.rule, kind.test, _rate(rates.get(key, {}))]
         methods.setdefault(kind.method, []).append(line)
     head = ["sentence", "claims", "printed when", "test", "false on null data"]
     parts += [f"## {name}\n\n{table(head, rows)}" for name, rows in methods.items()]
     return "\n".join(parts)
 
 
-def _rate(one: dict[str, Any] | None) -> str:
-    return f"{one['false']} of {one['runs']:,} ({one['false'] / one['runs']:.1%})" if one else ""
+def _rate(by_claim: dict[str, dict[str, list[int]]]) -> str:
+    """False claims of runs, for each sort of claim and each world."""
+    return "<br>".join(
+        f"{claim}, {world}: {false} of {runs:,} ({false / runs:.1%})"
+        for claim, by_world in by_claim.items()
+        for world, (false, runs) in by_world.items()
+    )
 
 
 TABLES = {

@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "cutaway"
 TABLES = sorted(SOURCE.rglob("sentences.toml"))
 METHODS = [path.parent.name for path in TABLES]
 # Where sentences are written; shared phrases of conclusions may be part of any.
-WRITERS = ("verdict*.py", "import_logs.py")
+WRITERS = ("verdict*.py",)
 SHARED = (SOURCE / "measure" / "conclusions.py",)
 # Texts shorter than this many words are parts of speech, not sentences.
 WORDS = 5

@@ -84,15 +84,36 @@ def test_a_difference_is_as_unsure_as_both_sides_together():
 
 
 @pytest.mark.parametrize(
-    ("by", "tolerance", "holds"),
-    [(0.0, 0.0, True), (0.39, 0.0, True), (0.5, 0.0, False), (0.5, 0.2, True)],
-)
-def test_a_finding_holds_when_the_difference_is_large_enough(by, tolerance, holds):
+    ("by", "tolerance", "expected"),
+    [
+        # The difference is 0.4; its one-sided bounds are 0.281 and 0.519.
+        (0.0, 0.0, "holds"), (0.28, 0.0, "holds"), (0.29, 0.0, "can't tell"),
+        (0.4, 0.1, "can't tell"), (0.4, 0.12, "holds"), (0.5, 0.0, "can't tell"),
+        (0.53, 0.0, "fails"),
+    ],
+)  # fmt: skip
+def test_a_finding_holds_or_fails_only_when_that_is_shown(by, tolerance, expected):
     finding = Finding(
         says="mat beats id", more=side(where={"kind": "mat"}), less=side(where={"kind": "id"}),
         by=by, tolerance=tolerance,
     )  # fmt: skip
-    assert judge_finding(finding, TABLES).passed is holds
+    found = judge_finding(finding, TABLES)
+    assert found.conclusion == expected
+    assert found.passed is (expected == "holds")
+    # A standard error of 0.072 is to become 0.02 / (1.645 + 0.842).
+    factor = found.rows_factor
+    assert factor == pytest.approx(80.5, rel=0.01) if expected == "can't tell" else factor is None
+
+
+def test_values_without_an_interval_show_nothing():
+    layers = {"step": "eval", "metric": "layers", "take": "min"}
+    finding = Finding(
+        says="id needs more layers", more=FindingSide(**layers, where={"kind": "id"}),
+        less=FindingSide(**layers, where={"kind": "mat"}),
+    )  # fmt: skip
+    found = judge_finding(finding, TABLES)
+    assert found.difference.value > 0
+    assert (found.conclusion, found.rows_factor) == ("can't tell", None)
 
 
 @pytest.mark.parametrize("name", known_studies())

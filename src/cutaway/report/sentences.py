@@ -15,7 +15,7 @@ directions, and the null suite (`make null`) counts how often each claim is fals
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,12 @@ CLAIMS = {
     "absence": "no difference larger than a margin",
     "interval": "a true value lies in an interval",
     "guarantee": "a bound with a stated confidence",
+    "conclusion": "a difference, no difference larger than a margin, or that the rows can't tell",
     "": "numbers as measured, or what could not be measured",
 }
 """What a sentence can claim; a sentence without a claim only reports."""
+# How `measure.conclusions.describe` words the conclusions that are no difference.
+ABSENT, UNKNOWN = "no difference larger than", "can't tell"
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
 # Runs with several models or data sets begin each sentence with their names.
 PREFIX = r"(?:.+? on .+?: )?"
@@ -52,6 +55,8 @@ class SentenceKind:
     """A key of CLAIMS."""
     test: str = ""
     """The statistical test or interval that a claim rests on."""
+    phrases: Mapping[str, str] = field(default_factory=dict)
+    """Of a sentence with several conclusions, the words that mark a difference and an absence."""
 
     @property
     def key(self) -> str:
@@ -95,7 +100,7 @@ def read_kind(method: str, name: str, row: Mapping[str, Any]) -> SentenceKind:
     says = row.get("says", ())
     kind = SentenceKind(
         method, name, (says,) if isinstance(says, str) else tuple(says), row.get("rule", ""),
-        row.get("claims", ""), row.get("test", ""),
+        row.get("claims", ""), row.get("test", ""), row.get("phrases", {}),
     )  # fmt: skip
     if kind.claims not in CLAIMS:
         allowed = ", ".join(repr(claim) for claim in CLAIMS if claim)
@@ -115,3 +120,14 @@ def kind_of(sentence: str, method: str) -> SentenceKind | None:
         if pattern.fullmatch(sentence)
     ]
     return max(matching, key=lambda one: one[0])[1] if matching else None
+
+
+def claims_of(kind: SentenceKind, sentence: str) -> frozenset[str]:
+    """What this sentence claims: of a kind that can conclude three ways, those that it did."""
+    if kind.claims != "conclusion":
+        return frozenset({kind.claims} - {""})
+    if kind.phrases:
+        return frozenset(claim for claim, text in kind.phrases.items() if text in sentence)
+    if ABSENT in sentence:
+        return frozenset({"absence"})
+    return frozenset() if UNKNOWN in sentence else frozenset({"difference"})

@@ -1,10 +1,15 @@
-"""Reproduces a paper's findings on a model: run its steps, compare expected and measured values."""
+"""Reproduces a paper's findings on a model: run its steps, compare expected and measured values.
 
+A finding states that a difference is at least as large as expected. It holds if that is shown,
+fails if the opposite is shown (a one-sided test at 5 % each), and otherwise the rows can't tell.
+"""
+
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from math import isfinite, sqrt
+from math import isnan, sqrt
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -13,11 +18,17 @@ from cutaway.catalog import VERBS
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec, Missing
 from cutaway.core.spec import Spec, build_spec
+from cutaway.measure.conclusions import margin_of
+from cutaway.measure.intervals import normal_quantile
 from cutaway.recipe.result import Result
 from cutaway.studies.findings import Finding, FindingSide, Study, StudyStep
 
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 MEASURED_COLUMNS = ("metric", "value", "low", "high")
+FindingConclusion = Literal["holds", "fails", "can't tell"]
+CONFIDENCE = 0.95
+"""Of the intervals in the tables; a one-sided test at 5 % uses one of 90 %."""
+POWER = 0.8
 RunVerb = Callable[[str, Spec], Result]
 """Runs a verb with a spec."""
 
@@ -40,7 +51,11 @@ class FindingResult:
     more: MeasuredValue
     less: MeasuredValue
     difference: MeasuredValue
+    conclusion: FindingConclusion
     passed: bool
+    """Whether it is shown to hold."""
+    rows_factor: float | None = None
+    """How many times as many test rows would tell, where these can't."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +73,16 @@ class StudyResult:
 
     @property
     def passed(self) -> int:
-        """The number of findings that hold."""
+        """The number of findings that are shown to hold."""
         return sum(one.passed for one in self.judged)
 
     def plain(self) -> dict[str, Any]:
         """The result as JSON-ready values."""
-        return {**asdict(self), "passed": self.passed, "findings": len(self.judged)}
+        counts = Counter(one.conclusion for one in self.judged)
+        return {
+            **asdict(self), "passed": self.passed, "failed": counts["fails"],
+            "unknown": counts["can't tell"], "findings": len(self.judged),
+        }  # fmt: skip
 
 
 def reproduce(
@@ -109,8 +128,30 @@ def judge_finding(finding: Finding, tables: Mapping[str, pl.DataFrame]) -> Findi
     gap = value_difference(more, less)
     wanted = f"at least {finding.by:g} more" if finding.by else "at least as much"
     expected = f"{wanted} (tolerance {finding.tolerance:g})" if finding.tolerance else wanted
-    passed = isfinite(gap.value) and gap.value >= finding.by - finding.tolerance
-    return FindingResult(finding.says, expected, more, less, gap, passed)
+    found = _conclude(gap, finding.by - finding.tolerance)
+    factor = _rows_factor(gap, finding.more.metric) if found == "can't tell" else None
+    return FindingResult(finding.says, expected, more, less, gap, found, found == "holds", factor)
+
+
+def _conclude(gap: MeasuredValue, wanted: float) -> FindingConclusion:
+    """Whether the true difference is at least the wanted one; without an interval none can tell."""
+    width = _half_width(gap)
+    if width is None or isnan(gap.value):
+        return "can't tell"
+    one_sided = width * normal_quantile(2 * CONFIDENCE - 1) / normal_quantile(CONFIDENCE)
+    if gap.value - one_sided >= wanted:
+        return "holds"
+    return "fails" if gap.value + one_sided < wanted else "can't tell"
+
+
+def _rows_factor(gap: MeasuredValue, metric: str) -> float | None:
+    """How many times the rows show a difference of the metric's margin with 80 % power."""
+    width, margin = _half_width(gap), margin_of(metric)
+    if not width or isnan(width) or isnan(margin):
+        return None
+    error = width / normal_quantile(CONFIDENCE)
+    reach = normal_quantile(2 * CONFIDENCE - 1) + normal_quantile(2 * POWER - 1)
+    return max(1.0, (reach * error / margin) ** 2)
 
 
 def read_value(side: FindingSide, tables: Mapping[str, pl.DataFrame]) -> MeasuredValue:

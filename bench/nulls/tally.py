@@ -1,0 +1,156 @@
+"""How often each kind of sentence made a false claim."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from scipy.stats import binom
+
+from cutaway.report.sentences import SentenceKind, claims_of, kind_of, sentence_kinds
+
+BAR = 0.05
+"""The largest share of false claims."""
+SURE = 0.01
+"""A world exceeds the bar if chance alone would give so many false claims less often than this."""
+PRINTED = ("conclusion", "interval", "guarantee")
+"""Claims whose sentence is printed whatever the result: each one printed counts."""
+INTERVAL = re.compile(r"\[([-+.\d]+), ([-+.\d]+)\]")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The sentences of one run, and the true value of what they estimate."""
+
+    sentences: tuple[str, ...]
+    truth: float = float("nan")
+
+
+@dataclass(frozen=True)
+class World:
+    """A situation in which claims of some sorts are false by construction."""
+
+    name: str
+    """What is null: "shuffled labels"."""
+    method: str
+    wrong: tuple[str, ...]
+    """The sorts of claims that are false (difference, absence), or whose bounds are compared with
+    the true value (interval, guarantee)."""
+    kinds: tuple[str, ...]
+    """The kinds of sentences of the method that are put to the test."""
+    run: Callable[[int], Verdict]
+    """The verdict with this seed."""
+    real: bool = False
+    """Whether a verb is run, not simulated."""
+
+    @property
+    def title(self) -> str:
+        """Method and what is null."""
+        return f"{self.method}, {self.name}"
+
+
+@dataclass
+class Count:
+    """How often a kind of sentence could make a claim, and how often it made a false one."""
+
+    false: int = 0
+    runs: int = 0
+    example: str = ""
+
+    def add(self, sentences: list[str]) -> None:
+        """One more opportunity, with the sentences that made a false claim."""
+        self.runs += 1
+        self.false += bool(sentences)
+        self.example = self.example or "".join(sentences[:1])
+
+
+Counts = dict[tuple[str, str], Count]
+"""By key of the kind and sort of claim."""
+Rates = dict[str, dict[str, dict[str, list[int]]]]
+"""Key of the kind, sort of claim, name of the world: false claims, runs."""
+
+
+def tally(world: World, seeds: Iterable[int], counts: Counts) -> Iterator[int]:
+    """Count the false claims of a world's runs; yields each seed when it is done."""
+    kinds = [sentence_kinds()[f"{world.method} {name}"] for name in world.kinds]
+    for seed in seeds:
+        verdict = world.run(seed)
+        found = [(kind_of(text, world.method), text) for text in verdict.sentences]
+        unlisted = [text for kind, text in found if kind is None]
+        if unlisted:
+            raise LookupError(f"In no sentences.toml of {world.method}: {unlisted[0]}")
+        for kind in kinds:
+            printed = [text for one, text in found if one == kind]
+            for wrong in world.wrong:
+                if kind.claims == wrong and wrong not in PRINTED:
+                    counts.setdefault((kind.key, wrong), Count()).add(printed)
+                elif kind.claims in (wrong, "conclusion"):
+                    for text in printed:
+                        bad = is_false(kind, text, wrong, verdict.truth)
+                        counts.setdefault((kind.key, wrong), Count()).add([text] if bad else [])
+        yield seed
+
+
+def is_false(kind: SentenceKind, text: str, wrong: str, truth: float) -> bool:
+    """Whether a sentence makes a claim of a sort that is false, or excludes the truth."""
+    if wrong not in claims_of(kind, text):
+        return False
+    fields = kind.match(text) or {}
+    if wrong == "interval":
+        low, high = _interval(fields)
+        return not low <= truth <= high
+    if wrong == "guarantee":
+        return truth < float(fields["agreement"].rstrip("%")) / 100
+    return True
+
+
+def _interval(fields: dict[str, str]) -> tuple[float, float]:
+    if "low" in fields:
+        return float(fields["low"]), float(fields["high"])
+    found = INTERVAL.search(fields["value"])
+    return (float(found[1]), float(found[2])) if found else (float("-inf"), float("inf"))
+
+
+def merge(kept: Rates, world: World, counts: Counts) -> Rates:
+    """The rates with those of one world replaced; kinds that no longer exist are dropped."""
+    merged = {
+        key: {
+            wrong: {
+                n: c
+                for n, c in by_world.items()
+                if (key.split()[0], n) != (world.method, world.name)
+            }
+            for wrong, by_world in by_claim.items()
+        }
+        for key, by_claim in kept.items()
+        if key in sentence_kinds()
+    }
+    for (key, wrong), one in counts.items():
+        merged.setdefault(key, {}).setdefault(wrong, {})[world.name] = [one.false, one.runs]
+    used = {k: {w: by for w, by in claims.items() if by} for k, claims in merged.items()}
+    return {key: used[key] for key in sentence_kinds() if used.get(key)}
+
+
+def totals(rates: Rates) -> dict[tuple[str, str], tuple[int, int]]:
+    """False claims and runs of each kind and sort of claim, over all worlds."""
+    return {
+        (key, wrong): (sum(f for f, _ in by.values()), sum(n for _, n in by.values()))
+        for key, by_claim in rates.items()
+        for wrong, by in by_claim.items()
+    }
+
+
+def beyond_bar(rates: Rates) -> list[str]:
+    """What exceeds the bar: a kind over all its worlds, or in one of them by more than chance."""
+    found = [
+        f"{key} ({wrong}): {false} of {runs}"
+        for (key, wrong), (false, runs) in totals(rates).items()
+        if false > BAR * runs
+    ]
+    found += [
+        f"{key} ({wrong}), {world}: {false} of {runs}"
+        for key, by_claim in rates.items()
+        for wrong, by in by_claim.items()
+        for world, (false, runs) in by.items()
+        if binom.sf(false - 1, runs, BAR) < SURE
+    ]
+    return found

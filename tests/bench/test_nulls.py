@@ -1,0 +1,121 @@
+"""The null suite: what it counts, and a sample of its worlds."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bench.nulls import simulations, worlds
+from bench.nulls.__main__ import main
+from bench.nulls.answers import simulate
+from bench.nulls.tally import BAR, Count, Verdict, World, beyond_bar, merge, tally, totals
+from scipy.stats import binom
+
+from cutaway.report.sentences import CLAIMS, kind_of, sentence_kinds
+
+# Few runs can't measure 5 %: a sample fails if chance gives so many false claims once in 10,000.
+SURE = 1e-4
+SAMPLE = 20
+REAL = 1
+
+
+def kind_with(claims: str):
+    return next(kind for kind in sentence_kinds().values() if kind.claims == claims)
+
+
+def spoken(kind, **fields: str) -> str:
+    text = kind.says[0]
+    for name in [part[1:-1] for part in text.split() if part[:1] == "{"]:
+        text = text.replace(f"{{{name}}}", fields.get(name, "0.5"))
+    return text
+
+
+def counted(world: World, runs: int = 10) -> Count:
+    counts: dict = {}
+    assert list(tally(world, range(runs), counts)) == list(range(runs))
+    (one,) = counts.values()
+    return one
+
+
+def test_a_verdict_that_always_claims_is_always_false() -> None:
+    claim = kind_with("difference")
+    loud = World("x", claim.method, ("difference",), (claim.name,), lambda seed: Verdict((TEXT,)))
+    TEXT = spoken(claim)
+    assert kind_of(TEXT, claim.method) == claim
+    one = counted(loud)
+    assert (one.false, one.runs) == (10, 10)
+    rates = merge({}, loud, {(claim.key, "difference"): one})
+    assert len(beyond_bar(rates)) == 2
+
+
+def test_a_verdict_that_never_claims_is_never_false_and_its_runs_count() -> None:
+    claim = kind_with("difference")
+    quiet = World("x", claim.method, ("difference",), (claim.name,), lambda seed: Verdict(()))
+    one = counted(quiet)
+    assert (one.false, one.runs) == (0, 10)
+    assert not beyond_bar(merge({}, quiet, {(claim.key, "difference"): one}))
+
+
+def test_a_sentence_of_no_table_stops_the_count() -> None:
+    claim = kind_with("difference")
+    world = World("x", claim.method, ("difference",), (), lambda seed: Verdict(("All is well.",)))
+    with pytest.raises(LookupError, match="All is well"):
+        list(tally(world, [0], {}))
+
+
+@pytest.mark.parametrize(("truth", "false"), [(0.5, 0), (0.41, 0), (0.7, 5), (0.39, 5)])
+def test_an_interval_is_false_where_the_truth_is_outside(truth: float, false: int) -> None:
+    kind = sentence_kinds()["probe headline"]
+    text = kind.says[0].replace("{value}", "0.5 [0.400, 0.600]").replace("{repeats}", "3 repeats")
+    world = World("x", "probe", ("interval",), ("headline",), lambda seed: Verdict((text,), truth))
+    assert counted(world, 5).false == false
+
+
+def test_merging_replaces_one_world_and_drops_sentences_that_are_gone() -> None:
+    key = kind_with("difference").key
+    method = key.split()[0]
+    kept = {
+        key: {"difference": {"x": [9, 10], "y": [1, 10]}},
+        "gone x": {"difference": {"x": [1, 1]}},
+    }
+    world = World("x", method, ("difference",), (), lambda seed: Verdict(()))
+    rates = merge(kept, world, {(key, "difference"): Count(0, 20)})
+    assert rates == {key: {"difference": {"x": [0, 20], "y": [1, 10]}}}
+    assert totals(rates) == {(key, "difference"): (1, 30)}
+
+
+def test_simulated_cells_have_the_accuracies_asked_for() -> None:
+    rng = np.random.default_rng(0)
+    many = [simulate(rng, [0.6, 0.9], rows=400, repeats=2) for _ in range(60)]
+    means = np.mean([[np.mean(cell.values) for cell in cells] for cells in many], axis=0)
+    assert means == pytest.approx([0.6, 0.9], abs=0.01)
+
+
+@pytest.mark.parametrize("world", simulations.worlds(), ids=lambda world: world.title)
+def test_simulated_worlds_make_few_false_claims(world: World) -> None:
+    counts: dict = {}
+    list(tally(world, range(SAMPLE), counts))
+    assert counts
+    for (key, wrong), one in counts.items():
+        assert binom.sf(one.false - 1, one.runs, BAR) > SURE, (key, wrong, one)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory) -> worlds.Workshop:
+    return worlds.Workshop(tmp_path_factory.mktemp("nulls"))
+
+
+@pytest.mark.parametrize("make", worlds.WORLDS, ids=lambda make: make.__name__)
+def test_real_runs_on_null_data_claim_next_to_nothing(make, shop) -> None:
+    counts: dict = {}
+    list(tally(make(shop), range(REAL), counts))
+    for (key, wrong), one in counts.items():
+        assert binom.sf(one.false - 1, one.runs, BAR) > SURE, (key, wrong, one)
+
+
+def test_an_unknown_world_is_refused_with_a_list(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"No world called .* There are: "):
+        main(["--only", "nothing", "--results", str(tmp_path / "r.json")])
+
+
+def test_every_sort_of_claim_is_explained() -> None:
+    assert {kind.claims for kind in sentence_kinds().values()} <= set(CLAIMS)
