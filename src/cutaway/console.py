@@ -1,14 +1,21 @@
-"""Progress bars and messages for the user, on stderr only, without those of transformers."""
+"""The one place that writes to the terminal: results on stdout, messages and progress on stderr.
 
+Names and texts come from files that others made, and a control character in them could move the
+cursor, hide lines or set the window title. So each is replaced by a visible symbol.
+"""
+
+import json
 import sys
 import time
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 from rich.console import Console as RichConsole
+from rich.console import ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -17,6 +24,89 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.segment import Segment
+
+PLAIN_CONTROLS = "\n\t"
+
+
+def printable(text: str) -> str:
+    """The text with a visible symbol for every control character but line breaks and tabs."""
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(_visible(character) for character in text)
+
+
+def _visible(character: str) -> str:
+    """`␛` for the escape character and so on; `�` for those without a symbol."""
+    if character in PLAIN_CONTROLS or unicodedata.category(character) not in HIDDEN:
+        return character
+    code = ord(character)
+    # Unicode's control pictures: U+2400 to U+241F, and U+2421 for delete.
+    return chr(0x2400 + code) if code < 0x20 else "\u2421" if code == 0x7F else "\ufffd"
+
+
+HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode categories that terminals act on or can't show: controls, text direction, surrogates."""
+
+
+def print_result(text: str) -> None:
+    """Print a result on stdout, with a line break at its end."""
+    sys.stdout.write(printable(text if text.endswith("\n") else text + "\n"))
+
+
+def print_message(text: str) -> None:
+    """Print a message for the user on stderr, with a line break at its end."""
+    sys.stderr.write(printable(text if text.endswith("\n") else text + "\n"))
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON on stdout; control characters are escaped as JSON does it."""
+    text = json.dumps(value, indent=2, default=str, ensure_ascii=False)
+    if printable(text) != text:
+        text = "".join(c if printable(c) == c else json.dumps(c)[1:-1] for c in text)
+    print_result(text)
+
+
+class SafeConsole(RichConsole):
+    """Rich's console; of control characters it writes only its own."""
+
+    def __init__(self, **options: Any) -> None:
+        stream = sys.stderr if options.pop("stderr", False) else sys.stdout
+        options.setdefault("file", getattr(stream, "unfiltered", stream))
+        super().__init__(highlight=False, **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """The segments of what is shown, with visible symbols for control characters."""
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            yield segment if control else Segment(printable(text), style)
+
+
+class PrintableStream:
+    """A text stream that writes only printable characters: for warnings, logs and tracebacks.
+
+    A carriage return at the start of a text is kept: progress bars of libraries begin with it.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.unfiltered = stream
+
+    def write(self, text: str) -> int:
+        """Write the text with visible symbols for control characters."""
+        start = "\r" if text.startswith("\r") else ""
+        self.unfiltered.write(start + printable(text[len(start) :]))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the stream's own."""
+        return getattr(self.unfiltered, name)
 
 
 class Advance(Protocol):
@@ -34,7 +124,7 @@ class Console:
     @property
     def stderr(self) -> RichConsole:
         """Rich's console on stderr: stdout is for results."""
-        return RichConsole(stderr=True, quiet=self.quiet, soft_wrap=True, highlight=False)
+        return SafeConsole(stderr=True, quiet=self.quiet, soft_wrap=True)
 
     def print(self, text: str) -> None:
         """Print one line for the user."""
@@ -43,12 +133,15 @@ class Console:
     @contextmanager
     def progress(self, title: str, total: float) -> Iterator[Advance]:
         """A bar with elapsed and remaining time; plain lines where there is no terminal."""
+        title = printable(title)
         if self.quiet:
             yield lambda amount=1, note="": None
         elif sys.stderr.isatty():
             with _progress_bar(self.stderr) as bar:
                 task = bar.add_task(title, total=total, note="")
-                yield lambda amount=1, note="": bar.update(task, advance=amount, note=note)
+                yield lambda amount=1, note="": bar.update(
+                    task, advance=amount, note=printable(note)
+                )
         else:
             lines = _PlainProgress(self, title, total)
             yield lines.advance
@@ -113,12 +206,12 @@ class _PlainProgress:
 
 def _progress_bar(console: RichConsole) -> Progress:
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
         console=console,
     )
 

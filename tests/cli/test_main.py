@@ -1,5 +1,7 @@
 import json
+import os
 import resource
+import signal
 import subprocess
 import sys
 
@@ -33,6 +35,8 @@ NO_AMOUNT = ("-1", "nan", "inf", "-0.001")
         (["probe", "--model", "m", "--data", "d", "--repeats", "0"], "greater than or equal to 1"),
         (["probe", "--model", "m", "--data", "d", "--repeats", "many"], "valid integer"),
         (["probe", "--model", "m", "--data", "d", "--baselines", "bw"], "bow"),
+        (["probe", "--modle", "m", "--data", "d"], "Unknown option '--modle'"),
+        (["report", "--out", "x.html", "--html"], "--html"),
         (["cache", "lss"], 'Did you mean "ls"?'),
         *((["cache", "prune", "--max-gb", many], "--max-gb must be") for many in NO_AMOUNT),
         *((["cache", "prune", "--older-than-days", n], "older_than_days must") for n in NO_AMOUNT),
@@ -239,3 +243,55 @@ def test_what_is_given_beside_a_spec_file_holds_in_its_place(tmp_path, capsys) -
     given = {"runs": "elsewhere", "seed": 7, "offline": False, "dtype": "bfloat16"}
     assert json.loads(capsys.readouterr().out) == {**plain, **given}
     assert (plain["seed"], plain["offline"]) == (3, True)
+
+
+def ended_by(number: int) -> tuple[int, str]:
+    """Start a command that waits, send the signal, and return its status and messages."""
+    code = (
+        "import time; from cutaway.cli import verbs; from cutaway.cli.main import main\n"
+        "def wait(*a, **k): print('ready', flush=True); time.sleep(60)\n"
+        "verbs.run_verb = wait\n"
+        "main(['probe', '--model', 'm', '--data', 'd'])\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None and child.stdout.readline() == "ready\n"
+    child.send_signal(number)
+    messages = child.communicate(timeout=60)[1]
+    return child.returncode, messages
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_every_ending_signal_is_one_message_and_its_own_status(name) -> None:
+    number = getattr(signal, name)
+    status, messages = ended_by(number)
+    assert status == 128 + number
+    assert messages.startswith(f"cutaway: interrupted by {name}.")
+    assert "repeat the command to go on" in messages and len(messages.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 4 bytes"),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+    ],
+    ids=["python", "torch", "loader"],
+)
+def test_too_little_memory_is_one_message(error, monkeypatch, capsys) -> None:
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr("cutaway.cli.verbs.run_verb", fail)
+    assert run(["probe", "--model", "m", "--data", "d"]) == 1
+    assert "needs more memory than it could get" in capsys.readouterr().err
+
+
+def test_a_limited_address_space_is_one_message() -> None:
+    command = f"ulimit -v 400000; exec {sys.executable} -m cutaway check nosuch-model"
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=env)
+    assert done.returncode == 1 and "limited to 391 MB" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -2,13 +2,8 @@ import json
 from dataclasses import fields
 from pathlib import Path
 
-from cutaway.cli.output import (
-    SpecOverrides,
-    StudyOptions,
-    print_json,
-    print_message,
-    print_result,
-)
+from cutaway.cli.output import SpecOverrides, StudyOptions
+from cutaway.console import print_json, print_message, print_result
 from cutaway.recipe.options import RunOptions
 
 

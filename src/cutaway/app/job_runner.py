@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from cutaway.console import print_message
 from cutaway.store.files import write_json
 
 JOB_FILE, ENDED_FILE, LOG_FILE, OUTPUT_FILE = "job.json", "ended.json", "log.txt", "out.txt"
@@ -33,7 +34,7 @@ def _run(argv: list[str], log: int, out: int) -> int:
     try:
         child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=log)
     except OSError as error:
-        sys.stderr.write(f"{error}\n")
+        print_message(str(error))
         return 127
     return child.wait()
 

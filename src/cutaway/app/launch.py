@@ -8,6 +8,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from cutaway.console import print_message
 from cutaway.core.errors import BadSpec, Missing, RunError
 from cutaway.store.remote import local_folder
 
@@ -51,7 +52,7 @@ def launch(runs: Path | str, *, port: int = 8501, open_browser: bool = True) -> 
     if find_spec("streamlit") is None:
         raise Missing("The app needs streamlit. Get it with: pip install 'cutaway[app]'")
     port = free_port(port)
-    sys.stderr.write(f"Cutaway app: http://{HOST}:{port} (Ctrl-C ends it)\n")
+    print_message(f"Cutaway app: http://{HOST}:{port} (Ctrl-C ends it)")
     child = subprocess.Popen(
         streamlit_command(port, open_browser), env={**os.environ, RUNS_VARIABLE: str(folder)}
     )

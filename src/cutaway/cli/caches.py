@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from cutaway.cli.output import print_json, print_result
+from cutaway.console import print_json, print_result
 
 JsonFlag = Annotated[bool, Parameter(help="As JSON on stdout.")]
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from cutaway.cli.output import print_json, print_message, print_result
+from cutaway.console import print_json, print_message, print_result
 
 RunsFlag = Annotated[str, Parameter(help="Folder (or URL) with the results.")]
 JsonFlag = Annotated[bool, Parameter(help="As JSON on stdout.")]
@@ -58,7 +58,7 @@ def show(address: str, /, *, runs: RunsFlag = "runs", json: JsonFlag = False) ->
 
 
 def query(
-    sql: str, /, *, runs: RunsFlag = "runs", json: JsonFlag = False,
+    sql: str, /, *, runs: RunsFlag = "runs", json: JsonFlag = False, strict: bool = False,
     format: Literal["table", "csv", "markdown", "latex"] = "table",
 ) -> None:  # fmt: skip
     """Query all runs with SQL; the tables are `runs`, `scores`, `rows`, `samples` and `splits`.
@@ -67,13 +67,15 @@ def query(
     ----------
     sql
         One SELECT, e.g. "select layers, max(value) from scores group by layers".
+    strict
+        A damaged table is an error; by default it is left out with a message.
     format
         Output format.
     """
     from cutaway.report.tables import TABLE_FORMATS
     from cutaway.store.results import results
 
-    frame = results(runs).query(sql)
+    frame = results(runs).query(sql, strict=strict)
     if json:
         print_json(frame.to_dicts())
     else:
@@ -88,8 +90,9 @@ def report(
     html: Path | None = None,
     table: Literal["markdown", "csv", "latex"] | None = None,
     figures: Literal["png", "svg", "pdf"] | None = None,
-    out: Path = Path("figures"),
+    out: Path | None = None,
     title: str = "Cutaway report",
+    strict: bool = False,
 ) -> None:
     """Write runs as one self-contained HTML page, as tables, or as picture files.
 
@@ -102,17 +105,21 @@ def report(
     table
         Print the results as a table in this format.
     figures
-        Write every figure as a file of this format into --out.
+        Write every figure as a file of this format.
     out
-        Folder for --figures.
+        Where to write: the folder of --figures, else the file of --table or of the page.
     title
         Title of the page.
+    strict
+        A damaged table is an error; by default it is left out with a message.
     """
     from cutaway.report.write import write_report
+    from cutaway.store.query import intact_records
     from cutaway.store.results import results
 
     all_runs = results(runs)
-    records = [all_runs.get(one) for one in address] if address else list(all_runs)
+    chosen = [all_runs.get(one) for one in address] if address else list(all_runs)
+    records = intact_records(chosen, strict=strict)
     for line in write_report(
         records, html=html, table=table, figures=figures, out=out, title=title
     ):

@@ -3,20 +3,29 @@
 import errno
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 
 from cutaway import __version__
 from cutaway.cli import caches, library, sources, studies, tools, verbs
-from cutaway.cli.output import print_message
+from cutaway.console import PrintableStream, print_message
 from cutaway.core.errors import CutawayError
 from cutaway.core.lookup import suggestion
 
-EXIT_DONE, EXIT_WRONG_REQUEST, EXIT_FAILED, EXIT_INTERRUPTED = 0, 2, 1, 130
+EXIT_DONE, EXIT_WRONG_REQUEST, EXIT_FAILED = 0, 2, 1
+# Signals that end a command as Ctrl-C does; its exit status is 128 plus their number.
+ENDING_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 # Errors of a full disk; without a file name they are about stdout.
 DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+
+MIN_ADDRESS_SPACE = 2**30
+# How libraries word it that memory could not be had.
+NO_MEMORY_ERRORS = ("can't allocate memory", "cannot allocate memory", "failed to map segment")
 
 app = App(
     name="cutaway",
@@ -35,12 +44,39 @@ def main(words: Sequence[str] | None = None) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Print file names that are not valid UTF-8 too.
         sys.stdout.reconfigure(errors="backslashreplace")
+    # Warnings, logs and tracebacks of libraries may quote names from files.
+    sys.stderr = PrintableStream(sys.stderr)
+    _end_on_signals()
     sys.exit(run(sys.argv[1:] if words is None else words))
 
 
+class Ended(KeyboardInterrupt):
+    """A signal has asked this process to end."""
+
+    def __init__(self, number: int = signal.SIGINT) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _end_on_signals() -> None:
+    """End as on Ctrl-C, so that workers end too and what is finished stays on the disk."""
+
+    def end(number: int, frame: object) -> None:
+        raise Ended(number)
+
+    for number in ENDING_SIGNALS:
+        # `nohup` ignores SIGHUP; then it stays ignored.
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, end)
+
+
 def run(words: Sequence[str]) -> int:
-    """The exit status of one command: 0 done, 2 wrong request, 1 failed, 130 interrupted."""
+    """The exit status: 0 done, 2 wrong request, 1 failed, 128 + n ended by signal n."""
     status = EXIT_DONE
+    if (_address_space() or MIN_ADDRESS_SPACE) < MIN_ADDRESS_SPACE:
+        # Below this, libraries end the process while they load.
+        print_message(f"cutaway: {_memory_message()}")
+        return EXIT_FAILED
     try:
         status = _run_command(words)
         # A closed pipe or a full disk may only show on flush; do it while errors can be reported.
@@ -80,15 +116,53 @@ def _run_command(words: Sequence[str]) -> int:
     except CutawayError as error:
         print_message(f"cutaway: {error}")
         return error.exit_status
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        number = error.number if isinstance(error, Ended) else signal.SIGINT
         print_message(
-            "cutaway: interrupted. Finished pieces are kept; repeat the command to continue."
+            f"cutaway: interrupted by {signal.Signals(number).name}. Finished pieces are kept; "
+            "repeat the command to go on."
         )
-        return EXIT_INTERRUPTED
-    except ValueError as error:
+        return 128 + number
+    except Exception as error:
+        if _is_out_of_memory(error):
+            print_message(f"cutaway: {_memory_message()}")
+            return EXIT_FAILED
         if (refused := _spec_message(error)) is None:
             raise
         return _refuse(refused)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory could not be had; under a limit of the address space any library may fail."""
+    limited = (ImportError, SystemError, RuntimeError, OSError)
+    text = str(error).lower()
+    return (
+        isinstance(error, MemoryError)
+        or any(part in text for part in NO_MEMORY_ERRORS)
+        or (_address_space() is not None and isinstance(error, limited))
+    )
+
+
+def _memory_message() -> str:
+    space = _address_space()
+    limit = (
+        f" Its address space is limited to {space / 2**20:,.0f} MB (ulimit -v)." if space else ""
+    )
+    return (
+        f"This command needs more memory than it could get.{limit} Raise the limit, close other "
+        "programs or choose a smaller model or batch, and repeat the command; finished pieces "
+        "are kept."
+    )
+
+
+def _address_space() -> int | None:
+    """The limit of this process's address space in bytes; None without one."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def _refuse(message: str) -> int:
@@ -97,14 +171,16 @@ def _refuse(message: str) -> int:
 
 
 def _parser_message(error: CycloptsError) -> str:
-    """The parser's message, or what the spec refuses."""
+    """An option that doesn't exist, what the spec refuses, or the parser's message."""
+    if error.app is not None and not isinstance(error, UnknownCommandError):
+        # A mistyped flag explains why the right one is missing, so it is named first.
+        known = {n for argument in error.app.assemble_argument_collection() for n in argument.names}
+        given = [word.partition("=")[0] for word in error.unused_tokens or []]
+        for word in given:
+            if word.startswith("--") and word not in known:
+                return f"Unknown option {word!r}. {suggestion(word, known)}{_help_hint(error)}"
     if (refused := _spec_message(error.__cause__ or error.__context__)) is not None:
         return refused
-    unknown = [word for word in error.unused_tokens or [] if word.startswith("--")]
-    if isinstance(error, MissingArgumentError) and unknown and error.app is not None:
-        # A mistyped flag explains why the right one is missing, so name it first.
-        known = [n for argument in error.app.assemble_argument_collection() for n in argument.names]
-        return f"Unknown option {unknown[0]!r}. {suggestion(unknown[0], known)}{_help_hint(error)}"
     return f"{' '.join(str(error).split())} {_help_hint(error)}"
 
 

@@ -1,7 +1,5 @@
-"""Options that commands share, and their output: results on stdout, messages on stderr."""
+"""Options that commands share."""
 
-import json
-import sys
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -65,18 +63,3 @@ class StudyOptions:
     def plain(self) -> dict[str, Any]:
         """The options as fields of a spec."""
         return asdict(self)
-
-
-def print_result(text: str) -> None:
-    """Print a result on stdout."""
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
-
-
-def print_json(value: Any) -> None:
-    """Print a value as JSON on stdout."""
-    print_result(json.dumps(value, indent=2, default=str, ensure_ascii=False))
-
-
-def print_message(text: str) -> None:
-    """Print a message for the user on stderr."""
-    sys.stderr.write(text if text.endswith("\n") else text + "\n")

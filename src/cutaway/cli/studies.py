@@ -6,8 +6,9 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from cutaway.catalog import VERBS
-from cutaway.cli.output import OutputOptions, StudyOptions, print_json, print_result
+from cutaway.cli.output import OutputOptions, StudyOptions
 from cutaway.cli.verbs import print_step_estimates
+from cutaway.console import print_json, print_result
 
 
 def register(app: App) -> None:

@@ -6,17 +6,9 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from cutaway.catalog import method_module, methods
-from cutaway.cli.output import (
-    Bos,
-    Device,
-    Dtype,
-    OutputOptions,
-    Quantise,
-    StudyOptions,
-    print_json,
-    print_result,
-)
+from cutaway.cli.output import Bos, Device, Dtype, OutputOptions, Quantise, StudyOptions
 from cutaway.cli.verbs import print_step_estimates
+from cutaway.console import print_json, print_result
 
 
 def register(app: App) -> None:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 from cyclopts import App, Parameter
 
 from cutaway.catalog import GROUPS, VERBS, Verb
-from cutaway.cli.output import OutputOptions, SpecOverrides, print_json, print_result
+from cutaway.cli.output import OutputOptions, SpecOverrides
+from cutaway.console import print_json, print_result
 from cutaway.core.errors import BadSpec, CutawayError, Missing
 from cutaway.core.lookup import lookup
 

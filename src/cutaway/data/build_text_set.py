@@ -16,6 +16,9 @@ from cutaway.data.labels import encode_label_column, is_missing, number_or_none
 from cutaway.data.part_names import PART_BY_SPELLING
 from cutaway.data.table import Table, describe_rows, truncate
 
+MAX_CHARACTERS = 2**24
+"""The longest text that is read."""
+
 
 def make_text_set(
     table: Table,
@@ -87,6 +90,12 @@ def _text_column(table: Table, column: str) -> tuple[str, ...]:
             f"{table.origin}: {column!r} holds {truncate(repr(values[bad[0]]), 40)} where text is "
             f"expected: {describe_rows(table, bad)}. Name another column with text_column "
             "(--text-column), or write these as strings."
+        )
+    long = [row for row, v in enumerate(values) if v is not None and len(v) > MAX_CHARACTERS]
+    if long:
+        raise BadData(
+            f"{table.origin}: {column!r} has a text of {len(values[long[0]]):,} characters, at "
+            f"most {MAX_CHARACTERS:,} are read: {describe_rows(table, long)}. Split it."
         )
     empty = [row for row, value in enumerate(values) if _is_empty(value)]
     if empty:

@@ -39,8 +39,14 @@ def read_table(path: Path) -> Table:
         raise Missing(f"{str(path)!r} can't be read: {error.strerror or error}.") from None
 
 
-def read_text(path: Path) -> str:
-    """Read a UTF-8 file; BadData names the first invalid byte."""
+MAX_LINE_BYTES = 2**24
+"""No text is that long; such a line is binary data, or a file without line breaks."""
+
+
+def read_text(path: Path, *, lines: bool = True) -> str:
+    """Read a UTF-8 file; BadData names the first invalid byte, and a line that is too long."""
+    if lines:
+        _check_line_lengths(path)
     data = path.read_bytes()
     try:
         text = data.decode("utf-8-sig")
@@ -60,6 +66,23 @@ def read_text(path: Path) -> str:
     return text
 
 
+def _check_line_lengths(path: Path) -> None:
+    """BadData for a line of more than `MAX_LINE_BYTES`, before the file is read as a whole."""
+    length, number = 0, 1
+    with path.open("rb") as handle:
+        while block := handle.read(1 << 20):
+            first, *others = block.split(b"\n")
+            for piece in (length + len(first), *map(len, others)):
+                length = piece
+                if length > MAX_LINE_BYTES:
+                    raise BadData(
+                        f"{path.name}, line {number} is longer than {MAX_LINE_BYTES:,} bytes. "
+                        "Split long texts into several lines, one text each."
+                    )
+                number += 1
+            number -= 1
+
+
 def _tsv(path: Path) -> Table:
     return delimited.read_tsv(path.name, read_text(path))
 
@@ -75,7 +98,7 @@ def _txt(path: Path) -> Table:
 
 
 def _json(path: Path) -> Table:
-    return table_from_json(path.name, _parse(path.name, read_text(path)))
+    return table_from_json(path.name, _parse(path.name, read_text(path, lines=False)))
 
 
 def _jsonl(path: Path) -> Table:

@@ -1,10 +1,12 @@
 """Read datasets from the Hugging Face hub with the `datasets` library."""
 
+import re
 import socket
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,13 +36,35 @@ def parse_hub_id(source: str) -> HubId:
     """Parse `hf:ID[/CONFIG][:SPLIT]`."""
     path, _, split = source.removeprefix("hf:").partition(":")
     pieces = path.split("/")
-    if not all(pieces) or len(pieces) > 3:
+    if len(pieces) > 3 or not all(pieces) or not all(map(_is_hub_name, pieces[:2])):
         raise BadSpec(
             f"{source!r} is not a hub id. Use hf:NAMESPACE/NAME, with /CONFIG and :SPLIT if "
             "needed, as in hf:nyu-mll/glue/sst2:train."
         )
     config = pieces[2] if len(pieces) == 3 else None
     return HubId("/".join(pieces[:2]), config, split or None)
+
+
+def _is_hub_name(name: str) -> bool:
+    """Whether the hub allows a name: letters, digits and `-._`, no path of a disk."""
+    fine = re.fullmatch(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?", name)
+    return fine is not None and ".." not in name and "--" not in name
+
+
+def _check_not_local(name: str) -> None:
+    """BadSpec for an id that `datasets` would not look for on the hub."""
+    from datasets.packaged_modules import _PACKAGED_DATASETS_MODULES
+
+    if name in _PACKAGED_DATASETS_MODULES:
+        raise BadSpec(
+            f"hf:{name} is the name of a file type, not of a dataset. Give the file's own path."
+        )
+    if Path(name).exists():
+        raise BadSpec(
+            f"hf:{name} names a dataset on the hub, but {name!r} is a file or folder here, which "
+            f"the datasets library would read instead. To read it, give ./{name}; for the hub's, "
+            "run the command in another folder."
+        )
 
 
 def read_hub(
@@ -58,6 +82,7 @@ def read_hub(
     alternative that the error message proposes. Tests replace `datasets.load_dataset` by
     `open_set`.
     """
+    _check_not_local(address.name)
     try:
         splits = _fetch(address, revision, offline, open_set or _load_dataset)
     except Exception as error:  # errors of the library and of its network have no common base

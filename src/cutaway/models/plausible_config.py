@@ -22,6 +22,11 @@ def need_plausible_config(
 
     Missing weights would be initialised: a small file with a large config would fill the memory.
     """
+    if _config_layers(config) < 0:
+        raise BadModel(
+            f"{name!r}: its config has num_hidden_layers {_config_layers(config)}; a model has at "
+            "least 0 layers. Correct config.json."
+        )
     if _config_layers(config) > len(shapes):
         raise BadModel(
             f"{name!r}: its config has {_config_layers(config):,} layers, its files have "

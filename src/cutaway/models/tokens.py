@@ -34,6 +34,9 @@ TruncationSide = Literal["right", "left"]
 PAIR_SEPARATOR = "\n"
 TOKENIZE_BATCH = 512
 """Texts per call of the fast tokenizer, which needs about 300 bytes per token during a call."""
+CHARACTERS_PER_TOKEN, MIN_CHARACTERS = 64, 100_000
+"""How much of a long text is tokenised, as few tokens are longer than 64 characters: what lies
+further beyond the limit would be dropped."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Tokenized:
 
     rows: list[list[int]]
     truncated: NDArray[np.int64]
+    """Of very long texts, which are not tokenised as a whole, a lower bound."""
     empty: NDArray[np.bool_]
     """Texts without any token; their row is the model's start or end token."""
     places: list[NDArray[np.int8]] | None = None
@@ -80,6 +84,10 @@ def tokenize(
         raise BadSpec("Messages are read with the chat template: open the model with chat=True.")
     firsts, seconds = _tokenizer_inputs(lm, texts, pairs, prompt)
     offsets: list[list[tuple[int, int]]] | None = [] if with_offsets else None
+    if not with_offsets:
+        end: TruncationSide = "left" if prompt else truncation
+        firsts = [_shorten(lm, text, limit, end) for text in firsts]
+        seconds = seconds and [_shorten(lm, text, limit, end) for text in seconds]
     rows = _encode(lm, firsts, seconds, offsets) if firsts else []
     lost = np.array([max(len(row) - limit, 0) for row in rows], dtype=np.int64)
     for i in np.flatnonzero(lost):
@@ -116,6 +124,10 @@ def _tokenize_chat(
     lm: LM, conversations: list[Conversation], prompt: str, limit: int, side: TruncationSide
 ) -> Tokenized:
     """Conversations in the model's template, with the message that each token belongs to."""
+    conversations = [
+        tuple(one._replace(content=_shorten(lm, one.content, limit, side)) for one in conversation)
+        for conversation in conversations
+    ]
     chats = [
         render_chat(lm, one, prompt, where=f"row {row}")
         for row, one in enumerate(conversations, start=1)
@@ -203,6 +215,17 @@ def _tokenizer_inputs(
         joined = zip(texts, pairs, strict=True)
         return [f"{one}{PAIR_SEPARATOR}{two}{prompt}" for one, two in joined], None
     return list(texts), [pair + prompt for pair in pairs]
+
+
+def _shorten(lm: LM, text: str, limit: int, cut: TruncationSide) -> str:
+    """The text, or, if it is far too long, without most of what the limit will drop."""
+    size = max(MIN_CHARACTERS, CHARACTERS_PER_TOKEN * limit)
+    if len(text) <= size:
+        return text
+    short = text[:size] if cut == "right" else text[-size:]
+    # Long runs of spaces or an unusual vocabulary may give fewer tokens: then all is needed.
+    count = len(lm.tokenizer(short, add_special_tokens=False, verbose=False)["input_ids"])
+    return short if count > limit else text
 
 
 def without_start_token(lm: LM, text: str) -> str:

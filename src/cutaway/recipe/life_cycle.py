@@ -30,6 +30,7 @@ from cutaway.store import files, remote
 from cutaway.store import results as store
 from cutaway.store.progress import Progress
 from cutaway.store.records import SAMPLES_FILE, SPLITS_FILE
+from cutaway.store.reserve_output import reserve_output
 from cutaway.store.results import Record
 from cutaway.store.samples import SamplePieces
 
@@ -166,7 +167,7 @@ def _run(verb: Verb, spec: RunOptions, context: Context, recipe: Any, group: Pro
     if output is not None:
         output.check_free(spec, name)
     try:
-        with TemporaryDirectory() as scratch:
+        with reserve_output(getattr(spec, "out", None), name), TemporaryDirectory() as scratch:
             progress = store.run_progress(spec.runs, verb.method, name)
             pieces = sample_pieces(spec, recipe, request, progress, context.console)
             current = Run(name, progress, context, Path(scratch), pieces)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import psutil
 
+from cutaway.console import print_result
 from cutaway.core.spec import Spec
 from cutaway.core.textset import TextSet
 from cutaway.measure.intervals import Interval
@@ -111,7 +112,7 @@ class ActionResult:
 
     def show(self) -> None:
         """Print the sentences on stdout."""
-        sys.stdout.write("\n".join(self.verdict) + "\n")
+        print_result("\n".join(self.verdict))
 
 
 @dataclass

@@ -14,6 +14,7 @@ from cutaway.core.errors import BadSpec, Missing, RunError
 from cutaway.report import theme
 from cutaway.report.figures import figures
 from cutaway.report.records import RecordLike
+from cutaway.report.tables import csv_text
 
 PICTURE_FORMATS = ("png", "svg", "pdf")
 
@@ -120,11 +121,5 @@ def _heatmap_points(trace: Any, cell: str | Sequence[str]) -> Iterator[dict[str,
 
 
 def _csv_value(value: Any) -> Any:
-    """A label without the figure's escapes, safe for a spreadsheet.
-
-    Text that starts like a formula gets a leading apostrophe.
-    """
-    if not isinstance(value, str):
-        return value
-    text = html.unescape(value)
-    return f"'{text}" if text[:1] in ("=", "@", "+", "\t", "\r") else text
+    """A label without the figure's escapes, safe for a spreadsheet."""
+    return csv_text(html.unescape(value)) if isinstance(value, str) else value

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import polars as pl
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cutaway.console import SafeConsole
 from cutaway.report import formats
 from cutaway.report.records import short_name
 
@@ -18,6 +18,9 @@ from cutaway.report.records import short_name
 COUNT_COLUMNS = frozenset(
     {"repeats", "n_train", "n_test", "n_val", "failed", "times", "repeat", "rows"}
 )
+
+# With one of these at its start, spreadsheets take text for a formula.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
@@ -80,8 +83,15 @@ def _markdown_cell(text: str) -> str:
 
 
 def to_csv(frame: pl.DataFrame) -> str:
-    """Comma-separated values at full precision."""
-    return frame.write_csv(float_precision=None)
+    """Comma-separated values at full precision; text can't be taken for a formula."""
+    text = [name for name, kind in frame.schema.items() if kind == pl.String]
+    safe = frame.with_columns(pl.col(text).map_elements(csv_text, return_dtype=pl.String))
+    return safe.rename(csv_text).write_csv(float_precision=None)
+
+
+def csv_text(text: str) -> str:
+    """Text safe for a spreadsheet: an apostrophe before what could start a formula."""
+    return f"'{text}" if text[:1] in FORMULA_STARTS else text
 
 
 def to_latex(frame: pl.DataFrame) -> str:
@@ -114,7 +124,7 @@ def rich_table(frame: pl.DataFrame, *, title: str | None = None) -> Table:
 def to_text(frame: pl.DataFrame, width: int = 120) -> str:
     """The frame as plain text for a terminal or a file."""
     out = io.StringIO()
-    Console(file=out, width=width, color_system=None).print(rich_table(frame))
+    SafeConsole(file=out, width=width, color_system=None).print(rich_table(frame))
     return out.getvalue()
 
 

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from cutaway.console import SafeConsole
 from cutaway.core.errors import CutawayError
 from cutaway.report import formats, tables
 from cutaway.report.method_table import table_of
@@ -25,17 +26,17 @@ VERDICT_STYLES = {"fine": "green", "noisy": "yellow", "wrong": "bold red"}
 
 def print_runs(records: Iterable[RecordLike]) -> None:
     """Print all runs, one line each."""
-    _console().print(runs_table(records))
+    stdout_console().print(runs_table(records))
 
 
 def print_record(record: RecordLike) -> None:
     """Print one run: verdict, best cells, failures, provenance, command."""
-    _console().print(record_view(record))
+    stdout_console().print(record_view(record))
 
 
 def print_check(report: Mapping[str, Any]) -> None:
     """A model's trust report on stdout."""
-    _console().print(check_view(report))
+    stdout_console().print(check_view(report))
 
 
 def runs_table(records: Iterable[RecordLike]) -> RenderableType:
@@ -199,6 +200,7 @@ def _clean_text(text: object) -> Text:
     return Text(tables.strip_control_characters(text))
 
 
-def _console() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
+def stdout_console() -> SafeConsole:
+    """A console on stdout, wide where that is no terminal."""
+    console = SafeConsole()
+    return console if console.is_terminal else SafeConsole(width=PIPE_WIDTH)

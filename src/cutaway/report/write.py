@@ -11,6 +11,7 @@ from cutaway.report.html import write_html
 from cutaway.report.method_table import table_of
 from cutaway.report.records import CombinedRuns, RecordLike, run_title
 from cutaway.report.tables import TABLE_FORMATS, strip_control_characters
+from cutaway.store.files import disk_errors, write_atomic
 
 HEADING_PREFIX = {"markdown": "## ", "latex": "% "}
 
@@ -21,22 +22,27 @@ def write_report(
     html: Path | None = None,
     table: str | None = None,
     figures: str | None = None,
-    out: Path = Path("figures"),
+    out: Path | None = None,
     title: str = "Cutaway report",
 ) -> list[str]:
     """Write the requested page, tables or pictures; returns the tables and a line per file.
 
-    Without any of them the page is written to `report.html`.
+    Without any of them the page is written to `report.html`. `out` is the folder of the pictures,
+    else the file of the tables, else that of the page.
     """
     if not records:
         raise Missing("No runs to report on. Make one first, for example with: cutaway tour")
     lines = []
-    if table is not None:
+    if table is not None and (figures is not None or out is None):
         lines += _tables(records, table)
+    elif table is not None and out is not None:
+        with disk_errors(out):
+            write_atomic(out, "\n".join(_tables(records, table)).encode())
+        lines.append(f"Written: {out}")
     if figures is not None:
-        lines += [_pictures(record, figures, out) for record in records]
+        lines += [_pictures(record, figures, out or Path("figures")) for record in records]
     if html is not None or (table is None and figures is None):
-        path = write_html(records, html or Path("report.html"), title=title)
+        path = write_html(records, html or out or Path("report.html"), title=title)
         lines.append(f"Written: {path} ({path.stat().st_size / 1e6:.1f} MB)")
     return lines
 

@@ -11,8 +11,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from cutaway.core.errors import BadSpec
-from cutaway.store.records import SAMPLES_FILE, SPLITS_FILE, Record, join_names
+from psutil import Process
+
+from cutaway.console import show_message
+from cutaway.core.errors import BadSpec, Corrupt, CutawayError
+from cutaway.store.records import ROWS_FILE, SAMPLES_FILE, SPLITS_FILE, Record, join_names
 from cutaway.store.scores import run_scores
 
 if TYPE_CHECKING:
@@ -21,6 +24,10 @@ if TYPE_CHECKING:
 
 MAX_SECONDS = 120.0
 MAX_ROWS = 5_000_000
+MAX_BYTES, MAX_CELL_BYTES = 2**28, 2**24
+"""Of an answer and of one of its cells."""
+EXTRA_MEMORY = 3 * 2**29
+"""What a query may take on top of the memory in use; DuckDB's own limit omits long strings."""
 
 _SANDBOX: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
@@ -29,7 +36,7 @@ _SANDBOX: dict[str, str | bool | int | float | list[str]] = {
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
     "temp_directory": "",
-    "memory_limit": "2GB",
+    "memory_limit": "1GB",
 }
 
 _RUN_COLUMNS = (
@@ -45,11 +52,16 @@ _MENTIONS_ALL = re.compile(r"show|describe|query|information_schema|duckdb_|pg_"
 _STREAMED = {"samples": SAMPLES_FILE, "splits": SPLITS_FILE}
 
 
-def query(records: Sequence[Record], sql: str, *, seconds: float = MAX_SECONDS) -> "pl.DataFrame":
-    """Run one SELECT, WITH, DESCRIBE or SHOW statement; BadSpec has DuckDB's message."""
+def query(
+    records: Sequence[Record], sql: str, *, seconds: float = MAX_SECONDS, strict: bool = False
+) -> "pl.DataFrame":
+    """Run one SELECT, WITH, DESCRIBE or SHOW statement; BadSpec has DuckDB's message.
+
+    A damaged table is left out with a message; with `strict` it is an error.
+    """
     with open_database() as connection, _translate_errors(seconds):
         _check_select(connection, sql)
-        fill_database(connection, records, tables=_tables_of(sql))
+        fill_database(connection, records, tables=_tables_of(sql), strict=strict)
         return _execute(connection, sql, seconds)
 
 
@@ -85,8 +97,23 @@ def _translate_errors(seconds: float) -> Iterator[None]:
         raise BadSpec(
             f"The query took more than {seconds:g} seconds. Add a limit or a filter."
         ) from None
+    except (duckdb.OutOfMemoryException, MemoryError):
+        raise _too_much_memory() from None
+    except OSError as error:
+        # How pyarrow reports errors that DuckDB raises while an answer is read.
+        raise (
+            _too_much_memory()
+            if "Out of Memory" in str(error)
+            else BadSpec(f"The query failed. {error}")
+        ) from None
     except duckdb.Error as error:
         raise BadSpec(f"The query failed. {error}") from None
+
+
+def _too_much_memory() -> BadSpec:
+    return BadSpec(
+        f"The query needs more than {EXTRA_MEMORY / 2**30:g} GB. Add a limit or a filter."
+    )
 
 
 def _check_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> None:
@@ -110,6 +137,7 @@ def fill_database(
     records: Sequence[Record],
     *,
     tables: Collection[str] = ("rows",),
+    strict: bool = False,
 ) -> None:
     """Create the tables and lock the configuration."""
     frame = _runs_frame(records)
@@ -118,14 +146,39 @@ def fill_database(
     connection.execute(f"create table runs as select * replace ({as_json}) from listed")
     connection.unregister("listed")
     if "rows" in tables:
-        connection.register("rows", rows_frame(records).to_arrow())
+        read = intact_records(records, ROWS_FILE, strict=strict)
+        connection.register("rows", rows_frame(read).to_arrow())
     if "scores" in tables:
-        scores = concat_frames([(one, run_scores(one)) for one in records])
+        read = intact_records(records, ROWS_FILE, strict=strict)
+        scores = concat_frames([(one, run_scores(one)) for one in read])
         connection.register("scores", scores.to_arrow())
     for name, file in _STREAMED.items():
         if name in tables:
-            _stream_table(connection, name, [one for one in records if file in one.files], file)
+            having = [record for record in records if file in record.files]
+            _stream_table(connection, name, intact_records(having, file, strict=strict), file)
     connection.execute("set lock_configuration = true")
+
+
+def intact_records(
+    records: Sequence[Record], file: str = ROWS_FILE, *, strict: bool = False
+) -> list[Record]:
+    """The runs whose table is intact; the others are named in a message, or with `strict` raised.
+
+    Corrupt if no table could be read.
+    """
+    intact, reason = [], ""
+    for record in records:
+        try:
+            record.rows if file == ROWS_FILE else record.file(file)
+            intact.append(record)
+        except CutawayError as error:
+            if strict:
+                raise
+            reason = str(error)
+            show_message(f"Left out: {reason}")
+    if records and not intact:
+        raise Corrupt(f"None of {len(records)} tables {file} could be read. {reason}")
+    return intact
 
 
 def _stream_table(
@@ -160,15 +213,67 @@ def _column_kinds(schema: Any) -> dict[str, str]:
 
 
 def _execute(connection: "duckdb.DuckDBPyConnection", sql: str, seconds: float) -> "pl.DataFrame":
+    import polars as pl
+    import pyarrow
+
     timer = threading.Timer(seconds, connection.interrupt)
     timer.start()
     try:
-        frame: pl.DataFrame = connection.sql(sql).limit(MAX_ROWS + 1).pl()
+        with _limited_memory():
+            reader = connection.sql(sql).limit(MAX_ROWS + 1).to_arrow_reader(10_000)
+            batches = list(_within_bounds(reader))
+            table = pyarrow.Table.from_batches(batches, reader.schema)
     finally:
         timer.cancel()
-    if len(frame) > MAX_ROWS:
-        raise BadSpec(f"The answer has more than {MAX_ROWS} rows. Add a limit, or group them.")
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
     return frame
+
+
+def _within_bounds(reader: Any) -> Iterator[Any]:
+    """The batches of an answer; BadSpec when they are too many or too large."""
+    rows = size = 0
+    for batch in reader:
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows > MAX_ROWS:
+            raise BadSpec(f"The answer has more than {MAX_ROWS} rows. Add a limit, or group them.")
+        if size > MAX_BYTES or _longest_cell(batch) > MAX_CELL_BYTES:
+            raise BadSpec(
+                f"The answer is larger than {MAX_BYTES // 2**20} MB, or one of its cells than "
+                f"{MAX_CELL_BYTES // 2**20} MB. Add a limit, or ask for fewer columns."
+            )
+        yield batch
+
+
+def _longest_cell(batch: Any) -> int:
+    """The bytes of the longest text of a batch."""
+    from pyarrow import compute, types
+
+    texts = [c for c in batch.columns if types.is_string(c.type) or types.is_large_string(c.type)]
+    return max((compute.max(compute.binary_length(c)).as_py() or 0 for c in texts), default=0)
+
+
+_LIMIT_LOCK = threading.Lock()
+
+
+@contextmanager
+def _limited_memory() -> Iterator[None]:
+    """Within the block this process can take `EXTRA_MEMORY` more, where the system can limit it."""
+    try:
+        import resource
+
+        used = Process().memory_info().vms
+    except ImportError:  # Windows
+        yield
+        return
+    with _LIMIT_LOCK:
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        limits = [used + EXTRA_MEMORY, *(one for one in before if one != resource.RLIM_INFINITY)]
+        resource.setrlimit(resource.RLIMIT_AS, (min(limits), before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def _runs_frame(records: Sequence[Record]) -> "pl.DataFrame":

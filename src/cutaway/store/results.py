@@ -79,11 +79,14 @@ class Runs:
         names = ", ".join(f"{r.method}/{r.address}" for r in matches[:5])
         raise BadSpec(f"{address!r} matches {len(matches)} runs: {names}. Give more digits.")
 
-    def query(self, sql: str) -> "pl.DataFrame":
-        """Run one SELECT over `runs`, `scores`, `rows`, `samples` and `splits` only."""
+    def query(self, sql: str, *, strict: bool = False) -> "pl.DataFrame":
+        """Run one SELECT over `runs`, `scores`, `rows`, `samples` and `splits` only.
+
+        Damaged tables are left out with a message; with `strict` they are an error.
+        """
         from cutaway.store.query import query
 
-        return query(list(self), sql)
+        return query(list(self), sql, strict=strict)
 
     @cached_property
     def _scan(self) -> tuple[list[Record], list[tuple[Path, str]]]:

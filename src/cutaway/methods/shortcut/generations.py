@@ -1,10 +1,10 @@
 """Generated texts: the result of `shortcut generate`, and the table that is kept of it."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from cutaway.console import print_result
 from cutaway.methods.shortcut.draft_choice import DraftSetting
 from cutaway.methods.shortcut.rows import ShortcutCoordinates
 from cutaway.recipe.result import Result, Row
@@ -54,8 +54,8 @@ class Generations(Result):
         """Print the texts and the verdict on stdout."""
         for one in self.texts:
             text = one.text if one.text.startswith(one.prompt) else f"{one.prompt}{one.text}"
-            sys.stdout.write(f"{text}\n")
-        sys.stdout.write("\n".join(self.verdict) + "\n")
+            print_result(text)
+        print_result("\n".join(self.verdict))
 
 
 def generation_rows(

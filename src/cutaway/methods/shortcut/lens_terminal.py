@@ -3,21 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from cutaway.methods.shortcut.lens_page import lens_table
-from cutaway.report.terminal import PIPE_WIDTH
+from cutaway.report.terminal import stdout_console
 
 KIND_TITLES = {"id": "without a map (logit lens)", "mat": "through a linear map to the last layer"}
 
 
 def print_lens(lens: Mapping[str, Any]) -> None:
     """Every kind's grid on stdout; green cells agree with the full model."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PIPE_WIDTH)
+    console = stdout_console()
     for kind in lens["kinds"]:
         console.print(terminal_grid(lens, kind))
     console.print(

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+from cutaway.console import print_message
 from cutaway.core.errors import CutawayError
 from cutaway.core.spec import build_spec
 from cutaway.methods.shortcut.maps import ShortcutMaps, load_maps
@@ -206,7 +207,7 @@ def main(words: list[str]) -> int:
         try:
             answer_request(open_session(model, download=download), json.loads(arguments[1]), send)
         except CutawayError as error:
-            sys.stderr.write(f"{error}\n")
+            print_message(str(error))
             return error.exit_status
         return 0
     return serve(model, sys.stdin, send, download=download)
