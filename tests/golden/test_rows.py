@@ -7,12 +7,14 @@ After a change that is meant to change them: python -m tests.golden.test_rows
 import json
 import math
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import cutaway
@@ -41,17 +43,17 @@ def commands(model: str, at: Path) -> dict[str, Callable[[], Any]]:
     return {
         "probe": lambda: cutaway.probe(
             model=model, data="gen:tense?n=120", layers="0,2", classifier="logistic,lda",
-            repeats=2, **keep,
+            repeats=2, samples=True, **keep,
         ),
         "nextword": lambda: cutaway.nextword(
             model=model, data="gen:sentiment?n=120", class_words=["bad", "good"],
             prompt_text=" It was", features="f,phi_p,classwords", **keep,
         ),
         "shortcut fit": lambda: cutaway.shortcut.fit(**read, out=maps),
-        "shortcut eval": lambda: cutaway.shortcut.eval(**read, shortcut=maps),
-        "shortcut exit": lambda: cutaway.shortcut.exit(**read, shortcut=maps),
+        "shortcut eval": lambda: cutaway.shortcut.eval(**read, shortcut=maps, samples=True),
+        "shortcut exit": lambda: cutaway.shortcut.exit(**read, shortcut=maps, samples=True),
         "finetune": lambda: cutaway.graft.finetune(
-            model=model, **TASK, **SHORT, lr=0.05, out=tuned, runs=runs
+            model=model, **TASK, **SHORT, lr=0.05, out=tuned, runs=runs, samples=True
         ),
         "graft learn": lambda: cutaway.graft.learn(
             base=model, tuned=tuned, **TASK, sparsity=1e-2, steps=3, out=skill,
@@ -74,7 +76,7 @@ def commands(model: str, at: Path) -> dict[str, Callable[[], Any]]:
         "fisher": lambda: cutaway.fisher(model=model, text="docs", limit=20, **keep),
         "inject": lambda: cutaway.inject(
             model=model, data=SUMS, retain=["docs"], retain_limit=20, regulariser="none,ewc",
-            strength=[1.0], fisher_examples=8, beyond=[], **SHORT, runs=runs,
+            strength=[1.0], fisher_examples=8, beyond=[], **SHORT, runs=runs, samples=True,
         ),
         "quad": lambda: cutaway.quad(
             model=model, text="docs", limit=60, max_tokens=16, runs=runs, **SHORT
@@ -128,10 +130,15 @@ def plain(table: Any) -> list[list[Any]]:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory) -> dict[str, list[list[Any]]]:
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("golden")
+
+
+@pytest.fixture(scope="module")
+def found(folder) -> dict[str, list[list[Any]]]:
     before = os.environ.get("CUTAWAY_HOME")
     try:
-        return json.loads(json.dumps(measured(tmp_path_factory.mktemp("golden"))))
+        return json.loads(json.dumps(measured(folder)))
     finally:
         os.environ.pop("CUTAWAY_HOME", None)
         os.environ.update({} if before is None else {"CUTAWAY_HOME": before})
@@ -154,6 +161,51 @@ def test_a_commands_rows_are_the_ones_kept(name, found) -> None:
     assert [row[0] for row in found[name]] == [row[0] for row in right]
     other = [(a, b) for a, b in zip(right, found[name], strict=True) if not close(a[0], a[1], b[1])]
     assert other == []
+
+
+def queries() -> dict[str, list[str]]:
+    """The SQL of README and docs, by page."""
+    asked = re.compile(r'(?:cutaway query |\.query\()"((?:[^"\\]|\\.)*)"')
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    by_page = {page.name: asked.findall(page.read_text("utf-8")) for page in pages}
+    return {name: [one.replace('\\"', '"') for one in sql] for name, sql in by_page.items() if sql}
+
+
+ROOT = Path(__file__).parents[2]
+# Their answer is empty here: no cell failed, and the model has no layer 15.
+EMPTY = ("status = 'failed'", "layer = 15")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", list(queries()))
+def test_every_query_of_the_docs_answers(page, found, folder) -> None:
+    runs = cutaway.results(folder / "runs")
+    for sql in queries()[page]:
+        answer = runs.query(sql)
+        assert answer.is_empty() == any(words in sql for words in EMPTY), sql
+        if "from scores" in sql and "metric" not in sql:
+            # Scores of probes on balanced classes; a count of parameters or bits would show.
+            for column in answer.select(pl.col("^value|low|high$")).iter_columns():
+                assert column.is_between(0, 1).all(), sql
+
+
+@pytest.mark.timeout(600)
+def test_scores_are_the_means_of_each_cells_main_metric(found, folder) -> None:
+    runs = cutaway.results(folder / "runs")
+    mine = runs.query(queries()["README.md"][0])
+    expected = []
+    for record in (r for r in runs if r.method == "probe"):
+        chosen = (pl.col("metric") == record.summary["metric"]) & (pl.col("kind") == "probe")
+        cells = record.rows.filter(chosen).group_by("layers", "pool", "classifier", "n_train")
+        expected += cells.agg(pl.col("value").mean()).select("layers", "pool", "value").rows()
+    assert [row[:2] for row in sorted(mine.rows())] == [row[:2] for row in sorted(expected)]
+    assert sorted(mine["value"]) == pytest.approx(sorted(value for *_, value in expected))
+
+
+def test_a_split_by_words_is_not_lost_in_silence(found, folder) -> None:
+    probes = [r for r in cutaway.results(folder / "runs") if r.method == "probe"]
+    assert len(probes) == 2
+    assert all("test words occur in training" in str(r.summary["verdict"]) for r in probes)
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ def test_a_report_is_a_page_unless_something_else_is_asked_for(tmp_path, monkeyp
     assert "report.html" in write_report([record])[0]
     assert (tmp_path / "report.html").stat().st_size > 1e6
     (table,) = write_report([record], table="markdown")
-    assert table.startswith("## probe") and "| small-lm |" in table
+    assert table.startswith("## probe") and "model small-lm" in table
     assert write_report([record], table="csv")[0].startswith("model,data,kind")
     with pytest.raises(Missing):
         write_report([])

@@ -66,7 +66,7 @@ def query(
     Parameters
     ----------
     sql
-        One SELECT, e.g. "select layers, max(value) from scores group by layers".
+        One SELECT, e.g. "select layers, pool, value from scores where method = 'probe'".
     strict
         A damaged table is an error; by default it is left out with a message.
     format

@@ -1,6 +1,6 @@
 """The records that reports are made from: one run, or several runs of a method combined."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
@@ -127,6 +127,16 @@ def short_name(name: str) -> str:
     """A short name for a heading: the last part of a path."""
     is_path = name.startswith(("/", "./", "../", "~")) or "\\" in name
     return PurePath(name.replace("\\", "/")).name or name if is_path else name
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """A short name for each of these; the full one where two would be the same."""
+    full = list(dict.fromkeys(names))
+    shown = [short_name(name) for name in full]
+    return {
+        name: short if shown.count(short) == 1 else name
+        for name, short in zip(full, shown, strict=True)
+    }
 
 
 def parameter_counts(record: RunOrRuns) -> dict[str, int]:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cutaway.console import SafeConsole
 from cutaway.report import formats
-from cutaway.report.records import short_name
+from cutaway.report.records import short_names
 
 # Integers, shown without decimals even when the column has floats.
 COUNT_COLUMNS = frozenset(
@@ -59,14 +59,23 @@ def split_constants(frame: pl.DataFrame) -> tuple[dict[str, str], pl.DataFrame]:
 
     Columns without any value are dropped too.
     """
-    text = [name for name, kind in frame.schema.items() if kind == pl.String]
-    short = frame.with_columns(pl.col(text).map_elements(short_name, return_dtype=pl.String))
+    short = with_short_names(frame)
     if short.height < 2:
         return {}, short
+    text = [name for name, kind in frame.schema.items() if kind == pl.String]
     same = {name: short[name][0] for name in text if short[name].n_unique() == 1}
     empty = [name for name in short.columns if short[name].null_count() == short.height]
     shared = {name: value for name, value in same.items() if name not in empty}
     return shared, short.drop(*shared, *empty)
+
+
+def with_short_names(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with the last part of each path, unless two paths would become one name."""
+    text = [name for name, kind in frame.schema.items() if kind == pl.String]
+    return frame.with_columns(
+        pl.col(name).replace(short_names(frame[name].drop_nulls().unique().to_list()))
+        for name in text
+    )
 
 
 def to_markdown(frame: pl.DataFrame) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import polars as pl
+
 from cutaway.catalog import methods
 from cutaway.core.errors import Missing
 from cutaway.core.lookup import lookup
@@ -10,7 +12,12 @@ from cutaway.report.export import write_run_pictures
 from cutaway.report.html import write_html
 from cutaway.report.method_table import table_of
 from cutaway.report.records import CombinedRuns, RecordLike, run_title
-from cutaway.report.tables import TABLE_FORMATS, strip_control_characters
+from cutaway.report.tables import (
+    TABLE_FORMATS,
+    split_constants,
+    strip_control_characters,
+    with_short_names,
+)
 from cutaway.store.files import disk_errors, write_atomic
 
 HEADING_PREFIX = {"markdown": "## ", "latex": "% "}
@@ -48,26 +55,62 @@ def write_report(
 
 
 def _tables(records: Sequence[RecordLike], kind: str) -> list[str]:
-    """One table per run; runs of a method whose paper has a table share one in its layout."""
+    """One table per method, or one in all as CSV; a method whose paper has a table follows it."""
     to_text, prefix = lookup(TABLE_FORMATS, kind, kind="table format"), HEADING_PREFIX.get(kind, "")
-    texts, done = [], []
-    for method in methods():
+    texts, others = [], []
+    for method in methods_of(records):
         layout = table_of(method).paper
-        mine = [r for r in records if r.method == method and layout and layout(r.rows).height]
+        of_method = [r for r in records if r.method == method]
+        mine = [r for r in of_method if layout and layout(r.rows).height]
+        others += [r for r in of_method if r not in mine]
         if layout and mine:
             rows = CombinedRuns(tuple(mine)).rows
-            text = to_text(layout(rows, numbers=kind == "csv", beside=records))
+            table = layout(rows, numbers=kind == "csv", beside=records)
             title = f"{prefix}{method}, in the layout of the paper"
+            text = to_text(table if kind == "csv" else with_short_names(table))
             texts.append(text if kind == "csv" else f"{title}\n\n{text}")
-            done += [r.address for r in mine]
-    for record in records:
-        if record.address not in done:
-            text = to_text(table_of(record.method).summary(record.rows))
-            title = f"{record.method} {record.address}: {run_title(record)}"
-            # CSV is read by programs: several runs differ by their model and data columns.
-            heading = f"{prefix}{strip_control_characters(title)}\n\n" if kind != "csv" else ""
-            texts.append(heading + text)
+    if kind == "csv":
+        # Read by programs: one header, and names as they were given.
+        return [*texts, to_text(_cells_of_runs(others))] if others else texts
+    for method in methods_of(others):
+        mine = [r for r in others if r.method == method]
+        shared, lines = split_constants(_cells_of_runs(mine).drop("method", strict=False))
+        heading = f"{prefix}{strip_control_characters(_heading(method, mine))}"
+        facts = ", ".join(
+            f"{name.replace('_', ' ')} {value}" for name, value in shared.items() if value
+        )
+        texts.append("\n\n".join(filter(None, (heading, _comment(facts, kind), to_text(lines)))))
     return texts
+
+
+def methods_of(records: Sequence[RecordLike]) -> list[str]:
+    """The methods of these runs, in the catalog's order, unknown ones last."""
+    found = dict.fromkeys(record.method for record in records)
+    return [m for m in methods() if m in found] + [m for m in found if m not in methods()]
+
+
+def _cells_of_runs(records: Sequence[RecordLike]) -> pl.DataFrame:
+    """The cells of runs as one table; with several runs, method and address name each."""
+    frames = [table_of(r.method).summary(r.rows) for r in records]
+    if len(records) == 1:
+        return frames[0]
+    named = [
+        frame.select(pl.lit(r.method).alias("method"), pl.lit(r.address).alias("run"), pl.all())
+        for r, frame in zip(records, frames, strict=True)
+    ]
+    return pl.concat(named, how="diagonal_relaxed")
+
+
+def _heading(method: str, records: Sequence[RecordLike]) -> str:
+    if len(records) > 1:
+        return f"{method}: {len(records)} runs"
+    return f"{method} {records[0].address}: {run_title(records[0])}"
+
+
+def _comment(facts: str, kind: str) -> str:
+    """What all lines of a table share, in a line above it."""
+    text = strip_control_characters(facts)
+    return f"% {text}" if text and kind == "latex" else text
 
 
 def _pictures(record: RecordLike, kind: str, out: Path) -> str:

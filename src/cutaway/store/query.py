@@ -128,7 +128,7 @@ def _check_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> None:
         names = ", ".join(kind.name for kind in kinds) or "nothing"
         raise BadSpec(
             f"A query must be one SELECT, WITH, DESCRIBE or SHOW statement, got: {names}. "
-            'Example: "select layers, max(value) from scores group by layers".'
+            'Example: "select model, data, metric, max(value) from scores group by all".'
         )
 
 

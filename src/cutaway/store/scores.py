@@ -69,10 +69,13 @@ def _main_metric(summary: Any, rows: "pl.DataFrame") -> "pl.Expr":
     main = said.get("metric")
     if main not in found:
         main = ordered[0] if ordered else found.pop() if len(found) == 1 else None
-    by_data = {str(e.get("data")): e["metric"] for e in _findings(said) if e.get("metric") in found}
-    if "data" not in rows.columns or not by_data:
-        return pl.lit(main, dtype=pl.String)
-    return pl.col("data").replace_strict(by_data, default=main, return_dtype=pl.String)
+    for column in ("data", "task"):
+        named = {
+            str(e.get(column)): e["metric"] for e in _findings(said) if e.get("metric") in found
+        }
+        if column in rows.columns and named:
+            return pl.col(column).replace_strict(named, default=main, return_dtype=pl.String)
+    return pl.lit(main, dtype=pl.String)
 
 
 def _findings(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:

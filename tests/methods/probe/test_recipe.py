@@ -15,9 +15,11 @@ import cutaway
 from cutaway.cli.main import run as command
 from cutaway.core.errors import BadData, BadSpec, UnknownName
 from cutaway.core.textset import TextSet
+from cutaway.data.load import load_text_set
 from cutaway.methods.probe import inputs
-from cutaway.methods.probe.recipe import ProbeGrid
+from cutaway.methods.probe.recipe import ProbeGrid, shared_words_notes
 from cutaway.methods.probe.rows import SCHEMA
+from cutaway.methods.probe.spec import ProbeSpec
 from cutaway.store.results import results
 from cutaway.store.samples import text_digests
 from tests.tiny import SENTENCES, tiny
@@ -330,6 +332,23 @@ def test_the_figures_of_a_run_can_be_drawn(model, tmp_path, name):
     figure = quick(model, tmp_path).figure(name)
     assert figure.data
     assert figure.layout.title.text
+
+
+@pytest.mark.parametrize(
+    ("protocol", "data", "lost"),
+    [
+        ("repeats", "gen:tense?n=60", True),
+        ("curve", "gen:tense?n=60", True),
+        ("fixed", "gen:tense?n=60", False),
+        ("kshot", "gen:tense?n=60", False),
+        ("repeats", "gen:arithmetic?n=60", False),
+    ],
+)
+def test_a_protocol_that_mixes_the_words_of_the_parts_says_so(protocol, data, lost):
+    spec = ProbeSpec(model=("m",), data=(data,), protocol=protocol)
+    notes = shared_words_notes(spec, [load_text_set(data)])
+    assert bool(notes) == lost
+    assert not lost or f"the protocol {protocol} draws its rows from all parts" in notes[0]
 
 
 def write_tsv(path):

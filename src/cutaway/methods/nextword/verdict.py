@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from cutaway.measure.metrics import metric_facts
+from cutaway.report.records import short_names
 
 FEATURE_NAMES = {
     "f": "the hidden state f",
@@ -48,8 +49,9 @@ def summarise(
             finding = _task_summary(rows, facts, words[name], own)
             baselines[name] = finding.pop("baselines")
             findings.append(finding)
+    short = short_names(f["model"] for f in findings)
     verdict = [
-        f"{f['model']} on {f['task']}: {line}" if len(findings) > 1 else line
+        f"{short[f['model']]} on {f['task']}: {line}" if len(findings) > 1 else line
         for f in findings
         for line in f["verdict"]
     ]

@@ -62,6 +62,8 @@ def resolve(spec: ProbeSpec, context: Context) -> ProbeRequest:
     """Load the data sets and open the models; refuse a grid that can't be measured."""
     texts = (load_texts(spec, name, context.objects) for name in spec.data)
     sets = list(with_unique_names(texts, lambda one: one.digest, option="--data"))
+    for note in shared_words_notes(spec, sets):
+        context.console.print(note)
     kernel = spec.attention
     if kernel == "auto":
         kernel = "eager" if needs_attention(spec.pool) else "sdpa"
@@ -77,6 +79,18 @@ def resolve(spec: ProbeSpec, context: Context) -> ProbeRequest:
         identities.append(lm.identity)
     identity = {"models": identities, "data": [one.digest for one in sets]}
     return ProbeRequest(spec, models, sets, facts, identity, predictions)
+
+
+def shared_words_notes(spec: ProbeSpec, sets: Iterable[TextSet]) -> list[str]:
+    """A sentence per generated set whose split by words the protocol doesn't keep."""
+    shuffled = spec.protocol not in ("fixed", "kshot")
+    return [
+        f"{texts.name} comes in parts that share no content word, but the protocol "
+        f"{spec.protocol} draws its rows from all parts, so that test words occur in training. "
+        "Keep the parts with --protocol fixed."
+        for texts in sets
+        if shuffled and "lexicon" in texts.meta
+    ]
 
 
 def count_predictions(inputs: ProbeInputs) -> int:
@@ -106,6 +120,7 @@ def measure(request: ProbeRequest, run: Run) -> Outcome:
     summary, baselines = summarise(
         table, request.sets, results.resampling, curve=spec.protocol == "curve", metrics=metrics
     )
+    summary["verdict"] += shared_words_notes(spec, request.sets)
     return Outcome(
         table,
         summary,

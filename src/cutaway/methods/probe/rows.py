@@ -19,6 +19,7 @@ from cutaway.measure.repeats import (
 from cutaway.methods.probe.details import AnyDetail, validate_details
 from cutaway.methods.probe.verdict import Evidence, ProbeScore, best_score, verdict_sentences
 from cutaway.recipe.result import Row, table
+from cutaway.report.records import short_names
 from cutaway.store.progress import Progress
 from cutaway.store.samples import SamplePieces
 
@@ -170,8 +171,9 @@ def summarise(
             baselines[f"{model} on {texts.name}"] = found.pop("baselines")
             findings.append(found)
     several = len(findings) > 1
+    short = short_names(f["model"] for f in findings)
     verdict = [
-        (f"{f['model']} on {f['data']}: {line}" if several else line)
+        (f"{short[f['model']]} on {f['data']}: {line}" if several else line)
         for f in findings
         for line in f["verdict"]
     ]
