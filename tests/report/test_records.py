@@ -59,9 +59,3 @@ def test_provenance_names_digests_seed_versions_and_cost(tmp_path) -> None:
 def test_provenance_of_imported_logs_says_so() -> None:
     record = FakeRecord(probe_rows(layers=("1",)), summary={"imported": True}, model={}, seed=None)
     assert "imported" in dict(provenance.provenance(record))["origin"]
-
-
-def test_short_names_stay_different() -> None:
-    assert records.short_names(["/a/lm", "/b/lm", "/c/other", "hub/id"]) == {
-        "/a/lm": "/a/lm", "/b/lm": "/b/lm", "/c/other": "other", "hub/id": "hub/id",
-    }  # fmt: skip

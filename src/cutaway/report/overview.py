@@ -6,13 +6,13 @@ from typing import Any
 
 import polars as pl
 
+from cutaway.core.names import short_name
 from cutaway.report import formats
 from cutaway.report.metric_labels import lower_is_better
 from cutaway.report.records import (
     RecordLike,
     entry_names,
     is_imported,
-    short_name,
     verdict_sentences,
 )
 

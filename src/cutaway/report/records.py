@@ -1,12 +1,13 @@
 """The records that reports are made from: one run, or several runs of a method combined."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePath
 from typing import Any, Protocol
 
 import polars as pl
+
+from cutaway.core.names import short_name
 
 
 class RecordLike(Protocol):
@@ -121,22 +122,6 @@ def fact_entries(value: Any) -> list[Mapping[str, Any]]:
 def entry_names(value: Any) -> list[str]:
     """The unique names in a record's `model` or `data`."""
     return list(dict.fromkeys(str(e["name"]) for e in fact_entries(value) if e.get("name")))
-
-
-def short_name(name: str) -> str:
-    """A short name for a heading: the last part of a path."""
-    is_path = name.startswith(("/", "./", "../", "~")) or "\\" in name
-    return PurePath(name.replace("\\", "/")).name or name if is_path else name
-
-
-def short_names(names: Iterable[str]) -> dict[str, str]:
-    """A short name for each of these; the full one where two would be the same."""
-    full = list(dict.fromkeys(names))
-    shown = [short_name(name) for name in full]
-    return {
-        name: short if shown.count(short) == 1 else name
-        for name, short in zip(full, shown, strict=True)
-    }
 
 
 def parameter_counts(record: RunOrRuns) -> dict[str, int]:

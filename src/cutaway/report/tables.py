@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cutaway.console import SafeConsole
+from cutaway.core.names import short_names
 from cutaway.report import formats
-from cutaway.report.records import short_names
 
 # Integers, shown without decimals even when the column has floats.
 COUNT_COLUMNS = frozenset(

@@ -7,7 +7,7 @@ disabled and the configuration is locked.
 import json
 import re
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from psutil import Process
 from cutaway.console import show_message
 from cutaway.core.errors import BadSpec, Corrupt, CutawayError
 from cutaway.store.records import ROWS_FILE, SAMPLES_FILE, SPLITS_FILE, Record, join_names
+from cutaway.store.run_tables import concat_tables, mixed_types, rows_of_runs, valid_text
 from cutaway.store.scores import run_scores
 
 if TYPE_CHECKING:
@@ -147,10 +148,10 @@ def fill_database(
     connection.unregister("listed")
     if "rows" in tables:
         read = intact_records(records, ROWS_FILE, strict=strict)
-        connection.register("rows", rows_frame(read).to_arrow())
+        connection.register("rows", rows_of_runs(read).to_arrow())
     if "scores" in tables:
         read = intact_records(records, ROWS_FILE, strict=strict)
-        scores = concat_frames([(one, run_scores(one)) for one in read])
+        scores = concat_tables([(one, run_scores(one)) for one in read])
         connection.register("scores", scores.to_arrow())
     for name, file in _STREAMED.items():
         if name in tables:
@@ -188,7 +189,7 @@ def _stream_table(
     from pyarrow import dataset
 
     parts = {f"{name}_{r.method}_{r.address}": (r, dataset.dataset(r.file(file))) for r in records}
-    mixed = _mixed_types([_column_kinds(part.schema) for _, part in parts.values()])
+    mixed = mixed_types([_column_kinds(part.schema) for _, part in parts.values()])
     selects = ["select '' as method, '' as address where false"]
     for view, (record, part) in parts.items():
         connection.register(view, part)
@@ -287,21 +288,16 @@ def _runs_frame(records: Sequence[Record]) -> "pl.DataFrame":
 def _run_row(record: Record) -> dict[str, Any]:
     plain = ("method", "address", "created", "command", "path")
     return {
-        **{name: _text(str(getattr(record, name))) for name in plain},
-        **{name: _text(join_names(getattr(record, name))) for name in ("model", "data")},
+        **{name: valid_text(str(getattr(record, name))) for name in plain},
+        **{name: valid_text(join_names(getattr(record, name))) for name in ("model", "data")},
         "seed": _int64_or_none(record.seed),
         **{n: _float_or_none(getattr(record, n)) for n in ("seconds", "peak_memory_mb")},
         **{name: _json(getattr(record, name)) for name in _JSON_COLUMNS},
     }
 
 
-def _text(value: str) -> str:
-    """The text with `?` for lone surrogates, which file names may have but tables can't."""
-    return value.encode("utf-8", "replace").decode()
-
-
 def _json(value: Any) -> str:
-    return _text(json.dumps(value, ensure_ascii=False))
+    return valid_text(json.dumps(value, ensure_ascii=False))
 
 
 def _int64_or_none(value: Any) -> int | None:
@@ -314,56 +310,3 @@ def _float_or_none(value: float | None) -> float | None:
         return None if value is None else float(value)
     except OverflowError:
         return None
-
-
-def rows_frame(records: Sequence[Record]) -> "pl.DataFrame":
-    """The rows of all runs, concatenated by column name, with method and address first."""
-    return concat_frames([(record, record.rows) for record in records])
-
-
-def concat_frames(parts: "Sequence[tuple[Record, pl.DataFrame]]") -> "pl.DataFrame":
-    """A table of each run, concatenated by column name, with method and address first."""
-    import polars as pl
-
-    if not parts:
-        return pl.DataFrame(schema={"method": pl.String, "address": pl.String})
-    mixed = _mixed_type_columns([frame for _, frame in parts])
-    return pl.concat(
-        [_with_run_columns(record, frame, mixed) for record, frame in parts],
-        how="diagonal_relaxed",
-    )
-
-
-def _with_run_columns(record: Record, frame: "pl.DataFrame", mixed: set[str]) -> "pl.DataFrame":
-    """A run's table with its method and address; columns of mixed type become text."""
-    import polars as pl
-
-    names = {"method": _text(record.method), "address": _text(record.address)}
-    front = [pl.Series(n, [v]).new_from_index(0, len(frame)) for n, v in names.items()]
-    columns = frame.get_columns()
-    return pl.DataFrame(
-        front + [c.cast(pl.String) if c.name in mixed else c for c in columns], strict=False
-    )
-
-
-def _mixed_type_columns(frames: Sequence["pl.DataFrame"]) -> set[str]:
-    """Columns that are numbers in one run and something else in another."""
-    import polars as pl
-
-    # Most frames have the same columns: each schema is looked at once.
-    schemas = {tuple(frame.schema.items()) for frame in frames}
-    return _mixed_types(
-        [
-            {n: "number" if t.is_numeric() else str(t) for n, t in schema if t != pl.Null}
-            for schema in schemas
-        ]
-    )
-
-
-def _mixed_types(tables: Sequence[Mapping[str, str]]) -> set[str]:
-    """Columns that are of one kind in a table and of another kind in another table."""
-    kinds: dict[str, set[str]] = {}
-    for table in tables:
-        for name, kind in table.items():
-            kinds.setdefault(name, set()).add(kind)
-    return {name for name, found in kinds.items() if len(found) > 1}

@@ -7,10 +7,11 @@ import polars as pl
 from plotly.subplots import make_subplots
 
 from cutaway.core.errors import Missing
+from cutaway.core.names import short_name
 from cutaway.methods.finetune.table import RUN_COLUMNS
 from cutaway.report import formats, panels, theme
 from cutaway.report.metric_labels import metric_label
-from cutaway.report.records import RunOrRuns, short_name
+from cutaway.report.records import RunOrRuns
 
 # Label and colour of each kind of model.
 KIND_STYLES = {

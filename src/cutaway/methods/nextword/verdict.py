@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 
+from cutaway.core.names import short_names
 from cutaway.measure.metrics import metric_facts
-from cutaway.report.records import short_names
 
 FEATURE_NAMES = {
     "f": "the hidden state f",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from cutaway.core.names import short_names
 from cutaway.core.textset import TextSet
 from cutaway.measure.repeats import (
     RepeatMetrics,
@@ -19,7 +20,6 @@ from cutaway.measure.repeats import (
 from cutaway.methods.probe.details import AnyDetail, validate_details
 from cutaway.methods.probe.verdict import Evidence, ProbeScore, best_score, verdict_sentences
 from cutaway.recipe.result import Row, table
-from cutaway.report.records import short_names
 from cutaway.store.progress import Progress
 from cutaway.store.samples import SamplePieces
 
