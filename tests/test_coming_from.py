@@ -222,7 +222,7 @@ def write_data(at: Path) -> None:
             write(at / "Glue" / "CoLA" / f"{part}.tsv", "\n".join(cola) + "\n")
     settings = {"model": "gpt2", "classifier": "LDA", "layer": 8, "quantile": 1.0}
     scores = {"Accuracy": [0.8, 0.9], "F1": [0.7, 0.6], "train loss": [0]}
-    log = {"metadata": {"name": "sst", "size": 9}, "expdata": settings, "data": scores}
+    log = {"metadata": {"name": "sst", "size": 50}, "expdata": settings, "data": scores}
     write(at / "experiment_logs" / "experiment_0.json", json.dumps(log))
 
 

@@ -1,5 +1,4 @@
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -157,4 +156,15 @@ def test_the_verdict_says_what_the_log_has_and_lacks(tmp_path) -> None:
     for expected in ("ethics (in the log: ETHICS Commonsense)", "picked by the test scores",
                      "does not concatenate", "no baselines and no predictions"):  # fmt: skip
         assert expected in said
-    assert not re.search(r"Note: [^.]*\.\s*Note: \.", said)
+
+
+def test_the_best_of_a_regression_has_the_highest_r2(tmp_path) -> None:
+    log = {f"experiment_{i}": json.loads(json.dumps(LOG["experiment_0"])) for i in (0, 1)}
+    for i, (mse, r2) in enumerate(((0.9, 0.1), (0.3, 0.6))):
+        log[f"experiment_{i}"]["data"] = {"MSE": [mse], "R2": [r2]}
+        log[f"experiment_{i}"]["expdata"]["layer"] = i
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    import_experiments(tmp_path / "log.json", tmp_path / "runs")
+    (record,) = results(tmp_path / "runs")
+    assert (record.summary["metric"], record.summary["best"]["value"]) == ("r2", 0.6)
+    assert "accuracy_ref" not in str(record.summary["verdict"])

@@ -18,6 +18,7 @@ from cutaway.data.reference_names import NAME_TABLES, ReferenceNames, read_names
 from cutaway.methods.probe import details as detail_file
 from cutaway.methods.probe.details import LossCurves
 from cutaway.methods.probe.rows import SCHEMA
+from cutaway.report.metric_labels import lower_is_better, measured_metrics
 from cutaway.store import results as store
 from cutaway.store.versions import versions
 from cutaway.studies.reference_logs import LoggedExperiment, read_experiments
@@ -89,12 +90,13 @@ def _save(group: list[LoggedExperiment], names: ReferenceNames, runs: Path | str
 
 def _summary(logged: str, group: list[LoggedExperiment], table: pl.DataFrame) -> dict[str, Any]:
     """The highest mean of the log, and sentences about what the log has and lacks."""
-    metric = "accuracy" if "accuracy" in table["metric"].to_list() else table["metric"][0]
+    metric = measured_metrics(table)[0]
     cell = ["model", "data", "layers", "pool", "classifier", "n_train"]
     means = table.filter(pl.col("metric") == metric).group_by(cell, maintain_order=True).agg(
         pl.col("value").mean(), pl.col("low").first(), pl.col("high").first()
     )  # fmt: skip
-    best = means.sort("value", descending=True, maintain_order=True).row(0, named=True)
+    ranked = means.sort("value", descending=not lower_is_better(metric), maintain_order=True)
+    best = ranked.row(0, named=True)
     return {
         "imported": True, "metric": metric, "best": {"metric": metric, **best},
         "verdict": _sentences(logged, group, table, best, metric), "experiments": len(group),
@@ -107,11 +109,11 @@ def _sentences(
     name = f"{best['data']} (in the log: {logged})" if logged != best["data"] else logged
     layer = f"layer {best['layers']}"
     found = [
-        f"Imported from {group[0].log}: {len(group)} experiments on {name}; the highest mean "
+        f"Imported from {group[0].log}: {len(group)} experiments on {name}; the best mean "
         f"{metric} is {best['value']:.3f} ({best['classifier']} on {best['model']}, {layer}), "
         "picked by the test scores."
     ]
-    lengths = [e.metadata["train len"] for e in group if "train len" in e.metadata]
+    lengths = [n for e in group if isinstance(n := e.metadata.get("train len"), int)]
     if lengths:
         found.append(
             f"{len(lengths)} of them are points of learning curves, with {min(lengths):,} to "
@@ -119,7 +121,7 @@ def _sentences(
         )
     found += [CUT_NOTE] * (metric == "accuracy")
     notes = "; ".join(table["reason"].unique(maintain_order=True)).split("; ")
-    found += [f"Note: {note}." for note in dict.fromkeys(notes) if note]
+    found += [f"Note on the reference: {note}." for note in dict.fromkeys(notes) if note]
     return [*found, "The log has no baselines and no predictions."]
 
 
