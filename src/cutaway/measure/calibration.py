@@ -94,10 +94,67 @@ def _f1(found: Counts, called: Counts, positives: int, n: int) -> Counts:
     return 2.0 * found / np.maximum(called + positives, 1)
 
 
+def _balanced_accuracy(found: Counts, called: Counts, positives: int, n: int) -> Counts:
+    negatives = n - positives
+    recalls = [(found, positives), (negatives - (called - found), negatives)]
+    return np.mean([right / size for right, size in recalls if size], axis=0)
+
+
 CRITERIA: dict[str, Callable[[Counts, Counts, int, int], Counts]] = {
     "accuracy": _accuracy,
     "f1": _f1,
+    "balanced_accuracy": _balanced_accuracy,
 }
+"""By metric: its value from true positives, predicted positives, positives and rows."""
+MOVE_ERRORS = 2.0
+"""Standard errors by which another threshold must be better than the classifier's own."""
+
+
+def choose_threshold(
+    scores: ArrayLike, labels: NDArray[Any], own: float, *, metric: str = "accuracy"
+) -> Threshold:
+    """The classifier's own threshold, unless another one is clearly better on these rows.
+
+    The best threshold of a few hundred rows is mostly noise: it is used only if its gain over `own`
+    is more than MOVE_ERRORS jackknife standard errors of the gain. Rows of a single class say
+    nothing about a threshold.
+    """
+    values, positive = np.asarray(scores, dtype=np.float64), np.asarray(labels) == 1
+    best, mine = best_threshold(values, positive, metric=metric), Threshold(own)
+    if positive.all() or not positive.any():
+        return mine
+    gain, error = _gain(CRITERIA[metric], positive, mine(values), best(values))
+    return best if gain > MOVE_ERRORS * error else mine
+
+
+def _gain(
+    criterion: Callable[..., Any],
+    positive: NDArray[np.bool_],
+    first: NDArray[np.bool_],
+    second: NDArray[np.bool_],
+) -> tuple[float, float]:
+    """How much better the second decisions are, and the jackknife's standard error of it.
+
+    Rows with the same label and decisions are interchangeable, so each of the eight kinds is left
+    out once.
+    """
+    kinds = np.array([(y, a, b) for y in (0, 1) for a in (0, 1) for b in (0, 1)], dtype=float)
+    count = np.bincount(positive * 4 + first * 2 + second, minlength=8).astype(float)
+
+    def gain(sizes: Counts) -> float:
+        y, a, b = (kinds * sizes[:, None]).sum(axis=0)
+        both = [(kinds[:, 0] * kinds[:, k] * sizes).sum() for k in (1, 2)]
+        values = [
+            criterion(found, called, y, sizes.sum())
+            for found, called in zip(both, (a, b), strict=True)
+        ]
+        return float(values[1] - values[0])
+
+    used = np.flatnonzero(count)
+    n, weights = len(positive), count[used]
+    without = np.array([gain(count - (np.arange(8) == kind)) for kind in used])
+    spread = (weights * (without - weights @ without / n) ** 2).sum()
+    return gain(count), float(np.sqrt((n - 1) / n * spread))
 
 
 def best_threshold(

@@ -63,12 +63,14 @@ def test_the_majority_baseline_scores_the_share_of_the_most_frequent_class(input
 
 def test_mdl_is_one_row_per_figure_and_compression_is_their_ratio(inputs) -> None:
     result = measure_piece(piece("mdl", "logistic"), inputs)
-    bits, uniform, ratio = (
-        values(result, name) for name in ("mdl_bits", "mdl_uniform_bits", "mdl_compression")
-    )
-    assert len(bits) == len(uniform) == len(ratio) == 1
-    assert uniform[0] == pytest.approx(len(inputs.texts))
-    assert ratio[0] == pytest.approx(uniform[0] / bits[0])
+    names = ("mdl_bits", "mdl_prior_bits", "mdl_uniform_bits", "mdl_compression")
+    bits, prior, uniform, ratio = (values(result, name) for name in names)
+    assert len(bits) == len(prior) == len(uniform) == len(ratio) == 1
+    # The labels of the training rows: test rows are not part of the code.
+    train = len(inputs.splits[0].train)
+    assert train < len(inputs.texts) and uniform[0] == pytest.approx(train)
+    assert {(row["n_train"], row["n_test"]) for row in result.rows} == {(train, 0)}
+    assert ratio[0] == pytest.approx(prior[0] / bits[0])
 
 
 def test_the_details_describe_the_test_rows_of_the_last_split(inputs) -> None:

@@ -95,13 +95,14 @@ def test_twin_control_and_code_are_said_where_they_were_measured():
             CELLS,
             twins=(score(0.64, wobble=0.2), score(0.9, "1")),
             controls=(score(0.55, wobble=0.2),),
-            mdl=(812.4, 1400.0),
+            mdl=(812.4, 1221.0, 1400.0),
         )
     )
     text = " ".join(sentences)
     assert "random weights reaches 0.640: pretraining adds 0.140 [" in text
     assert "Selectivity: 0.230 [" in text
-    assert "Minimum description length: 812 bits (1,400 uncompressed), 1.72x compression." in text
+    code = "812 bits instead of the 1,221 bits of the class frequencies alone (uniform code: 1,400)"
+    assert f"the training labels: {code}, 1.50x compression." in text
     equal = verdict_sentences(Evidence("accuracy", CELLS, twins=(score(0.779, wobble=1.0),)))
     assert any("does not need pretraining" in s for s in equal)
 
@@ -177,8 +178,9 @@ def test_layers_are_listed_as_ranges(names, listed):
 
 
 def test_features_that_do_not_compress_the_labels_are_reported():
-    sentences = verdict_sentences(Evidence("accuracy", CELLS, mdl=(700.0, 600.0)))
-    assert "700 bits, no shorter than the 600 bits without a probe" in sentences[-1]
+    sentences = verdict_sentences(Evidence("accuracy", CELLS, mdl=(215.0, 188.0, 400.0)))
+    assert "215 bits, no shorter than the 188 bits of the class frequencies" in sentences[-1]
+    assert "(uniform code: 400): these features do not compress the labels." in sentences[-1]
 
 
 def test_learned_pooling_names_its_classifier():

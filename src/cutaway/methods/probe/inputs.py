@@ -120,6 +120,12 @@ class ProbeInputs:
             )
         )  # fmt: skip
 
+    @property
+    def coded_rows(self) -> NDArray[np.int64]:
+        """The training rows whose labels the MDL code sends: the largest part, of the first split
+        that has it."""
+        return max((one.train for one in self.splits), key=len)
+
     def _split(self, plan: SplitPlan) -> tuple[Split, ...]:
         texts = self.texts
         return split(self.labels, plan, task=texts.task, parts=texts.parts, classes=texts.classes)

@@ -10,6 +10,7 @@ details   what the figures of the best cell show, from one fit
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_curve
 from torch import Tensor
 
-from cutaway.measure.baselines import control_labels, fit_baseline
+from cutaway.measure.baselines import Baseline, control_labels, fit_baseline
 from cutaway.measure.metrics import auc
 from cutaway.measure.repeats import RepeatMetrics
 from cutaway.measure.splits import Split
@@ -32,8 +33,15 @@ from cutaway.methods.probe.details import (
     ScoreHistogram,
 )
 from cutaway.methods.probe.inputs import ProbeInputs
-from cutaway.methods.probe.maths.cell import ProbeOutcome, RaggedTokens, probe_splits, take_rows
-from cutaway.methods.probe.maths.fitted import ProbeOutputs
+from cutaway.methods.probe.maths.cell import (
+    ProbeOutcome,
+    RaggedTokens,
+    decision_criterion,
+    evaluate_fit,
+    probe_splits,
+    take_rows,
+)
+from cutaway.methods.probe.maths.fitted import FitSettings, FittedProbe, ProbeOutputs
 from cutaway.methods.probe.maths.layer_mix import LayerMix
 from cutaway.methods.probe.maths.mdl import code_length
 from cutaway.methods.probe.maths.projection import ProbeProjection, project_2d
@@ -97,6 +105,7 @@ def _fit(
     return probe_splits(
         states, labels, splits, inputs.classifiers.get(name, name), task=texts.task,
         classes=texts.classes, seed=spec.seed, balanced=spec.class_weight == "balanced",
+        metric=inputs.metric,
     )  # fmt: skip
 
 
@@ -190,19 +199,21 @@ def _coordinates(cell: ProbeCell) -> dict[str, Any]:
 
 
 def _measure_mdl(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
-    """The online code length of all labels: one number for the cell, not one per split."""
+    """The online code length of the training labels of one split: one number for the cell."""
     assert piece.layers is not None
-    states, n = inputs.states(piece.layers, piece.cell.pool), len(inputs.texts)
+    states, rows = inputs.states(piece.layers, piece.cell.pool), inputs.coded_rows
     assert not isinstance(states, RaggedTokens)
     code = code_length(
-        states, inputs.labels, classes=len(inputs.texts.classes), seed=inputs.spec.seed
-    )
+        states, inputs.labels, classes=len(inputs.texts.classes), seed=inputs.spec.seed,
+        chosen_rows=rows,
+    )  # fmt: skip
     metrics = {
         "mdl_bits": code.bits,
+        "mdl_prior_bits": code.prior_bits,
         "mdl_uniform_bits": code.uniform_bits,
         "mdl_compression": code.compression,
     }
-    repeat = RepeatMetrics(0, n, 0, n, metrics)
+    repeat = RepeatMetrics(0, len(rows), 0, 0, metrics)
     return cell_result(piece.cell, [repeat], [], inputs.metric)
 
 
@@ -210,19 +221,29 @@ def _measure_baseline(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
     labels, texts = inputs.labels, inputs.texts
     repeats: list[RepeatMetrics] = []
     every: list[ProbeOutputs] = []
+    rows, link = (
+        torch.arange(len(labels))[:, None],
+        "value" if texts.task == "regression" else "probability",
+    )
+    settings = FitSettings(
+        texts.task, max(1, len(texts.classes)), criterion=decision_criterion(inputs.metric)
+    )
     for split in inputs.splits:
         model = fit_baseline(
             piece.cell.classifier, inputs.words, labels, split, task=texts.task,
             n_classes=len(texts.classes),
         )  # fmt: skip
-        given = model(split.test)
-        outputs = ProbeOutputs(
-            texts.task, labels[split.test], given.decisions, given.scores, given.scores
-        )
-        pseudo = _pseudo_values(inputs, split, outputs)
-        repeats.append(RepeatMetrics.of(split, outputs.metrics(), pseudo))
-        every.append(outputs)
+        # A classifier whose features are the row numbers: the same decision rule as for probes.
+        fitted = FittedProbe(partial(_baseline_scores, model), link, 0)  # type: ignore[arg-type]
+        outcome = evaluate_fit(fitted, rows, labels, split, settings)
+        pseudo = _pseudo_values(inputs, split, outcome.outputs)
+        repeats.append(RepeatMetrics.of(split, outcome.metrics, pseudo))
+        every.append(outcome.outputs)
     return _with_samples(piece, inputs, repeats, every, [])
+
+
+def _baseline_scores(model: Baseline, rows: Tensor) -> Tensor:
+    return torch.from_numpy(np.asarray(model(rows[:, 0].numpy()).scores, dtype=np.float64))
 
 
 def _measure_details(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:

@@ -23,6 +23,7 @@ from cutaway.measure.metrics import metric_facts
 from cutaway.methods.probe.details import DETAILS_FILE, dump_details
 from cutaway.methods.probe.inputs import ProbeInputs, probe_metric
 from cutaway.methods.probe.maths.layer_mix import LayerMix
+from cutaway.methods.probe.maths.mdl import MIN_ROWS
 from cutaway.methods.probe.pieces import ProbePiece, measure_piece
 from cutaway.methods.probe.rows import (
     PieceResult,
@@ -191,7 +192,8 @@ class ProbeGrid:
         for kind in ("twin", "control"):
             if kind in spec.baselines:
                 yield ProbePiece(kind, self._cell(layers.name, pool, names[0], kind), layers)
-        if "mdl" in spec.baselines and self.inputs.texts.task in ("binary", "multiclass"):
+        classes = self.inputs.texts.task in ("binary", "multiclass")
+        if "mdl" in spec.baselines and classes and len(self.inputs.coded_rows) >= 2 * MIN_ROWS:
             yield ProbePiece("mdl", self._cell(layers.name, pool, "logistic"), layers)
 
     def _pieces_of_best(self, pieces: Mapping[str, ProbePiece]) -> Iterator[ProbePiece]:

@@ -258,14 +258,14 @@ def _probe_scores(
     return tuple(scores)
 
 
-def _mdl_of_best(rows: pl.DataFrame, evidence: Evidence) -> tuple[float, float] | None:
-    """Code length and uniform code length at the best cell's layers and pooler, in bits."""
+def _mdl_of_best(rows: pl.DataFrame, evidence: Evidence) -> tuple[float, float, float] | None:
+    """Code length, prior and uniform code length at the best cell's layers and pooler, in bits."""
     if not evidence.cells:
         return None
     top = best_score(evidence)
     here = rows.filter((pl.col("layers") == top.layers) & (pl.col("pool") == top.pool))
-    bits, uniform = (
+    bits, prior, uniform = (
         here.filter(pl.col("metric") == name)["value"].to_list()
-        for name in ("mdl_bits", "mdl_uniform_bits")
+        for name in ("mdl_bits", "mdl_prior_bits", "mdl_uniform_bits")
     )
-    return (bits[0], uniform[0]) if bits and uniform else None
+    return (bits[0], prior[0], uniform[0]) if bits and prior and uniform else None

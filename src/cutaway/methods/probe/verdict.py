@@ -49,8 +49,8 @@ class Evidence:
     """The same cells of the model with random weights."""
     controls: tuple[ProbeScore, ...] = ()
     """The same cells on the control task (random labels by word)."""
-    mdl: tuple[float, float] | None = None
-    """Online code length of the best cell and of the uniform code, in bits."""
+    mdl: tuple[float, float, float] | None = None
+    """Online code length of the best cell, of the prior code and of the uniform code, in bits."""
     level: float = 0.05
 
     @property
@@ -216,16 +216,12 @@ def _control(evidence: Evidence, top: ProbeScore) -> str:
 def _mdl(evidence: Evidence) -> str:
     if evidence.mdl is None:
         return ""
-    bits, uniform = evidence.mdl
-    if bits >= uniform:
-        return (
-            f"Minimum description length: {bits:,.0f} bits, no shorter than the {uniform:,.0f} "
-            "bits without a probe: the features do not help to predict the labels."
-        )
-    return (
-        f"Minimum description length: {bits:,.0f} bits ({uniform:,.0f} uncompressed), "
-        f"{uniform / bits:.2f}x compression."
-    )
+    bits, prior, uniform = evidence.mdl
+    start = f"Minimum description length of the training labels: {bits:,.0f} bits"
+    without = f"{prior:,.0f} bits of the class frequencies alone (uniform code: {uniform:,.0f})"
+    if bits >= prior:
+        return f"{start}, no shorter than the {without}: these features do not compress the labels."
+    return f"{start} instead of the {without}, {prior / bits:.2f}x compression."
 
 
 def _same_cell(cells: Sequence[ProbeScore], top: ProbeScore) -> ProbeScore | None:

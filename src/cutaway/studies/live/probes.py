@@ -16,7 +16,13 @@ from cutaway.core.spec import build_spec
 from cutaway.core.textset import TextSet
 from cutaway.measure.splits import Split
 from cutaway.methods.probe.inputs import ProbeInputs
-from cutaway.methods.probe.maths.cell import classifier, encode_labels, evaluate_fit, take_rows
+from cutaway.methods.probe.maths.cell import (
+    classifier,
+    decision_criterion,
+    encode_labels,
+    evaluate_fit,
+    take_rows,
+)
 from cutaway.methods.probe.maths.fitted import FitSettings, FittedProbe
 from cutaway.methods.probe.recipe import load_texts
 from cutaway.methods.probe.spec import LEARNED_POOLER, ProbeSpec
@@ -113,7 +119,10 @@ def fit_probes(
     inputs = ProbeInputs(spec, as_read, texts, {}, Console(quiet=True))
     _need_activations(inputs, record)
     labels, names = encode_labels(np.asarray(texts.labels), texts.task, texts.classes)
-    aim = FitSettings(texts.task, len(names), spec.seed, spec.class_weight == "balanced")
+    aim = FitSettings(
+        texts.task, len(names), spec.seed, spec.class_weight == "balanced",
+        decision_criterion(inputs.metric),
+    )  # fmt: skip
     classifier(kind).check(aim)
     fitted = FittedProbes(texts, aim, names, spec, pool, kind, inputs.metric, inputs.splits[0])
     mixes = [mix for mix in inputs.mixes if len(mix.layers) == 1]

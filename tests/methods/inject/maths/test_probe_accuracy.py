@@ -25,13 +25,13 @@ def test_separable_classes_are_found_and_noise_is_at_chance(classes) -> None:
     assert noise.low < 1 / classes < noise.high
 
 
-def test_the_binary_threshold_is_chosen_on_validation_rows() -> None:
-    # Validation rows of one class only: the best threshold predicts that class everywhere.
+def test_validation_rows_of_one_class_do_not_move_the_threshold() -> None:
+    # The best threshold of such rows predicts that class everywhere.
     x, labels, split = states(2, 1.0)
     ones = split.val[labels[split.val] == 1]
     only_ones = Split(0, split.train, ones, split.test)
     right = int((labels[split.test] == 1).sum())
-    assert probe_accuracy(x, labels, only_ones, 2) == wilson(right, 80)
+    assert probe_accuracy(x, labels, only_ones, 2).mean > right / 80 + 0.2
 
 
 def test_states_that_are_not_finite_are_refused() -> None:

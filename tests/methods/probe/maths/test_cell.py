@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import f1_score
+from sklearn.metrics import accuracy_score, f1_score
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
 from cutaway.measure.calibration import best_threshold
@@ -158,25 +158,75 @@ def test_equal_scores_give_one_decision_for_all_never_the_labels():
     for one in splits_of(y, "binary"):
         found = probe_split(x, y, one, Constant(), task="binary")
         assert len(set(found.decisions.tolist())) == 1
-        majority = int(y[one.val].mean() > 0.5)
-        assert found.decisions[0] == majority or y[one.val].mean() == 0.5
+        # 0.3 is below 0.5, the threshold of predictions between 0 and 1.
+        assert found.decisions[0] == 0 and found.thresholds == (0.5,)
         assert found.metrics["auc"] == 0.5
 
 
-def test_one_rule_decides_all_and_the_two_cuts_are_kept_apart():
+def test_one_rule_decides_all_and_the_references_cuts_are_kept_apart():
     x, y = made("binary", n=400)
     y = (y & (np.random.default_rng(0).random(400) < 0.4)).astype(int)
     one = splits_of(y, "binary")[0]
     found = probe_split(x, y, one, "nb", task="binary")
     right = (found.decisions == y[one.test]).mean()
-    assert found.metrics["accuracy"] == found.metrics["accuracy_ref"] == pytest.approx(right)
+    assert found.metrics["accuracy"] == pytest.approx(right)
     np.testing.assert_array_equal(found.decisions, found.scores > found.thresholds[0])
     parts = [(x[rows], torch.tensor(y[rows])) for rows in (one.train, one.val)]
     fitted = CLASSIFIERS["nb"].fit(*parts[0], *parts[1], task="binary", classes=2)
-    cut = best_threshold(fitted.scores(x[one.val]).numpy(), y[one.val], metric="f1")
-    assert cut.value < found.thresholds[0]
-    said = (found.scores > cut.value).astype(int)
-    assert found.metrics["f1_ref"] == pytest.approx(f1_score(y[one.test], said))
+    scores = fitted.scores(x[one.val]).numpy()
+    for metric, score in (("accuracy", accuracy_score), ("f1", f1_score)):
+        cut = best_threshold(scores, y[one.val], metric=metric)
+        said = (found.scores > cut.value).astype(int)
+        assert found.metrics[f"{metric}_ref"] == pytest.approx(score(y[one.test], said))
+
+
+@pytest.mark.parametrize("name", ["logistic", "lda", "ridge", "nb", "qda", "knn"])
+def test_the_decisions_are_the_classifiers_own_unless_validation_rows_object(name):
+    # Balanced classes, so that no threshold but the classifier's own is called for.
+    x, y = made("binary", n=300)
+    for one in splits_of(y, "binary"):
+        found = probe_split(x, y, one, name, task="binary")
+        assert found.thresholds == ((0.5,) if name == "knn" else (0.0,))
+
+
+def test_decisions_aim_at_the_main_metric():
+    rng = np.random.default_rng(3)
+    y = (rng.random(1500) < 0.12).astype(int)
+    x = torch.tensor(rng.normal(size=(1500, 4)) + 0.5 * y[:, None])
+    one = splits_of(y, "binary")[0]
+    plain, aimed = (
+        probe_split(x, y, one, "logistic", task="binary", metric=metric)
+        for metric in ("accuracy", "balanced_accuracy")
+    )
+    assert aimed.metrics["balanced_accuracy"] > plain.metrics["balanced_accuracy"] + 0.1
+    assert plain.metrics["accuracy"] > aimed.metrics["accuracy"]
+    assert aimed.metrics["auc"] == plain.metrics["auc"]
+
+
+def test_validation_rows_of_one_class_leave_the_own_threshold():
+    x, y = made("binary")
+    ones = np.flatnonzero(y == 1)
+    one = Split(0, np.concatenate([ones[10:], np.flatnonzero(y == 0)[:40]]), ones[:10],
+                np.flatnonzero(y == 0)[40:])  # fmt: skip
+    found = probe_split(x, y, one, "lda", task="binary")
+    assert found.thresholds == (0.0,) and np.isnan(found.metrics["auc"])
+
+
+class Broken:
+    def fit(self, x, y):
+        return self
+
+    def decision_function(self, x):
+        return np.where(np.arange(len(x)) % 7 == 0, np.nan, 1.0)
+
+    def predict(self, x):
+        return self.decision_function(x)
+
+
+def test_scores_that_are_nan_are_refused_with_their_number():
+    x, y = made("binary")
+    with pytest.raises(BadData, match="scores are NaN"):
+        probe_split(x, y, splits_of(y, "binary")[0], Broken(), task="binary")
 
 
 def test_words_are_classes_too():

@@ -22,8 +22,31 @@ def test_labels_that_features_tell_are_cheap_and_others_cost_the_uniform_code(cl
     told = code_length(x, y, classes=classes, seed=0)
     random = code_length(x, np.random.default_rng(1).permutation(y), classes=classes, seed=0)
     assert told.uniform_bits == pytest.approx(600 * np.log2(classes))
+    assert told.prior_bits == pytest.approx(told.uniform_bits)
     assert told.compression > 1.7
     assert 0.85 < random.compression < 1.02
+
+
+def test_class_frequencies_are_not_credited_to_features_that_say_nothing():
+    y = (np.arange(400) % 10 == 0).astype(int)
+    code = code_length(torch.ones(400, 3), y, classes=2, seed=0)
+    entropy = -400 * (0.1 * np.log2(0.1) + 0.9 * np.log2(0.9))
+    assert code.prior_bits == pytest.approx(entropy)
+    assert code.prior_bits <= code.bits < code.uniform_bits == 400
+    assert code.compression == pytest.approx(code.prior_bits / code.bits) and code.compression <= 1
+
+
+def test_only_the_chosen_rows_are_sent():
+    x, y = made(300)
+    rows = np.random.default_rng(3).permutation(300)[:200]
+    code = code_length(x, y, classes=2, seed=0, chosen_rows=rows)
+    alone = code_length(x[np.sort(rows)], y[np.sort(rows)], classes=2, seed=0)
+    assert code.bits == pytest.approx(alone.bits, rel=2e-3) and code.sizes == alone.sizes
+    assert (code.prior_bits, code.uniform_bits) == (alone.prior_bits, alone.uniform_bits)
+    others = np.setdiff1d(np.arange(300), rows)
+    x[others], y[others] = -x[others], 1 - y[others]
+    again = code_length(x, y, classes=2, seed=0, chosen_rows=rows)
+    assert again.block_bits == pytest.approx(code.block_bits, rel=2e-3)
 
 
 def test_the_blocks_add_up_and_double():
@@ -54,6 +77,7 @@ def test_labels_that_go_together_cost_the_sum_of_one_bit_codes():
     both = np.stack([y, np.random.default_rng(2).integers(0, 2, 600)], 1)
     code = code_length(x, both, classes=2, seed=0)
     assert code.uniform_bits == 1200
+    assert code.prior_bits == pytest.approx(1200, rel=0.01)
     assert 600 < code.bits < 1000
 
 

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cutaway.measure.calibration import best_threshold
+from cutaway.measure.calibration import choose_threshold
 from cutaway.measure.intervals import Interval, wilson
 from cutaway.measure.splits import Split
 from cutaway.solvers.logistic import logistic_with_best_c
@@ -28,7 +28,7 @@ def probe_accuracy(
     blocks = as_row_blocks(states, dtype=weights.dtype)
     scores = (torch.cat([block @ weights.T for _, block in blocks]) + bias).cpu().double().numpy()
     if classes == 2:
-        threshold = best_threshold(scores[split.val, 0], labels[split.val])
+        threshold = choose_threshold(scores[split.val, 0], labels[split.val], own=0.0)
         predicted = threshold(scores[split.test, 0]).astype(np.int64)
     else:
         predicted = scores[split.test].argmax(1)

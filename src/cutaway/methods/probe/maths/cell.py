@@ -1,9 +1,10 @@
 """One cell of the probe grid: a classifier fitted on training rows and evaluated on test rows.
 
-The decision rule is fixed on the validation rows: for two classes the threshold with the best
-accuracy, for multilabel the threshold with the best F1 of each label, for several classes the
-highest score. Every decision metric uses that rule. `accuracy_ref` and `f1_ref` follow an older
-convention, with one threshold tuned for accuracy and another for F1.
+The decision rule is the classifier's own: for two classes and for each label of multilabel its own
+threshold, for several classes the highest score. Another threshold replaces it only if it is
+clearly better on the validation rows, by the main metric (F1 for multilabel). Every decision metric
+uses that rule. `accuracy_ref` and `f1_ref` follow the reference, with the threshold of the best
+accuracy and another of the best F1 on the validation rows.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from cutaway.core.errors import BadData, BadSpec, Mismatch
 from cutaway.core.textset import Task
-from cutaway.measure.calibration import Threshold, best_threshold
+from cutaway.measure.calibration import CRITERIA, Threshold, best_threshold, choose_threshold
 from cutaway.measure.metrics import METRICS
 from cutaway.measure.splits import Split
 from cutaway.methods.probe.maths.classifiers import CLASSIFIERS, Classifier, classifier
@@ -73,11 +74,13 @@ def probe_split(
     classes: Sequence[str] = (),
     seed: int = 0,
     balanced: bool = False,
+    metric: str = "accuracy",
 ) -> ProbeOutcome:
     """Fit and evaluate a classifier (a name, an estimator or a torch module) on one split."""
     return probe_splits(
-        x, y, [split], given, task=task, classes=classes, seed=seed, balanced=balanced
-    )[0]
+        x, y, [split], given, task=task, classes=classes, seed=seed, balanced=balanced,
+        metric=metric,
+    )[0]  # fmt: skip
 
 
 def probe_splits(
@@ -90,11 +93,15 @@ def probe_splits(
     classes: Sequence[str] = (),
     seed: int = 0,
     balanced: bool = False,
+    metric: str = "accuracy",
 ) -> list[ProbeOutcome]:
-    """Fit and evaluate a classifier on every split, all at once if the classifier can."""
+    """Fit and evaluate a classifier on every split, all at once if the classifier can.
+
+    `metric` is the main one: decisions aim at it if it is one of CRITERIA, else at accuracy.
+    """
     row = classifier(given)
     labels, names = encode_labels(y, task, classes)
-    settings = FitSettings(task, len(names), seed, balanced)
+    settings = FitSettings(task, len(names), seed, balanced, decision_criterion(metric))
     row.check(settings)
     _check_compatible(x, labels, row)
     fits = _fit_splits(row, x, torch.from_numpy(labels), splits, settings)
@@ -102,6 +109,11 @@ def probe_splits(
         evaluate_fit(fit, x, labels, split, settings)
         for fit, split in zip(fits, splits, strict=True)
     ]
+
+
+def decision_criterion(metric: str) -> str:
+    """The metric that decisions aim at, given the main one."""
+    return metric if metric in CRITERIA else "accuracy"
 
 
 def _fit_splits(
@@ -130,7 +142,7 @@ def evaluate_fit(
 ) -> ProbeOutcome:
     """Evaluate a fitted classifier: thresholds from validation rows, metrics from test rows."""
     scores = fitted.scores(x).cpu().numpy()
-    thresholds = _decision_thresholds(scores[split.val], labels[split.val], settings)
+    thresholds = _decision_thresholds(fitted, scores, labels, split, settings)
     decide = [_decide(scores[rows], thresholds, settings) for rows in (split.train, split.test)]
     raw = scores[split.test]
     chance = _test_probabilities(fitted, x, raw, split, settings)
@@ -154,16 +166,27 @@ def evaluate_fit(
 
 
 def _decision_thresholds(
-    scores: NDArray[Any], labels: NDArray[Any], settings: FitSettings
+    fitted: FittedProbe,
+    scores: NDArray[Any],
+    labels: NDArray[Any],
+    split: Split,
+    settings: FitSettings,
 ) -> tuple[Threshold, ...]:
-    """The thresholds of the decision rule, from validation rows only."""
-    if settings.task == "binary":
-        return (best_threshold(scores, labels),)
-    if settings.task == "multilabel":
-        return tuple(
-            best_threshold(scores[:, k], labels[:, k], metric="f1") for k in range(settings.classes)
-        )
-    return ()
+    """The thresholds of the decision rule, one per label; none for several classes and values.
+
+    The classifier's own, or the best one of the training rows if it has none, unless the validation
+    rows show that another is better.
+    """
+    if settings.task not in ("binary", "multilabel"):
+        return ()
+    criterion = settings.criterion if settings.task == "binary" else "f1"
+    made, n = [], len(labels)
+    for values, truth in zip(scores.reshape(n, -1).T, labels.reshape(n, -1).T, strict=True):
+        own = fitted.own_cut
+        if np.isnan(own):
+            own = best_threshold(values[split.train], truth[split.train], metric=criterion).value
+        made.append(choose_threshold(values[split.val], truth[split.val], own, metric=criterion))
+    return tuple(made)
 
 
 def _decide(

@@ -276,6 +276,7 @@ def pca(
         link,  # type: ignore[arg-type]
         2 * len(axis),
         {"variance_share": float(place.square().sum() / (x - mean).square().sum())},
+        cut=float("nan"),
     )
 
 

@@ -32,6 +32,8 @@ class FitSettings:
     seed: int = 0
     balanced: bool = False
     """Whether every class gets the same total weight."""
+    criterion: str = "accuracy"
+    """The metric that a threshold other than the classifier's own must improve."""
 
     @property
     def single(self) -> bool:
@@ -58,6 +60,14 @@ class FittedProbe:
     """Whether a row has exactly one class; False for multilabel."""
     predict_proba: Callable[[Any], Tensor] | None = None
     """Probabilities of rows, if they don't follow from the scores."""
+    cut: float | None = None
+    """The score above which a row is positive; None: 0, or 0.5 for probabilities; NaN: it has
+    none."""
+
+    @property
+    def own_cut(self) -> float:
+        """The classifier's own threshold; NaN if it only orders the rows."""
+        return self.cut if self.cut is not None else 0.5 if self.link == "probability" else 0.0
 
     def scores(self, x: Any) -> Float[Tensor, " n"] | Float[Tensor, "n cls"]:
         """Higher for class 1 (binary), for each class, or the value itself (regression)."""
@@ -217,6 +227,7 @@ def combine_labels(fits: Sequence[FittedProbe]) -> FittedProbe:
         {"each": [dict(fit.notes) for fit in fits]},
         exclusive=False,
         predict_proba=predict_proba if all(fit.predict_proba is not None for fit in fits) else None,
+        cut=fits[0].cut,
     )
 
 

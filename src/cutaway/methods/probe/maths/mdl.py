@@ -4,6 +4,9 @@ Sender and receiver train the same probe on the labels sent so far and encode th
 its probabilities (Voita and Titov 2020, "Information-Theoretic Probing with Minimum Description
 Length"; Blier and Ollivier 2018). The first block uses the uniform code. Labels that can be
 learned from few rows are cheap, which the final accuracy does not show.
+
+The code is compared with the prior code, which knows how frequent each class is and nothing else:
+features that say nothing give a code that is no shorter than that one, however unequal the classes.
 """
 
 from collections.abc import Sequence
@@ -31,8 +34,10 @@ class CodeLength:
     """The code length of the labels in bits, in total and block by block."""
 
     bits: float
+    prior_bits: float
+    """Without features, given the class frequencies of these rows: n times their entropy."""
     uniform_bits: float
-    """Without features: n log2(classes)."""
+    """Without features or frequencies: n log2(classes)."""
     sizes: tuple[int, ...]
     """Rows sent before each trained block, then the number of all rows."""
     block_bits: tuple[float, ...]
@@ -42,8 +47,8 @@ class CodeLength:
 
     @property
     def compression(self) -> float:
-        """The uniform code length divided by the code length; 1 for useless features."""
-        return self.uniform_bits / self.bits
+        """The prior code length divided by the code length; at most 1 for useless features."""
+        return self.prior_bits / self.bits
 
 
 def code_length(
@@ -54,24 +59,30 @@ def code_length(
     seed: int,
     strengths: Sequence[float] = C_GRID,
     shares: Sequence[float] = BLOCK_FRACTIONS,
+    chosen_rows: NDArray[Any] | None = None,
 ) -> CodeLength:
     """The online code of class numbers (n,) or of 0/1 labels (n, cls), given the features.
+
+    Only the labels of `chosen_rows` are sent, if given; the others are not used.
 
     Every (size, C) is fitted at once. The C of a block is the one with the shortest code of the
     blocks before it, so no label is used before it is sent.
     """
     rows = as_row_blocks(x)
-    order = np.argsort(np.random.default_rng(seed).random(rows.n), kind="stable")
+    used = np.arange(rows.n) if chosen_rows is None else np.sort(np.asarray(chosen_rows))
+    n = len(used)
+    order = used[np.argsort(np.random.default_rng(seed).random(n), kind="stable")]
     sizes = _block_sizes(np.asarray(y)[order], shares, classes)
-    rank = np.empty(rows.n, dtype=np.int64)
-    rank[order] = np.arange(rows.n)
+    rank = np.full(rows.n, n, dtype=np.int64)
+    rank[order] = np.arange(n)
     known = torch.from_numpy(rank[None] < np.asarray(sizes[:-1])[:, None])
     labels = torch.from_numpy(np.asarray(y, dtype=np.int64))
     many = labels.ndim == 2
     path = logistic_path(
         rows, labels, strengths=strengths, folds=known, classes=2 if many else classes
     )
-    block = torch.from_numpy(np.searchsorted(np.asarray(sizes), rank, side="right") - 1)
+    place = np.searchsorted(np.asarray(sizes), rank, side="right") - 1
+    block = torch.from_numpy(np.where(rank < n, place, -1))
     costs = _block_bits(path, rows, labels, block, sizes)
     chosen = _choose_c(costs, np.asarray(strengths))
     trained = [float(costs[k, c]) for k, c in enumerate(chosen)]
@@ -79,11 +90,20 @@ def code_length(
     first = sizes[0] * each
     return CodeLength(
         first + sum(trained),
-        rows.n * each,
+        _prior_bits(np.asarray(y)[used]),
+        n * each,
         tuple(sizes),
         (first, *trained),
         tuple(float(strengths[c]) for c in chosen),
     )
+
+
+def _prior_bits(labels: NDArray[Any]) -> float:
+    """The bits of all labels, each coded by the frequency of its class."""
+    if labels.ndim == 2:
+        return sum(_prior_bits(column) for column in labels.T)
+    _, counts = np.unique(labels, return_counts=True)
+    return float(-(counts * np.log2(counts / len(labels))).sum())
 
 
 def _block_sizes(labels: NDArray[Any], shares: Sequence[float], classes: int) -> list[int]:

@@ -73,6 +73,10 @@ def _to_numpy(x: Tensor) -> NDArray[Any]:
 
 def _as_fitted_probe(made: Any, settings: FitSettings) -> FittedProbe:
     read, link = _score_function(made, settings)
+    cut = None
+    if link == "margin" and not hasattr(made, "decision_function"):
+        # Predictions are 0 or 1, or a regressor's values between them.
+        cut = 0.5 if hasattr(made, "predict") else float("nan")
 
     def score(x: Tensor) -> Tensor:
         return torch.from_numpy(np.asarray(read(_to_numpy(x)), dtype=np.float64))
@@ -83,8 +87,9 @@ def _as_fitted_probe(made: Any, settings: FitSettings) -> FittedProbe:
     known = settings.task != "regression" and hasattr(made, "predict_proba")
     notes = {"estimator": str(made)}
     return FittedProbe(
-        score, link, _n_parameters(made), notes, predict_proba=predict_proba if known else None
-    )
+        score, link, _n_parameters(made), notes, cut=cut,
+        predict_proba=predict_proba if known else None,
+    )  # fmt: skip
 
 
 def _score_function(
