@@ -378,31 +378,36 @@ def test_a_dry_run_only_estimates(model, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_killed_at_a_random_moment_the_same_command_gives_the_same_table(model, tmp_path):
+def test_killed_after_any_piece_the_same_command_gives_the_same_table(model, tmp_path):
     file = write_tsv(tmp_path / "set.tsv")
 
     def words(runs):
-        return [sys.executable, "-m", "cutaway", "probe", "--model", model, "--data", str(file),
-                "--layers", "all", "--pool", "last,mean", "--classifier", "logistic,lda",
-                "--repeats", "3", "--baselines", "majority,bow", "--quiet",
+        return ["probe", "--model", model, "--data", str(file), "--layers", "all",
+                "--pool", "last,mean", "--classifier", "logistic,lda", "--repeats", "3",
+                "--baselines", "majority,bow", "--quiet",
                 "--runs", str(tmp_path / runs)]  # fmt: skip
 
-    subprocess.run(words("whole"), check=True, capture_output=True)
-    rng, kills = np.random.default_rng(0), 0
-    for _ in range(6):
+    assert command(words("whole")) == 0
+    kept = []
+    for pieces in (1, 5, 9):
         child = subprocess.Popen(
-            words("killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        time.sleep(float(rng.uniform(3, 9)))
-        if child.poll() is None:
-            child.send_signal(signal.SIGKILL)
-            kills += 1
+            [sys.executable, "-m", "cutaway", *words("killed")],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        while child.poll() is None and finished_pieces(tmp_path / "killed") < pieces:
+            time.sleep(0.001)
+        child.send_signal(signal.SIGKILL)
         child.wait()
-        if child.returncode == 0:
-            break
-    subprocess.run(words("killed"), check=True, capture_output=True)
+        kept.append(finished_pieces(tmp_path / "killed"))
+    assert 1 <= kept[0] < kept[-1], "nothing was killed between two pieces"
+    assert command(words("killed")) == 0
     whole, killed = (next(iter(results(tmp_path / part))) for part in ("whole", "killed"))
     assert whole.rows.equals(killed.rows)
+
+
+def finished_pieces(runs):
+    """Pieces of an unfinished run; none once it is saved."""
+    return sum(1 for _ in runs.glob("probe/*.partial/*.json"))
 
 
 def test_texts_that_repeat_cost_no_numbers(model, tmp_path):
