@@ -81,13 +81,13 @@ class Metric(MetricFacts):
 def metric_facts(name: str) -> MetricFacts:
     """The facts about a metric in a table of results, also one that is not in METRICS.
 
-    `accuracy_ref` and `accuracy_train` share the facts of `accuracy`.
+    `accuracy_ref`, `accuracy_train` and `accuracy_val` share the facts of `accuracy`.
     """
     known = METRICS.get(name) or RECIPE_METRICS.get(name)
     if known is not None:
         return known
     base, _, variant = name.rpartition("_")
-    if variant in ("ref", "train") and base in METRICS:
+    if variant in ("ref", "train", "val") and base in METRICS:
         row = METRICS[base]
         label = f"{row.title} ({variant})"
         return MetricFacts(name, label, row.higher_is_better, row.bounds, row.proportion)

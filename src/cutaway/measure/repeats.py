@@ -52,6 +52,8 @@ class ResamplingInfo:
     """Number of distinct test rows if the repeats share them, None if each draws its own."""
     blocks: tuple[float, ...] = ()
     """Jackknife pseudo-values over blocks of the shared test rows, averaged over repeats."""
+    by_repeat: tuple[tuple[float, ...], ...] = ()
+    """The same of each repeat."""
 
 
 def assign_blocks(tests: Iterable[RowIndices], n: int) -> RowIndices:
@@ -210,7 +212,7 @@ def resampling_info(group: Sequence[RepeatMetrics], metric: str) -> ResamplingIn
         test = train
     return ResamplingInfo(
         float(np.mean([m.drawn or m.n_train for m in group])), test, tested,
-        tuple(np.mean(known, axis=0).tolist()) if known else (),
+        tuple(np.mean(known, axis=0).tolist()) if known else (), tuple(known),
     )  # fmt: skip
 
 

@@ -6,19 +6,21 @@ nothing, the best looks good. So:
 - `choose`: in each repeat, the cell with the best validation score of that repeat.
 - `chosen_values`: the test scores of these choices; no test row of a repeat took part in its
   choice, so their mean is unbiased for the procedure "choose on validation rows".
-- `chance_gain`: how much the best of so many equally good cells would exceed them by chance, if it
-  was chosen by its test score.
+- `chance_gain`: how much choosing the best of so many cells by their test scores adds by chance.
+- `holm`: which of many differences are significant if all claims together may be wrong with a
+  probability of at most `level`, whatever their dependence (Holm 1979).
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 from typing import Generic, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from cutaway.core.errors import BadData
+from cutaway.measure.repeats import ResamplingInfo
 
 Key = TypeVar("Key", bound=Hashable)
 CHANCE_DRAWS = 2000
@@ -36,24 +38,36 @@ class Choice(Generic[Key]):
 
 
 def choose(
-    validation: Mapping[Key, Sequence[float]], *, higher_is_better: bool = True
+    validation: Mapping[Key, Sequence[float]],
+    *,
+    ties: Mapping[Key, Sequence[float]] | None = None,
+    higher_is_better: bool = True,
 ) -> Choice[Key]:
     """The choice by validation scores, one per repeat and cell (NaN for none).
 
-    Of equal scores the first cell is chosen. BadData if a repeat has no score.
+    Of equal scores the one with the highest entry in `ties` is chosen, then the first. BadData if a
+    repeat has no score.
     """
     keys, sign = list(validation), 1.0 if higher_is_better else -1.0
     scores = sign * np.array([list(validation[key]) for key in keys], dtype=np.float64)
     missing = np.isnan(scores)
     if scores.size == 0 or bool(missing.all(axis=0).any()):
         raise BadData("No cell has a validation score in some repeat: there is nothing to choose.")
+    second = np.array([list(ties[key]) if ties else [0.0] * scores.shape[1] for key in keys])
+    second = np.where(np.isnan(second), -np.inf, second)
     merits = np.where(missing, -np.inf, scores)
     means = np.where(missing, 0.0, scores).sum(axis=1) / np.maximum((~missing).sum(axis=1), 1)
     # A cell without a score in some repeat is named only if every cell is like that.
     gaps = missing.all(axis=1) if missing.any(axis=1).all() else missing.any(axis=1)
     means[gaps] = -np.inf
-    by_repeat = tuple(keys[int(place)] for place in merits.argmax(axis=0))
-    return Choice(keys[int(means.argmax())], by_repeat)
+    by_repeat = tuple(keys[_best(*pair)] for pair in zip(merits.T, second.T, strict=True))
+    return Choice(keys[_best(means, second.mean(axis=1))], by_repeat)
+
+
+def _best(scores: NDArray[np.float64], ties: NDArray[np.float64]) -> int:
+    # Rounded, because means of equal scores differ in the last digit. lexsort is stable: of equal
+    # cells the first comes first.
+    return int(np.lexsort((-ties, -np.round(scores, 12)))[0])
 
 
 def chosen_values(choice: Choice[Key], test: Mapping[Key, Sequence[float]]) -> tuple[float, ...]:
@@ -61,13 +75,38 @@ def chosen_values(choice: Choice[Key], test: Mapping[Key, Sequence[float]]) -> t
     return tuple(float(test[key][repeat]) for repeat, key in enumerate(choice.by_repeat))
 
 
-def chance_gain(scores: ArrayLike, *, errors: ArrayLike, seed: int = 0) -> float:
-    """The expected excess of the best of many equally good cells, chosen by its test score.
+def nested_resampling(chosen: Sequence[ResamplingInfo]) -> ResamplingInfo:
+    """How the repeats were drawn if each was measured with a cell of its own, in their order."""
+    rows = tuple(one.by_repeat[r] for r, one in enumerate(chosen) if r < len(one.by_repeat))
+    blocks = tuple(np.mean(rows, axis=0).tolist()) if rows else ()
+    return replace(chosen[0], blocks=blocks, by_repeat=rows)
+
+
+def holm(p_values: Sequence[float], level: float) -> list[bool]:
+    """Which hypotheses are rejected, at `level` over all of them; NaN never is."""
+    found = np.array([1.0 if isnan(p) else p for p in p_values], dtype=np.float64)
+    rejected = [False] * len(found)
+    for place, index in enumerate(np.argsort(found, kind="stable")):
+        if found[index] * (len(found) - place) >= level:
+            break
+        rejected[int(index)] = True
+    return rejected
+
+
+def chance_gain(
+    scores: ArrayLike, *, errors: ArrayLike, means: ArrayLike | None = None, seed: int = 0
+) -> float:
+    """The expected excess of the best of many cells, chosen by its test score, over its true score.
 
     `scores` (cells, units) are scores of the same units of test data: blocks of rows, or repeats.
     From them come the correlations between cells, which are large for neighbouring layers.
     `errors` (cells,) are the standard errors of the cells' means. With fewer than two units the
     cells are taken to be independent, which gives an upper bound.
+
+    Without `means` the cells are taken to be equally good. With the means of their test scores,
+    the part of the differences between them that the errors don't explain counts as true (shrunk
+    as by James and Stein 1961): cells that are clearly worse are hardly ever chosen, and add
+    nothing.
     """
     units, spread = np.asarray(scores, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     rng = np.random.default_rng(seed)
@@ -78,5 +117,16 @@ def chance_gain(scores: ArrayLike, *, errors: ArrayLike, seed: int = 0) -> float
         size = np.sqrt((apart**2).sum(axis=1, keepdims=True))
         shares = np.divide(apart, size, out=np.zeros_like(apart), where=size > 0)
         drawn = shares @ rng.standard_normal((units.shape[1], CHANCE_DRAWS))
-    found = float((spread[:, None] * drawn).max(axis=0).mean())
+    drawn = spread[:, None] * drawn
+    middle = np.zeros(len(spread)) if means is None else _shrink(means, drawn)
+    winners = np.argmax(middle[:, None] + drawn, axis=0)
+    found = float(drawn[winners, np.arange(drawn.shape[1])].mean())
     return 0.0 if isnan(found) else max(0.0, found)
+
+
+def _shrink(means: ArrayLike, errors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The means without the part of their differences that the errors explain."""
+    given = np.asarray(means, dtype=np.float64)
+    noise, spread = float(errors.var(axis=0).mean()), float(given.var())
+    keep = max(0.0, 1.0 - noise / spread) if spread > 0 else 0.0
+    return np.asarray(given.mean() + np.sqrt(keep) * (given - given.mean()))

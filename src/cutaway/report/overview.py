@@ -60,8 +60,9 @@ def _line(record: RecordLike) -> dict[str, Any]:
 
 
 def best_in_summary(record: RecordLike) -> Mapping[str, Any]:
-    """The best cell in a run's summary; the first one for a grid."""
-    top = (record.summary or {}).get("best")
+    """The headline of a run's summary, or its best cell; the first one for a grid."""
+    summary = record.summary or {}
+    top = summary.get("headline") or summary.get("best")
     if isinstance(top, list):
         top = top[0] if top else None
     return top if isinstance(top, Mapping) else {}

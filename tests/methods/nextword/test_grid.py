@@ -4,7 +4,8 @@ import pytest
 
 from cutaway.core.errors import BadSpec
 from cutaway.methods.nextword import grid as module
-from cutaway.methods.nextword.grid import NextwordGrid, NextwordPiece, dependency_rounds
+from cutaway.methods.nextword.grid import NextwordGrid
+from cutaway.methods.nextword.piece import NextwordPiece
 from cutaway.methods.nextword.spec import NextwordSpec
 from cutaway.methods.nextword.task import nextword_tasks
 from cutaway.store.progress import Progress
@@ -90,13 +91,3 @@ def test_a_masked_position_needs_a_template(toy_bert) -> None:
     task = nextword_tasks(spec, {"d": TEXTS})[0]
     with pytest.raises(BadSpec, match="no template to put"):
         NextwordGrid(spec, toy_bert, task, QUIET).check()
-
-
-def test_one_piece_per_prompt_computes_the_columns_that_others_need() -> None:
-    kinds = ("f", "subset", "phi_p", "diagnose")
-    todo = [NextwordPiece(kind, prompt) for prompt in ("", "?") for kind in kinds]
-    first, then = dependency_rounds([NextwordPiece("bow", ""), *todo])
-    assert {p.key for p in first} == {"bow|", "f|", "f|?", "phi_p|", "phi_p|?"}
-    assert {p.key for p in then} == {"subset|", "diagnose|", "subset|?", "diagnose|?"}
-    subset, posneg = NextwordPiece("subset", ""), NextwordPiece("posneg", "")
-    assert dependency_rounds([subset, posneg]) == [[subset], [posneg]]

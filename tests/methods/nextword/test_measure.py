@@ -8,7 +8,8 @@ from sklearn.metrics import confusion_matrix
 from sklearn.preprocessing import StandardScaler
 
 from cutaway.methods.nextword import measure
-from cutaway.methods.nextword.grid import NextwordGrid, NextwordPiece
+from cutaway.methods.nextword.grid import NextwordGrid
+from cutaway.methods.nextword.piece import NextwordPiece
 from cutaway.methods.nextword.spec import NextwordSpec
 from cutaway.methods.nextword.task import nextword_tasks
 from tests.methods.nextword.toys import PROMPT, QUIET, TEXTS, WORDS

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.core.errors import Corrupt
+from cutaway.methods.nextword.rows import CELL_COLUMNS
 from cutaway.report.records import RunOrRuns, model_suffix, single_runs
 from cutaway.store.files import disk_errors
 
@@ -22,7 +23,6 @@ DETAIL_FIELDS = {
     "confusion": ("classes", "counts"),
     "calibration": ("confidence", "accuracy", "count", "ece"),
 }
-CELL_COLUMNS = ("model", "task", "prompt", "features")
 
 
 def read_details(record: RunOrRuns, figure: str) -> list[dict[str, Any]]:

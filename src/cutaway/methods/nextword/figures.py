@@ -12,7 +12,8 @@ import polars as pl
 
 from cutaway.core.errors import Missing
 from cutaway.measure.metrics import UNIT, metric_facts
-from cutaway.methods.nextword.details import CELL_COLUMNS, read_details
+from cutaway.methods.nextword.details import read_details
+from cutaway.methods.nextword.rows import CELL_COLUMNS
 from cutaway.methods.nextword.table import FEATURE_LABELS, PROMPT_FREE, cell_means, shown_metric
 from cutaway.report import formats, panels, theme
 from cutaway.report.records import RunOrRuns

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec, CutawayError
@@ -18,6 +19,7 @@ from cutaway.engine import PieceFailed, find_engine, run_pieces
 from cutaway.extract.model_handle import ModelHandle
 from cutaway.extract.request import build_token_rows
 from cutaway.measure.baselines import WordCounts, count_words
+from cutaway.measure.repeats import assign_blocks
 from cutaway.measure.splits import Split
 from cutaway.methods.nextword import measure
 from cutaway.methods.nextword.features import (
@@ -36,7 +38,13 @@ from cutaway.methods.nextword.maths.words import (
 )
 from cutaway.methods.nextword.measure import SplitAnswers
 from cutaway.methods.nextword.output_head import answer_position, make_encoder
-from cutaway.methods.nextword.rows import NextwordCell, failed_row, score_rows
+from cutaway.methods.nextword.piece import NextwordPiece, dependency_rounds
+from cutaway.methods.nextword.rows import (
+    NextwordCell,
+    failed_row,
+    resampling_details,
+    score_rows,
+)
 from cutaway.methods.nextword.spec import FEATURES, NextwordSpec
 from cutaway.methods.nextword.task import NextwordTask, WordList, task_splits
 from cutaway.models.lm import LM
@@ -46,23 +54,8 @@ from cutaway.store.progress import Progress
 from cutaway.store.samples import SamplePieces, prediction_frame, split_frame, text_digests
 
 WORD_FEATURES = ("subset", "classwords", "posneg", "zeroshot")
-# These need log-partitions or Phi p, which are computed once and cached with f.
-NEEDS_DISTRIBUTION = frozenset({"phi_p", "subset", "classwords", "posneg", "p", "diagnose"})
 PieceResult = tuple[list[Row], measure.Details, pl.DataFrame | None]
 """The tidy rows of a piece, what its figures need, and its predictions if they are kept."""
-
-
-@dataclass(frozen=True)
-class NextwordPiece:
-    """A feature kind, a baseline or a diagnosis, under one prompt."""
-
-    kind: str
-    prompt: str
-
-    @property
-    def key(self) -> str:
-        """The piece as one line of text."""
-        return f"{self.kind}|{self.prompt}"
 
 
 @dataclass(frozen=True)
@@ -156,6 +149,11 @@ class NextwordGrid:
         return task_splits(self.task, self.spec)
 
     @cached_property
+    def blocks(self) -> NDArray[np.int64]:
+        """The block of test rows that each row belongs to, the same for all features."""
+        return assign_blocks([split.test for split in self.splits], len(self.task.labels))
+
+    @cached_property
     def settings(self) -> ClassifierSettings:
         """How classifiers are fitted."""
         spec, classes = self.spec, len(self.task.texts.classes)
@@ -237,6 +235,7 @@ class NextwordGrid:
         for kind, found in function(self, piece).items():
             cell = self._cell(piece, kind)
             rows += score_rows(cell, found.scores)
+            details += resampling_details(cell, found.scores, self.task.metric)
             details += [{**cell.coordinates, **detail} for detail in found.details]
             frames += [self._predictions(cell, one) for one in found.answers]
         return rows, details, pl.concat(frames) if frames and self.spec.samples else None
@@ -308,21 +307,6 @@ class NextwordWorker:
     def __call__(self, piece: NextwordPiece) -> PieceResult:
         """The rows, figure details and predictions of one piece."""
         return self.grid.measure(piece)
-
-
-def dependency_rounds(todo: list[NextwordPiece]) -> list[list[NextwordPiece]]:
-    """The pieces in two rounds, so that each prompt's log-partitions and Phi p are computed once.
-
-    The first round has one piece per prompt that computes them, and all that don't need them.
-    """
-    first: dict[str, NextwordPiece] = {}
-    for piece in todo:
-        if piece.kind in NEEDS_DISTRIBUTION and (
-            piece.kind == "phi_p" or piece.prompt not in first
-        ):
-            first[piece.prompt] = piece
-    later = [p for p in todo if p.kind in NEEDS_DISTRIBUTION and p is not first[p.prompt]]
-    return [[piece for piece in todo if piece not in later], later]
 
 
 WORD_FLAGS = {

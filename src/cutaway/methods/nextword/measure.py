@@ -13,7 +13,7 @@ from cutaway.core.errors import BadData
 from cutaway.measure.baselines import fit_baseline
 from cutaway.measure.calibration import reliability
 from cutaway.measure.metrics import evaluate
-from cutaway.measure.repeats import RepeatMetrics
+from cutaway.measure.repeats import RepeatMetrics, pseudo_values
 from cutaway.measure.splits import Split
 from cutaway.methods.nextword.features import NextwordFeatures, features_for
 from cutaway.methods.nextword.maths import diagnose, full_p
@@ -29,7 +29,8 @@ from cutaway.methods.nextword.output_head import token_text
 from cutaway.solvers.rows import check_finite
 
 if TYPE_CHECKING:
-    from cutaway.methods.nextword.grid import NextwordGrid, NextwordPiece
+    from cutaway.methods.nextword.grid import NextwordGrid
+    from cutaway.methods.nextword.piece import NextwordPiece
 
 Details = list[dict[str, Any]]
 """What figures need in addition to the rows; see `details.py`."""
@@ -69,7 +70,7 @@ def measure_baseline(grid: "NextwordGrid", piece: "NextwordPiece") -> Measuremen
         )  # fmt: skip
         output = predict(split.test)
         metrics = evaluate(labels[split.test], output.decisions, output.scores, task=texts.task)
-        scores.append(_split_scores(split, metrics))
+        scores.append(_repeat_metrics(grid, split, metrics, output.decisions, output.scores))
         p = np.asarray(output.scores, dtype=np.float64)
         p = np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
         answers.append(_answers(split, np.asarray(output.decisions, dtype=np.int64), p))
@@ -140,9 +141,14 @@ def _classifier_results(
     scores, answers = [], []
     for i, (split, fit) in enumerate(zip(grid.splits, fits, strict=True)):
         p = fit.probabilities(logits[i])
-        more = {"accuracy_train": _metrics(grid, split.train, p)["accuracy"], "c": fit.c}
-        metrics = {**_metrics(grid, split.test, p), **more, **(converged[i] if converged else {})}
-        scores.append(_split_scores(split, metrics))
+        metrics = {
+            **_metrics(grid, split.test, p),
+            "accuracy_train": _metrics(grid, split.train, p)["accuracy"],
+            **_validation(grid, split, _held_out_probabilities(fit)),
+            "c": fit.c,
+            **(converged[i] if converged else {}),
+        }
+        scores.append(_repeat_metrics(grid, split, metrics, *_decide(p, split.test)))
         answers.append(_most_likely(split, p))
     test = grid.splits[0].test
     p = fits[0].probabilities(logits[0][torch.from_numpy(test)])
@@ -173,7 +179,12 @@ def measure_zeroshot(grid: "NextwordGrid", piece: "NextwordPiece") -> Measuremen
 
 
 def _zeroshot_results(grid: "NextwordGrid", p: Tensor) -> Measurement:
-    scores = [_split_scores(split, _metrics(grid, split.test, p)) for split in grid.splits]
+    scores = []
+    for split in grid.splits:
+        # Nothing is fitted, so the training rows are new rows, by which kinds can be compared.
+        train = p[torch.from_numpy(split.train)]
+        metrics = {**_metrics(grid, split.test, p), **_validation(grid, split, train)}
+        scores.append(_repeat_metrics(grid, split, metrics, *_decide(p, split.test)))
     test = grid.splits[0].test
     probabilities = p[torch.from_numpy(test)].numpy()
     curve = reliability(probabilities, grid.task.labels[test], bins=10)
@@ -201,17 +212,50 @@ def measure_linearity(grid: "NextwordGrid", piece: "NextwordPiece") -> Measureme
         "directions": float(logz.directions),
     }
     return {
-        "phi_p": Measurement([_split_scores(split, {"r2_from_f": phi_p})], []),
-        "logz": Measurement([_split_scores(split, metrics)], []),
+        "phi_p": Measurement([RepeatMetrics.of(split, {"r2_from_f": phi_p})], []),
+        "logz": Measurement([RepeatMetrics.of(split, metrics)], []),
     }
 
 
 def _metrics(grid: "NextwordGrid", rows: RowIndex, p: Tensor) -> dict[str, float]:
+    return evaluate(grid.task.labels[rows], *_decide(p, rows), task=grid.task.texts.task)
+
+
+def _decide(p: Tensor, rows: RowIndex) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The most likely class of some rows, and their scores as the metrics want them."""
     chosen = p[torch.from_numpy(rows)].double().numpy()
-    scores = chosen[:, 1] if chosen.shape[1] == 2 else chosen
-    return evaluate(
-        grid.task.labels[rows], chosen.argmax(axis=1), scores, task=grid.task.texts.task
-    )
+    return chosen.argmax(axis=1), chosen[:, 1] if chosen.shape[1] == 2 else chosen
+
+
+def _held_out_probabilities(fit: LinearClassifier) -> Tensor:
+    assert fit.held_out is not None
+    return fit.probabilities(fit.held_out)
+
+
+def _validation(grid: "NextwordGrid", split: Split, p: Tensor) -> dict[str, float]:
+    """The main metric on the training rows, `p` from classifiers that were fitted without them."""
+    truth, given = grid.task.labels[split.train], _decide(p, np.arange(len(p)))
+    found = evaluate(truth, *given, task=grid.task.texts.task, names=[grid.task.metric])
+    return {f"{grid.task.metric}_val": found[grid.task.metric]}
+
+
+def _repeat_metrics(
+    grid: "NextwordGrid",
+    split: Split,
+    metrics: dict[str, float],
+    decisions: NDArray[Any],
+    scores: NDArray[Any],
+) -> RepeatMetrics:
+    """The metrics of a split, with pseudo-values of the main one over blocks of test rows."""
+    labels, task = grid.task.labels[split.test], grid.task.texts.task
+
+    def value(rows: NDArray[np.int64]) -> float:
+        found = evaluate(labels[rows], decisions[rows], scores[rows], task=task, names=[main])
+        return found[main]
+
+    main, blocks = grid.task.metric, grid.blocks
+    values = pseudo_values(value, blocks[split.test], int(blocks.max()) + 1)
+    return RepeatMetrics.of(split, metrics, {main: values})
 
 
 def _most_likely(split: Split, p: Tensor) -> SplitAnswers:
@@ -222,10 +266,6 @@ def _most_likely(split: Split, p: Tensor) -> SplitAnswers:
 
 def _answers(split: Split, decisions: NDArray[np.int64], p: NDArray[np.float64]) -> SplitAnswers:
     return SplitAnswers(split, decisions, p[np.arange(len(p)), decisions])
-
-
-def _split_scores(split: Split, metrics: dict[str, float]) -> RepeatMetrics:
-    return RepeatMetrics(split.repeat, len(split.train), 0, len(split.test), metrics)
 
 
 def _confusion(grid: "NextwordGrid", rows: RowIndex, predicted: NDArray[Any]) -> dict[str, Any]:

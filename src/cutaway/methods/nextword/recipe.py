@@ -11,7 +11,7 @@ from cutaway.extract.estimate import estimate_pass
 from cutaway.methods.nextword.details import DETAILS_FILE
 from cutaway.methods.nextword.features import prompt_texts, prompts_for
 from cutaway.methods.nextword.grid import NextwordGrid
-from cutaway.methods.nextword.rows import nextword_frame
+from cutaway.methods.nextword.rows import nextword_frame, read_resampling
 from cutaway.methods.nextword.save_p import p_size_bytes, report_p_size, save_p
 from cutaway.methods.nextword.spec import NextwordSpec
 from cutaway.methods.nextword.task import NextwordTask, nextword_tasks
@@ -92,10 +92,13 @@ def measure(request: NextwordRequest, run: Run) -> Outcome:
             words[f"{lm.name} on {task.name}"] = grid.word_report()
             if request.spec.save_p:
                 files |= _save_distributions(grid, run.folder / "p")
-    table, details = nextword_frame(run.progress.rows(keys)), run.progress.details(keys)
+    table, stored = nextword_frame(run.progress.rows(keys)), run.progress.details(keys)
+    details = [one for one in stored if "figure" in one]
     data_names = {task.name: task.texts.name for task in request.tasks}
     metrics = {task.name: task.metric for task in request.tasks}
-    summary, baselines = summarise(table, data_names, words, details, metrics)
+    summary, baselines = summarise(
+        table, data_names, words, details, metrics, read_resampling(stored)
+    )
     return Outcome(
         rows=table,
         summary=summary,

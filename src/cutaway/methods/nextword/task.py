@@ -174,7 +174,8 @@ def task_splits(task: NextwordTask, spec: NextwordSpec) -> list[Split]:
     splits = []
     for repeat, train, test in SPLITTERS[task.protocol.kind](task, spec.seed):
         folds = stratified_folds(task.labels, train, spec.folds, seed=spec.seed, split=repeat)
-        splits.append(Split(repeat, train, folds[0], test))
+        tested = len(test) if task.protocol.kind == "fixed" else None
+        splits.append(Split(repeat, train, folds[0], test, tested=tested))
     return splits
 
 

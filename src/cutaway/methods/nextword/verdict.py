@@ -1,4 +1,9 @@
-"""The findings in words: what next-word features give compared to the hidden state."""
+"""The findings in words: what next-word features give compared to the hidden state.
+
+One function per kind of sentence. A comparison is a paired test on the same splits; it ends in one
+of three ways: a difference is shown, shown to be absent, or these rows can't tell
+(`measure/conclusions.py`). What is compared was chosen on validation rows (`evidence.py`).
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,8 +11,15 @@ from typing import Any
 
 import polars as pl
 
-from cutaway.core.names import short_names
-from cutaway.measure.metrics import metric_facts
+from cutaway.measure.conclusions import Conclusion, describe
+from cutaway.measure.repeats import ResamplingInfo
+from cutaway.methods.nextword.evidence import (
+    ChosenFeature,
+    FeatureEvidence,
+    FeatureScore,
+    feature_evidence,
+)
+from cutaway.methods.nextword.rows import NextwordCell
 
 FEATURE_NAMES = {
     "f": "the hidden state f",
@@ -17,14 +29,14 @@ FEATURE_NAMES = {
     "posneg": "the scores of the word pair",
     "projection": "a random projection of p",
     "p": "the full next-word distribution p",
-    "zeroshot": "Zero-shot classification",
-    "zeroshot_calibrated": "Calibrated zero-shot classification",
+    "zeroshot": "zero-shot classification",
+    "zeroshot_calibrated": "calibrated zero-shot classification",
 }
-BASELINES = ("majority", "bow", "tfidf")
-# Accuracies closer than this count as equal in a sentence.
-TIE_MARGIN = 0.02
-ScoreTable = dict[tuple[str, str], dict[str, Any]]
-"""(prompt, features) -> mean, low, high of the main metric."""
+BASELINE_NAMES = {
+    "majority": "the majority baseline",
+    "bow": "bag of words",
+    "tfidf": "TF-IDF",
+}
 
 
 def summarise(
@@ -33,148 +45,229 @@ def summarise(
     words: Mapping[str, Mapping[str, Any]],
     details: Sequence[Mapping[str, Any]],
     metrics: Mapping[str, str],
+    resampling: Mapping[NextwordCell, ResamplingInfo] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Summary and baselines of a run, JSON-ready.
 
-    `data_names` is the text set of each task, `metrics` the main metric of each.
+    By task: `data_names` are the text sets, `metrics` the main metrics.
+    `resampling` tells how the repeats of a cell were drawn, where its rows don't.
     """
-    findings: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     baselines: dict[str, Any] = {}
     for task, data in data_names.items():
         of_task = table.filter(pl.col("task") == task)
         for model in of_task["model"].unique(maintain_order=True):
             rows, name = of_task.filter(pl.col("model") == model), f"{model} on {task}"
             own = [d for d in details if (d["model"], d["task"]) == (model, task)]
-            facts = {"model": model, "task": task, "data": data, "metric": metrics[task]}
-            finding = _task_summary(rows, facts, words[name], own)
-            baselines[name] = finding.pop("baselines")
-            findings.append(finding)
-    short = short_names(f["model"] for f in findings)
+            evidence = feature_evidence(rows, metrics[task], resampling or {})
+            facts = {"model": model, "task": task, "data": data, "metric": evidence.metric}
+            found = _task_result(rows, evidence, facts, words[name], own)
+            baselines[name] = {kind: score.mean for kind, score in evidence.baselines.items()}
+            results.append(found)
     verdict = [
-        f"{short[f['model']]} on {f['task']}: {line}" if len(findings) > 1 else line
-        for f in findings
+        f"{f['model']} on {f['task']}: {line}" if len(results) > 1 else line
+        for f in results
         for line in f["verdict"]
     ]
-    best = [f["best"] for f in findings if f["best"]]
     summary = {
-        "metric": findings[0]["metric"] if findings else None,
-        "best": best[0] if best else None,
+        "metric": results[0]["metric"] if results else None,
+        "headline": next((f["headline"] for f in results if f["headline"]), None),
         "verdict": verdict,
-        "findings": findings,
+        "results": results,
         "failed": table.filter(pl.col("status") == "failed").height,
     }
     return summary, baselines
 
 
-def _task_summary(
+def _task_result(
     rows: pl.DataFrame,
+    evidence: FeatureEvidence,
     facts: Mapping[str, Any],
     words: Mapping[str, Any],
     details: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    metric = facts["metric"]
-    cells = mean_scores(rows, metric)
-    features = {key: cell for key, cell in cells.items() if key[1] not in BASELINES}
-    baselines = {key[1]: cell["value"] for key, cell in cells.items() if key[1] in BASELINES}
-    finding = {**facts, "words": dict(words), "baselines": baselines}
-    if not features:
+    found = {**facts, "words": dict(words)}
+    if not evidence.cells:
         verdict = ["No feature could be measured.", *_failed_sentence(rows)]
-        return {**finding, "best": None, "verdict": verdict}
-    sign = 1.0 if metric_facts(metric).higher_is_better else -1.0
-    top = max(features, key=lambda key: sign * features[key]["value"])
-    best = {"model": facts["model"], "data": facts["task"], "prompt": top[0], "features": top[1]}
+        return {**found, "headline": None, "best_on_test": None, "verdict": verdict}
+    chosen, best = evidence.choose(evidence.cells), evidence.best_on_test_facts()
     verdict = [
-        *_score_sentences(features, baselines, top[0], metric),
-        *_prompt_sentence(features, metric),
-        *_zeroshot_sentence(features),
+        *_headline_sentence(evidence, chosen),
+        *_best_on_test_sentence(evidence, chosen, best),
+        *_baseline_sentences(evidence, chosen),
+        *_hidden_state_sentence(evidence),
+        *_listing_sentence(evidence, chosen),
+        *_prompt_sentence(evidence),
+        *_zeroshot_sentence(evidence),
         *_linearity_sentence(rows),
         *_top_tokens_sentence(details),
         *_missing_words_sentences(words),
         *_failed_sentence(rows),
     ]
-    scores = [{"prompt": p, "features": k, **cell} for (p, k), cell in cells.items()]
-    best |= {"metric": metric, **features[top]}
-    return {**finding, "best": best, "scores": scores, "verdict": verdict}
-
-
-def mean_scores(rows: pl.DataFrame, metric: str) -> ScoreTable:
-    """The mean score of every cell over its repeats."""
-    done = rows.filter((pl.col("metric") == metric) & (pl.col("status") == "done"))
-    means = done.group_by(["prompt", "features"], maintain_order=True).agg(
-        pl.col("value").mean(), pl.col("low").first(), pl.col("high").first()
-    )
+    where = {"model": facts["model"], "data": facts["task"]}
     return {
-        (c["prompt"], c["features"]): {k: c[k] for k in ("value", "low", "high")}
-        for c in means.iter_rows(named=True)
+        **found,
+        "headline": {**where, **evidence.headline_facts(chosen)} if chosen else None,
+        "best_on_test": {**where, **best},
+        "scores": [_score_facts(evidence, score) for score in _all_scores(evidence)],
+        "verdict": verdict,
     }
 
 
-def _format_score(cell: Mapping[str, Any]) -> str:
-    if cell["low"] is None:
-        return f"{cell['value']:.3f}"
-    return f"{cell['value']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]"
+def _all_scores(evidence: FeatureEvidence) -> list[FeatureScore]:
+    return [*evidence.cells, *evidence.baselines.values()]
 
 
-def _score_sentences(
-    features: ScoreTable, baselines: Mapping[str, float], prompt: str, metric: str
+def _score_facts(evidence: FeatureEvidence, score: FeatureScore) -> dict[str, Any]:
+    span = evidence.interval(score)
+    low, high = (None if math.isnan(end) else end for end in (span.low, span.high))
+    cell = {"prompt": score.prompt, "features": score.features}
+    return {**cell, "value": score.mean, "low": low, "high": high}
+
+
+def _format_score(evidence: FeatureEvidence, score: FeatureScore) -> str:
+    span = evidence.interval(score)
+    bounds = "" if math.isnan(span.low) else f" [{span.low:.3f}, {span.high:.3f}]"
+    return f"{score.mean:.3f}{bounds}"
+
+
+def _headline_sentence(evidence: FeatureEvidence, chosen: ChosenFeature | None) -> list[str]:
+    """The test score of the prompt and feature that validation rows choose."""
+    if chosen is None:
+        return []
+    cell, count = chosen.score, evidence.repeats
+    repeats = "" if count == 1 else f" over {count} splits"
+    how = f", the choice of {chosen.agreeing} of them" if chosen.agreeing < count else ""
+    name = FEATURE_NAMES[cell.features] + _prompt_phrase(cell.prompt)
+    return [
+        f"Chosen on validation rows: {name}{how}, with {evidence.facts.title} "
+        f"{_format_score(evidence, cell)} on the test rows{repeats}."
+    ]
+
+
+def _best_on_test_sentence(
+    evidence: FeatureEvidence, chosen: ChosenFeature | None, best: Mapping[str, Any]
 ) -> list[str]:
-    """The best next-word feature against the baselines and f; then all feature kinds."""
-    cells = {kind: cell for (p, kind), cell in features.items() if p == prompt}
-    scores = ", ".join(f"{kind} {_format_score(cell)}" for kind, cell in cells.items())
-    title = metric_facts(metric).title
-    listing = f"{title[:1].upper()}{title[1:]}{_prompt_phrase(prompt)}: {scores}."
-    fitted = {k: c for k, c in cells.items() if k != "f" and not k.startswith("zeroshot")}
-    if not fitted:
-        return [listing]
-    best = max(fitted, key=lambda k: fitted[k]["value"])
-    value = fitted[best]["value"]
-    sentence = (
-        f"A linear classifier on {FEATURE_NAMES[best]} reaches {title} "
-        f"{_format_score(fitted[best])}{_prompt_phrase(prompt)}"
-    )
-    if baselines:
-        name = max(baselines, key=lambda k: baselines[k])
-        gain = value - baselines[name]
-        sentence += f"; the best baseline ({name}) reaches {baselines[name]:.3f} ({gain:+.3f})"
-    lines = [f"{sentence}."]
-    if "f" in cells:
-        lines.append(_compared_to_f(best, value, cells["f"]["value"]))
-    return [*lines, listing]
+    """The best cell on the test rows, and what choosing it there adds by chance."""
+    if best["cells"] == 1:
+        return []
+    cell = (best["prompt"], best["features"])
+    is_chosen = chosen is not None and chosen.agreeing == evidence.repeats
+    if chosen is not None and is_chosen and cell == (chosen.score.prompt, chosen.score.features):
+        start = f"It is also the best of all {best['cells']} cells on the test rows"
+    else:
+        name = FEATURE_NAMES[best["features"]] + _prompt_phrase(best["prompt"])
+        start = (
+            f"The best of all {best['cells']} cells on the test rows is {name} with "
+            f"{best['value']:.3f}"
+        )
+    gain = best["gained_by_chance"]
+    adds = "" if gain is None else f"; choosing the best of them there adds {gain:.3f} by chance"
+    return [f"{start}{adds}."]
 
 
-def _compared_to_f(best: str, value: float, f: float) -> str:
-    """The best next-word feature against the hidden state."""
-    if f - value > TIE_MARGIN:
-        return f"The hidden state f reaches {f:.3f}, {f - value:.3f} more than {best}."
-    return (
-        f"The hidden state f reaches {f:.3f}: next-word features ({best}) predict the label as "
-        "well as f."
-    )
+def _baseline_sentences(evidence: FeatureEvidence, chosen: ChosenFeature | None) -> list[str]:
+    """The chosen cell against each baseline, on the same splits."""
+    if chosen is None:
+        return []
+    return [
+        f"Against {BASELINE_NAMES[name]} ({base.mean:.3f}): "
+        f"{_outcome(evidence, evidence.compare(chosen.score, base))}."
+        for name, base in evidence.baselines.items()
+    ]
 
 
-def _prompt_sentence(features: ScoreTable, metric: str) -> list[str]:
-    """The change of the score by the prompt, for each feature kind."""
-    prompts = list(dict.fromkeys(prompt for prompt, _ in features))
+def _hidden_state_sentence(evidence: FeatureEvidence) -> list[str]:
+    """The best next-word feature against the hidden state, both chosen on validation rows."""
+    kinds = {"f": [], "words": []}  # type: dict[str, list[FeatureScore]]
+    for cell in evidence.cells:
+        if not cell.features.startswith("zeroshot"):
+            kinds["f" if cell.features == "f" else "words"].append(cell)
+    state, feature = evidence.choose(kinds["f"]), evidence.choose(kinds["words"])
+    if state is None or feature is None:
+        return []
+    name = feature.score.features + _prompt_phrase(feature.score.prompt)
+    found = evidence.compare(feature.score, state.score)
+    return [
+        f"Next-word features ({name}, {feature.score.mean:.3f}) against f"
+        f"{_prompt_phrase(state.score.prompt)} ({state.score.mean:.3f}): "
+        f"{_outcome(evidence, found)}."
+    ]
+
+
+def _outcome(evidence: FeatureEvidence, found: Conclusion) -> str:
+    return describe(found, rows=evidence.rows, test=evidence.test, unit=_unit(evidence))
+
+
+def _unit(evidence: FeatureEvidence) -> str:
+    several = evidence.repeats > 1
+    return f"test rows in each of {evidence.repeats} splits" if several else "test rows"
+
+
+def _listing_sentence(evidence: FeatureEvidence, chosen: ChosenFeature | None) -> list[str]:
+    """The scores of all feature kinds under the chosen prompt."""
+    prompt = chosen.score.prompt if chosen else evidence.cells[-1].prompt
+    cells = [cell for cell in evidence.cells if cell.prompt == prompt]
+    scores = ", ".join(f"{cell.features} {_format_score(evidence, cell)}" for cell in cells)
+    title = evidence.facts.title
+    return [f"{title[:1].upper()}{title[1:]}{_prompt_phrase(prompt)}: {scores}."]
+
+
+def _prompt_sentence(evidence: FeatureEvidence) -> list[str]:
+    """The change by the prompt for each feature kind; all claims together hold the level."""
+    prompts = list(dict.fromkeys(cell.prompt for cell in evidence.cells))
     if len(prompts) != 2 or "" not in prompts:
         return []
     prompt = next(p for p in prompts if p)
-    gains = {
-        kind: features[prompt, kind]["value"] - features["", kind]["value"]
-        for _, kind in features
-        if (prompt, kind) in features and ("", kind) in features
-    }
-    changes = ", ".join(f"{kind} {gain:+.3f}" for kind, gain in gains.items())
-    title = metric_facts(metric).title
-    return [f"The prompt {prompt!r} changes {title} by: {changes}."] if gains else []
+    cells = {(cell.prompt, cell.features): cell for cell in evidence.cells}
+    pairs = {k: (cells[prompt, k], cells["", k]) for p, k in cells if p and ("", k) in cells}
+    found = {k: evidence.compare(*pair, among=len(pairs)) for k, pair in pairs.items()}
+    parts = [
+        part
+        for kind, start in (
+            ("shown", "changes"),
+            ("absent", f"no change larger than {_margin(found):g}"),
+            ("unknown", f"{evidence.rows:,} {_unit(evidence)} can't tell"),
+        )
+        if (part := _prompt_effects(found, kind, start))
+    ]
+    tested = f"{evidence.test}, {len(pairs)} comparisons at 5 % together"
+    title = evidence.facts.title
+    return [f"Effect of the prompt {prompt!r} on {title} ({tested}): {'; '.join(parts)}."]
 
 
-def _zeroshot_sentence(features: ScoreTable) -> list[str]:
-    zeroshot = [(key, cell) for key, cell in features.items() if key[1].startswith("zeroshot")]
-    if not zeroshot:
+def _margin(found: Mapping[str, Conclusion]) -> float:
+    return next(iter(found.values())).margin
+
+
+def _prompt_effects(found: Mapping[str, Conclusion], kind: str, start: str) -> str:
+    """The effects that end in the same conclusion."""
+    listed, needed = [], []
+    for name, one in found.items():
+        if one.kind == kind:
+            span = one.difference.interval
+            bounds = "" if math.isnan(span.low) else f" [{span.low:+.3f}, {span.high:+.3f}]"
+            listed.append(f"{name} {span.mean:+.3f}{bounds}")
+            needed += [one.rows_needed] if one.rows_needed else []
+    more = f" (about {max(needed):,} would)" if needed else ""
+    return f"{start}{more}: {', '.join(listed)}" if listed else ""
+
+
+def _zeroshot_sentence(evidence: FeatureEvidence) -> list[str]:
+    """Zero-shot, its prompt and calibration chosen on validation rows, against the majority."""
+    chosen = evidence.choose([c for c in evidence.cells if c.features.startswith("zeroshot")])
+    if chosen is None:
         return []
-    (prompt, kind), cell = max(zeroshot, key=lambda item: item[1]["value"])
-    score = _format_score(cell)
-    return [f"{FEATURE_NAMES[kind]}, without training, reaches {score}{_prompt_phrase(prompt)}."]
+    cell, base = chosen.score, evidence.baselines.get("majority")
+    name = FEATURE_NAMES[cell.features]
+    sentence = (
+        f"{name[:1].upper()}{name[1:]}, without training, reaches {_format_score(evidence, cell)}"
+        f"{_prompt_phrase(cell.prompt)}"
+    )
+    if base is None:
+        return [f"{sentence}."]
+    found = _outcome(evidence, evidence.compare(cell, base))
+    return [f"{sentence}; against {BASELINE_NAMES['majority']} ({base.mean:.3f}): {found}."]
 
 
 def _linearity_sentence(rows: pl.DataFrame) -> list[str]:
