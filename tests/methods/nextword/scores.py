@@ -26,9 +26,7 @@ def measured_cell(
         values = pseudo_values(lambda rows, one=one: float(one[rows].mean()), blocks, 20)
         tested = n if repeats == 1 else None
         found.append(
-            RepeatMetrics(
-                repeat, TRAIN, 0, n, metrics, tested=tested, blocks={"accuracy": values}
-            )
+            RepeatMetrics(repeat, TRAIN, 0, n, metrics, tested=tested, blocks={"accuracy": values})
         )
     return score_rows(cell, found), {cell: resampling_info(found, "accuracy")}
 

@@ -5,7 +5,6 @@ import pytest
 from cutaway.core.errors import BadSpec
 from cutaway.methods.nextword import grid as module
 from cutaway.methods.nextword.grid import NextwordGrid
-from cutaway.methods.nextword.piece import NextwordPiece
 from cutaway.methods.nextword.spec import NextwordSpec
 from cutaway.methods.nextword.task import nextword_tasks
 from cutaway.store.progress import Progress

@@ -22,7 +22,7 @@ from cutaway.methods.nextword.maths.quad import quad_loss
 from cutaway.methods.nextword.rows import NextwordCell, curve_rows, nextword_frame
 from cutaway.methods.nextword.spec import NextwordSpec, QuadSpec
 from cutaway.methods.nextword.task import NextwordTask, nextword_tasks
-from cutaway.methods.nextword.verdict import feature_scores, quad_verdict
+from cutaway.methods.nextword.verdict_quad import feature_scores, quad_verdict
 from cutaway.models.hooks import forward_kwargs
 from cutaway.models.lm import LM, model_facts
 from cutaway.models.tokens import pad, tokenize

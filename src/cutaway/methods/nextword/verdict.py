@@ -138,7 +138,7 @@ def _headline_sentence(evidence: FeatureEvidence, chosen: ChosenFeature | None) 
     cell, count = chosen.score, evidence.repeats
     repeats = "" if count == 1 else f" over {count} splits"
     how = f", the choice of {chosen.agreeing} of them" if chosen.agreeing < count else ""
-    name = FEATURE_NAMES[cell.features] + _prompt_phrase(cell.prompt)
+    name = FEATURE_NAMES[cell.features] + prompt_phrase(cell.prompt)
     return [
         f"Chosen on validation rows: {name}{how}, with {evidence.facts.title} "
         f"{_format_score(evidence, cell)} on the test rows{repeats}."
@@ -156,7 +156,7 @@ def _best_on_test_sentence(
     if chosen is not None and is_chosen and cell == (chosen.score.prompt, chosen.score.features):
         start = f"It is also the best of all {best['cells']} cells on the test rows"
     else:
-        name = FEATURE_NAMES[best["features"]] + _prompt_phrase(best["prompt"])
+        name = FEATURE_NAMES[best["features"]] + prompt_phrase(best["prompt"])
         start = (
             f"The best of all {best['cells']} cells on the test rows is {name} with "
             f"{best['value']:.3f}"
@@ -186,11 +186,11 @@ def _hidden_state_sentence(evidence: FeatureEvidence) -> list[str]:
     state, feature = evidence.choose(kinds["f"]), evidence.choose(kinds["words"])
     if state is None or feature is None:
         return []
-    name = feature.score.features + _prompt_phrase(feature.score.prompt)
+    name = feature.score.features + prompt_phrase(feature.score.prompt)
     found = evidence.compare(feature.score, state.score)
     return [
         f"Next-word features ({name}, {feature.score.mean:.3f}) against f"
-        f"{_prompt_phrase(state.score.prompt)} ({state.score.mean:.3f}): "
+        f"{prompt_phrase(state.score.prompt)} ({state.score.mean:.3f}): "
         f"{_outcome(evidence, found)}."
     ]
 
@@ -210,7 +210,7 @@ def _listing_sentence(evidence: FeatureEvidence, chosen: ChosenFeature | None) -
     cells = [cell for cell in evidence.cells if cell.prompt == prompt]
     scores = ", ".join(f"{cell.features} {_format_score(evidence, cell)}" for cell in cells)
     title = evidence.facts.title
-    return [f"{title[:1].upper()}{title[1:]}{_prompt_phrase(prompt)}: {scores}."]
+    return [f"{title[:1].upper()}{title[1:]}{prompt_phrase(prompt)}: {scores}."]
 
 
 def _prompt_sentence(evidence: FeatureEvidence) -> list[str]:
@@ -262,7 +262,7 @@ def _zeroshot_sentence(evidence: FeatureEvidence) -> list[str]:
     name = FEATURE_NAMES[cell.features]
     sentence = (
         f"{name[:1].upper()}{name[1:]}, without training, reaches {_format_score(evidence, cell)}"
-        f"{_prompt_phrase(cell.prompt)}"
+        f"{prompt_phrase(cell.prompt)}"
     )
     if base is None:
         return [f"{sentence}."]
@@ -316,50 +316,8 @@ def _failed_sentence(rows: pl.DataFrame) -> list[str]:
     return [f"{cells} failed; the first: {failed['reason'][0]}"] if failed.height else []
 
 
-def _prompt_phrase(prompt: str) -> str:
+def prompt_phrase(prompt: str) -> str:
+    """How a sentence names a prompt, a template, or neither."""
     if "{text}" in prompt:
         return f" in the template {prompt!r}"
     return f" with the prompt {prompt!r}" if prompt else " without a prompt"
-
-
-def feature_scores(rows: pl.DataFrame) -> dict[str, float]:
-    """Accuracies by feature kind and prompt, and the R2 of Phi p from f, by a readable name."""
-    chosen = rows.filter(
-        ((pl.col("metric") == "accuracy") & pl.col("features").is_in(["f", "phi_p"]))
-        | (pl.col("metric") == "r2_from_f")
-    ).drop_nulls("value")
-    means = chosen.group_by(["features", "prompt", "metric"], maintain_order=True).agg(
-        pl.col("value").mean()
-    )
-    return {
-        ("R2 of Phi p from f" if metric == "r2_from_f" else f"accuracy of {kind}")
-        + _prompt_phrase(prompt): value
-        for kind, prompt, metric, value in means.rows()
-    }
-
-
-def quad_verdict(
-    objective: str,
-    first: Mapping[str, Any],
-    best: Mapping[str, Any],
-    before: Mapping[str, float],
-    after: Mapping[str, float],
-    checkpoint: str,
-) -> list[str]:
-    """The losses at the start and at the best step of a training, and the scores around it."""
-    name = {"quad": "Quad loss", "ce": "Cross-entropy"}[objective]
-    metric = f"held_{objective}"
-    return [
-        f"{name} per held-out token: {first[metric]:.4g} -> {best[metric]:.4g} after "
-        f"{best['step']} steps; perplexity {_perplexity(first)} -> {_perplexity(best)}.",
-        *(
-            f"{score}: {before[score]:.3f} before training, {after[score]:.3f} after."
-            for score in after
-            if score in before
-        ),
-        f"Checkpoint: {checkpoint}. Measure it with: cutaway nextword --model {checkpoint}",
-    ]
-
-
-def _perplexity(point: Mapping[str, Any]) -> str:
-    return f"{math.exp(min(point['held_ce'], 700)):.4g}"
