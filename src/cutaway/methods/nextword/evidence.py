@@ -17,11 +17,12 @@ from cutaway.measure.conclusions import Conclusion, conclude, margin_of
 from cutaway.measure.intervals import Difference, Interval, clip_interval, negate
 from cutaway.measure.metrics import UNIT, MetricFacts, metric_facts
 from cutaway.measure.repeats import ResamplingInfo, mean_interval, paired_difference
-from cutaway.measure.selection import choose, nested_resampling, selection_gain
+from cutaway.measure.selection import chance_gain, choose, chosen_values, nested_resampling
 from cutaway.methods.nextword.rows import NextwordCell
 
 BASELINES = ("majority", "bow", "tfidf")
 LEVEL = 0.05
+NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class FeatureScore:
     resampling: ResamplingInfo
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Prompt and feature kind."""
+        return self.prompt, self.features
+
+    @property
     def mean(self) -> float:
         """The mean over the repeats that have a value."""
         return float(np.nanmean(self.values))
@@ -45,12 +51,11 @@ class FeatureScore:
 class ChosenFeature:
     """The cell chosen on validation rows, and its test scores."""
 
-    named: FeatureScore
-    """The cell with the best mean validation score."""
     score: FeatureScore
-    """The test score of each repeat's own choice, under the name of the former."""
+    """The test score of each repeat's own choice, under the name of the cell with the best mean
+    validation score."""
     agreeing: int
-    """The number of repeats that chose the cell that gives the name."""
+    """The number of repeats that chose the cell of that name."""
 
 
 @dataclass(frozen=True)
@@ -90,17 +95,20 @@ class FeatureEvidence:
 
     def choose(self, among: Sequence[FeatureScore]) -> ChosenFeature | None:
         """The cell chosen on validation rows; None if none of them has a validation score."""
-        known = [cell for cell in among if not any(map(isnan, cell.validation))]
+        known = {cell.key: cell for cell in among if not any(map(isnan, cell.validation))}
         if not known:
             return None
-        found = choose(self.sign * np.array([cell.validation for cell in known]))
-        each, named = [known[place] for place in found.each], known[found.best]
+        found = choose(
+            {key: cell.validation for key, cell in known.items()},
+            higher_is_better=self.facts.higher_is_better,
+        )
+        named = known[found.key]
         score = replace(
             named,
-            values=tuple(cell.values[repeat] for repeat, cell in enumerate(each)),
-            resampling=nested_resampling([cell.resampling for cell in each]),
+            values=chosen_values(found, {key: cell.values for key, cell in known.items()}),
+            resampling=nested_resampling([known[key].resampling for key in found.by_repeat]),
         )
-        return ChosenFeature(named, score, found.each.count(found.best))
+        return ChosenFeature(score, found.by_repeat.count(found.key))
 
     def difference(self, first: FeatureScore, second: FeatureScore) -> Difference:
         """How much better the first is than the second on the same splits."""
@@ -130,18 +138,30 @@ class FeatureEvidence:
 
     def best_on_test_facts(self) -> dict[str, Any]:
         """The best cell on the test rows, and what choosing it there adds by chance."""
-        top = max(self.cells, key=lambda cell: self.sign * cell.mean)
-        values = self.sign * np.array([cell.values for cell in self.cells])
-        gain = selection_gain(values, [cell.resampling for cell in self.cells])
-        span = self.interval(top)
-        if len(self.cells) > 1:
-            ends = sorted(top.mean - self.sign * end for end in (gain.low, gain.high))
-            span = Interval(top.mean, ends[0], ends[1], 0.95, self.repeats)
-            span = clip_interval(span, 0.0, 1.0) if self.facts.bounds == UNIT else span
+        top, span = self.best_on_test, self.interval(self.best_on_test)
+        gain = self.chance_gain
+        # Towards chance it reaches as much further as the choice may have added.
+        low, high = (span.low - gain, span.high) if self.sign > 0 else (span.low, span.high + gain)
+        span = replace(span, low=low, high=high)
+        span = clip_interval(span, 0.0, 1.0) if self.facts.bounds == UNIT else span
         return {
             **self._facts(top, span), "chosen_on": "test", "cells": len(self.cells),
-            "gained_by_chance": _finite(gain.mean), "repeats": self.repeats,
+            "gained_by_chance": gain, "repeats": self.repeats,
         }  # fmt: skip
+
+    @property
+    def best_on_test(self) -> FeatureScore:
+        """The cell with the best mean on the test rows."""
+        return max(self.cells, key=lambda cell: self.sign * cell.mean)
+
+    @property
+    def chance_gain(self) -> float:
+        """What choosing the best cell by its test score adds to that score by chance."""
+        units = [cell.resampling.blocks or cell.values for cell in self.cells]
+        errors = [_half_width(self.interval(cell)) for cell in self.cells]
+        means = [self.sign * cell.mean for cell in self.cells]
+        signed = [[self.sign * value for value in some] for some in units]
+        return chance_gain(signed, errors=errors, means=means)
 
     def _facts(self, score: FeatureScore, span: Interval) -> dict[str, Any]:
         majority = self.baselines.get("majority")
@@ -150,6 +170,11 @@ class FeatureEvidence:
             "high": _finite(span.high), "chance": majority.mean if majority else None,
             "prompt": score.prompt, "features": score.features,
         }  # fmt: skip
+
+
+def _half_width(span: Interval) -> float:
+    """About the standard error: a 95 % interval reaches 1.96 of them."""
+    return (span.high - span.low) / 2 / NORMAL_95
 
 
 def _finite(value: float) -> float | None:

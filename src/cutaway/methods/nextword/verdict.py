@@ -221,6 +221,8 @@ def _prompt_sentence(evidence: FeatureEvidence) -> list[str]:
     prompt = next(p for p in prompts if p)
     cells = {(cell.prompt, cell.features): cell for cell in evidence.cells}
     pairs = {k: (cells[prompt, k], cells["", k]) for p, k in cells if p and ("", k) in cells}
+    if not pairs:
+        return []
     found = {k: evidence.compare(*pair, among=len(pairs)) for k, pair in pairs.items()}
     parts = [
         part
