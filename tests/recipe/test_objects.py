@@ -107,7 +107,7 @@ def test_probe_measures_models_of_one_name_apart_and_refuses_one_twice(folder, m
 def test_nextword_asks_about_sets_of_one_name_apart(folder, model):
     settings = {"model": model, "features": "f", "diagnostics": False, **QUICK}
     found = nextword(data=reviews(folder, 1.0, 0.2), runs=str(folder / "words"), **settings)
-    assert [f["task"] for f in found.summary["findings"]] == ["reviews", "reviews (2)"]
+    assert [f["task"] for f in found.summary["results"]] == ["reviews", "reviews (2)"]
     assert set(found.rows["task"]) == {"reviews", "reviews (2)"}
     with pytest.raises(BadSpec, match="--data has 'reviews' twice"):
         nextword(data=reviews(folder, 1.0) * 2, runs=str(folder / "words"), **settings)

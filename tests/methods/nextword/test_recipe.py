@@ -85,7 +85,7 @@ def test_top_tokens_are_the_feelings_and_missing_words_are_reported(result) -> N
     classwords = {d["label"]: d["token"].strip() for d in told if d["features"] == "classwords"}
     assert classwords == {"sad": "hate", "happy": "love"}
     assert all(d["examples"] for d in told)
-    words = result.summary["findings"][0]["words"]
+    words = result.summary["results"][0]["words"]
     assert words["subset"]["missing"] == ["zzzz"]
     assert any("'zzzz'" in line for line in result.summary["verdict"])
 

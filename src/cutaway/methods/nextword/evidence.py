@@ -87,6 +87,12 @@ class FeatureEvidence:
         return len(self.cells[0].values)
 
     @property
+    def unit(self) -> str:
+        """What `rows` counts."""
+        several = self.repeats > 1
+        return f"test rows in each of {self.repeats} splits" if several else "test rows"
+
+    @property
     def test(self) -> str:
         """The name of the paired test that compares two cells."""
         if self.repeats == 1:

@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from cutaway.core.names import short_names
 from cutaway.measure.conclusions import Conclusion, describe
 from cutaway.measure.repeats import ResamplingInfo
 from cutaway.methods.nextword.evidence import (
@@ -64,8 +65,9 @@ def summarise(
             found = _task_result(rows, evidence, facts, words[name], own)
             baselines[name] = {kind: score.mean for kind, score in evidence.baselines.items()}
             results.append(found)
+    short = short_names(f["model"] for f in results)
     verdict = [
-        f"{f['model']} on {f['task']}: {line}" if len(results) > 1 else line
+        f"{short[f['model']]} on {f['task']}: {line}" if len(results) > 1 else line
         for f in results
         for line in f["verdict"]
     ]
@@ -196,12 +198,7 @@ def _hidden_state_sentence(evidence: FeatureEvidence) -> list[str]:
 
 
 def _outcome(evidence: FeatureEvidence, found: Conclusion) -> str:
-    return describe(found, rows=evidence.rows, test=evidence.test, unit=_unit(evidence))
-
-
-def _unit(evidence: FeatureEvidence) -> str:
-    several = evidence.repeats > 1
-    return f"test rows in each of {evidence.repeats} splits" if several else "test rows"
+    return describe(found, rows=evidence.rows, test=evidence.test, unit=evidence.unit)
 
 
 def _listing_sentence(evidence: FeatureEvidence, chosen: ChosenFeature | None) -> list[str]:
@@ -229,7 +226,7 @@ def _prompt_sentence(evidence: FeatureEvidence) -> list[str]:
         for kind, start in (
             ("shown", "changes"),
             ("absent", f"no change larger than {_margin(found):g}"),
-            ("unknown", f"{evidence.rows:,} {_unit(evidence)} can't tell"),
+            ("unknown", f"{evidence.rows:,} {evidence.unit} can't tell"),
         )
         if (part := _prompt_effects(found, kind, start))
     ]
