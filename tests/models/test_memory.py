@@ -4,18 +4,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from cutaway.core.errors import NoRoom
+from cutaway.console import Console, messages_on
+from cutaway.core.errors import BadModel, NoRoom
+from cutaway.core.model_size import PROGRAM_BYTES, ModelSize
 from cutaway.methods.finetune.spec import FinetuneSpec
 from cutaway.methods.graft.spec import LearnSpec
 from cutaway.methods.inject.spec import FisherSpec, InjectSpec
 from cutaway.methods.probe.spec import ProbeSpec
 from cutaway.models import load
 from cutaway.models.load import open_model
-from cutaway.models.memory import CheckpointSize, checkpoint_size, need_memory
+from cutaway.models.memory import Workload, checkpoint_size, need_memory
+from cutaway.models.placement import Placement
 from cutaway.recipe.cost import memory_by_method
 from cutaway.recipe.open_for_spec import open_for_spec
 
-SIZE = CheckpointSize(weights=1_000, largest=400)
+SIZE = ModelSize(weights=1_000, largest=400)
 
 
 @pytest.fixture
@@ -29,25 +32,51 @@ def free(monkeypatch):
 def test_the_headers_have_the_number_of_weights(folder_of, lm_of) -> None:
     lm = lm_of("gpt2")
     size = checkpoint_size([folder_of("gpt2") / "model.safetensors"])
-    assert size == CheckpointSize(lm.parameters, lm.vocab * lm.width)
+    assert size == ModelSize(lm.parameters, lm.vocab * lm.width)
 
 
-def test_copies_are_counted_with_or_without_the_embeddings() -> None:
-    assert SIZE.bytes(4) == 4_000
-    assert SIZE.bytes(4, (3, True)) == 16_000
-    assert SIZE.bytes(2, (3, False)) == 2 * (1_000 + 3 * 600)
+CPU = Placement("cpu", "float32")
 
 
 @pytest.mark.parametrize(
     ("copies", "need", "words"),
-    [((0.0, True), 4_000, "Choose a smaller"), ((3.0, True), 16_000, "Train fewer weights")],
+    [((0.0, True), 1, "Choose a smaller"), ((3.0, True), 4, "Train fewer weights")],
 )
-def test_one_byte_too_little_is_refused_and_enough_is_not(copies, need, words, free) -> None:
-    free(need)
-    need_memory("m", SIZE, 4, copies)
-    free(need - 1)
+def test_one_byte_too_little_is_refused_and_enough_is_not(
+    copies, need, words, free, folder_of
+) -> None:
+    files = [folder_of("gpt2") / "model.safetensors"]
+    whole = need * 4 * checkpoint_size(files).weights
+    free(whole)
+    need_memory("m", files, None, CPU, Workload(copies))
+    free(whole - 1)
     with pytest.raises(NoRoom, match=words):
-        need_memory("m", SIZE, 4, copies)
+        need_memory("m", files, None, CPU, Workload(copies))
+
+
+def test_a_run_shows_its_need_before_the_weights_are_loaded(folder_of, monkeypatch, capsys) -> None:
+    def loaded(*_) -> None:
+        assert capsys.readouterr().err.count("Memory with ") == 1
+        raise BadModel("loaded")
+
+    monkeypatch.setattr(load, "load_weights", loaded)
+    with pytest.raises(BadModel, match="loaded"):
+        open_for_spec(str(folder_of("gpt2")), ProbeSpec(model="m", data="d"))
+    with messages_on(Console(quiet=True)), pytest.raises(AssertionError):
+        open_for_spec(str(folder_of("gpt2")), ProbeSpec(model="m", data="d"))
+
+
+def test_quantised_weights_are_smaller_and_the_shape_is_that_of_the_config(
+    lm_of, folder_of
+) -> None:
+    lm, files = lm_of("gpt2"), [folder_of("gpt2") / "model.safetensors"]
+    size = checkpoint_size(files, lm.module.config)
+    assert (size.width, size.layers, size.vocab) == (lm.width, lm.layers, lm.vocab)
+    whole, int8, int4 = (
+        Workload().need(size, Placement("cpu", "float32", how)).weights
+        for how in ("none", "int8", "int4")
+    )
+    assert whole > int8 > int4 > 4 * size.largest
 
 
 TRAINING = [
@@ -85,6 +114,6 @@ def test_fewer_trained_weights_need_less() -> None:
 
 
 def test_every_method_says_what_it_needs() -> None:
-    needs = memory_by_method(SIZE, 4)
-    assert needs["probe"] == 2 * needs["shortcut"] == 8_000
-    assert needs["inject"] > needs["graft"] > needs["finetune"] > 4_000
+    needs = memory_by_method(ModelSize(10**9, 10**8, 2048, 20, 50_000), CPU)
+    assert needs["probe"] > 8 * 10**9 > needs["nextword"] > 4 * 10**9 + PROGRAM_BYTES
+    assert needs["inject"] > needs["graft"] > needs["finetune"] > 5 * 10**9

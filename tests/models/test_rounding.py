@@ -106,7 +106,7 @@ def test_weights_are_wider_within_and_the_same_afterwards(dtype, wider, lm_of) -
 def test_nothing_is_widened_where_it_is_impossible(lm_of, monkeypatch) -> None:
     with wider_precision(lm_of("gpt2", dtype="float64")) as possible:
         assert not possible
-    monkeypatch.setattr("cutaway.models.rounding._free_memory", lambda device: 1000)
+    monkeypatch.setattr("cutaway.models.rounding.free_memory", lambda device: 1000)
     lm = lm_of("gpt2")
     with wider_precision(lm) as possible:
         assert not possible

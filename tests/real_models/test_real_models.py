@@ -7,6 +7,7 @@ The runs are as small as they can be: they show that a method works on the model
 
 import json
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,7 @@ def runs_of(real: OpenedModel, at: Path) -> dict:
     rows, (_, bad, good) = texts_of(real, 60), real.model.words
     data, text, maps = at / "rows.tsv", at / "texts.txt", str(at / "maps.safetensors")
     data.write_text("label\ttext\n" + "".join(f"{label}\t{text}\n" for text, label in rows))
-    text.write_text("".join(f"{text}\n" for text, _ in texts_of(real, 200)))
+    text.write_text("".join(f"{text}\n" for text, _ in texts_of(real, 60)))
     sums = at / "answers.jsonl"
     sums.write_text(
         "".join(json.dumps({"prompt": t, "answer": (bad, good)[n][0]}) + "\n" for t, n in rows)
@@ -98,7 +99,7 @@ def runs_of(real: OpenedModel, at: Path) -> dict:
             "mode": None if lm.has_head else "head"}  # fmt: skip
     if lm.has_head:
         task |= {"template": template, "words": [bad[0], good[0]]}
-    read = {"model": path, "text": str(text), "limit": 200, **keep}
+    read = {"model": path, "text": str(text), "limit": 60, **keep}
     tuned, last = str(at / "tuned"), [f"{lm.anatomy.blocks}.{len(lm.blocks) - 1}.*"]
     found = {
         "probe": lambda: cutaway.probe(
@@ -110,7 +111,7 @@ def runs_of(real: OpenedModel, at: Path) -> dict:
         ),
         "graft": lambda: cutaway.graft.learn(
             base=path, tuned=tuned, **task, sparsity=1e-3, steps=2, step_examples=4,
-            slope_examples=4, baselines="movement", text="none", **keep,
+            slope_examples=4, judge_examples=4, baselines="movement", text="none", **keep,
         ),
     }  # fmt: skip
     if lm.has_head:
@@ -132,8 +133,10 @@ def test_every_method_that_fits_runs(real: OpenedModel, tmp_path) -> None:
     failed = {}
     done = []
     for name, start in runs_of(real, tmp_path).items():
+        begin = time.monotonic()
         try:
             assert start().rows.height > 0
+            print(f"{name}: {time.monotonic() - begin:.0f} s")
             done.append(name)
         except CutawayError as error:
             failed[name] = str(error)

@@ -10,6 +10,7 @@ from cutaway.methods.finetune.spec import FinetuneSpec
 from cutaway.methods.inject.spec import FisherSpec
 from cutaway.methods.probe.spec import ProbeSpec
 from cutaway.methods.shortcut.spec import LensSpec
+from cutaway.models.memory import Workload
 from cutaway.recipe import open_for_spec as room
 from cutaway.recipe.open_for_spec import SpecModels, open_for_spec, open_spec_model
 
@@ -20,8 +21,11 @@ ASKED = {
     **SAID,
     "quantise": "none",
     "track_changes": False,
-    "copies": ProbeSpec(model="m", data="d").weight_copies,
 }
+
+
+def workload(spec) -> Workload:
+    return Workload(spec.weight_copies, spec.work_bytes)
 
 
 @pytest.fixture
@@ -43,12 +47,14 @@ def asked(monkeypatch) -> list:
 )
 def test_the_model_of_a_spec_is_opened_with_all_that_the_spec_says(spec, asked) -> None:
     open_spec_model(spec)
-    assert asked == [("m", {**ASKED, "revision": "v1", "copies": spec.weight_copies})]
+    assert asked == [("m", {**ASKED, "revision": "v1", "workload": workload(spec)})]
 
 
 def test_an_option_that_is_given_wins_over_the_spec(asked) -> None:
-    open_for_spec("m", ProbeSpec(model="m", data="d", **SAID), dtype="float32", check=False)
-    assert asked == [("m", {**ASKED, "dtype": "float32", "check": False})]
+    spec = ProbeSpec(model="m", data="d", **SAID)
+    open_for_spec("m", spec, dtype="float32", check=False)
+    given = {"dtype": "float32", "check": False, "workload": workload(spec)}
+    assert asked == [("m", {**ASKED, **given})]
 
 
 def test_a_model_given_as_an_object_is_taken_as_it_is(tiny_lm) -> None:
@@ -59,8 +65,9 @@ def test_a_model_given_as_an_object_is_taken_as_it_is(tiny_lm) -> None:
 
 
 def test_objects_of_other_names_change_nothing(asked) -> None:
-    open_for_spec("m", ProbeSpec(model="m", data="d", **SAID), {"other": object()})
-    assert asked == [("m", ASKED)]
+    spec = ProbeSpec(model="m", data="d", **SAID)
+    open_for_spec("m", spec, {"other": object()})
+    assert asked == [("m", {**ASKED, "workload": workload(spec)})]
 
 
 @pytest.fixture

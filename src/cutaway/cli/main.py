@@ -1,6 +1,7 @@
 """The entry point of the command line; turns every error into one message and an exit status."""
 
 import errno
+import gc
 import io
 import os
 import signal
@@ -41,6 +42,8 @@ for module in (verbs, studies, tools, sources, library, caches):
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run one command and exit with its status."""
+    # By default a fifth of the time of importing torch and transformers is garbage collection.
+    gc.set_threshold(50_000, 10, 10)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Print file names that are not valid UTF-8 too.
         sys.stdout.reconfigure(errors="backslashreplace")

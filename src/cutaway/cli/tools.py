@@ -68,10 +68,10 @@ def check(
     quiet
         Print nothing; the exit status tells whether all checks passed.
     """
+    from cutaway.core.model_size import ModelSize
     from cutaway.models.check import check as check_model
     from cutaway.models.load import open_model
-    from cutaway.models.memory import CheckpointSize
-    from cutaway.models.placement import DTYPES
+    from cutaway.models.placement import Placement
     from cutaway.recipe.cost import memory_by_method
 
     lm = open_model(
@@ -81,8 +81,8 @@ def check(
     )  # fmt: skip
     report = check_model(lm)
     supports = {name: method_module(name, "page").supports(lm) for name in methods()}
-    size = CheckpointSize(lm.parameters, lm.vocab * lm.width)
-    memory = memory_by_method(size, DTYPES[lm.dtype].itemsize)
+    size = ModelSize(lm.parameters, lm.vocab * lm.width, lm.width, lm.layers, lm.vocab)
+    memory = memory_by_method(size, Placement(device, lm.dtype, lm.quantise))
     facts = report.plain() | {"supports": supports, "memory": memory}
     if json:
         print_json(facts)

@@ -1,7 +1,8 @@
 """Verify that activations read from a model match the model's own forward pass."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from cutaway.models.lm import LM
 from cutaway.models.model_warnings import ModelWarning
 from cutaway.models.rounding import FINE, wider_precision
 from cutaway.models.start_token import tokens_in_front
+
+THREAD_BYTES = 600_000_000
+"""Weights for which one thread is as fast as two on a sentence."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ def run_checks(lm: LM, *, thorough: bool = True) -> tuple[ConsistencyCheck, ...]
     What is above the rounding noise is measured again in a wider precision, if that is possible.
     Rounding disappears there; a difference that stays is wrong.
     """
-    with torch.no_grad():
+    with torch.no_grad(), few_threads(lm):
         sample = consistency.check_sample(lm)
         functions = consistency.applicable_checks(lm, thorough=thorough)
         checks = {measure: measure(lm, sample) for measure in functions}
@@ -120,6 +124,22 @@ def run_checks(lm: LM, *, thorough: bool = True) -> tuple[ConsistencyCheck, ...]
         for measure, again in _measure_wider(lm, above, sample.noise).items():
             checks[measure] = _second_verdict(checks[measure], again)
         return tuple(checks.values())
+
+
+@contextmanager
+def few_threads(lm: LM) -> Iterator[None]:
+    """Within it, one thread per 600 MB of weights at most.
+
+    Reading the weights takes most of the time of a pass over a sentence, so more threads would
+    only wait.
+    """
+    threads = torch.get_num_threads()
+    size = lm.parameters * getattr(torch, lm.dtype).itemsize
+    torch.set_num_threads(min(threads, 1 + size // THREAD_BYTES))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _measure_wider(

@@ -163,16 +163,14 @@ def check_hidden_states(lm: LM, sample: CheckSample) -> ConsistencyCheck:
 
 def check_logits(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     """unembed(final_norm(h[L])) and Phi f + bias equal the plain model's logits."""
-    found = []
-    phi, bias = lm.output_embedding
-    for plain, ours in zip(sample.plain, sample.alone, strict=True):
-        last = ours.layers[lm.layers]
-        computed = [lm.unembed(lm.final_norm(last))]
-        if not lm.anatomy.logit_operations:
-            computed.append(torch.nn.functional.linear(lm.head_features(last), phi, bias))
-        for one in computed:
-            error = relative_error(one, plain.logits)
-            found.append(StateDifference(error, sample.noise["logits"], ""))
+    last = torch.cat([one.layers[lm.layers] for one in sample.alone], dim=1)
+    plain = torch.cat([one.logits for one in sample.plain], dim=1)
+    computed = [lm.unembed(lm.final_norm(last))]
+    if not lm.anatomy.logit_operations:
+        phi, bias = lm.output_embedding
+        computed.append(torch.nn.functional.linear(lm.head_features(last), phi, bias))
+    noise = sample.noise["logits"]
+    found = [StateDifference(relative_error(one, plain), noise, "") for one in computed]
     return _conclude("unembed(final_norm(h[L])) = logits", found)
 
 
@@ -203,9 +201,10 @@ def check_right_padding(lm: LM, sample: CheckSample) -> ConsistencyCheck:
 
 def check_batching(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     """A sentence in a batch of equal length, in any order, has the same states as alone."""
-    longer = sorted(sample.rows, key=len)[-2:]
-    rows = [row[: len(longer[0])] for row in longer]
-    single = _join([_read(lm, [row]) for row in rows])
+    order = sorted(range(len(sample.rows)), key=lambda i: len(sample.rows[i]))
+    whole, longest = (sample.rows[i] for i in order[-2:])
+    rows = [whole, longest[: len(whole)]]
+    single = _join([sample.alone[order[-2]], _read(lm, rows[1:])])
     together, turned = _read(lm, rows).layers, _read(lm, rows[::-1]).layers
     straight = {layer: state.flatten(0, 1) for layer, state in together.items()}
     backward = {layer: state.flip(0).flatten(0, 1) for layer, state in turned.items()}

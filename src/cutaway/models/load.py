@@ -25,7 +25,7 @@ from cutaway.models.digests import weights_digest, with_checksum
 from cutaway.models.in_memory import ModelLike, model_and_tokenizer, open_in_memory
 from cutaway.models.lm import LM
 from cutaway.models.load_tokenizer import load_tokenizer
-from cutaway.models.memory import NO_COPIES, WeightCopies, checkpoint_size, need_memory
+from cutaway.models.memory import Workload, need_memory
 from cutaway.models.model_warnings import tied_weights_warnings
 from cutaway.models.placement import (
     DTYPES,
@@ -65,7 +65,7 @@ def open_model(
     track_changes: bool = True,
     chat: bool = False,
     system: str | None = None,
-    copies: WeightCopies = NO_COPIES,
+    workload: Workload | None = None,
 ) -> LM:
     """The model called `name`: bundled, a hub id, a folder, a GGUF file, or `base+adapter`; or a
     model of transformers in memory, with its tokenizer.
@@ -98,7 +98,7 @@ def open_model(
     source = fetch_checkpoint(base, revision=revision, offline=offline, code=trust_remote_code)
     adapter_source = None if extra is None else fetch_checkpoint(extra, offline=offline)
     where = {"device": device, "dtype": dtype, "quantise": quantise, "max_memory": max_memory}
-    lm = _load_lm(source, adapter_source, where, copies, attention, trust_remote_code, bos)
+    lm = _load_lm(source, adapter_source, where, workload, attention, trust_remote_code, bos)
     if check:
         from cutaway.models.check import quick_check
         from cutaway.models.english_loss import show_warnings, with_loss_warnings
@@ -126,7 +126,7 @@ def _load_lm(
     source: CheckpointSource,
     adapter: CheckpointSource | None,
     where: dict[str, Any],
-    copies: WeightCopies,
+    workload: Workload | None,
     attention: str,
     trust: bool,
     bos: str,
@@ -139,8 +139,7 @@ def _load_lm(
         need_adapter(adapter.folder)
     config = load_config(source, trust)
     placement = choose_placement(**where, checkpoint=config.dtype)
-    if placement.device == "cpu" and placement.quantise == "none":
-        need_memory(source.name, checkpoint_size(files), DTYPES[placement.dtype].itemsize, copies)
+    need_memory(source.name, files, config, placement, workload)
     kind, row = kind_and_anatomy(source, config)
     if not trust:
         need_plausible_config(source.name, config, kind, tensor_shapes(files))

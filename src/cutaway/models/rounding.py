@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, TypeVar
 
-import psutil
 import torch
 from torch import Tensor, nn
 
 from cutaway.core.float64 import to_float64
 from cutaway.models.lm import LM
+from cutaway.models.memory import free_memory
 from cutaway.models.sites import add_pre_hook, input_state, replace_input_state
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ def wider_precision(lm: LM) -> Iterator[bool]:
     tensors = [*lm.module.parameters(), *lm.module.buffers()]
     floating = [t for t in tensors if t.is_floating_point() and t.dtype != wider]
     need = 0 if wider is None else wider.itemsize * sum(t.numel() for t in floating)
-    if wider is None or need > 0.8 * _free_memory(lm.device):
+    if wider is None or need > 0.8 * (free_memory(lm.device) or 0):
         yield False
         return
     original = [t.data for t in floating]
@@ -119,10 +119,3 @@ def wider_precision(lm: LM) -> Iterator[bool]:
             stack.callback(setattr, tensor, "data", data)
             tensor.data = data.to(wider)
         yield True
-
-
-def _free_memory(device: str) -> int:
-    """Free bytes; 0 for devices without float64."""
-    if device.startswith("cuda"):
-        return int(torch.cuda.mem_get_info(device)[0])
-    return int(psutil.virtual_memory().available) if device == "cpu" else 0

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cutaway.catalog import methods, verbs_of
-from cutaway.models.memory import CheckpointSize
+from cutaway.core.model_size import ModelSize
+from cutaway.models.memory import Workload
+from cutaway.models.placement import Placement
 
 PREDICTION_BYTES = 24
 """Size of a prediction in samples.parquet: coordinates take almost nothing, the digest 16 bytes."""
@@ -74,16 +76,17 @@ def with_samples(estimates: Sequence[Estimate], size: SampleSize) -> list[Estima
     ]
 
 
-def memory_by_method(size: CheckpointSize, itemsize: int) -> dict[str, int]:
-    """Bytes of the weights and of the copies that each method needs of them, by default.
+def memory_by_method(size: ModelSize, placement: Placement) -> dict[str, int]:
+    """Bytes that each method needs by default: weights, copies of them, activations, libraries.
 
-    The states of a batch come in addition, and a verb's own estimate (`--dry-run`) is more exact.
+    A run prints the figure for its own options before it loads the weights.
     """
+    # Only options with defaults decide; names of models and data are not needed.
+    specs = {n: [v.spec_class.model_construct(tuned="") for v in verbs_of(n)] for n in methods()}
     return {
         name: max(
-            # Only options with defaults decide; names of models and data are not needed.
-            size.bytes(itemsize, verb.spec_class.model_construct(tuned="").weight_copies)  # type: ignore[attr-defined]
-            for verb in verbs_of(name)
+            Workload(one.weight_copies, one.work_bytes).need(size, placement).total  # type: ignore[attr-defined]
+            for one in some
         )
-        for name in methods()
+        for name, some in specs.items()
     }

@@ -10,6 +10,7 @@ from cutaway.core.errors import BadSpec
 from cutaway.models.chat import with_chat
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model
+from cutaway.models.memory import Workload
 from cutaway.models.placement import need_changeable
 from cutaway.recipe.objects import Objects, with_unique_names
 
@@ -22,7 +23,7 @@ def open_for_spec(name: str, spec: Any, objects: Objects | None = None, **option
     """
     fields = ("dtype", "device", "quantise", "offline", "bos")
     where = {field: getattr(spec, field) for field in fields}
-    where |= {"copies": spec.weight_copies, "track_changes": False}
+    where |= {"workload": Workload(spec.weight_copies, spec.work_bytes), "track_changes": False}
     lm = open_model((objects or {}).get(name, name), **(where | options))
     if spec.changes_weights:
         need_changeable(lm.name, lm.module)

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from cutaway.core.device_name import need_device_name
 from cutaway.core.errors import CutawayError
+from cutaway.core.model_size import ModelSize
 from cutaway.core.spec import Spec
 from cutaway.engine import find_engine
 from cutaway.store.remote import check_url, is_url
@@ -114,6 +115,10 @@ class RunOptions(Spec):
         """Copies of the weights that the verb holds besides the model, such as gradients, and
         whether they include the embeddings; about."""
         return 0.0, True
+
+    def work_bytes(self, size: ModelSize) -> int:
+        """Memory of activations and of the method's tables, with a model of this size; about."""
+        return size.reading()
 
     @model_validator(mode="after")
     def _can_be_quantised(self) -> Self:

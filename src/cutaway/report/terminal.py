@@ -125,7 +125,7 @@ def check_view(report: Mapping[str, Any]) -> RenderableType:
         *_warnings(report.get("warnings", ())),
         _heading("Methods"),
         _facts_table(list(report["supports"].items())),
-        _heading("Memory of weights, gradients and other copies, by method"),
+        _heading("Memory by method, with default options"),
         _facts_table([(name, formats.file_size(size)) for name, size in report["memory"].items()]),
         _heading("Tokenizer"),
         _facts_table(tokenizer),

@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from cutaway.core.model_size import ModelSize
 from cutaway.recipe.options import MAX_SEED, Names, RunOptions
 
 
@@ -16,6 +17,8 @@ def _split_words(value: Any) -> Any:
 LabelWords = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
 
 
+TEXT_TOKENS = 64
+"""Tokens of a training text, about, when memory is estimated before the data are read."""
 COLUMN_OPTIONS = ("text_column", "pair_column", "label_column")
 
 
@@ -95,3 +98,7 @@ class TrainingSpec(LabelledDataSpec):
         """Those of the trained weights."""
         few = self.biases_only or self.params
         return 0.0 if few else self.optimizer_copies, not self.fixed_embeddings
+
+    def work_bytes(self, size: ModelSize) -> int:
+        """Those of a training step."""
+        return size.training(self.batch * min(self.max_tokens or TEXT_TOKENS, TEXT_TOKENS))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cutaway.core.model_size import ModelSize
 from cutaway.methods.shortcut.maths.moments import layer_pairs, moments_bytes
 from cutaway.methods.shortcut.memory import (
     LOGIT_COPIES,
@@ -12,6 +13,8 @@ from cutaway.methods.shortcut.memory import (
 )
 from cutaway.methods.shortcut.spec import FitSpec
 from tests.methods.shortcut.toy import EVERY_KIND
+
+SIZE = ModelSize(weights=1, largest=1, width=64, layers=8, vocab=100)
 
 
 def test_the_file_is_as_large_as_estimated(toy, maps) -> None:
@@ -29,6 +32,7 @@ def test_a_fit_needs_at_least_its_products(toy, layers) -> None:
     assert fit_bytes(toy, spec) > moments_bytes(pairs, toy.width)
     more = FitSpec(model="-", layers=layers, positions_per_text=8)
     assert fit_bytes(toy, more) > fit_bytes(toy, spec)
+    assert spec.work_bytes(SIZE) > moments_bytes(layer_pairs(8, to_final=layers != "all"), 64)
 
 
 def test_an_evaluation_needs_the_maps_and_its_logits(toy) -> None:

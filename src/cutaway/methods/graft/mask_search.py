@@ -31,15 +31,13 @@ from cutaway.methods.graft.maths.soft_mask import (
 )
 from cutaway.methods.graft.model_pair import ModelPair
 from cutaway.methods.graft.skill import Skill, load_skill
-from cutaway.methods.graft.spec import LearnSpec
+from cutaway.methods.graft.spec import BACKWARD_TOKENS, LearnSpec
 from cutaway.methods.graft.task_evaluator import TaskEvaluator
 from cutaway.models.batches import TokenBudget, batches_by_length
 from cutaway.training.batch_order import make_batch_order
 
 DEFAULT_LR = {"mirror": 30.0, "sgd": 1e7, "adam": 0.5}
 START_CANDIDATES = ("movement", "grad_movement")
-# Tokens per backward pass: a GPU is faster with many, a CPU needs less memory with few.
-BACKWARD_TOKENS = {"cpu": 256, "cuda": 2048}
 RESCALE_FACTORS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 

@@ -4,12 +4,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from cutaway.core.model_size import ModelSize
 from cutaway.recipe.options import MAX_SEED, Names, RunOptions, SamplesOption, SomeNames
 from cutaway.training.options import LabelledDataSpec, LabelWords, TrainingSpec
 
 BASELINES = (
     "random", "movement", "grad_movement", "fisher", "uniform", "biases", "ties", "dare",
 )  # fmt: skip
+# Tokens per backward pass: a GPU is faster with many, a CPU needs less memory with few.
+BACKWARD_TOKENS = {"cpu": 256, "cuda": 2048}
 
 
 def _split_commas(value: Any) -> list[Any]:
@@ -111,13 +114,18 @@ class LearnSpec(TaskDataSpec, SamplesOption):
 
     @property
     def mask_copies(self) -> int:
-        """Copies of the changed weights: base, tuned, mask, gradients, states of the optimizer."""
-        return 5 if self.optimizer == "adam" else 4
+        """Copies of the changed weights: base, tuned, mask, gradients, a mask's product, states of
+        the optimizer."""
+        return 6 if self.optimizer == "adam" else 5
 
     @property
     def weight_copies(self) -> tuple[float, bool]:
         """Those of the changed weights; an adapter may change few."""
         return (1.0 if "+" in self.tuned else float(self.mask_copies)), True
+
+    def work_bytes(self, size: ModelSize) -> int:
+        """Those of a backward pass."""
+        return size.training(BACKWARD_TOKENS["cpu"])
 
     @field_validator("baselines")
     @classmethod

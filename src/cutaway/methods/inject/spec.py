@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from cutaway.core.lookup import lookup
+from cutaway.core.model_size import READ_TOKENS, ModelSize
 from cutaway.recipe.options import ChatOptions, Names, SamplesOption
 
 REGULARISERS = {
@@ -102,8 +103,11 @@ Ranks = Annotated[tuple[int, ...], BeforeValidator(_lora_ranks), Field(min_lengt
 # Copies of the trainable weights: weights, gradients, two of the optimizer. Copies of the weights
 # that change: their start and the Fisher information.
 TRAINED_COPIES, ANCHOR_COPIES = 4, 2
-FISHER_COPIES = 1.2
+FISHER_COPIES = 1.5
 """Copies of the weights in a pass of `fisher`: the sums, and the gradients of a batch."""
+
+QUESTION_TOKENS = 32
+"""Tokens of a question with its answer, about, when memory is estimated before they are read."""
 
 
 class FisherSpec(ChatOptions):
@@ -148,6 +152,10 @@ class FisherSpec(ChatOptions):
     def weight_copies(self) -> tuple[float, bool]:
         """The sums and the gradients."""
         return FISHER_COPIES, True
+
+    def work_bytes(self, size: ModelSize) -> int:
+        """Those of a backward pass."""
+        return size.training(self.max_tokens or READ_TOKENS)
 
 
 class InjectSpec(SamplesOption):
@@ -266,6 +274,10 @@ class InjectSpec(SamplesOption):
         """Those of the trained weights, and for adapters those of the weights that they change."""
         full = {"all": 1.0, "blocks": 1.0, "last": 0.25}[self.weights] if 0 in self.lora else 0.0
         return (TRAINED_COPIES - 1) * full + ANCHOR_COPIES * (full or 1.0), self.weights == "all"
+
+    def work_bytes(self, size: ModelSize) -> int:
+        """Those of a training step."""
+        return size.training(max(self.batch * QUESTION_TOKENS, self.retain_batch * self.max_tokens))
 
     @property
     def strengths_by_regulariser(self) -> dict[str, tuple[float, ...]]:

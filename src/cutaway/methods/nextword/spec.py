@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from cutaway.core.lookup import suggestion
+from cutaway.core.model_size import ModelSize
 from cutaway.recipe.options import ChatOptions, Names, RunOptions, SamplesOption, SomeNames
 
 FEATURES = ("f", "phi_p", "subset", "classwords", "posneg", "projection", "p", "zeroshot")
@@ -93,6 +94,10 @@ class NextwordSpec(ChatOptions, SamplesOption):
     """Number of top tokens listed for each class."""
     save_p: bool = False
     """Save the full p as half-precision shards in the run's folder; its size is reported first."""
+
+    def work_bytes(self, size: ModelSize) -> int:
+        """Those of a forward pass, and two copies of the output embeddings."""
+        return size.reading() + 2 * 4 * size.largest
 
     @field_validator("features")
     @classmethod

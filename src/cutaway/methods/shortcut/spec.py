@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from cutaway.core.model_size import ModelSize
 from cutaway.recipe.options import ChatOptions, Names, SamplesOption
 
 
@@ -24,6 +25,8 @@ def _layer_numbers(value: Any) -> Any:
 
 PromptTexts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 LayerNumbers = Annotated[tuple[int, ...], BeforeValidator(_layer_numbers)]
+BUFFER_ROWS = 4096
+"""Rows of every layer that a fit holds; the same as in its products."""
 
 
 class ShortcutSpec(ChatOptions):
@@ -73,6 +76,13 @@ class FitSpec(TextSampleSpec):
     """Compute all products in float64: twice the time, for ill-conditioned layers."""
     out: str | None = None
     """File to write the maps to (FILE.safetensors); the run's folder otherwise."""
+
+    def work_bytes(self, size: ModelSize) -> int:
+        """Those of a forward pass, and the products of all pairs of layers with their rows."""
+        pairs = size.layers if self.layers == "to-final" else size.layers * (size.layers + 1) // 2
+        rows = min((self.limit or BUFFER_ROWS) * self.positions_per_text, BUFFER_ROWS)
+        buffer = 4 * rows * size.width * (size.layers + 3)
+        return size.reading() + 8 * (pairs + size.layers + 2) * size.width**2 + buffer
 
 
 class EvalSpec(TextSampleSpec, SamplesOption):

@@ -123,9 +123,19 @@ class _EmbeddingCalls(TorchFunctionMode):
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         output = function(*args, **(kwargs or {}))
-        return self._start(output, *args) if function is F.embedding else output
+        if function is not F.embedding:
+            return output
+        return self._start(output, *args, **(kwargs or {}))
 
-    def _start(self, output: Tensor, ids: Tensor, weight: Tensor, *_: Any) -> Tensor:
+    def _start(
+        self,
+        output: Tensor,
+        ids: Tensor,
+        weight: Tensor,
+        padding_idx: int | None = None,
+        *_: Any,
+        **__: Any,
+    ) -> Tensor:
         hooks = self.hooks
         if id(weight) not in hooks.names or ids.dim() != 2:
             raise NoGradientRule("an embedding table is read in an unknown way")
@@ -134,7 +144,10 @@ class _EmbeddingCalls(TorchFunctionMode):
         # Positions are often looked up once for the batch, but each example needs a gradient.
         ids = ids.expand(hooks.batch, -1)
         states = output.detach().expand(hooks.batch, -1, -1).requires_grad_().clone()
-        hooks.record(weight, states, lambda grad: EmbeddingUse(ids, grad.float()))
+        # The row of padding has no gradient, even where a text has that token.
+        none = ids == padding_idx if padding_idx is not None else torch.zeros_like(ids).bool()
+        kept = ~none[..., None]
+        hooks.record(weight, states, lambda grad: EmbeddingUse(ids, grad.float() * kept))
         return states
 
 

@@ -1,0 +1,71 @@
+"""The memory that a model and the work with it take, from a few sizes of the model."""
+
+from dataclasses import dataclass
+
+WeightCopies = tuple[float, bool]
+"""How many copies of the weights are held besides the model (gradients, states of an optimizer),
+and whether they include the embeddings."""
+NO_COPIES: WeightCopies = (0.0, True)
+PROGRAM_BYTES = 700_000_000
+"""Python with the libraries, a tokenizer and the data."""
+READ_TOKENS = 1024
+"""Tokens in a forward pass over texts, about."""
+# Vectors per token that a block holds; for gradients every block's are kept.
+BLOCK_STATES = 28
+LOGIT_COPIES = 3
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """The number of weights, and of those in the largest tensor, the embeddings; the shape."""
+
+    weights: int
+    largest: int
+    width: int = 0
+    layers: int = 0
+    vocab: int = 0
+
+    def bytes(self, itemsize: int, copies: WeightCopies = NO_COPIES) -> int:
+        """Memory of the model and of copies of its weights."""
+        count, embeddings = copies
+        copied = self.weights if embeddings else self.weights - self.largest
+        return round(itemsize * (self.weights + count * copied))
+
+    def reading(self, tokens: int = READ_TOKENS) -> int:
+        """Memory of a forward pass over this many tokens, in float32."""
+        return 4 * tokens * BLOCK_STATES * self.width
+
+    def training(self, tokens: int) -> int:
+        """Memory of a forward and backward pass over this many tokens, in float32."""
+        states = BLOCK_STATES * self.width * max(self.layers, 1)
+        return 4 * tokens * (states + LOGIT_COPIES * self.vocab)
+
+
+@dataclass(frozen=True)
+class MemoryNeed:
+    """The bytes that a command will need with a model."""
+
+    weights: int
+    copies: int
+    """Copies of the weights: gradients, states of an optimizer, a second model."""
+    states: int
+    """The states of a batch, and tables of the method."""
+    file: int = 0
+    """The largest file of the checkpoint, which is in memory while it is read."""
+
+    @property
+    def total(self) -> int:
+        """The peak: while the weights are read, or while the command works."""
+        return self.weights + max(self.file, self.copies + self.states) + PROGRAM_BYTES
+
+    def sentence(self, name: str) -> str:
+        """The need in one line."""
+        parts = [f"weights {gigabytes(self.weights)}"]
+        parts += [f"copies of weights {gigabytes(self.copies)}"] if self.copies else []
+        parts += [f"activations {gigabytes(self.states)}", f"libraries {gigabytes(PROGRAM_BYTES)}"]
+        return f"Memory with {name}: about {gigabytes(self.total)} ({', '.join(parts)})"
+
+
+def gigabytes(size: float) -> str:
+    """Bytes as gigabytes in words."""
+    return f"{size / 1e9:.1f} GB" if size >= 5e7 else "below 0.1 GB"
