@@ -106,6 +106,40 @@ def test_a_limit_is_exact(limit: int) -> None:
     assert len(subsample_rows(big(), limit, seed=0)) == limit
 
 
+def classes(*sizes: int, parts=None) -> TextSet:
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    names = tuple("abcdef"[: len(sizes)])
+    return TextSet("few", tuple(map(str, labels)), labels, "multiclass", names, parts=parts)
+
+
+def test_a_limit_keeps_the_shares_of_the_classes() -> None:
+    for seed in range(5):
+        assert np.bincount(subsample_rows(classes(60, 30, 10), 20, seed).labels).tolist() == [
+            12,
+            6,
+            2,
+        ]
+
+
+def test_a_rare_class_keeps_the_rows_that_are_needed() -> None:
+    for seed in range(5):
+        some = subsample_rows(classes(900, 97, 3), 50, seed, least=3)
+        assert len(some) == 50 and np.bincount(some.labels).tolist() == [42, 5, 3]
+        # A class that has fewer keeps all of them.
+        assert np.bincount(subsample_rows(classes(900, 97, 3), 50, seed, least=5).labels)[2] == 3
+    parts = np.array(["train", "test"] * 60)
+    some = subsample_rows(classes(100, 20, parts=parts), 14, 0, least=4)
+    kept = {(p, k): int(((some.parts == p) & (some.labels == k)).sum())
+            for p in ("train", "test") for k in (0, 1)}  # fmt: skip
+    assert sum(kept.values()) == 14 and kept["train", 1] == 4 and kept["test", 1] >= 1
+
+
+def test_a_limit_that_cannot_keep_every_class_is_refused_by_name_and_count() -> None:
+    with pytest.raises(BadSpec, match=r"--limit 20 is too small: 10 rows of each of the 3 classes"
+                       r".*'c', has 3.*Use --limit 23"):  # fmt: skip
+        subsample_rows(classes(900, 97, 3), 20, 0, least=10)
+
+
 def test_a_limit_above_the_size_changes_nothing_and_one_below_1_is_refused() -> None:
     whole = big()
     assert subsample_rows(whole, 1000, seed=0) is whole

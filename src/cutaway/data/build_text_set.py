@@ -15,6 +15,7 @@ from cutaway.data.generator_options import make_rng
 from cutaway.data.labels import encode_label_column, is_missing, number_or_none
 from cutaway.data.part_names import PART_BY_SPELLING
 from cutaway.data.table import Table, describe_rows, truncate
+from cutaway.measure.strata import strata
 
 MAX_CHARACTERS = 2**24
 """The longest text that is read."""
@@ -56,23 +57,68 @@ def make_text_set(
     )
 
 
-def subsample_rows(textset: TextSet, limit: int | None, seed: int) -> TextSet:
-    """At most `limit` random rows in their original order, in proportion to the parts."""
+def subsample_rows(textset: TextSet, limit: int | None, seed: int, least: int = 0) -> TextSet:
+    """At most `limit` random rows in their original order, in proportion to parts and classes.
+
+    Every class keeps `least` rows, of the train part if there are parts, and one row of each other
+    part, as far as it has them; BadSpec if `limit` is too small for that.
+    """
     if limit is None or limit >= len(textset):
         return textset
     if limit < 1:
         raise BadSpec(f"limit must be at least 1, got {limit}.")
-    rng = make_rng(seed)
-    rows = np.arange(len(textset))
-    groups = [rows] if textset.parts is None else [rows[textset.parts == p] for p in PARTS]
-    counts = _proportional_counts([len(group) for group in groups], limit)
+    rng, rows = make_rng(seed), np.arange(len(textset))
+    parts = [rows] if textset.parts is None else [rows[textset.parts == p] for p in PARTS]
+    kinds = np.zeros(len(rows), dtype=np.int64)
+    if textset.task in ("binary", "multiclass", "multilabel"):
+        kinds = strata(np.asarray(textset.labels), textset.task)
+    groups = [part[kinds[part] == kind] for part in parts for kind in np.unique(kinds)]
+    least_of_part = [least] + [min(least, 1)] * (len(parts) - 1)
+    wanted = [count for count in least_of_part for _ in np.unique(kinds)]
+    minima = [min(len(g), count) for g, count in zip(groups, wanted, strict=True)]
+    if sum(minima) > limit:
+        raise BadSpec(_limit_too_small(textset, kinds, limit, least, sum(minima)))
+    counts = _proportional_counts([len(group) for group in groups], limit, minima)
     picked = [rng.choice(g, size=k, replace=False) for g, k in zip(groups, counts, strict=True)]
     return textset.take(np.sort(np.concatenate(picked)))
 
 
-def _proportional_counts(sizes: Sequence[int], limit: int) -> list[int]:
-    """Divide `limit` in proportion to the sizes, by the largest-remainder method."""
-    total = sum(sizes)
+def _limit_too_small(
+    textset: TextSet, kinds: NDArray[np.int64], limit: int, least: int, needed: int
+) -> str:
+    numbers, sizes = np.unique(kinds, return_counts=True)
+    number, size = int(numbers[sizes.argmin()]), int(sizes.min())
+    name = textset.classes[number] if number < len(textset.classes) else "no label"
+    return (
+        f"--limit {limit} is too small: {least} rows of each of the {len(numbers)} classes of "
+        f"{textset.name!r} are needed (the smallest, {name!r}, has {size}). Use --limit {needed} "
+        "or more."
+    )
+
+
+def _proportional_counts(
+    sizes: Sequence[int], limit: int, minima: Sequence[int] | None = None
+) -> list[int]:
+    """Divide `limit` in proportion to the sizes, by the largest-remainder method.
+
+    A group whose share is below its minimum gets the minimum; the others divide the rest.
+    """
+    least = minima or [0] * len(sizes)
+    low: set[int] = set()
+    while True:
+        rest = limit - sum(least[i] for i in low)
+        free = [i for i in range(len(sizes)) if i not in low]
+        total = sum(sizes[i] for i in free)
+        more = {i for i in free if sizes[i] * rest < least[i] * total}
+        if not more:
+            break
+        low |= more
+    shares = iter(_largest_remainders([sizes[i] for i in free], rest))
+    return [least[i] if i in low else next(shares) for i in range(len(sizes))]
+
+
+def _largest_remainders(sizes: Sequence[int], limit: int) -> list[int]:
+    total = max(1, sum(sizes))
     exact = [size * limit / total for size in sizes]
     counts = [int(value) for value in exact]
     by_remainder = sorted(range(len(sizes)), key=lambda i: counts[i] - exact[i])

@@ -56,6 +56,7 @@ def load_text_set(
     label_column: str | None = None,
     as_task: str | None = None,
     limit: int | None = None,
+    least: int = 0,
     seed: int = 0,
     offline: bool = False,
     revision: str | None = None,
@@ -65,8 +66,9 @@ def load_text_set(
     """Load the text set that `source` names.
 
     `as_task` overrides the task inferred from the labels ('classification' rounds numbers, 'text'
-    ignores labels). `limit` keeps that many random rows, chosen by `seed`. `drop_empty` drops
-    rows with an empty text or no label and counts them in the notes, instead of raising BadData.
+    ignores labels). `limit` keeps that many random rows, chosen by `seed`, in proportion to the
+    classes and at least `least` of each. `drop_empty` drops rows with an empty text or no label and
+    counts them in the notes, instead of raising BadData.
     With `chat` rows may hold messages with roles; without it they are refused.
     """
     check_as_task(as_task)
@@ -85,7 +87,7 @@ def load_text_set(
     else:
         read = _read_source(source, offline=offline, revision=revision)
         text_set = _from_undescribed_table(*read, columns, as_task, drop_empty, chat)
-    return subsample_rows(text_set, limit, seed)
+    return subsample_rows(text_set, limit, seed, least)
 
 
 def load_task(
@@ -97,6 +99,7 @@ def load_task(
     label_column: str | None = None,
     as_task: str | None = None,
     limit: int | None = None,
+    least: int = 0,
     seed: int = 0,
     offline: bool = False,
     revision: str | None = None,
@@ -113,7 +116,7 @@ def load_task(
     if isinstance(data, TextSet):
         _refuse_column_options(data, named)
         text_set = cast_labels(need_plain_text(data, chat=chat), as_task)
-        return subsample_rows(text_set, limit, seed)
+        return subsample_rows(text_set, limit, seed, least)
     if data is not None:
         sources = {p: part_from_name(names[0]) or p for p, names in task.parts.items()}
         table, parts, _ = _read_source(
@@ -138,7 +141,7 @@ def load_task(
         table, column = with_messages(table, text_column, chat=chat, drop_empty=drop)
         named["text_column"] = column or text_column
     text_set = apply_task(task, table, parts, named=named, as_task=as_task, drop_empty=drop_empty)
-    return subsample_rows(text_set, limit, seed)
+    return subsample_rows(text_set, limit, seed, least)
 
 
 def load_questions(

@@ -44,6 +44,21 @@ def test_the_main_metric_follows_the_classes_or_the_option() -> None:
         asked("sst2", unequal, metric="r2")
 
 
+def rare(n: int, few: int) -> TextSet:
+    labels = (np.arange(n) < few).astype(int)
+    return TextSet("rows", tuple(map(str, range(n))), labels, "binary", ("negative", "positive"))
+
+
+def test_a_limit_keeps_the_rare_class_or_refuses_by_name() -> None:
+    spec = NextwordSpec(model=["m"], task=["sst2"], data=["d"], limit=40)
+    task = nextword_tasks(spec, {"d": rare(900, 20)})[0]
+    assert np.bincount(task.labels).tolist() == [33, 7]
+    assert len(task_splits(task, spec)) == 5
+    with pytest.raises(BadData, match=r"at least 5 training rows of each.*'positive': 2"):
+        few = nextword_tasks(spec, {"d": rare(900, 3)})[0]
+        task_splits(few, spec)
+
+
 @pytest.mark.parametrize(
     ("task", "classes", "first"),
     [("sst2", ("pos", "neg"), 1), ("sst2", ("0", "1"), 0), ("qnli", ("0", "1"), 1)],

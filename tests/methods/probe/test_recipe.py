@@ -83,6 +83,65 @@ def test_a_metric_that_does_not_fit_the_task_is_refused(model, tmp_path, capsys)
     assert "'r2' doesn't fit 'rows', a binary set" in message and "balanced_accuracy" in message
 
 
+def written(tmp_path, labels) -> str:
+    file = tmp_path / "rows.csv"
+    lines = [f"word {i} is {label},{label}" for i, label in enumerate(labels)]
+    file.write_text("text,label\n" + "\n".join(lines) + "\n")
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "words"),
+    [
+        (["a"] * 30, [], "All 30 rows of 'rows' have the label 'a'"),
+        (["a"] * 30 + ["b"], [], "(first: 'b'), and a class needs 2"),
+        (["a", "a", "b", "b"], [], "4 rows are too few"),
+        (["a"] * 30 + ["b"] * 5, ["--protocol", "kshot", "--shots", "4"], "Class 'b' has 5 rows"),
+        (["a", "b", "c"] * 20, ["--limit", "8"], "--limit 8 is too small: 3 rows of each"),
+        (["a", "b", "c"] * 20, ["--metric", "f1"], "'f1' doesn't fit 'rows', a multiclass set"),
+    ],
+    ids=["one class", "one member", "four rows", "shots", "limit", "metric"],
+)
+def test_bad_input_is_one_clear_message(labels, options, words, model, tmp_path, capsys):
+    asked = ["probe", "--model", model, "--data", written(tmp_path, labels), "--layers", "1"]
+    assert command([*asked, *options, "--runs", str(tmp_path / "runs")]) == 2
+    message = capsys.readouterr().err
+    assert words in message and "Traceback" not in message
+
+
+def test_ten_rows_are_measured_without_a_code_that_needs_sixteen(model, tmp_path):
+    given = {"layers": "1", "pool": "mean", "classifier": "lda"}
+    kinds = "majority,bow,twin,mdl"
+    found = quick(model, tmp_path, data=labelled(10), baselines=kinds, **given)
+    assert found.summary["failed"] == 0 and found.summary["best"]["value"] is not None
+    assert "mdl_bits" not in found.rows["metric"].to_list()
+
+
+def test_labels_that_are_all_equal_in_validation_do_not_decide_the_threshold(model, tmp_path):
+    base = labelled(60)
+    parts = np.array(["train", "train", "test"] * 20)
+    parts[[i for i in range(60) if base.labels[i] == 1 and i % 5 == 0]] = "dev"
+    given = {"layers": "1", "pool": "mean", "classifier": "lda,logistic", "protocol": "fixed"}
+    found = quick(model, tmp_path, data=replace(base, parts=parts), **given)
+    assert found.summary["failed"] == 0
+    cells = found.rows.filter((pl.col("kind") == "probe") & (pl.col("metric") == "accuracy"))
+    assert cells["value"].min() > 0.5
+
+
+class GivesNaN(LinearDiscriminantAnalysis):
+    def decision_function(self, x):
+        return np.full(len(x), np.nan)
+
+
+def test_nan_scores_are_a_failed_cell_with_its_reason(model, tmp_path):
+    given = {"layers": "1", "pool": "mean", "baselines": "none"}
+    found = quick(model, tmp_path, classifier=["lda", GivesNaN()], **given)
+    (failed,) = found.rows.filter(pl.col("status") == "failed").iter_rows(named=True)
+    assert "scores are NaN" in failed["reason"]
+    assert found.summary["best"]["classifier"] == "lda"
+    assert any("scores are NaN" in line for line in found.summary["verdict"])
+
+
 CELL = ["model", "data", "kind", "layers", "pool", "classifier", "repeat", "n_train"]
 
 

@@ -71,7 +71,8 @@ class NextwordSpec(ChatOptions, SamplesOption):
     """The main metric; auto: accuracy, balanced accuracy if classes are unequal, average precision
     if positives are rare."""
     limit: int | None = Field(default=None, ge=10)
-    """Use at most this many rows of each data set, sampled with the seed."""
+    """Use at most this many rows of each data set, sampled with the seed in proportion to the
+    classes; rare classes keep the rows that the folds need."""
     max_tokens: int | None = Field(default=512, ge=2)
     """Truncate texts to this many tokens, prompt included; the prompt is never truncated."""
     folds: int = Field(default=5, ge=2)

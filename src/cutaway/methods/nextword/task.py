@@ -1,5 +1,6 @@
 """The tasks of a run: rows, prompts, words and splits, from task files and options."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -102,7 +103,8 @@ def _task_from_source(spec: NextwordSpec, task: TaskFile | None, data: Any) -> N
 
 def _load_texts(spec: NextwordSpec, task: TaskFile | None, data: Any) -> TextSet:
     shared: dict[str, Any] = {
-        "limit": spec.limit, "seed": spec.seed, "offline": spec.offline, "chat": spec.chat,
+        "limit": spec.limit, "least": _rows_per_class(spec), "seed": spec.seed,
+        "offline": spec.offline, "chat": spec.chat,
     }  # fmt: skip
     columns: dict[str, Any] = {"text_column": spec.text_column, "label_column": spec.label_column}
     is_loaded = isinstance(data, TextSet) or str(data).startswith("gen:")
@@ -122,6 +124,11 @@ def _load_texts(spec: NextwordSpec, task: TaskFile | None, data: Any) -> TextSet
             "Give data of this task, or leave --task out."
         )
     return texts
+
+
+def _rows_per_class(spec: NextwordSpec) -> int:
+    """The rows of a class that cross-validation of a training part can't do without."""
+    return math.ceil(spec.folds / (1 - (spec.test_share or DEFAULT_PROTOCOL.test_share)))
 
 
 def _prompts(spec: NextwordSpec, task: TaskFile | None, name: str) -> WordList:
@@ -173,7 +180,9 @@ def task_splits(task: NextwordTask, spec: NextwordSpec) -> list[Split]:
     """The splits; `val` is one fold of the training rows, for the baselines' hyperparameters."""
     splits = []
     for repeat, train, test in SPLITTERS[task.protocol.kind](task, spec.seed):
-        folds = stratified_folds(task.labels, train, spec.folds, seed=spec.seed, split=repeat)
+        folds = stratified_folds(
+            task.labels, train, spec.folds, seed=spec.seed, split=repeat, names=task.texts.classes
+        )
         tested = len(test) if task.protocol.kind == "fixed" else None
         splits.append(Split(repeat, train, folds[0], test, tested=tested))
     return splits
@@ -204,7 +213,9 @@ def _repeats(task: NextwordTask, seed: int) -> Iterator[SplitRows]:
 
 def _kfold(task: NextwordTask, seed: int) -> Iterator[SplitRows]:
     rows = np.arange(len(task.labels))
-    folds = stratified_folds(task.labels, rows, task.protocol.folds, seed=seed, split=0)
+    folds = stratified_folds(
+        task.labels, rows, task.protocol.folds, seed=seed, split=0, names=task.texts.classes
+    )
     for k, test in enumerate(folds):
         yield k, np.setdiff1d(rows, test), test
 

@@ -151,9 +151,15 @@ def load_texts(spec: ProbeSpec, name: str, objects: Objects) -> TextSet:
     columns = {k: getattr(spec, k) for k in ("text_column", "pair_column", "label_column")}
     texts = load_text_set(
         objects.get(name, name), **columns, as_task=spec.as_, drop_empty=spec.drop_empty,
-        limit=spec.limit, seed=spec.seed, offline=spec.offline, chat=spec.chat,
+        limit=spec.limit, least=rows_per_class(spec), seed=spec.seed, offline=spec.offline,
+        chat=spec.chat,
     )  # fmt: skip
     return check_learnable(texts)
+
+
+def rows_per_class(spec: ProbeSpec) -> int:
+    """The rows of a class that the protocol can't do without."""
+    return 2 * spec.shots + 1 if spec.protocol == "kshot" else 3
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,8 @@ class ProbeSpec(ChatOptions, SamplesOption):
     drop_empty: bool = False
     """Drop rows without text or label instead of refusing the data."""
     limit: int | None = Field(default=None, ge=1)
-    """Maximum number of rows per data set, sampled with the seed."""
+    """Maximum number of rows per data set, sampled with the seed in proportion to the classes;
+    rare classes keep the rows that the protocol needs."""
     max_tokens: int | None = Field(default=None, ge=2)
     """Truncate texts to this many tokens; default: the model's context length."""
     cut: Literal["right", "left"] = "right"

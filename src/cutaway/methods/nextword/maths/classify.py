@@ -182,15 +182,23 @@ def _cv_masks(
 
 
 def stratified_folds(
-    y: IntArray, rows: IntArray, folds: int, *, seed: int, split: int
+    y: IntArray,
+    rows: IntArray,
+    folds: int,
+    *,
+    seed: int,
+    split: int,
+    names: Sequence[str] = (),
 ) -> list[IntArray]:
     """The held-out rows of each stratified fold; BadData for too few rows of a class."""
     classes, counts = np.unique(y[rows], return_counts=True)
     if len(classes) < 2 or counts.min() < folds:
+        shown = [names[k] if k < len(names) else str(k) for k in classes.tolist()]
+        found = ", ".join(f"{name!r}: {n}" for name, n in zip(shown, counts.tolist(), strict=True))
         raise BadData(
             f"Cross-validation with {folds} folds needs two classes and at least {folds} training "
-            f"rows of each, got {dict(zip(classes.tolist(), counts.tolist(), strict=True))!r} "
-            "(class number: rows). Give more rows or fewer --folds."
+            f"rows of each, got {found or 'none'}. Give more rows, fewer --folds, or drop or merge "
+            "the class."
         )
     mixed = shuffle(np.asarray(rows, dtype=np.int64), repeat_rng(seed, 1000 + split))
     ordered = mixed[np.argsort(y[mixed], kind="stable")]
