@@ -124,10 +124,12 @@ for module in pkgutil.walk_packages(cutaway.__path__, "cutaway."):
         env={**os.environ, "PYTHONPATH": str(folder / "src")}, capture_output=True, text=True,
     )  # fmt: skip
     assert lint.returncode == 0, lint.stdout
+    # Those that ask the catalog for methods, their figures, tables, pages or sentences.
+    asking = ("figures", "html", "method_page", "method_table", "sections", "sentences", "write")
     rest = [
         "tests/recipe/test_life_cycle.py",
-        "tests/report",
         "tests/methods/probe/test_figures.py",
+        *(f"tests/report/test_{name}.py" for name in asking),
     ]
     tests = python(folder, "-m", "pytest", "-q", "-x", *rest)
     assert tests.returncode == 0, tests.stdout
