@@ -3,8 +3,10 @@ import pytest
 
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
-from cutaway.data.build_text_set import subsample_rows
+from cutaway.data.build_text_set import make_text_set, subsample_rows
+from cutaway.data.columns import choose_columns
 from cutaway.data.load import load_text_set
+from cutaway.data.table import Table
 
 ROWS = {"text": ["a", "b", "c", "d"], "label": [0, 1, 1, 0]}
 
@@ -149,3 +151,10 @@ def test_a_limit_above_the_size_changes_nothing_and_one_below_1_is_refused() -> 
 
 def test_columns_by_row_in_meta_go_with_their_rows() -> None:
     assert big().take([5, 3]).meta["x"].tolist() == [5, 3]
+
+
+def test_a_text_that_is_too_long_is_named(monkeypatch) -> None:
+    monkeypatch.setattr("cutaway.data.build_text_set.MAX_CHARACTERS", 20)
+    table = Table("data.json", {"text": ["a", "b" * 21], "label": [0, 1]})
+    with pytest.raises(BadData, match=r"'text' has a text of 21 characters, at most 20.*row 2"):
+        make_text_set(table, choose_columns(table), name="data")

@@ -96,3 +96,20 @@ def test_two_columns_of_one_name_are_refused(tmp_path) -> None:
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(BadData, match="has 2 columns 'label'"):
         read_table(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".tsv", ".csv", ".jsonl"])
+def test_a_line_without_end_is_named_before_the_file_is_read(suffix, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("cutaway.data.files.MAX_LINE_BYTES", 2**20 + 5)
+    path = tmp_path / f"data{suffix}"
+    path.write_bytes(b"one\ntwo\n" + b"x" * (2**20 + 6) + b"\nfour\n")
+    monkeypatch.setattr("pathlib.Path.read_bytes", lambda self: pytest.fail("read as a whole"))
+    with pytest.raises(BadData, match=r"line 3 is longer than 1,048,581 bytes"):
+        read_table(path)
+
+
+def test_long_files_of_short_lines_are_read(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("cutaway.data.files.MAX_LINE_BYTES", 100)
+    path = tmp_path / "data.txt"
+    path.write_text("\n".join(["x" * 100] * 30_000))
+    assert len(read_table(path)) == 30_000

@@ -172,3 +172,28 @@ def test_hub_labels_are_read_by_name_whatever_their_numbers() -> None:
     table, parts = read_hub(HubId("x"), open_set=opener({"train": rows}))
     loaded = apply_task(find_task("mnli"), table, parts)
     assert [loaded.classes[i] for i in loaded.labels] == ["entailment", "neutral", "contradiction"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["hf:../secret", "hf:..", "hf:.", "hf:a/../b", "hf:~/x", "hf:/etc", "hf:a/b/c/d", "hf:-a",
+     "hf:a--b", "hf:a\x00", "hf:a b", "hf:a.", "hf:"],
+)  # fmt: skip
+def test_only_ids_of_the_hub_are_taken(source, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadSpec, match="is not a hub id"):
+        parse_hub_id(source)
+
+
+@pytest.mark.parametrize("name", ["mine", "some/set"])
+def test_a_hub_id_is_never_read_from_the_disk(name, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).mkdir(parents=True)
+    (tmp_path / name / "train.csv").write_text("text,label\nsecret,1\n")
+    with pytest.raises(BadSpec, match=rf"file or folder here.*give \./{name}"):
+        read_hub(parse_hub_id(f"hf:{name}"), offline=True)
+
+
+def test_a_file_type_is_no_hub_id() -> None:
+    with pytest.raises(BadSpec, match="the name of a file type"):
+        read_hub(HubId("csv"), offline=True)

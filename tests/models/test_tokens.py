@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import BadData, BadSpec
+from cutaway.models import tokens
 from cutaway.models.tokens import make_token_type_ids, pad, tokenize
 from tests.tiny import SENTENCES
 
@@ -152,3 +153,32 @@ def test_token_types_are_the_tokenizers_for_pairs_and_single_texts(family, lm_of
 @pytest.mark.parametrize("family", ["roberta", "distilbert", "gpt2"])
 def test_families_without_token_types_get_none(family, lm_of) -> None:
     assert not lm_of(family).token_types
+
+
+@pytest.mark.parametrize("cut", ["right", "left"])
+@pytest.mark.parametrize("prompt", ["", PROMPT])
+def test_of_a_very_long_text_only_what_can_be_kept_is_tokenised(
+    cut, prompt, lm, monkeypatch
+) -> None:
+    """The same rows as from the whole text, and only a small part of it reaches the tokenizer."""
+    text = " ".join(SENTENCES * 30)
+    want = tokenize(lm, [text], prompt=prompt, limit=20, truncation=cut)
+    monkeypatch.setattr("cutaway.models.tokens.MIN_CHARACTERS", 2_000)
+    sizes, encode = [], tokens._encode
+    monkeypatch.setattr(
+        tokens,
+        "_encode",
+        lambda lm, one, *more: (sizes.append(len(one[0])), encode(lm, one, *more))[1],
+    )
+    got = tokenize(lm, [text], prompt=prompt, limit=20, truncation=cut)
+    assert got.rows == want.rows and got.truncated[0] > 0
+    assert sizes == [2_000] and len(text) > 3_000
+
+
+def test_a_long_text_of_few_tokens_is_tokenised_whole(lm, monkeypatch) -> None:
+    text = " " * 5_000 + SENTENCES[0]
+    want = tokenize(lm, [text], limit=200)
+    monkeypatch.setattr("cutaway.models.tokens.MIN_CHARACTERS", 2_000)
+    monkeypatch.setattr("cutaway.models.tokens.CHARACTERS_PER_TOKEN", 1)
+    if len(lm.tokenizer(" " * 2_000, add_special_tokens=False)["input_ids"]) <= 200:
+        assert tokenize(lm, [text], limit=200).rows == want.rows
