@@ -10,11 +10,11 @@ from pathlib import Path
 
 import torch
 
-from bench.nulls import simulations, worlds
+from bench.nulls import simulated_features, simulations, worlds
 from bench.nulls.tally import Counts, Rates, World, beyond_bar, merge, tally, totals
 
 RESULTS = Path(__file__).parents[1] / "nulls.json"
-SIMULATED = 5
+SIMULATED = 2
 """Simulated runs for each real one; they are cheap."""
 
 
@@ -42,7 +42,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def every_world(folder: Path, only: Sequence[str] | None = None) -> list[World]:
     """The worlds whose title begins with one of these words."""
-    found = [*simulations.worlds(), *worlds.worlds(folder)]
+    found = [*simulations.worlds(), *simulated_features.worlds(), *worlds.worlds(folder)]
     chosen = [world for world in found if not only or world.title.startswith(tuple(only))]
     if not chosen:
         titles = "; ".join(world.title for world in found)
@@ -55,7 +55,7 @@ def report(rates: Rates) -> int:
     for (key, wrong), (false, runs) in totals(rates).items():
         print(f"{key} ({wrong}): {false} of {runs} ({false / runs:.1%})")
     above = beyond_bar(rates)
-    print("\n".join(["Above the bar of 5 %:", *above]) if above else "None is above 5 %.")
+    print("\n".join(["Above the bar:", *above]) if above else "None is above the bar.")
     return 1 if above else 0
 
 

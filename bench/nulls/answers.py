@@ -5,13 +5,15 @@ wanted accuracy. The variable is the sum of how hard the row is for all cells, h
 this cell, and what changes with each training; `Likeness` has their shares of the variance.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from bench.nulls.tally import Verdict
 from cutaway.measure.repeats import (
     RepeatMetrics,
     ResamplingInfo,
@@ -30,6 +32,23 @@ class Likeness:
     """Rows that are hard for all cells."""
     cells: float = 0.4
     """Rows that are hard for one cell, in all trainings."""
+
+
+LEVEL = 0.7
+"""The true accuracy of most cells."""
+ALIKE = Likeness(rows=0.75, cells=0.2)
+"""Cells that answer most rows alike, so that equivalence can be shown at all."""
+DESIGNS: dict[str, dict[str, Any]] = {
+    "5 splits of 300 rows": {"rows": 300, "repeats": 5, "protocol": "repeats"},
+    "150 shared test rows": {"rows": 300, "repeats": 1, "protocol": "fixed"},
+}
+"""For differences that are none."""
+LARGE: dict[str, dict[str, Any]] = {
+    "5 splits of 6,000 rows": {"rows": 6000, "repeats": 5, "protocol": "repeats"},
+    "3,000 shared test rows": {"rows": 6000, "repeats": 1, "protocol": "fixed"},
+}
+"""For differences of the size of the margin."""
+Run = Callable[[int], Verdict]
 
 
 @dataclass(frozen=True)

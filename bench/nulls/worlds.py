@@ -199,13 +199,14 @@ def inject_nothing(shop: Workshop) -> World:
     return World("identical trainings", "inject", ("difference",), INJECT, run, real=True)
 
 
-PROBE = ()
-PROBE_TWIN = ()
-NEXTWORD = ()
-FINETUNE = ()
-GRAFT = ()
-CONTINUAL = ()
-INJECT = ()
+# Of selectivity the control task can be learned where labels are shuffled, so it isn't null.
+PROBE = ("headline", "layers*", "majority*", "text*", "twin*")
+PROBE_TWIN = ("twin*",)
+NEXTWORD = ("*",)
+FINETUNE = ("*",)
+GRAFT = ("gain", "keeps", "masks")
+CONTINUAL = ("continual", "more-weights")
+INJECT = ("*",)
 WORLDS = (
     probe_coins, probe_random_weights, nextword_coins, finetune_coins, graft_coins,
     continual_coins, inject_nothing,

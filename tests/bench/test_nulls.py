@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bench.nulls import simulations, worlds
+from bench.nulls import simulated_features, simulations, worlds
 from bench.nulls.__main__ import main
 from bench.nulls.answers import simulate
-from bench.nulls.tally import BAR, Count, Verdict, World, beyond_bar, merge, tally, totals
+from bench.nulls.tally import BARS, Count, Verdict, World, beyond_bar, merge, tally, totals
 from scipy.stats import binom
 
 from cutaway.report.sentences import CLAIMS, kind_of, sentence_kinds
@@ -15,6 +15,7 @@ from cutaway.report.sentences import CLAIMS, kind_of, sentence_kinds
 # Few runs can't measure 5 %: a sample fails if chance gives so many false claims once in 10,000.
 SURE = 1e-4
 SAMPLE = 20
+SIMULATED = [*simulations.worlds(), *simulated_features.worlds()]
 REAL = 1
 
 
@@ -90,13 +91,13 @@ def test_simulated_cells_have_the_accuracies_asked_for() -> None:
     assert means == pytest.approx([0.6, 0.9], abs=0.01)
 
 
-@pytest.mark.parametrize("world", simulations.worlds(), ids=lambda world: world.title)
+@pytest.mark.parametrize("world", SIMULATED, ids=lambda world: world.title)
 def test_simulated_worlds_make_few_false_claims(world: World) -> None:
     counts: dict = {}
     list(tally(world, range(SAMPLE), counts))
     assert counts
     for (key, wrong), one in counts.items():
-        assert binom.sf(one.false - 1, one.runs, BAR) > SURE, (key, wrong, one)
+        assert binom.sf(one.false - 1, one.runs, BARS[wrong]) > SURE, (key, wrong, one)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +110,7 @@ def test_real_runs_on_null_data_claim_next_to_nothing(make, shop) -> None:
     counts: dict = {}
     list(tally(make(shop), range(REAL), counts))
     for (key, wrong), one in counts.items():
-        assert binom.sf(one.false - 1, one.runs, BAR) > SURE, (key, wrong, one)
+        assert binom.sf(one.false - 1, one.runs, BARS[wrong]) > SURE, (key, wrong, one)
 
 
 def test_an_unknown_world_is_refused_with_a_list(tmp_path: Path) -> None:

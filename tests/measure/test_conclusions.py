@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cutaway.core.errors import BadSpec
-from cutaway.measure.conclusions import MARGIN, conclude, describe, margin_of
+from cutaway.measure.conclusions import MARGIN, conclude, describe, margin_of, unpaired
 from cutaway.measure.intervals import Difference, Interval, normal_quantile, paired_t, t_p_value
 
 INF = float("inf")
@@ -125,3 +125,21 @@ def test_a_difference_that_cannot_be_tested_is_not_concluded():
     one = Difference(Interval(0.1, math.nan, math.nan, 0.95, 1), math.nan)
     found = conclude(one, margin=0.02, rows=40)
     assert describe(found, rows=40, test="t", unit="tokens") == "40 tokens can't tell, +0.100"
+
+
+def test_an_unpaired_difference_is_as_unsure_as_both_together() -> None:
+    first, second = Interval(0.7, 0.6, 0.8, 0.95, 50), Interval(0.5, 0.5, 0.5, 0.95, 50)
+    found = unpaired(first, second)
+    ends = found.interval.mean, found.interval.low, found.interval.high
+    assert ends == pytest.approx((0.2, 0.1, 0.3))
+    # 0.2 is 3.92 standard errors of 0.1 / 1.96.
+    assert found.p == pytest.approx(8.9e-5, rel=0.01)
+    both = unpaired(first, Interval(0.5, 0.4, 0.6, 0.95, 50))
+    assert both.interval.high - both.interval.low == pytest.approx(0.2 * 2**0.5)
+
+
+@pytest.mark.parametrize("end", [0.5, float("nan")])
+def test_without_errors_nothing_is_shown(end: float) -> None:
+    found = unpaired(Interval(0.5, end, end, 0.95, 1), Interval(0.5, 0.5, 0.5, 0.95, 1))
+    assert math.isnan(found.p)
+    assert conclude(found, margin=0.02, rows=10).kind == ("absent" if end == 0.5 else "unknown")

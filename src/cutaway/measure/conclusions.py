@@ -10,7 +10,7 @@
 """
 
 from dataclasses import dataclass
-from math import ceil, isnan
+from math import ceil, erfc, hypot, isnan, sqrt
 from typing import Literal
 
 from cutaway.core.errors import BadSpec
@@ -64,6 +64,20 @@ def conclude(
         return Conclusion("absent", difference, margin, level)
     needed = _rows_needed(_standard_error(difference), margin, rows, level)
     return Conclusion("unknown", difference, margin, level, needed)
+
+
+def unpaired(first: Interval, second: Interval) -> Difference:
+    """First minus second, from their own intervals, as if measured on different rows.
+
+    Scores on the same rows rise and fall together, so for these the test is conservative. Equal
+    ends are a known value; without ends nothing is known.
+    """
+    gap, level = first.mean - second.mean, first.level
+    width = hypot(*((one.high - one.low) / 2 for one in (first, second)))
+    error = width / normal_quantile(level)
+    p = 2 * normal_tail(abs(gap) / error) if error > 0 else float("nan")
+    ends = (gap, gap) if error == 0 else (gap - width, gap + width)
+    return Difference(Interval(gap, *ends, level, min(first.n, second.n)), p)
 
 
 def margin_of(metric: str) -> float:
@@ -126,6 +140,11 @@ def describe(
     more = "" if found.rows_needed is None else f"; about {_round_up(found.rows_needed):,} would"
     known = "" if isnan(p) else f" ({test}, {_p_text(p)})"
     return f"{rows:,} {unit} can't tell, {size}{known}{more}"
+
+
+def normal_tail(errors: float) -> float:
+    """The probability that a normal variable is larger than this many standard errors."""
+    return erfc(errors / sqrt(2)) / 2
 
 
 def _p_text(p: float) -> str:

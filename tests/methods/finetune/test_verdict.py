@@ -10,7 +10,7 @@ NAN = float("nan")
 
 def verdict(before: float, after: float, low: float, constant: float, **more) -> list[str]:
     scores = {
-        "base": {"accuracy": Interval(before, NAN, NAN, 0.95, 50)},
+        "base": {"accuracy": Interval(before, before - 0.05, before + 0.05, 0.95, 50)},
         "tuned": {"accuracy": Interval(after, low, after + 0.05, 0.95, 50)},
         "majority": {"accuracy": Interval(constant, NAN, NAN, 0.95, 50)},
     }
@@ -20,25 +20,28 @@ def verdict(before: float, after: float, low: float, constant: float, **more) ->
 
 
 def test_the_first_sentence_has_all_numbers() -> None:
-    (sentence,) = verdict(0.5, 0.9, 0.85, 0.55)
+    sentence, base, majority = verdict(0.5, 0.9, 0.85, 0.55)
     for part in ("from 0.500 to 0.900", "0.850 to 0.950", "50 test rows", "30 steps on 32 rows",
                  "(16 per class)", "the majority baseline scores 0.550"):  # fmt: skip
         assert part in sentence
+    assert base.startswith("Against the base: better, +0.400 [+0.329, +0.471] (z test")
+    assert majority.startswith("Against the majority baseline: better, +0.350 [+0.300, +0.400]")
 
 
 @pytest.mark.parametrize(
     ("numbers", "words"),
     [
-        ((0.5, 0.6, 0.5, 0.55), "not clearly better than the majority baseline"),
-        ((0.9, 0.9, 0.85, 0.5), "no measurable gain"),
+        ((0.5, 0.55, 0.5, 0.52), "train longer"),
+        ((0.5, 0.5, 0.45, 0.6), "Against the majority baseline: worse, -0.100"),
+        ((0.9, 0.9, 0.85, 0.5), "Against the base: 50 test rows can't tell, +0.000 [-0.071"),
     ],
 )
 def test_a_training_that_did_not_help_is_named(numbers, words: str) -> None:
-    assert words in verdict(*numbers)[1]
+    assert any(words in sentence for sentence in verdict(*numbers))
 
 
 def test_an_undefined_constant_score_is_no_bar() -> None:
-    assert len(verdict(0.1, 0.9, 0.8, NAN)) == 1
+    assert len(verdict(0.1, 0.9, 0.8, NAN)) == 2
     assert "scores undefined" in verdict(0.1, 0.9, 0.8, NAN)[0]
 
 

@@ -6,6 +6,7 @@ from cutaway.methods.graft.forgetting import (
     STRATEGIES,
     base_scores,
     forgetting_by_task,
+    mean_end,
     score_at,
     summarise_forgetting,
 )
@@ -45,11 +46,20 @@ def test_forgetting_is_the_loss_since_a_task_was_learned() -> None:
 
 
 def test_means_leave_out_the_last_task_which_nothing_followed() -> None:
-    summary = summarise_forgetting(ROWS, ["one", "two"], METRICS)
+    summary = summarise_forgetting(ROWS, ["one", "two"], METRICS, 100)
     assert summary["means"]["graft"] == {"end": (0.85 + 0.8) / 2, "forgotten": 0.9 - 0.85}
     assert summary["means"]["sequential"]["forgotten"] == 0.95 - 0.6
     assert summary["sizes"] == [7.0]
-    assert len(summary["verdict"]) == 2
+    assert len(summary["verdict"]) == 3
+
+
+def test_the_mean_of_the_ends_is_surer_than_each() -> None:
+    rows = [{**row, "low": row["value"] - 0.03, "high": row["value"] + 0.03} for row in ROWS]
+    found = mean_end(rows, "graft", METRICS)
+    assert found.mean == (0.85 + 0.8) / 2
+    assert math.isclose(found.high - found.low, 0.06 / math.sqrt(2))
+    # Without intervals nothing is known about its error.
+    assert math.isnan(mean_end(ROWS, "graft", METRICS).low)
 
 
 def test_the_bases_scores_leave_out_calibration() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cutaway.measure.intervals import Interval
 from cutaway.methods.graft.verdict import (
     evaluation_verdict,
     forgetting_verdict,
@@ -13,31 +14,45 @@ from cutaway.methods.graft.verdict import (
 
 def scores(learned: float, *, gain: float | None = 0.9, **others: float) -> dict:
     kinds = {"base": 0.5, "tuned": 0.9, "learned": learned, **others}
-    found = {kind: {"accuracy": {"value": value}} for kind, value in kinds.items()}
+    found = {
+        kind: {"accuracy": {"value": value, "low": value - 0.05, "high": value + 0.05}}
+        for kind, value in kinds.items()
+    }
     found["learned"]["relative_gain"] = {"value": gain}
     return found
 
 
 def test_the_first_sentence_has_size_and_scores() -> None:
-    first, second = learning_verdict(scores(0.86), "accuracy", "sst2", size=100, total=10_000)
+    first, gain, kept = learning_verdict(
+        scores(0.86), "accuracy", "sst2", size=100, total=10_000, rows=400
+    )
     assert first.startswith(
         "100 of 10,000 tuned weights (1.0e-02) take accuracy on sst2 from 0.500"
     )
     assert "0.860" in first and "0.900" in first
-    assert second == "The skill keeps 90% of the gain of fine-tuning."
+    assert gain.startswith("The tuned model against the base: better, +0.400 [+0.329, +0.471]")
+    assert kept == "The skill keeps 90% of this gain."
 
 
 def test_a_tuning_without_gain_is_named() -> None:
-    verdict = learning_verdict(scores(0.5, gain=None), "accuracy", "sst2", size=1, total=10)
-    assert "no gain" in verdict[1]
+    table = scores(0.5, gain=0.9, tuned=0.52)
+    verdict = learning_verdict(table, "accuracy", "sst2", size=1, total=10, rows=400)
+    assert verdict[1].startswith("The tuned model against the base: 400 test rows can't tell")
+    assert not any("keeps" in sentence for sentence in verdict)
 
 
-@pytest.mark.parametrize(("learned", "word"), [(0.8, "is better"), (0.7, "is not better")])
-def test_a_learned_mask_is_compared_with_the_best_baseline(learned: float, word: str) -> None:
+@pytest.mark.parametrize(
+    ("learned", "word"),
+    # One comparison is at 2.5 %: a difference of 0.075 has p = 0.038.
+    [(0.8, "better, +0.100"), (0.775, "can't tell, +0.075"), (0.5, "worse, -0.200")],
+)
+def test_a_learned_mask_is_compared_with_every_baseline(learned: float, word: str) -> None:
     table = scores(learned, random=0.5, movement=0.7, fisher=float("nan"), removed=0.6)
-    verdict = learning_verdict(table, "accuracy", "sst2", size=1, total=10)
-    assert "(movement) reaches 0.700" in verdict[2] and word in verdict[2]
-    assert verdict[3] == "Without these weights the tuned model has 0.600."
+    verdict = learning_verdict(table, "accuracy", "sst2", size=1, total=10, rows=400)
+    masks = [sentence for sentence in verdict if "mask of the same size" in sentence]
+    assert len(masks) == 2 and "against the movement mask of the same size (0.700)" in masks[1]
+    assert word in masks[1]
+    assert verdict[-1] == "Without these weights the tuned model has 0.600."
 
 
 def test_an_evaluation_names_skill_set_and_both_scores() -> None:
@@ -74,17 +89,22 @@ def forgetting(graft_end: float, plain_end: float) -> list[str]:
         "graft": {"end": graft_end, "forgotten": 0.9 - graft_end},
         "sequential": {"end": plain_end, "forgotten": 0.9 - plain_end},
     }
-    return forgetting_verdict(table, means, ["one", "two"])
+    ends = {way: Interval(x, x - 0.04, x + 0.04, 0.95, 2) for way, x in
+            (("graft", graft_end), ("sequential", plain_end))}  # fmt: skip
+    return forgetting_verdict(table, means, ["one", "two"], ends, 300)
 
 
 def test_forgetting_is_reported_for_both_strategies() -> None:
-    first, second = forgetting(0.85, 0.6)
+    first, second, third = forgetting(0.85, 0.6)
     assert "one (learned first) scores 0.850 with grafts" in first and "0.600" in first
     assert "over the earlier task: 0.050 with grafts, 0.300 with sequential training" in second
+    assert third.startswith("Grafts against sequential training at the end: better, +0.250")
 
 
 def test_grafts_that_end_lower_come_with_a_remedy() -> None:
     assert forgetting(0.6, 0.8)[-1].endswith("Raise --sparsity.")
+    # A difference that isn't shown needs none.
+    assert "300 test rows can't tell" in forgetting(0.78, 0.8)[-1]
 
 
 def test_another_precision_is_named_with_the_number_of_weights() -> None:
@@ -92,7 +112,7 @@ def test_another_precision_is_named_with_the_number_of_weights() -> None:
     mixed = same | {"tuned": "bfloat16", "compared": "bfloat16"}
     arguments = (scores(0.86), "accuracy", "sst2")
     plain, said = (
-        learning_verdict(*arguments, size=100, total=10_000, compared=compared)
+        learning_verdict(*arguments, size=100, total=10_000, rows=400, compared=compared)
         for compared in (same, mixed)
     )
     assert said[:-1] == plain

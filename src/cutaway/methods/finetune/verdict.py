@@ -2,8 +2,12 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
+from cutaway.measure.conclusions import Conclusion, conclude, describe, margin_of, unpaired
 from cutaway.measure.intervals import Interval
+
+TEST = "z test, unpaired"
 
 
 def finetune_verdict(
@@ -15,7 +19,7 @@ def finetune_verdict(
     rows: int,
     shots: int | None,
 ) -> list[str]:
-    """Scores before and after, and whether they beat the majority baseline."""
+    """Scores before and after, against the base and the majority baseline."""
     before, after, constant = (scores[kind][metric] for kind in ("base", "tuned", "majority"))
     per_class = f" ({shots} per class)" if shots else ""
     verdict = [
@@ -24,17 +28,29 @@ def finetune_verdict(
         f"{after.n} test rows) in {steps} steps on {rows} rows{per_class}; the majority baseline "
         f"scores {_format(constant.mean)}."
     ]
-    if not after.low > constant.mean and not math.isnan(constant.mean):
-        verdict.append(
-            "This is not clearly better than the majority baseline: train longer, with a higher "
-            "learning rate, or on more rows."
-        )
-    elif not after.mean > before.mean:
-        verdict.append("The base was as good before: training brought no measurable gain.")
+    against_base = _compare(after, before, metric)
+    verdict.append(f"Against the base: {_outcome(against_base, after.n)}.")
+    if not math.isnan(constant.mean):
+        # The prediction is constant, so its score on these rows is known.
+        known = replace(constant, low=constant.mean, high=constant.mean)
+        found = _compare(after, known, metric)
+        verdict.append(f"Against the majority baseline: {_outcome(found, after.n)}.")
+        if not (found.kind == "shown" and found.difference.interval.mean > 0):
+            verdict.append(
+                "To reach more, train longer, with a higher learning rate, or on more rows."
+            )
     if "ece" in scores["tuned"]:
         error = {kind: _format(scores[kind]["ece"].mean) for kind in ("base", "tuned")}
         verdict.append(f"Calibration error (ECE): {error['base']} before, {error['tuned']} after.")
     return verdict
+
+
+def _compare(first: Interval, second: Interval, metric: str) -> Conclusion:
+    return conclude(unpaired(first, second), margin=margin_of(metric), rows=first.n)
+
+
+def _outcome(found: Conclusion, rows: int) -> str:
+    return describe(found, rows=rows, test=TEST)
 
 
 def _format(value: float) -> str:

@@ -103,7 +103,9 @@ def measure(request: ContinualRequest, run: Run) -> Outcome:
     texts = [task.split.texts for task in request.tasks]
     return Outcome(
         rows=table(rows, GRAFT_SCHEMA),
-        summary=summarise_forgetting(rows, names, metrics),
+        summary=summarise_forgetting(
+            rows, names, metrics, min(len(task.split.test) for task in request.tasks)
+        ),
         baselines=base_scores(rows),
         model=model_facts(request.lm),
         data=[{"name": t.name, "rows": len(t), "digest": t.digest} for t in texts],

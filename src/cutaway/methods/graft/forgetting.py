@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from cutaway.measure.intervals import Interval
 from cutaway.methods.graft.verdict import forgetting_verdict
 from cutaway.recipe.result import Row
 
@@ -18,6 +19,22 @@ def score_at(rows: Sequence[Row], kind: str, task: str, stage: int, metric: str)
         if (row["kind"], row["task"], row["step"], row["metric"]) == wanted:
             return float("nan") if row["value"] is None else float(row["value"])
     return float("nan")
+
+
+def mean_end(rows: Sequence[Row], kind: str, metrics: Mapping[str, str]) -> Interval:
+    """The mean score at the end over all tasks; the tasks' test rows are independent."""
+    ends = [
+        row
+        for row in rows
+        if (row["kind"], row["step"]) == (kind, len(metrics))
+        and row["metric"] == metrics.get(row["task"])
+    ]
+    low, high, value = (
+        np.array([np.nan if row.get(name) is None else row[name] for row in ends])
+        for name in ("low", "high", "value")
+    )
+    mean, reach = float(value.mean()), float(np.linalg.norm(high - low) / 2 / max(1, len(ends)))
+    return Interval(mean, mean - reach, mean + reach, 0.95, len(ends))
 
 
 def forgetting_by_task(
@@ -45,9 +62,10 @@ def forgetting_by_task(
 
 
 def summarise_forgetting(
-    rows: Sequence[Row], tasks: Sequence[str], metrics: Mapping[str, str]
+    rows: Sequence[Row], tasks: Sequence[str], metrics: Mapping[str, str], test_rows: int
 ) -> dict[str, Any]:
     """The forgetting table, means over tasks, and the verdict."""
+    ends = {strategy: mean_end(rows, strategy, metrics) for strategy in STRATEGIES}
     table = forgetting_by_task(rows, tasks, metrics)
     means = {strategy: _means(table, strategy) for strategy in STRATEGIES}
     return {
@@ -56,7 +74,7 @@ def summarise_forgetting(
         "forgetting": table,
         "means": means,
         "sizes": [row["value"] for row in rows if row["metric"] == "size"],
-        "verdict": forgetting_verdict(table, means, tasks),
+        "verdict": forgetting_verdict(table, means, tasks, ends, test_rows),
     }
 
 

@@ -131,7 +131,13 @@ def summarise_learning(
             for size, one in by_size.items()
         },
         "verdict": learning_verdict(
-            scores, metric, split.task.name, size=sizes[0], total=total, compared=pair.compared
+            scores,
+            metric,
+            split.task.name,
+            size=sizes[0],
+            total=total,
+            rows=len(split.test),
+            compared=pair.compared,
         ),
     }
 

@@ -4,6 +4,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cutaway.measure.conclusions import Conclusion, conclude, describe, margin_of, unpaired
+from cutaway.measure.intervals import Interval
+
+LEVEL = 0.05
+TEST = "z test, unpaired"
 MAIN_KINDS = ("base", "tuned", "learned", "removed")
 """Kinds of rows that aren't baseline masks."""
 MAX_EVALUATION_SENTENCES = 12
@@ -18,26 +23,26 @@ def moved_sentence(total: int, compared: Mapping[str, str]) -> str:
 
 def learning_verdict(
     scores: Mapping[str, Any], metric: str, task: str, *, size: int, total: int,
-    compared: Mapping[str, str] | None = None,
+    rows: int, compared: Mapping[str, str] | None = None,
 ) -> list[str]:  # fmt: skip
-    """How much of the gain a learned mask keeps, and whether it beats the baselines."""
+    """How much of the gain a learned mask keeps, and how it compares with the baselines."""
     at = {kind: _value(found, metric) for kind, found in scores.items()}
     gain = _value(scores["learned"], "relative_gain")
     verdict = [
         f"{size:,} of {total:,} tuned weights ({size / total:.1e}) take {metric} on {task} from "
         f"{at['base']:.3f} to {at['learned']:.3f}; all of them reach {at['tuned']:.3f}."
     ]
-    if math.isnan(gain):
-        verdict.append("Fine-tuning brought no gain on these test rows, so none can be kept.")
-    else:
-        verdict.append(f"The skill keeps {gain:.0%} of the gain of fine-tuning.")
-    others = {k: v for k, v in at.items() if k not in MAIN_KINDS and not math.isnan(v)}
-    if others:
-        best = max(others, key=lambda kind: others[kind])
-        word = "better" if at["learned"] > others[best] else "not better"
+    spans = {kind: _interval(found, metric) for kind, found in scores.items()}
+    tuning = _compare(spans["tuned"], spans["base"], metric, rows)
+    verdict.append(f"The tuned model against the base: {_outcome(tuning, rows)}.")
+    if tuning.kind == "shown" and tuning.difference.interval.mean > 0 and not math.isnan(gain):
+        verdict.append(f"The skill keeps {gain:.0%} of this gain.")
+    others = [k for k, v in at.items() if k not in MAIN_KINDS and not math.isnan(v)]
+    for kind in others:
+        found = _compare(spans["learned"], spans[kind], metric, rows, among=len(others))
         verdict.append(
-            f"The best baseline mask of the same size ({best}) reaches {others[best]:.3f}: the "
-            f"learned mask is {word}."
+            f"The learned mask against the {kind} mask of the same size ({at[kind]:.3f}): "
+            f"{_outcome(found, rows)}."
         )
     if "removed" in at:
         verdict.append(f"Without these weights the tuned model has {at['removed']:.3f}.")
@@ -49,6 +54,25 @@ def learning_verdict(
 def _value(scores: Mapping[str, Any], metric: str) -> float:
     value = scores.get(metric, {}).get("value")
     return float("nan") if value is None else float(value)
+
+
+def _interval(scores: Mapping[str, Any], metric: str) -> Interval:
+    """A score with its interval; NaN where it has none."""
+    given = scores.get(metric, {})
+    low, high = (math.nan if given.get(end) is None else given[end] for end in ("low", "high"))
+    return Interval(_value(scores, metric), low, high, 0.95, 1)
+
+
+def _compare(
+    first: Interval, second: Interval, metric: str, rows: int, *, among: int = 1
+) -> Conclusion:
+    """Whether the first is better; `among` so many comparisons that hold the level together."""
+    level, margin = LEVEL / among, margin_of(metric)
+    return conclude(unpaired(first, second), margin=margin, rows=rows, level=level)
+
+
+def _outcome(found: Conclusion, rows: int) -> str:
+    return describe(found, rows=rows, test=TEST)
 
 
 def evaluation_verdict(
@@ -82,8 +106,13 @@ def forgetting_verdict(
     table: Sequence[Mapping[str, Any]],
     means: Mapping[str, Mapping[str, float]],
     tasks: Sequence[str],
+    ends: Mapping[str, Interval],
+    rows: int,
 ) -> list[str]:
-    """How much of the first task and of all earlier tasks each strategy forgets."""
+    """How much of the first task and of all earlier tasks each strategy forgets.
+
+    `ends` are the mean final scores with their intervals, over `rows` test rows per task.
+    """
     first = {line["way"]: line for line in table if line["task"] == tasks[0]}
     graft, plain = first["graft"], first["sequential"]
     kept, lost = means["graft"], means["sequential"]
@@ -96,9 +125,10 @@ def forgetting_verdict(
         f"{lost['forgotten']:.3f} with sequential training. Mean final score over all tasks: "
         f"{kept['end']:.3f} and {lost['end']:.3f}.",
     ]
-    if kept["end"] < lost["end"]:
+    found = _compare(ends["graft"], ends["sequential"], "accuracy", rows)
+    verdict.append(f"Grafts against sequential training at the end: {_outcome(found, rows)}.")
+    if found.kind == "shown" and found.difference.interval.mean < 0:
         verdict.append(
-            "Sequential training ends higher here: the grafts keep too few weights, or there was "
-            "little to forget. Raise --sparsity."
+            "The grafts keep too few weights, or there was little to forget. Raise --sparsity."
         )
     return verdict

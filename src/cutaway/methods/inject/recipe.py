@@ -265,7 +265,9 @@ def sweep_summary(request: InjectRequest, rows: Sequence[Row]) -> dict[str, Any]
         "masks": skill.answer_format.masks,
         "left_out": {one.name: one.dropped for one in request.retained},
         "notes": list(skill.notes),
-        "verdict": inject_verdict(points, before, skill.name),
+        "verdict": inject_verdict(
+            points, before, skill.name, sum(one.rows for one in request.retained)
+        ),
     }
 
 

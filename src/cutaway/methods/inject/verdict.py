@@ -1,16 +1,26 @@
 """The findings of `cutaway inject` and `cutaway fisher` in sentences."""
 
 from collections.abc import Mapping, Sequence
+from math import nan
 
+from cutaway.measure.conclusions import conclude, describe, margin_of, unpaired
+from cutaway.measure.intervals import Interval
 from cutaway.methods.inject.pareto import ParetoPoint
 from cutaway.report import formats
 
 # A regularised training counts as having learned the skill when it is this close to plain training.
 EXACT_MATCH_MARGIN = 0.05
+LEVEL = 0.05
+TEST = "z test, unpaired"
 
 
-def inject_verdict(points: Sequence[ParetoPoint], before: float, skill: str) -> list[str]:
-    """What plain training gains and loses, and the regulariser that forgets least."""
+def inject_verdict(
+    points: Sequence[ParetoPoint], before: float, skill: str, texts: int
+) -> list[str]:
+    """What plain training gains and loses, and the regulariser that forgets least.
+
+    `texts` is the number of retained texts that forgetting is measured on.
+    """
     sentences = []
     plain = next((p for p in points if p["regulariser"].startswith("none")), None)
     candidates = [p for p in points if p is not plain]
@@ -25,11 +35,25 @@ def inject_verdict(points: Sequence[ParetoPoint], before: float, skill: str) -> 
     if candidates:
         best = min(candidates, key=lambda p: p["forgetting"])
         sentences.append(
-            f"Least forgetting: {best['regulariser']} at strength {best['strength']:g}, with exact "
-            f"match {best['exact_match']:.0%}; the loss on retained texts "
+            f"Least forgetting as measured: {best['regulariser']} at strength "
+            f"{best['strength']:g}, with exact match {best['exact_match']:.0%}; the loss on retained texts "
             f"{formats.change(best['forgetting'], 'nats')}{_score_changes(best)}."
         )
+        if plain is not None:
+            found = conclude(
+                unpaired(_forgetting(plain), _forgetting(best)), margin=margin_of("forgetting"),
+                rows=texts, level=LEVEL / len(candidates),
+            )  # fmt: skip
+            words = ("less forgetting", "more forgetting")
+            outcome = describe(found, rows=texts, test=TEST, words=words, unit="retained texts")
+            sentences.append(f"Against plain training: {outcome}.")
     return sentences
+
+
+def _forgetting(point: ParetoPoint) -> Interval:
+    low, high = (point.get(f"forgetting_{end}") for end in ("low", "high"))
+    ends = nan if low is None else low, nan if high is None else high
+    return Interval(point["forgetting"], ends[0], ends[1], 0.95, 1)
 
 
 def _score_changes(point: ParetoPoint) -> str:
