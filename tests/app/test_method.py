@@ -27,7 +27,7 @@ def test_the_newest_run_is_shown_first_with_its_verdict_and_figures(runs, page) 
 
 
 @pytest.mark.parametrize(
-    ("view", "drawn"), [("Layers", 1), ("Comparison", 1), ("Inside the best probe", 5)]
+    ("view", "drawn"), [("Layers", 1), ("Comparison", 1), ("Inside the chosen probe", 5)]
 )
 def test_each_view_draws_its_figures(runs, page, view: str, drawn: int) -> None:
     save_run(runs, entries=probe_details(points=30))
@@ -99,7 +99,7 @@ def test_an_unreadable_run_is_said_in_place_and_the_other_is_drawn(runs, page) -
 def test_damaged_details_are_said_in_place(runs, page) -> None:
     record = save_run(runs, entries=probe_details(points=10))
     (record.path / details.DETAILS_FILE).write_text("[{")
-    app = page("probe", view="Inside the best probe")
+    app = page("probe", view="Inside the chosen probe")
     assert not app.exception and "can't be read" in app.warning[0].value.replace("\\", "")
 
 

@@ -69,7 +69,7 @@ def test_a_runs_folder_that_is_a_file_is_said_in_place(runs, page) -> None:
 def test_a_run_without_a_best_cell_is_a_line_like_any_other(summary) -> None:
     rows = failed_rows()
     line = overview.display_table(listing([FakeRecord(rows, summary=summary)])).row(0, named=True)
-    assert line["best score"] == "–" and line["time"] == "12 s"
+    assert line["score"] == "–" and line["time"] == "12 s"
 
 
 def test_text_from_data_is_never_markdown(runs, page) -> None:

@@ -71,7 +71,7 @@ def test_a_walk_from_the_overview_to_a_download(
     page.get_by_role("button", name="Command").first.click()
     page.get_by_text("# measure again").first.wait_for()
     page.keyboard.press("Escape")
-    page.get_by_text("Inside the best probe").click()
+    page.get_by_text("Inside the chosen probe").click()
     page.get_by_text("ROC curve").first.wait_for()
     watched.shoot(pictures, f"app-{name}-inside", height=3000)
     go_to(page, "New run")

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from cutaway.core.errors import BadData
-from cutaway.measure.selection import Choice, chance_gain, choose, chosen_values
+from cutaway.measure.repeats import ResamplingInfo
+from cutaway.measure.selection import (
+    Choice,
+    chance_gain,
+    choose,
+    chosen_values,
+    holm,
+    nested_resampling,
+)
 
 NAN = float("nan")
 
@@ -53,3 +61,50 @@ def test_cells_that_agree_on_every_row_add_nothing_and_correlated_ones_less() ->
     assert alike == pytest.approx(0.0, abs=0.002)
     assert alike < related < apart <= chance_gain(np.empty((50, 0)), errors=errors) * 1.05
     assert chance_gain(np.full((3, 4), 0.5), errors=[0.1] * 3) == 0.0
+
+
+def test_equal_scores_are_decided_by_the_second_metric_then_by_order() -> None:
+    scores = {"a": [0.9, 0.5], "b": [0.9, 0.5], "c": [0.8, 0.5]}
+    assert choose(scores, ties={"a": [0.1, 0.3], "b": [0.2, 0.3], "c": [0.9, NAN]}) == Choice(
+        "b", ("b", "a")
+    )
+    # Means that differ only in the last digit are equal.
+    thirds = {"a": [0.1, 0.2, 0.3], "b": [0.3, 0.1, 0.2]}
+    assert choose(thirds, ties={"a": [0.0] * 3, "b": [1.0] * 3}).key == "b"
+
+
+def test_cells_that_are_clearly_worse_add_nothing_by_chance() -> None:
+    rng = np.random.default_rng(0)
+    bests, gains, known = [], [], []
+    true = np.repeat([0.6, 0.9], [50, 10])
+    for _ in range(200):
+        blocks = true[:, None] + rng.normal(0.0, 0.03 * 20**0.5, (60, 20))
+        errors, means = blocks.std(axis=1, ddof=1) / 20**0.5, blocks.mean(axis=1)
+        bests.append(means.max() - 0.9)
+        gains.append(chance_gain(blocks, errors=errors, means=means))
+        known.append(chance_gain(blocks, errors=errors))
+    assert np.mean(gains) == pytest.approx(np.mean(bests), rel=0.2)
+    assert np.mean(known) > 1.4 * np.mean(bests)
+    # Of cells that are equally good, the means make no difference.
+    equal = rng.normal(0.5, 0.05, (60, 20))
+    errors = equal.std(axis=1, ddof=1) / 20**0.5
+    with_means = chance_gain(equal, errors=errors, means=equal.mean(axis=1))
+    assert with_means == pytest.approx(chance_gain(equal, errors=errors), rel=0.3)
+
+
+def test_each_repeat_brings_the_blocks_of_its_own_cell() -> None:
+    one = ResamplingInfo(70, 20, 20, (0.5, 0.5), ((0.1, 0.2), (0.9, 0.8)))
+    two = ResamplingInfo(70, 20, 20, (0.0, 0.0), ((0.3, 0.4), (0.5, 0.6)))
+    found = nested_resampling([one, two])
+    assert found.by_repeat == ((0.1, 0.2), (0.5, 0.6))
+    assert found.blocks == pytest.approx((0.3, 0.4))
+    assert nested_resampling([ResamplingInfo(70, 20)] * 2) == ResamplingInfo(70, 20)
+
+
+def test_holm_rejects_step_by_step_and_holds_its_level_over_all() -> None:
+    assert holm([0.04, 0.001, 0.02, NAN], 0.05) == [False, True, False, False]
+    assert holm([0.01, 0.012, 0.03], 0.05) == [True, True, True]
+    assert holm([], 0.05) == []
+    rng = np.random.default_rng(0)
+    false = np.mean([any(holm(rng.random(30).tolist(), 0.05)) for _ in range(1000)])
+    assert false == pytest.approx(0.05, abs=0.02)

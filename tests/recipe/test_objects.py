@@ -83,9 +83,9 @@ def test_probe_measures_sets_of_one_name_apart(folder, model):
     clear, dim = reviews(folder, 1.0, 0.2)
     both = cutaway.probe(data=[clear, dim], runs=str(folder / "both"), **settings)
     alone = cutaway.probe(data=dim, runs=str(folder / "alone"), **settings)
-    assert [f["data"] for f in both.summary["findings"]] == ["reviews", "reviews (2)"]
-    second = both.summary["findings"][1]["best"]["value"]
-    assert second == pytest.approx(alone.summary["best"]["value"])
+    assert [f["data"] for f in both.summary["results"]] == ["reviews", "reviews (2)"]
+    second = both.summary["results"][1]["headline"]["value"]
+    assert second == pytest.approx(alone.summary["headline"]["value"])
     assert len(both.record.baselines) == 2
     rows = both.rows.filter((pl.col("metric") == "accuracy") & (pl.col("kind") == "probe"))
     assert rows.group_by("data").len()["len"].to_list() == [2, 2]
@@ -98,7 +98,7 @@ def test_probe_measures_models_of_one_name_apart_and_refuses_one_twice(folder, m
     other = replace(open_model(str(tiny("gpt2", folder / "other", seed=5))), name=one.name)
     settings = {"data": reviews(folder, 1.0), "layers": "2", "classifier": "lda_shrink", **QUICK}
     found = cutaway.probe(model=[one, other], runs=str(folder / "models"), **settings)
-    names = [f["model"] for f in found.summary["findings"]]
+    names = [f["model"] for f in found.summary["results"]]
     assert names == [one.name, f"{one.name} (2)"]
     with pytest.raises(BadSpec, match=r"--model has .* twice"):
         cutaway.probe(model=[model, model], runs=str(folder / "twice"), **settings)

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from cutaway.methods.probe import details
-from cutaway.methods.probe.aggregate import aggregate_cells, best_cell
+from cutaway.methods.probe.aggregate import aggregate_cells, chosen_cell
 from cutaway.store.results import Record, save_record
 
 SIZES = {"tiny-lm": 15_000_000, "small-lm": 135_000_000, "large-lm": 1_240_000_000}
@@ -212,15 +212,15 @@ def save_run(
 
 
 def summary_of(rows: pl.DataFrame) -> dict:
-    """A summary with a verdict and the best cell, as a recipe would write it."""
-    top = best_cell(aggregate_cells(rows, "accuracy"), "accuracy")
+    """A summary with a verdict and the headline, as a recipe would write it."""
+    top = chosen_cell(aggregate_cells(rows, "accuracy"), "accuracy")
     if top is None:
         return {"metric": "accuracy", "verdict": []}
     cell = {k: top[k] for k in ("model", "data", "layers", "pool", "classifier", "low", "high")}
     score = f"{top['mean']:.3f}"
     return {
         "metric": "accuracy",
-        "best": {**cell, "metric": "accuracy", "value": top["mean"]},
+        "headline": {**cell, "metric": "accuracy", "value": top["mean"]},
         "verdict": [
             f"Layer {top['layers']} reads it best: accuracy {score}.",
             f"TF-IDF words explain 0.625 of the {score}; random weights give less.",

@@ -1,6 +1,6 @@
 import pytest
 
-from cutaway.report.overview import OVERVIEW_SCHEMA, best_in_summary, local_time, overview_table
+from cutaway.report.overview import OVERVIEW_SCHEMA, headline_in_summary, local_time, overview_table
 from tests.report.fake_runs import FakeRecord, probe_rows
 
 ROWS = probe_rows(layers=("1",), baselines=False)
@@ -25,7 +25,11 @@ def line(**fields) -> dict:
 def test_a_run_is_one_line_with_its_best_cell() -> None:
     found = line()
     assert list(found) == list(OVERVIEW_SCHEMA)
-    assert (found["best"], found["where"], found["verdict"]) == (0.8, "layer 7 · last", "One. Two.")
+    assert (found["score"], found["where"], found["verdict"]) == (
+        0.8,
+        "layer 7 · last",
+        "One. Two.",
+    )
     assert found["origin"] == "run"
 
 
@@ -37,12 +41,12 @@ def test_the_best_baseline_is_the_lowest_if_lower_is_better(metric: str, baselin
 
 @pytest.mark.parametrize("best", [None, [], "0.8", 3])
 def test_a_summary_without_a_best_cell_gives_an_empty_score(best) -> None:
-    assert best_in_summary(record(best)) == {}
-    assert line(best=best)["best"] is None
+    assert headline_in_summary(record(best)) == {}
+    assert line(best=best)["score"] is None
 
 
 def test_the_first_best_cell_of_a_grid_counts() -> None:
-    assert line(best=[BEST, {**BEST, "value": 0.9}])["best"] == 0.8
+    assert line(best=[BEST, {**BEST, "value": 0.9}])["score"] == 0.8
 
 
 def test_no_runs_give_an_empty_table_with_all_columns() -> None:

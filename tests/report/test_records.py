@@ -32,7 +32,7 @@ def test_the_overview_reads_summaries_only(tmp_path) -> None:
     record = save_run(tmp_path)
     (record.path / "rows.parquet").unlink()
     line = overview.overview_table([record]).row(0, named=True)
-    assert line["best"] == pytest.approx(record.summary["best"]["value"])
+    assert line["score"] == pytest.approx(record.summary["headline"]["value"])
     assert line["metric"] == "accuracy" and line["where"].startswith("layer ")
 
 
@@ -40,7 +40,7 @@ def test_the_overview_takes_runs_without_a_best_cell() -> None:
     rows = failed_rows()
     for summary in ({}, {"best": []}, {"best": "?"}, {"imported": True}, {"best": {"value": "x"}}):
         line = overview.overview_table([FakeRecord(rows, summary=summary)]).row(0, named=True)
-        assert line["best"] is None
+        assert line["score"] is None
         assert line["origin"] == ("imported" if summary.get("imported") else "run")
 
 

@@ -16,7 +16,7 @@ from cutaway.report import tables
 from cutaway.report.figures import figures_of
 from cutaway.report.method_page import MethodPage
 from cutaway.report.method_table import table_of
-from cutaway.report.metric_labels import measured_metrics, metric_label
+from cutaway.report.metric_labels import VALIDATION_SUFFIX, measured_metrics, metric_label
 from cutaway.report.overview import local_time
 from cutaway.report.records import CombinedRuns, RunOrRuns, is_imported, run_title
 from cutaway.report.summary import failed_cells
@@ -115,7 +115,8 @@ def row_filter(page: MethodPage, rows: pl.DataFrame) -> pl.Expr:
         metric = boxes[0].selectbox(
             "Metric", measured_metrics(rows), format_func=metric_label, key="metric"
         )
-        condition = condition & (pl.col("metric") == metric)
+        # With the scores on validation rows, by which cells are chosen.
+        condition = condition & pl.col("metric").is_in([metric, metric + VALIDATION_SUFFIX])
     offered = rows.filter(pl.col("kind") == page.filter_kind) if page.filter_kind else rows
     for box, column in zip(boxes[page.one_metric :], page.filters, strict=True):
         known = offered[column].drop_nulls().unique(maintain_order=True).to_list()

@@ -74,7 +74,7 @@ def _table(chosen: pl.DataFrame) -> list[int]:
         column_config={
             "model": st.column_config.TextColumn("model", width="medium"),
             "data": st.column_config.TextColumn("data", width="medium"),
-            "best score": st.column_config.TextColumn("best score", width="medium"),
+            "score": st.column_config.TextColumn("score", width="medium"),
             "baseline": st.column_config.NumberColumn("baseline", format="%.3f"),
         },
     )
@@ -88,7 +88,7 @@ def display_table(listed: pl.DataFrame) -> pl.DataFrame:
         {
             "model": line["model"],
             "data": line["data"],
-            "best score": _score(line),
+            "score": _score(line),
             "baseline": line["baseline"],
             "where": line["where"],
             "method": line["method"],
@@ -102,10 +102,10 @@ def display_table(listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _score(line: dict[str, Any]) -> str:
-    if line["best"] is None:
+    if line["score"] is None:
         return formats.DASH
     name = f"{metric_label(line['metric'])} " if line["metric"] else ""
-    return name + formats.interval(line["best"], line["low"], line["high"])
+    return name + formats.interval(line["score"], line["low"], line["high"])
 
 
 def _show_introduction(library: Library) -> None:

@@ -1,20 +1,11 @@
-"""What a probe is compared with: the majority class, the words alone, and control tasks.
+"""What a probe is compared with: the majority class, and the words alone.
 
 The BASELINES give predictions in the same shapes as probes and on the same splits: fitted on the
 training rows (vocabulary and document frequencies too), tuned on the validation rows. Words are
 counted once per data set; each split selects the columns that its training rows know.
-
-Control tasks (Hewitt and Liang 2019, "Designing and Interpreting Probes with Control Tasks"): each
-word type gets a random label; a probe that learns those as well as the real labels shows its own
-memory, not the model's knowledge. For whole texts the label depends on the last word that at least
-MIN_TEXTS_PER_WORD texts contain. Not simply the last word: in reviews and news only 36 to 79 % of
-the test rows end in a word that ends a training row, so the control would be hard for want of
-examples and every probe would look selective. Of the last shared words, 74 to 98 % occur in
-training. Late words, because the usual `last` pooling is next to them.
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -26,7 +17,6 @@ from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from cutaway.core.errors import BadData, Mismatch
 from cutaway.core.lookup import lookup
 from cutaway.core.textset import Task
 from cutaway.measure.splits import Split
@@ -269,60 +259,3 @@ _FITTERS: dict[Task, Callable[[Any, NDArray[Any], int, float], Scorer]] = {
     "multilabel": _fit_multilabel,
     "regression": _fit_regression,
 }
-
-MIN_TEXTS_PER_WORD = 10
-
-
-def control_words(texts: Sequence[str], *, shared: int = MIN_TEXTS_PER_WORD) -> list[str]:
-    """The word that determines each text's control label; empty for texts without words."""
-    words = [split_words(text) for text in texts]
-    spread = Counter(word for row in words for word in set(row) if word[0].isalnum())
-    return [_last_shared_word(row, spread, shared) for row in words]
-
-
-def control_labels(texts: Sequence[str], labels: NDArray[Any], *, seed: int) -> NDArray[Any]:
-    """Random labels that depend on nothing but each text's control word.
-
-    Class labels are assigned so that each class keeps about its number of rows, and the control has
-    the chance level of the task; other labels are sampled from the rows.
-    """
-    if len(texts) != len(labels):
-        raise Mismatch(f"{len(texts)} texts and {len(labels)} labels: each text needs one.")
-    words, place, count = np.unique(control_words(texts), return_inverse=True, return_counts=True)
-    if len(words) < 2:
-        raise BadData(
-            f"All texts share the control word {str(words[0])!r}, so a control task is not "
-            "possible. Leave out the baseline 'control'."
-        )
-    rng = np.random.default_rng(seed)
-    assign = (
-        _assign_by_quota if labels.ndim == 1 and labels.dtype.kind in "iub" else _assign_at_random
-    )
-    return assign(labels, count, rng)[place]
-
-
-def _last_shared_word(row: list[str], spread: Counter[str], shared: int) -> str:
-    words = [word for word in row if word in spread] or row[-1:] or [""]
-    return next((word for word in reversed(words) if spread[word] >= shared), words[-1])
-
-
-def _assign_by_quota(
-    labels: NDArray[Any], count: NDArray[np.int64], rng: np.random.Generator
-) -> NDArray[Any]:
-    """One class per word, sampled in proportion to the rows that its class has left."""
-    classes, left = np.unique(labels, return_counts=True)
-    quota = left.astype(np.float64)
-    given = np.empty(len(count), dtype=np.int64)
-    # The most frequent words first, while the quotas are large; ties in random order.
-    for word in np.lexsort((rng.random(len(count)), -count)):
-        bounds = np.cumsum(np.maximum(quota, 1e-9))
-        given[word] = min(np.searchsorted(bounds, rng.random() * bounds[-1]), len(classes) - 1)
-        quota[given[word]] -= count[word]
-    return classes[given]
-
-
-def _assign_at_random(
-    labels: NDArray[Any], count: NDArray[np.int64], rng: np.random.Generator
-) -> NDArray[Any]:
-    """The label of a random row per word."""
-    return labels[rng.integers(len(labels), size=len(count))]

@@ -104,9 +104,8 @@ def chance_gain(
     cells are taken to be independent, which gives an upper bound.
 
     Without `means` the cells are taken to be equally good. With the means of their test scores,
-    the part of the differences between them that the errors don't explain counts as true (shrunk
-    as by James and Stein 1961): cells that are clearly worse are hardly ever chosen, and add
-    nothing.
+    cells that are clearly worse than the best add nothing; of the differences between the others,
+    the part that the errors don't explain counts as true (shrunk as by James and Stein 1961).
     """
     units, spread = np.asarray(scores, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     rng = np.random.default_rng(seed)
@@ -118,15 +117,25 @@ def chance_gain(
         shares = np.divide(apart, size, out=np.zeros_like(apart), where=size > 0)
         drawn = shares @ rng.standard_normal((units.shape[1], CHANCE_DRAWS))
     drawn = spread[:, None] * drawn
-    middle = np.zeros(len(spread)) if means is None else _shrink(means, drawn)
+    middle = np.zeros(len(spread))
+    if means is not None:
+        given = np.asarray(means, dtype=np.float64)
+        rivals = _rivals(given, drawn)
+        drawn, middle = drawn[rivals], _shrink(given[rivals], drawn[rivals])
     winners = np.argmax(middle[:, None] + drawn, axis=0)
     found = float(drawn[winners, np.arange(drawn.shape[1])].mean())
     return 0.0 if isnan(found) else max(0.0, found)
 
 
-def _shrink(means: ArrayLike, errors: NDArray[np.float64]) -> NDArray[np.float64]:
+def _rivals(means: NDArray[np.float64], errors: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """The cells within three standard errors of the difference from the best."""
+    best = int(np.argmax(means))
+    reach = (errors[best] - errors).std(axis=1)
+    return np.asarray(means[best] - means <= 3 * reach)
+
+
+def _shrink(means: NDArray[np.float64], errors: NDArray[np.float64]) -> NDArray[np.float64]:
     """The means without the part of their differences that the errors explain."""
-    given = np.asarray(means, dtype=np.float64)
-    noise, spread = float(errors.var(axis=0).mean()), float(given.var())
+    noise, spread = float(errors.var(axis=0).mean()), float(means.var())
     keep = max(0.0, 1.0 - noise / spread) if spread > 0 else 0.0
-    return np.asarray(given.mean() + np.sqrt(keep) * (given - given.mean()))
+    return np.asarray(means.mean() + np.sqrt(keep) * (means - means.mean()))

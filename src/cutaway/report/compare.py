@@ -1,4 +1,4 @@
-"""A figure that compares runs: the best score of each with its interval and best baseline."""
+"""A figure that compares runs: the score of each with its interval and best baseline."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,22 +17,22 @@ MAX_COMPARED_RUNS = 40
 
 def compare_runs(records: Sequence[RecordLike]) -> go.Figure:
     """One line per run, in the given order; runs of another metric than the first are omitted."""
-    listed = overview_table(records).filter(pl.col("best").is_not_null())
+    listed = overview_table(records).filter(pl.col("score").is_not_null())
     if listed.is_empty():
-        raise Missing("None of these runs names a best score in its summary.")
+        raise Missing("None of these runs names a score in its summary.")
     metric = listed["metric"][0]
     same = listed.filter(pl.col("metric") == metric) if metric else listed
     shown = same.head(MAX_COMPARED_RUNS).to_dicts()[::-1]
     names = _run_labels(shown)
-    figure = go.Figure([_baseline(shown, names), _best(shown, names)])
-    figure.update_xaxes(title=metric_axis_label(metric or "best score"), showgrid=True)
+    figure = go.Figure([_baseline(shown, names), _scores(shown, names)])
+    figure.update_xaxes(title=metric_axis_label(metric or "score"), showgrid=True)
     figure.update_yaxes(showgrid=False, type="category")
     omitted = listed.height - len(shown)
     more = f" {omitted} more not shown (another metric, or too many)." if omitted else ""
     return theme.finish_figure(
         figure,
-        title="Best score of each run",
-        caption="Each dot is a run's best cell with its 95 % interval; the grey diamond is its "
+        title="Score of each run",
+        caption="Each dot is a run's score with its 95 % interval; the grey diamond is its "
         f"best baseline without a model. Overlapping intervals: no clear difference.{more}",
         height=170 + 30 * len(shown),
     )
@@ -49,19 +49,19 @@ def _run_labels(lines: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _best(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> go.Scatter:
-    known = [(c["best"], c["low"], c["high"]) for c in lines]
+def _scores(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> go.Scatter:
+    known = [(c["score"], c["low"], c["high"]) for c in lines]
     return go.Scatter(
-        x=[best for best, _, _ in known],
+        x=[score for score, _, _ in known],
         y=list(names),
         error_x={
-            "array": [high - best if high is not None else 0 for best, _, high in known],
-            "arrayminus": [best - low if low is not None else 0 for best, low, _ in known],
+            "array": [high - score if high is not None else 0 for score, _, high in known],
+            "arrayminus": [score - low if low is not None else 0 for score, low, _ in known],
             "thickness": 2,
             "width": 5,
         },
         mode="markers",
-        name="best score",
+        name="score",
         marker={"size": 10, "color": theme.PALETTE[0]},
         customdata=[(c["address"], c["where"], c["low"], c["high"]) for c in lines],
         meta={"columns": ["address", "where", "low", "high"]},

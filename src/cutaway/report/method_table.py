@@ -41,7 +41,7 @@ class MethodTable:
     """How the rows of a method become tables; every entry is optional."""
 
     ranking: Callable[[pl.DataFrame, RunOrRuns, int], pl.DataFrame] | None = None
-    """The best cells and the baselines, best first: rows, record, number of lines."""
+    """The first cells and the baselines: rows, record, number of lines."""
     highlights: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     """What to read first, for methods without a ranking."""
     paper: Callable[..., pl.DataFrame] | None = None

@@ -4,6 +4,9 @@ import polars as pl
 
 from cutaway.measure.metrics import MAIN_METRIC_ORDER, metric_facts
 
+VALIDATION_SUFFIX = "_val"
+"""Ends the names of metrics on validation rows, by which cells are chosen."""
+
 
 def metric_label(metric: str) -> str:
     """A metric's name inside a sentence."""
@@ -22,7 +25,8 @@ def metric_axis_label(metric: str) -> str:
 
 
 def measured_metrics(rows: pl.DataFrame) -> list[str]:
-    """The metrics that were measured, best known first."""
+    """The metrics that were measured, best known first; not the scores on validation rows."""
     found = rows["metric"].drop_nulls().unique().to_list() if "metric" in rows.columns else []
+    found = [name for name in found if not name.endswith(VALIDATION_SUFFIX)]
     known = [m for m in MAIN_METRIC_ORDER if m in found]
     return known + sorted(m for m in found if m not in known)

@@ -22,7 +22,7 @@ OVERVIEW_SCHEMA = {
     "model": pl.String,
     "data": pl.String,
     "metric": pl.String,
-    "best": pl.Float64,
+    "score": pl.Float64,
     "low": pl.Float64,
     "high": pl.Float64,
     "baseline": pl.Float64,
@@ -35,19 +35,19 @@ OVERVIEW_SCHEMA = {
 
 
 def overview_table(records: Iterable[RecordLike]) -> pl.DataFrame:
-    """One line per run: model, data, best score and best baseline."""
+    """One line per run: model, data, score and best baseline."""
     return pl.DataFrame([_line(record) for record in records], schema=OVERVIEW_SCHEMA, orient="row")
 
 
 def _line(record: RecordLike) -> dict[str, Any]:
-    top = best_in_summary(record)
+    top = headline_in_summary(record)
     return {
         "method": record.method,
         "address": record.address,
         "model": ", ".join(map(short_name, entry_names(record.model))) or formats.DASH,
         "data": ", ".join(map(short_name, entry_names(record.data))) or formats.DASH,
         "metric": _text(top.get("metric") or (record.summary or {}).get("metric")),
-        "best": _number(top.get("value")),
+        "score": _number(top.get("value")),
         "low": _number(top.get("low")),
         "high": _number(top.get("high")),
         "baseline": _baseline(record, top),
@@ -59,8 +59,8 @@ def _line(record: RecordLike) -> dict[str, Any]:
     }
 
 
-def best_in_summary(record: RecordLike) -> Mapping[str, Any]:
-    """The headline of a run's summary, or its best cell; the first one for a grid."""
+def headline_in_summary(record: RecordLike) -> Mapping[str, Any]:
+    """The score that a run's summary leads with; the first one for a grid."""
     summary = record.summary or {}
     top = summary.get("headline") or summary.get("best")
     if isinstance(top, list):
@@ -69,7 +69,7 @@ def best_in_summary(record: RecordLike) -> Mapping[str, Any]:
 
 
 def _baseline(record: RecordLike, top: Mapping[str, Any]) -> float | None:
-    """The best baseline for the best cell's model and data."""
+    """The best baseline for the headline's model and data."""
     all_baselines = record.baselines if isinstance(record.baselines, Mapping) else {}
     here = all_baselines.get(f"{top.get('model')} on {top.get('data')}", {})
     known = [n for n in map(_number, here.values()) if n is not None] if here else []

@@ -14,8 +14,8 @@ class RecordLike(Protocol):
     """A finished run as returned by the store.
 
     The report uses these keys of `summary`, all of them optional: `verdict` (list of sentences),
-    `metric` (the metric of the verdict), `best` (the best cell: model, data, layers, pool,
-    classifier, metric, value, low, high), `imported` (true for imported logs).
+    `metric` (the metric of the verdict), `headline` or `best` (the score to lead with: model, data,
+    layers, pool, classifier, metric, value, low, high), `imported` (true for imported logs).
     """
 
     @property

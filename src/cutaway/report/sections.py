@@ -11,7 +11,7 @@ from cutaway.report import formats, tables, theme
 from cutaway.report.figures import try_figures
 from cutaway.report.method_table import KeyNumber, table_of
 from cutaway.report.metric_labels import metric_label
-from cutaway.report.overview import best_in_summary, local_time
+from cutaway.report.overview import headline_in_summary, local_time
 from cutaway.report.provenance import provenance
 from cutaway.report.records import RecordLike, is_imported, run_title, verdict_sentences
 from cutaway.report.summary import failed_cells
@@ -50,15 +50,15 @@ def overview_section(records: Sequence[RecordLike]) -> str:
     intro = f'<p class="soft">{len(records)} {word} of {escape(methods)}</p>'
     if len(records) == 1:
         return intro
-    head = "<tr><th>run</th><th>method</th><th>best score</th><th>verdict</th></tr>"
+    head = "<tr><th>run</th><th>method</th><th>score</th><th>verdict</th></tr>"
     lines = "".join(_overview_line(record, i) for i, record in enumerate(records))
     return f'{intro}<h3>All runs</h3><div class="scroll"><table>{head}{lines}</table></div>'
 
 
 def _overview_line(record: RecordLike, number: int) -> str:
-    best, verdict = best_in_summary(record), verdict_sentences(record)
-    score = formats.interval(best.get("value"), best.get("low"), best.get("high"))
-    metric = f"{metric_label(str(best['metric']))} " if best.get("metric") else ""
+    top, verdict = headline_in_summary(record), verdict_sentences(record)
+    score = formats.interval(top.get("value"), top.get("low"), top.get("high"))
+    metric = f"{metric_label(str(top['metric']))} " if top.get("metric") else ""
     return (
         f'<tr><td><a href="#run-{number}">{escape(formats.shorten(run_title(record), 60))}</a></td>'
         f"<td>{escape(record.method)}</td><td>{escape(metric + score)}</td>"

@@ -45,7 +45,7 @@ def runs_table(records: Iterable[RecordLike]) -> RenderableType:
     if listed.is_empty():
         return Text("No runs here yet. Make some with: cutaway tour")
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("address", "method", "model", "data", "best", "where", "time", "made"):
+    for name in ("address", "method", "model", "data", "score", "where", "time", "made"):
         table.add_column(name, overflow="ellipsis", no_wrap=name not in ("model", "data"))
     for line in listed.iter_rows(named=True):
         table.add_row(*[_clean_text(cell) for cell in _run_line(line)])
@@ -54,8 +54,8 @@ def runs_table(records: Iterable[RecordLike]) -> RenderableType:
 
 def _run_line(line: Mapping[str, Any]) -> list[str]:
     metric = f"{metric_label(line['metric'])} " if line["metric"] else ""
-    best = formats.interval(line["best"], line["low"], line["high"])
-    score = formats.DASH if line["best"] is None else metric + best
+    value = formats.interval(line["score"], line["low"], line["high"])
+    score = formats.DASH if line["score"] is None else metric + value
     return [
         line["address"],
         line["method"],

@@ -49,7 +49,7 @@ def test_the_best_cell_is_the_lowest_only_where_lower_is_better(metric: str, lay
     rows = pl.DataFrame(
         {"layers": ["1", "2"], "metric": [metric] * 2, "value": [0.1, 0.9], "repeat": [0, 0]}
     )
-    assert cells.best_cell(cells.aggregate_cells(rows), metric)["layers"] == layer
+    assert cells.chosen_cell(cells.aggregate_cells(rows), metric)["layers"] == layer
 
 
 def test_foreign_logs_with_few_columns_become_probe_cells() -> None:

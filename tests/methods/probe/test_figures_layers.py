@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from cutaway.core.errors import Missing
-from cutaway.methods.probe.aggregate import aggregate_cells, best_cell
+from cutaway.methods.probe.aggregate import aggregate_cells, chosen_cell
 from cutaway.methods.probe.figures_layers import layer_pooler_heatmap, layer_scores
 from cutaway.report import theme
 from tests.report.fake_runs import FakeRecord, probe_rows
@@ -20,7 +20,7 @@ def lower_is_better(rows: pl.DataFrame) -> pl.DataFrame:
 def test_the_best_layer_is_named_where_it_is(flip: bool) -> None:
     rows = lower_is_better(probe_rows()) if flip else probe_rows()
     metric = "mae" if flip else "accuracy"
-    top = best_cell(aggregate_cells(rows, metric), metric)
+    top = chosen_cell(aggregate_cells(rows, metric), metric)
     note = layer_scores(rows, FakeRecord(rows)).layout.annotations[-1]
     values = rows.filter(pl.col("kind") == "probe").group_by("layers").agg(pl.col("value").mean())
     assert top["mean"] == pytest.approx(values["value"].min() if flip else values["value"].max())
@@ -49,7 +49,7 @@ def test_baselines_without_layers_are_level_lines_over_all_layers() -> None:
 def test_a_data_set_is_a_panel_with_its_own_best_layer() -> None:
     rows = probe_rows(sets=("a", "b"))
     figure = layer_scores(rows, FakeRecord(rows))
-    notes = [n for n in figure.layout.annotations if n.text.startswith("best ")]
+    notes = [n for n in figure.layout.annotations if n.text.startswith("chosen: ")]
     assert len(notes) == 2 and len({n.yref for n in notes}) == 2
 
 

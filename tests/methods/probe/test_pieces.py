@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
 
-from cutaway.core.textset import TextSet
 from cutaway.methods.probe import pieces
-from cutaway.methods.probe.details import ConfusionMatrix, LossCurves, Projection, RocCurve
+from cutaway.methods.probe.details import LossCurves
 from cutaway.methods.probe.maths.layer_mix import parse_layers
 from cutaway.methods.probe.pieces import PIECE_KINDS, ProbePiece, measure_piece
 from cutaway.methods.probe.rows import ProbeCell
@@ -73,31 +71,27 @@ def test_mdl_is_one_row_per_figure_and_compression_is_their_ratio(inputs) -> Non
     assert ratio[0] == pytest.approx(prior[0] / bits[0])
 
 
-def test_the_details_describe_the_test_rows_of_the_last_split(inputs) -> None:
-    result = measure_piece(piece("details"), inputs)
-    assert result.rows == []
-    by_kind = {type(detail): detail for detail in result.details}
-    split = inputs.splits[-1]
-    truth = np.bincount(inputs.labels[split.test], minlength=2)
-    assert [sum(row) for row in by_kind[ConfusionMatrix].counts] == truth.tolist()
-    correct = sum(by_kind[ConfusionMatrix].counts[k][k] for k in range(2))
-    probe = measure_piece(piece("probe"), inputs)
-    assert correct / len(split.test) == pytest.approx(values(probe, "accuracy")[-1])
-    assert by_kind[RocCurve].auc == pytest.approx(values(probe, "auc")[-1])
-    assert len(by_kind[Projection].x) == len(split.test)
+def test_a_twin_can_be_measured_on_some_repeats_only(inputs) -> None:
+    whole = measure_piece(piece("twin"), inputs)
+    last = inputs.splits[-1].repeat
+    part = measure_piece(replace(piece("twin"), repeats=(last,)), inputs)
+    assert {row["repeat"] for row in part.rows} == {last}
+    assert values(part, "accuracy") == values(whole, "accuracy")[-1:]
 
 
-def test_a_roc_curve_with_many_points_keeps_its_ends_and_its_area(inputs, monkeypatch) -> None:
-    monkeypatch.setattr(pieces, "ROC_POINTS", 4)
-    result = measure_piece(piece("details"), inputs)
-    curve = next(d for d in result.details if isinstance(d, RocCurve))
-    assert len(curve.false_positive) <= 4
-    ends = (curve.false_positive[0], curve.false_positive[-1], curve.true_positive[-1])
-    assert ends == (0.0, 1.0, 1.0)
-    split = inputs.splits[-1]
-    outcome = pieces._fit(piece("details"), inputs, inputs.labels, (split,))[0]
-    expected = roc_auc_score(inputs.labels[split.test], outcome.outputs.ranks)
-    assert curve.auc == pytest.approx(expected)
+def test_cells_have_the_validation_scores_they_are_chosen_by_and_the_control_its_words(
+    inputs,
+) -> None:
+    probe, control = (measure_piece(piece(kind), inputs) for kind in ("probe", "control"))
+    outcomes = pieces._fit(piece("probe"), inputs, inputs.labels, inputs.splits)
+    for split, outcome, value in zip(
+        inputs.splits, outcomes, values(probe, "accuracy_val"), strict=True
+    ):
+        assert np.mean(outcome.validation.decisions == inputs.labels[split.val]) == value
+    assert len(values(probe, "auc_val")) == len(inputs.splits)
+    assert not values(control, "accuracy_val")
+    assert all(0 <= share <= 1 for share in values(control, "control_words_seen"))
+    assert {row["low"] for row in probe.rows if row["metric"].endswith("_val")} == {None}
 
 
 @pytest.mark.parametrize(("classifier", "curves"), [("ridge", 0), ("linear", 1)])
@@ -108,28 +102,6 @@ def test_only_classifiers_trained_by_gradients_have_loss_curves(inputs, classifi
         assert isinstance(detail, LossCurves)
         assert len(detail.train) == len(detail.validation)
         assert detail.validation[detail.kept - 1] == min(detail.validation)
-
-
-@pytest.mark.parametrize(
-    ("task", "kinds"),
-    [
-        ("multiclass", ["confusion", "roc", "roc", "roc", "projection", "projection"]),
-        ("regression", ["projection"]),
-        ("multilabel", []),
-    ],
-)
-def test_each_task_has_the_details_that_make_sense_for_it(lm, task: str, kinds) -> None:
-    base = probe_inputs(lm)
-    number = np.arange(40) % 3
-    labels = {
-        "multiclass": number,
-        "regression": number / 2.0,
-        "multilabel": np.stack([number > 0, number > 1], 1).astype(int),
-    }[task]
-    classes = {"multiclass": ("a", "b", "c"), "regression": (), "multilabel": ("a", "b")}[task]
-    texts = TextSet("set", base.texts.texts, labels=labels, task=task, classes=classes)
-    details = measure_piece(piece("details"), replace(base, texts=texts)).details
-    assert [detail.figure for detail in details] == kinds
 
 
 @pytest.mark.parametrize("kind", sorted(set(PIECE_KINDS) - {"mdl", "details"}))

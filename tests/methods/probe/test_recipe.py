@@ -63,15 +63,18 @@ def test_the_main_metric_follows_the_classes_and_the_option(model, tmp_path):
     assert quick(model, tmp_path, **given).summary["metric"] == "accuracy"
     few = labelled(90).take([i for i in range(90) if i % 2 == 0 or i % 6 == 1])
     found = quick(model, tmp_path, data=few, **given)
-    assert found.summary["metric"] == found.summary["best"]["metric"] == "balanced_accuracy"
+    assert found.summary["metric"] == found.summary["headline"]["metric"] == "balanced_accuracy"
     assert list(found.record.baselines.values()) == [{"majority": 0.5}]
     # Lower is better: the best cell has the smallest error.
     error = quick(model, tmp_path, metric="ece", **given)
     cells = error.rows.filter((pl.col("kind") == "probe") & (pl.col("metric") == "ece"))
-    means = cells.group_by("layers").agg(pl.col("value").mean())
-    assert error.summary["best"]["value"] == pytest.approx(means["value"].min())
+    best = cells.group_by("layers").agg(pl.col("value").mean()).sort("value").row(0)
+    (result,) = error.summary["results"]
+    assert (result["best_on_test"]["layers"], result["best_on_test"]["value"]) == pytest.approx(
+        best
+    )
     detail = json.loads((error.path / "details.json").read_text())
-    assert {one["layers"] for one in detail} == {error.summary["best"]["layers"]}
+    assert {one["layers"] for one in detail} == {error.summary["headline"]["layers"]}
 
 
 def test_a_metric_that_does_not_fit_the_task_is_refused(model, tmp_path, capsys):
@@ -325,7 +328,7 @@ def test_every_kind_of_target_can_be_probed(model, tmp_path, task):
     classes = {"multilabel": ("a", "b"), "regression": ()}.get(task, base.classes)
     texts = TextSet(task, base.texts, labels=labels, task=task, classes=classes)
     result = quick(model, tmp_path, data=texts, classifier="ridge", layers="1", pool="last")
-    assert result.summary["best"]["value"] is not None
+    assert result.summary["headline"]["value"] is not None
     assert result.summary["failed"] == 0
 
 
@@ -371,7 +374,7 @@ def test_several_models_and_sets_make_one_grid(model, tmp_path):
     result = quick([model, other], tmp_path, data=[labelled(), three],
                    classifier="ridge", baselines="majority")  # fmt: skip
     assert result.rows.select("model", "data").unique().height == 4
-    assert len(result.summary["findings"]) == 4
+    assert len(result.summary["results"]) == 4
     assert len(result.record.model) == 2
 
 
@@ -424,7 +427,7 @@ def test_the_command_prints_json_and_nothing_else(model, tmp_path, capsys):
              "--json"]  # fmt: skip
     assert command(words) == 0
     summary = json.loads(capsys.readouterr().out)
-    assert summary["best"]["layers"] == "1"
+    assert summary["headline"]["layers"] == "1"
     assert (tmp_path / "r" / "probe" / summary["address"] / "result.json").is_file()
 
 
@@ -473,12 +476,12 @@ def test_texts_that_repeat_cost_no_numbers(model, tmp_path):
     texts = TextSet("same", ("All is good.", "All is bad.") * 30, labels=np.arange(60) % 2,
                     task="binary", classes=("good", "bad"))  # fmt: skip
     result = quick(model, tmp_path, data=texts, classifier="centroid", layers="1", pool="last")
-    assert result.summary["best"]["value"] == 1.0
+    assert result.summary["headline"]["value"] == 1.0
 
 
 def test_the_best_cell_has_its_twin_and_control_whatever_its_classifier(model, tmp_path):
     result = quick(model, tmp_path, classifier=["knn", "ridge"], layers="1", pool="last")
-    top = result.summary["best"]["classifier"]
+    top = result.summary["headline"]["classifier"]
     for kind in ("twin", "control"):
         assert top in result.rows.filter(pl.col("kind") == kind)["classifier"].to_list()
 
@@ -487,7 +490,31 @@ def test_of_equally_good_cells_the_summary_and_the_details_mean_the_same(model, 
     texts = TextSet("same", ("All is good.", "All is bad.") * 30, labels=np.arange(60) % 2,
                     task="binary", classes=("good", "bad"))  # fmt: skip
     result = quick(model, tmp_path, data=texts, classifier=["ridge", "centroid"], layers="all")
-    top = result.summary["best"]
+    top = result.summary["headline"]
     twins = result.rows.filter((pl.col("kind") == "twin") & (pl.col("layers") == top["layers"]))
     assert top["value"] == 1.0
     assert (top["pool"], top["classifier"]) in twins.select("pool", "classifier").rows()
+
+
+def test_the_headline_is_chosen_on_validation_rows_and_scored_on_test_rows(model, tmp_path):
+    rng = np.random.default_rng(0)
+    texts = replace(labelled(), labels=rng.permutation(np.arange(60) % 2))
+    result = quick(model, tmp_path, data=texts, layers="all", classifier=["lda", "centroid"])
+    rows = result.rows.filter(pl.col("kind") == "probe")
+    wide = rows.pivot("metric", index=["layers", "pool", "classifier", "repeat"], values="value")
+    chosen = wide.sort("accuracy_val", "auc_val", descending=True, maintain_order=True).unique(
+        "repeat", keep="first", maintain_order=True
+    )
+    (found,) = result.summary["results"]
+    headline, best = found["headline"], found["best_on_test"]
+    # Ties in both scores are rare: then another cell of the same validation score may be named.
+    assert headline["value"] == pytest.approx(chosen["accuracy"].mean(), abs=0.1)
+    assert (headline["chosen_on"], best["chosen_on"]) == ("validation", "test")
+    means = wide.group_by("layers", "pool", "classifier").agg(pl.col("accuracy").mean())
+    assert best["value"] == pytest.approx(means["accuracy"].max()) and best["cells"] == 16
+    assert best["gained_by_chance"] > 0
+    assert headline["chance"] == pytest.approx(0.5, abs=0.1)
+    for kind in ("twin", "control"):
+        at = result.rows.filter((pl.col("kind") == kind) & (pl.col("metric") == "accuracy"))
+        cells = set(at.select("layers", "pool", "classifier", "repeat").rows())
+        assert set(chosen.select("layers", "pool", "classifier", "repeat").rows()) <= cells

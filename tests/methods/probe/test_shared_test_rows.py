@@ -55,7 +55,7 @@ def test_repeats_that_share_test_rows_are_as_uncertain_as_these_rows(
     assert high - low < 0.9
     assert of(result.rows, "auc")["low"].null_count() == 0
     assert f"[{low:.3f}, {high:.3f}]" in result.summary["verdict"][0] or mean != pytest.approx(
-        result.summary["best"]["value"]
+        result.summary["headline"]["value"]
     )
 
 
@@ -78,7 +78,7 @@ def test_only_the_largest_size_asked_for_counts_in_the_summary(model, tmp_path):
     cells = of(result.rows, "accuracy").filter(pl.col("n_train") == pl.col("n_train").max())
     means = cells.group_by("layers").agg(pl.col("value").mean())
     assert result.rows["n_train"].n_unique() > 1
-    assert result.summary["best"]["value"] == pytest.approx(means["value"].max())
+    assert result.summary["headline"]["value"] == pytest.approx(means["value"].max())
     assert "over 4 repeats" in result.summary["verdict"][0]
 
 

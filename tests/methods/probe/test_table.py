@@ -2,7 +2,7 @@ import polars as pl
 
 from cutaway.measure.metrics import METRICS, Metric
 from cutaway.methods.probe import table
-from cutaway.methods.probe.aggregate import aggregate_cells, best_cell
+from cutaway.methods.probe.aggregate import aggregate_cells, chosen_cell
 from tests.report.fake_runs import FakeRecord, failed_rows, probe_rows
 
 
@@ -30,7 +30,7 @@ def test_a_ranking_is_best_first_and_lists_each_text_baseline_once() -> None:
 def test_key_numbers_name_the_best_score_its_baselines_and_the_cells() -> None:
     rows = probe_rows()
     best, *others = table.key_numbers(rows, FakeRecord(rows))
-    assert best.label == "best accuracy" and best.note.startswith("layer ")
+    assert best.label == "accuracy" and best.note.startswith("layer ")
     assert float(best.value) == round(table.ranking_table(rows, FakeRecord(rows))["mean"][0], 3)
     assert [one.label for one in others] == [
         "most frequent class", "bag of words", "TF-IDF words", "cells measured"
@@ -47,6 +47,8 @@ def test_a_new_metric_that_should_be_low_is_ranked_lowest_first(monkeypatch) -> 
     monkeypatch.setitem(METRICS, "mistakes", mistakes)
     rows = probe_rows(layers=("1", "2", "3"), metrics=("mistakes",))
     ranking = table.ranking_table(rows, FakeRecord(rows, summary={"metric": "mistakes"}))
-    assert ranking["mean"].to_list() == sorted(ranking["mean"].to_list())
-    top = best_cell(aggregate_cells(rows), "mistakes")
+    for kind in ("probe", "baseline"):
+        means = ranking.filter(pl.col("kind") == kind)["mean"].to_list()
+        assert means == sorted(means)
+    top = chosen_cell(aggregate_cells(rows), "mistakes")
     assert top["mean"] == ranking.filter(pl.col("kind") == "probe")["mean"].min()

@@ -7,6 +7,7 @@ import polars as pl
 
 from cutaway.core.errors import Missing
 from cutaway.measure.metrics import metric_facts
+from cutaway.methods.probe.spec import TIE_METRIC, VALIDATION_SUFFIX
 from cutaway.report.metric_labels import lower_is_better, measured_metrics
 from cutaway.report.records import RunOrRuns
 from cutaway.report.summary import by_layer
@@ -51,6 +52,8 @@ def main_metric(rows: pl.DataFrame, record: RunOrRuns) -> str:
 def aggregate_cells(rows: pl.DataFrame, metric: str | None = None) -> pl.DataFrame:
     """One line per cell and training size: mean over repeats, interval, repeats, failures."""
     full = with_training_size(fill_missing_columns(rows))
+    validation = _validation_means(full)
+    full = full.filter(~pl.col("metric").str.ends_with(VALIDATION_SUFFIX).fill_null(value=False))
     if metric is not None:
         full = full.filter(pl.col("metric") == metric)
     done = pl.col("status") == "done"
@@ -67,7 +70,25 @@ def aggregate_cells(rows: pl.DataFrame, metric: str | None = None) -> pl.DataFra
         (~done).sum().alias("failed"),
         pl.col("reason").drop_nulls().first().alias("reason"),
     )
-    return by_layer(folded)
+    return by_layer(_with_validation(folded, validation))
+
+
+def _validation_means(full: pl.DataFrame) -> pl.DataFrame:
+    """The mean validation score of each cell by the metric it belongs to."""
+    found = full.filter(pl.col("metric").str.ends_with(VALIDATION_SUFFIX))
+    name = pl.col("metric").str.strip_suffix(VALIDATION_SUFFIX)
+    cells = found.with_columns(name).group_by([*COORDINATES, "size", "metric"])
+    return cells.agg(pl.col("value").mean().round(12).alias("validation"))
+
+
+def _with_validation(table: pl.DataFrame, validation: pl.DataFrame) -> pl.DataFrame:
+    """The columns by which cells are chosen: `validation`, and `tie` between equal ones."""
+    cell = [*COORDINATES, "size"]
+    ties = validation.filter(pl.col("metric") == TIE_METRIC).rename({"validation": "tie"})
+    order: dict[str, Any] = {"how": "left", "nulls_equal": True, "maintain_order": "left"}
+    return table.join(validation, on=[*cell, "metric"], **order).join(
+        ties.drop("metric"), on=cell, **order
+    )
 
 
 def _metric_bound(names: Sequence[str], place: int) -> pl.Expr:
@@ -100,16 +121,24 @@ def scored_probe_cells(table: pl.DataFrame) -> pl.DataFrame:
     return table.filter((pl.col("kind") == "probe") & pl.col("mean").is_not_null())
 
 
-def best_cell(table: pl.DataFrame, metric: str) -> dict[str, Any] | None:
-    """The best probe cell; for errors and code lengths that is the lowest."""
-    found = scored_probe_cells(table).sort("mean", descending=not lower_is_better(metric))
+def rank_cells(table: pl.DataFrame, metric: str) -> pl.DataFrame:
+    """The probe cells, best validation score first; runs without one are ranked by their means."""
+    down = not lower_is_better(metric)
+    return scored_probe_cells(table).sort(
+        pl.coalesce("validation", "mean"), "tie", descending=[down, True], nulls_last=True,
+        maintain_order=True,
+    )  # fmt: skip
+
+
+def chosen_cell(table: pl.DataFrame, metric: str) -> dict[str, Any] | None:
+    """The probe cell that the validation rows choose."""
+    found = rank_cells(table, metric)
     return found.row(0, named=True) if found.height else None
 
 
-def best_cell_per_group(table: pl.DataFrame, by: Sequence[str], metric: str) -> pl.DataFrame:
-    """The best probe cell of each group, in the groups' order of appearance."""
-    ranked = scored_probe_cells(table).with_row_index("_place")
-    ranked = ranked.sort("mean", descending=not lower_is_better(metric), maintain_order=True)
+def chosen_cell_per_group(table: pl.DataFrame, by: Sequence[str], metric: str) -> pl.DataFrame:
+    """The chosen probe cell of each group, in the groups' order of appearance."""
+    ranked = rank_cells(table.with_row_index("_place"), metric)
     return ranked.unique(list(by), keep="first", maintain_order=True).sort("_place").drop("_place")
 
 

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from cutaway.methods.probe.aggregate import (
-    best_cell_per_group,
+    chosen_cell_per_group,
     scored_probe_cells,
     varying_columns,
 )
@@ -92,7 +92,7 @@ def _series_to_draw(
 ) -> list[tuple[object, ...]]:
     """Keys of the lines to draw: the best line of every colour first, then the best of the rest."""
     down = not lower_is_better(metric)
-    ranked = best_cell_per_group(table, differ, metric).sort(
+    ranked = chosen_cell_per_group(table, differ, metric).sort(
         "mean", descending=down, maintain_order=True
     )
     firsts = ranked.unique(differ[0], keep="first", maintain_order=True)

@@ -1,4 +1,4 @@
-"""Figures of the best probe: confusion matrix, ROC curves, scores, projection, losses."""
+"""Figures of the chosen probe: confusion matrix, ROC curves, scores, projection, losses."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,10 +13,9 @@ from cutaway.methods.probe.aggregate import (
     aggregate_cells,
     largest_training_size,
     main_metric,
-    scored_probe_cells,
+    rank_cells,
 )
 from cutaway.report import formats, theme
-from cutaway.report.metric_labels import lower_is_better
 from cutaway.report.records import RunOrRuns, model_suffix, single_runs
 
 MAX_POINTS = 2000
@@ -43,8 +42,8 @@ def _sum_counts(found: Sequence[details.ConfusionMatrix]) -> list[list[int]]:
 
 
 def confusion_matrix(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """Which classes the best probe takes for which, as shares of each true class."""
-    found = _best_details(details.ConfusionMatrix, rows, record)
+    """Which classes the chosen probe takes for which, as shares of each true class."""
+    found = _chosen_details(details.ConfusionMatrix, rows, record)
     classes = found[0].classes
     counts = _sum_counts(found)
     shares = [[c / max(sum(row), 1) for c in row] for row in counts]
@@ -72,7 +71,7 @@ def confusion_matrix(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     figure.update_yaxes(title="true class", autorange="reversed", type="category", showgrid=False)
     return theme.finish_figure(
         figure,
-        title="Confusion matrix of the best probe",
+        title="Confusion matrix of the chosen probe",
         caption="Each row is a true class, each column a predicted class; a perfect probe "
         f"fills the diagonal. Test rows of all repeats together. {_cell_caption(found[0])}",
         height=200 + min(56, 560 // len(classes)) * len(classes),
@@ -80,7 +79,7 @@ def confusion_matrix(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
 
 
 def roc_curves(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """ROC curves: of the best probes for two classes, of each class for several."""
+    """ROC curves: of the chosen probes for two classes, of each class for several."""
     ranked = _ranked_details(details.RocCurve, rows, record)
     top = ranked[0]
     several = len({entry.label for entry in top}) > 1
@@ -118,8 +117,8 @@ def roc_curves(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
 
 
 def score_histogram(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """The best probe's scores by true class, with the threshold that decides."""
-    entry = _best_details(details.ScoreHistogram, rows, record)[0]
+    """The chosen probe's scores by true class, with the threshold that decides."""
+    entry = _chosen_details(details.ScoreHistogram, rows, record)[0]
     centres = [(a + b) / 2 for a, b in zip(entry.edges, entry.edges[1:], strict=False)]
     widths = [b - a for a, b in zip(entry.edges, entry.edges[1:], strict=False)]
     figure = go.Figure()
@@ -160,8 +159,8 @@ def score_histogram(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
 
 
 def projection(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """The hidden states of the best cell in two dimensions, coloured by label."""
-    found = _best_details(details.Projection, rows, record)
+    """The hidden states of the chosen cell in two dimensions, coloured by label."""
+    found = _chosen_details(details.Projection, rows, record)
     entry = found[0]
     figure = go.Figure()
     keep = _subsample(range(len(entry.x)), MAX_POINTS)
@@ -271,23 +270,22 @@ def _chance_line() -> go.Scatter:
 def _ranked_details(
     kind: type[DetailT], rows: pl.DataFrame, record: RunOrRuns
 ) -> list[list[DetailT]]:
-    """The entries of one kind by cell, best cell first, each cell's repeats in order."""
+    """The entries of one kind by cell, chosen cell first, each cell's repeats in order."""
     by_cell: dict[details.DetailKey, list[DetailT]] = {}
     for entry in _entries(record):
         if isinstance(entry, kind):
             by_cell.setdefault(entry.key, []).append(entry)
     metric = main_metric(rows, record)
-    table = scored_probe_cells(largest_training_size(aggregate_cells(rows, metric)))
+    table = largest_training_size(aggregate_cells(rows, metric))
     columns = ("model", "data", "layers", "pool", "classifier")
-    means = {tuple(c[k] for k in columns): c["mean"] for c in table.iter_rows(named=True)}
+    ranked = rank_cells(table, metric).select(columns).rows()
     # Rows may be filtered (the app's cross-filters): only cells still in them are shown.
-    keys = [key for key in by_cell if key in means]
+    keys = [key for key in ranked if key in by_cell]
     if not keys:
         raise Missing(
             f"No {kind.model_fields['figure'].default} data for these cells in the run's "
             "details.json."
         )
-    keys.sort(key=lambda key: means[key], reverse=not lower_is_better(metric))
     return [sorted(by_cell[key], key=lambda entry: entry.repeat) for key in keys]
 
 
@@ -299,7 +297,7 @@ def _entries(record: RunOrRuns) -> Iterator[details.AnyDetail]:
             yield entry.model_copy(update={"model": entry.model + more}) if more else entry
 
 
-def _best_details(kind: type[DetailT], rows: pl.DataFrame, record: RunOrRuns) -> list[DetailT]:
+def _chosen_details(kind: type[DetailT], rows: pl.DataFrame, record: RunOrRuns) -> list[DetailT]:
     return _ranked_details(kind, rows, record)[0]
 
 

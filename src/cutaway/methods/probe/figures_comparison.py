@@ -9,7 +9,7 @@ from cutaway.core.errors import Missing
 from cutaway.methods.probe import figure_lines
 from cutaway.methods.probe.aggregate import (
     aggregate_cells,
-    best_cell_per_group,
+    chosen_cell_per_group,
     flat_baselines,
     largest_training_size,
     main_metric,
@@ -21,7 +21,7 @@ from cutaway.report.records import RunOrRuns, parameter_counts
 
 
 def model_sizes(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """Score against model size: each model at its best layer."""
+    """Score against model size: each model at the layer chosen on validation rows."""
     metric = main_metric(rows, record)
     counts = parameter_counts(record)
     table = scored_probe_cells(largest_training_size(aggregate_cells(rows, metric))).filter(
@@ -30,7 +30,7 @@ def model_sizes(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     if table["model"].n_unique() < 2:
         raise Missing("Score by model size needs runs of at least two models of known size.")
     known = pl.col("model").replace_strict(counts, default=None, return_dtype=pl.Float64)
-    tops = best_cell_per_group(table, ("data", "model", "pool", "classifier"), metric)
+    tops = chosen_cell_per_group(table, ("data", "model", "pool", "classifier"), metric)
     tops = tops.with_columns(known.alias("parameters")).sort("parameters", maintain_order=True)
     sets = tops["data"].unique(maintain_order=True).to_list()
     shown = panels.stack_panels(sets, each=270 if len(sets) == 1 else 200)
@@ -56,7 +56,8 @@ def model_sizes(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         shown.figure,
         title=f"{words} by model size",
         pointer=figure_lines.POINTER,
-        caption="Each model is shown at its best layer, larger models to the right; "
+        caption="Each model is shown at the layer chosen on validation rows, larger models to the "
+        "right; "
         f"{figure_lines.INTERVAL_NOTE}. A flat line means that size alone does not help."
         + panels.omitted_note(missing, shown.hidden),
         height=shown.height,
@@ -65,7 +66,7 @@ def model_sizes(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
 
 def _label_models(figure: go.Figure, panel: pl.DataFrame, metric: str, row: int) -> None:
     # Runs of one size share an x position: one name is enough.
-    for top in best_cell_per_group(panel, ("parameters",), metric).iter_rows(named=True):
+    for top in chosen_cell_per_group(panel, ("parameters",), metric).iter_rows(named=True):
         figure.add_annotation(
             # Annotations on a log axis are placed by the exponent.
             x=math.log10(top["parameters"]),
@@ -79,10 +80,10 @@ def _label_models(figure: go.Figure, panel: pl.DataFrame, metric: str, row: int)
 
 
 def classifiers(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """Each classifier at its best layer and pooler, with its interval, beside the baselines."""
+    """Each classifier at the layer and pooler chosen on validation rows, with the baselines."""
     metric = main_metric(rows, record)
     table = largest_training_size(aggregate_cells(rows, metric))
-    tops = best_cell_per_group(table, ("data", "model", "classifier"), metric)
+    tops = chosen_cell_per_group(table, ("data", "model", "classifier"), metric)
     if tops.is_empty():
         raise Missing("No probe in this run has a score. Its failures are listed in the table.")
     sets = tops["data"].unique(maintain_order=True).to_list()
@@ -98,8 +99,8 @@ def classifiers(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         shown.figure,
         title=f"{words} by classifier",
         pointer="Hover over a dot to see its layer and pooler.",
-        caption="Each dot is a classifier at its best layer and pooler, the line through it the "
-        "95 % interval of the mean over repeats. Grey diamonds need no "
+        caption="Each dot is a classifier at the layer and pooler chosen on validation rows, the "
+        "line through it the 95 % interval of the mean over repeats. Grey diamonds need no "
         "model. Where intervals overlap, see the verdict: it compares the cells pairwise."
         + panels.omitted_note(0, shown.hidden),
         height=shown.height - 20,
@@ -191,8 +192,8 @@ def learning_curve(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
     found = scored_probe_cells(table).filter(pl.col("size").is_not_null()).filter(several)
     if found.is_empty():
         raise Missing("A learning curve needs several training sizes: try --protocol curve.")
-    # The ranking of layers changes with size; each line shows the layer that is best at full size.
-    fixed = best_cell_per_group(
+    # The ranking of layers changes with size; each line shows the layer chosen at full size.
+    fixed = chosen_cell_per_group(
         largest_training_size(found), ("data", "model", "pool", "classifier"), metric
     )
     table_ = found.join(fixed.select(same), on=same, how="semi").sort("size", maintain_order=True)
@@ -218,7 +219,7 @@ def learning_curve(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         shown.figure,
         title=f"{words} by training size",
         pointer=figure_lines.POINTER,
-        caption="Each line shows the layer that is best with all rows; "
+        caption="Each line shows the layer that validation rows choose at the largest size; "
         f"{figure_lines.INTERVAL_NOTE}. If a line still rises on the right, more data would help; "
         "a dip near the width of the states is double descent."
         + panels.omitted_note(missing, shown.hidden),

@@ -7,7 +7,7 @@ from cutaway.core.errors import Missing
 from cutaway.methods.probe import figure_lines
 from cutaway.methods.probe.aggregate import (
     aggregate_cells,
-    best_cell,
+    chosen_cell,
     flat_baselines,
     largest_training_size,
     main_metric,
@@ -54,7 +54,7 @@ def _layer_panel(
 ) -> int:
     """One data set's lines and baselines; how many lines were left out."""
     where = figure_lines.layer_positions(scored_probe_cells(table)["layers"].to_list())
-    top = best_cell(table, metric)
+    top = chosen_cell(table, metric)
     assert top is not None  # a panel exists only for a data set with probe cells
     for kind, value in flat_baselines(table, top["data"]).items():
         panels.draw_baseline(figure, kind, list(where.values()), [value] * len(where), row)
@@ -72,7 +72,8 @@ def _layer_panel(
     figure.add_annotation(
         x=where[top["layers"]],
         y=top["mean"],
-        text=f"best {formats.number(top['mean'])}, layer {formats.figure_label(top['layers'], 16)}",
+        text=f"chosen: {formats.number(top['mean'])}, "
+        f"layer {formats.figure_label(top['layers'], 16)}",
         showarrow=True,
         arrowhead=0,
         arrowwidth=1,
@@ -85,7 +86,7 @@ def _layer_panel(
 
 
 def layer_pooler_heatmap(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
-    """Layer by pooler, one colour per score; the best cell is framed."""
+    """Layer by pooler, one colour per score; the chosen cell is framed."""
     metric = main_metric(rows, record)
     table = scored_probe_cells(largest_training_size(aggregate_cells(rows, metric)))
     if table["layers"].n_unique() * table["pool"].n_unique() < 4 or table["pool"].n_unique() < 2:
@@ -119,8 +120,8 @@ def layer_pooler_heatmap(rows: pl.DataFrame, record: RunOrRuns) -> go.Figure:
         shown.figure,
         title=f"{words} by layer and pooler",
         caption="Each square is the mean over repeats of one layer read through one pooler; "
-        f"{'darker' if reverse else 'yellower'} is better, the framed square is the best. The "
-        "verdict lists the layers that are statistically indistinguishable from the best."
+        f"{'darker' if reverse else 'yellower'} is better. The framed square has the best score on "
+        "validation rows. The verdict lists the layers that are worse, and those as good."
         + panels.omitted_note(0, shown.hidden),
         pointer="Hover over a square to see its interval.",
         height=shown.height - 30,
@@ -153,7 +154,7 @@ def _heatmap_panel(
         row=row,
         col=1,
     )
-    top = best_cell(table, metric)
+    top = chosen_cell(table, metric)
     if top is not None:
         x, y = order.index(top["layers"]), pools.index(top["pool"])
         frame = {"type": "rect", "x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5}

@@ -11,7 +11,7 @@ PAGE = MethodPage(
     {
         "Layers": ("layers", "heatmap"),
         "Comparison": ("classifiers", "curve", "sizes"),
-        "Inside the best probe": ("confusion", "roc", "scores", "projection", "losses"),
+        "Inside the chosen probe": ("confusion", "roc", "scores", "projection", "losses"),
     },
     ("model", "data", "pool", "classifier"),
     one_metric=True,

@@ -5,7 +5,7 @@ twin      the same cell on the model with random weights
 control   the same cell on the control task (random labels by word)
 mdl       the minimum description length of the labels given the features
 baseline  a classifier on the words of the texts
-details   what the figures of the best cell show, from one fit
+details   what the figures of the chosen cell show, from one fit
 """
 
 from collections.abc import Callable
@@ -17,21 +17,12 @@ import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
-from sklearn.metrics import roc_curve
 from torch import Tensor
 
-from cutaway.measure.baselines import Baseline, control_labels, fit_baseline
-from cutaway.measure.metrics import auc
+from cutaway.measure.baselines import Baseline, fit_baseline
 from cutaway.measure.repeats import RepeatMetrics
-from cutaway.measure.splits import Split
-from cutaway.methods.probe.details import (
-    AnyDetail,
-    ConfusionMatrix,
-    LossCurves,
-    Projection,
-    RocCurve,
-    ScoreHistogram,
-)
+from cutaway.measure.splits import SHARED_TEST_PROTOCOLS, Split
+from cutaway.methods.probe.details import AnyDetail, LossCurves
 from cutaway.methods.probe.inputs import ProbeInputs
 from cutaway.methods.probe.maths.cell import (
     ProbeOutcome,
@@ -43,22 +34,15 @@ from cutaway.methods.probe.maths.cell import (
 )
 from cutaway.methods.probe.maths.fitted import FitSettings, FittedProbe, ProbeOutputs
 from cutaway.methods.probe.maths.layer_mix import LayerMix
-from cutaway.methods.probe.maths.mdl import code_length
-from cutaway.methods.probe.maths.projection import ProbeProjection, project_2d
 from cutaway.methods.probe.rows import (
+    WORDS_SEEN,
     PieceResult,
     ProbeCell,
     cell_result,
     row_coordinates,
 )
+from cutaway.methods.probe.spec import TIE_METRIC, VALIDATION_SUFFIX
 from cutaway.store.samples import prediction_frame
-
-MAX_POINTS = 400
-"""Points of a projection."""
-ROC_POINTS = 200
-"""Points of a ROC curve."""
-MAX_ROC_CLASSES = 10
-TEXT_CHARS = 120
 
 
 @dataclass(frozen=True)
@@ -69,6 +53,14 @@ class ProbePiece:
     """A row of PIECE_KINDS."""
     cell: ProbeCell
     layers: LayerMix | None = None
+    repeats: tuple[int, ...] = ()
+    """Only these repeats; all if empty."""
+
+    def splits(self, inputs: ProbeInputs) -> tuple[Split, ...]:
+        """The splits that it is measured on."""
+        if not self.repeats:
+            return inputs.splits
+        return tuple(split for split in inputs.splits if split.repeat in self.repeats)
 
 
 def measure_piece(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
@@ -77,17 +69,37 @@ def measure_piece(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
 
 
 def _measure_probe(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
-    outcomes = _fit(piece, inputs, inputs.labels, inputs.splits)
+    main = inputs.metric
+    # Cells are chosen by the main metric on the validation rows, then by AUC.
+    names = (main,) if inputs.texts.task == "regression" else (main, TIE_METRIC)
+    outcomes = [
+        replace(
+            one,
+            metrics=one.metrics | {m + VALIDATION_SUFFIX: one.validation.value(m) for m in names},
+        )
+        for one in _fit(piece, inputs, inputs.labels, inputs.splits)
+    ]
     return _result(piece, inputs, outcomes, _loss_curves(piece.cell, outcomes[0]))
 
 
 def _measure_twin(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
-    return _result(piece, inputs, _fit(piece, inputs, inputs.labels, inputs.splits, of_twin=True))
+    splits = piece.splits(inputs)
+    return _result(piece, inputs, _fit(piece, inputs, inputs.labels, splits, of_twin=True))
 
 
 def _measure_control(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
-    labels = control_labels(inputs.texts.texts, inputs.labels, seed=inputs.spec.seed)
-    return _result(piece, inputs, _fit(piece, inputs, labels, inputs.splits))
+    from cutaway.measure.control import control_task
+
+    texts, fixed = inputs.texts, inputs.spec.protocol in SHARED_TEST_PROTOCOLS
+    task = control_task(
+        texts.texts, inputs.labels, seed=inputs.spec.seed, parts=texts.parts if fixed else None
+    )
+    splits = piece.splits(inputs)
+    outcomes = [
+        replace(one, metrics=one.metrics | {WORDS_SEEN: task.seen(split)})
+        for split, one in zip(splits, _fit(piece, inputs, task.labels, splits), strict=True)
+    ]
+    return _result(piece, inputs, outcomes)
 
 
 def _fit(
@@ -121,7 +133,7 @@ def _result(
             {**outcome.metrics, "parameters": float(outcome.parameters)},
             _pseudo_values(inputs, split, outcome.outputs),
         )
-        for split, outcome in zip(inputs.splits, outcomes, strict=True)
+        for split, outcome in zip(piece.splits(inputs), outcomes, strict=True)
     ]
     outputs = [outcome.outputs for outcome in outcomes]
     return _with_samples(piece, inputs, repeats, outputs, details or [])
@@ -148,7 +160,7 @@ def _with_samples(
             answer=_label_names(inputs, given.decisions),
             score=given.answer_scores().tolist(),
         )
-        for split, repeat, given in zip(inputs.splits, repeats, outputs, strict=True)
+        for split, repeat, given in zip(piece.splits(inputs), repeats, outputs, strict=True)
     ]
     return replace(result, samples=pl.concat(frames))
 
@@ -200,6 +212,8 @@ def _coordinates(cell: ProbeCell) -> dict[str, Any]:
 
 def _measure_mdl(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
     """The online code length of the training labels of one split: one number for the cell."""
+    from cutaway.methods.probe.maths.mdl import code_length
+
     assert piece.layers is not None
     states, rows = inputs.states(piece.layers, piece.cell.pool), inputs.coded_rows
     assert not isinstance(states, RaggedTokens)
@@ -247,87 +261,14 @@ def _baseline_scores(model: Baseline, rows: Tensor) -> Tensor:
 
 
 def _measure_details(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
-    """Confusion matrix, ROC curves, score histogram and projections, as far as the task has them.
+    """From the last split, which has the full training size of a learning curve."""
+    from cutaway.methods.probe.cell_details import cell_details, shown_rows
 
-    From the last split, which has the full training size of a learning curve.
-    """
     assert piece.layers is not None
-    split, texts = inputs.splits[-1], inputs.texts
+    split = inputs.splits[-1]
     outcome = _fit(piece, inputs, inputs.labels, (split,))[0]
-    where, truth = _coordinates(piece.cell), inputs.labels[split.test]
-    details: list[AnyDetail] = []
-    if texts.task in ("binary", "multiclass"):
-        details.append(_confusion_matrix(where, texts.classes, truth, outcome))
-        details += _roc_curves(where, texts.classes, truth, outcome)
-    if texts.task == "binary":
-        details.append(_score_histogram(where, texts.classes, truth, outcome))
-    rows = np.sort(split.test)[:MAX_POINTS]
-    states = take_rows(inputs.states(piece.layers, piece.cell.pool), rows)
-    if isinstance(states, Tensor) and texts.task != "multilabel":
-        methods: tuple[ProbeProjection, ...] = ("pca", "lda")
-        for method in methods[: 1 if texts.task == "regression" else 2]:
-            details.append(_projection(where, method, states.float(), rows, inputs))
-    return PieceResult([], details)
-
-
-def _confusion_matrix(
-    where: dict[str, Any], classes: tuple[str, ...], truth: NDArray[Any], outcome: ProbeOutcome
-) -> ConfusionMatrix:
-    counts = np.zeros((len(classes), len(classes)), dtype=int)
-    np.add.at(counts, (truth.astype(int), outcome.decisions.astype(int)), 1)
-    return ConfusionMatrix(**where, classes=classes, counts=tuple(map(tuple, counts.tolist())))
-
-
-def _roc_curves(
-    where: dict[str, Any], classes: tuple[str, ...], truth: NDArray[Any], outcome: ProbeOutcome
-) -> list[RocCurve]:
-    """One curve for two classes, one per class against the rest for several."""
-    ranks = outcome.outputs.ranks
-    columns = {1: ranks} if ranks.ndim == 1 else dict(enumerate(ranks.T))
-    curves = []
-    for number, scores in list(columns.items())[:MAX_ROC_CLASSES]:
-        positive = (truth == number).astype(int)
-        if 0 < positive.sum() < len(positive):
-            false_rate, true_rate, _ = roc_curve(positive, scores)
-            keep = np.unique(np.linspace(0, len(false_rate) - 1, ROC_POINTS).astype(int))
-            curve = RocCurve(
-                **where, label=classes[number], false_positive=tuple(false_rate[keep].tolist()),
-                true_positive=tuple(true_rate[keep].tolist()), auc=auc(positive, scores),
-            )  # fmt: skip
-            curves.append(curve)
-    return curves
-
-
-def _score_histogram(
-    where: dict[str, Any], classes: tuple[str, ...], truth: NDArray[Any], outcome: ProbeOutcome
-) -> ScoreHistogram:
-    edges = np.histogram_bin_edges(outcome.scores, bins=30)
-    counts = {
-        name: tuple(np.histogram(outcome.scores[truth == number], edges)[0].tolist())
-        for number, name in enumerate(classes)
-    }
-    threshold = outcome.thresholds[0]
-    return ScoreHistogram(**where, edges=tuple(edges.tolist()), counts=counts, threshold=threshold)
-
-
-def _projection(
-    where: dict[str, Any],
-    method: ProbeProjection,
-    states: Tensor,
-    rows: NDArray[Any],
-    inputs: ProbeInputs,
-) -> Projection:
-    labels, texts = inputs.labels[rows], inputs.texts
-    names: tuple[float, ...] | tuple[str, ...] = tuple(float(v) for v in labels)
-    classes = None
-    if texts.task != "regression":
-        classes = torch.from_numpy(labels.astype(int))
-        names = tuple(texts.classes[int(v)] for v in labels)
-    points = project_2d(states, classes, method)
-    return Projection(
-        **where, way=method, x=tuple(points[:, 0].tolist()), y=tuple(points[:, 1].tolist()),
-        labels=names, texts=tuple(texts.texts[i][:TEXT_CHARS] for i in rows),
-    )  # fmt: skip
+    states = take_rows(inputs.states(piece.layers, piece.cell.pool), shown_rows(split))
+    return PieceResult([], cell_details(_coordinates(piece.cell), outcome, states, split, inputs))
 
 
 PIECE_KINDS: dict[str, Callable[[ProbePiece, ProbeInputs], PieceResult]] = {

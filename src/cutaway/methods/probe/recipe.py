@@ -11,16 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from cutaway.core.textset import TextSet
 from cutaway.data.labels import check_learnable
 from cutaway.data.load import load_text_set
 from cutaway.engine import PieceFailed, find_engine, run_pieces
-from cutaway.extract.estimate import estimate_pass
-from cutaway.measure.metrics import metric_facts
 from cutaway.methods.probe.details import DETAILS_FILE, dump_details
+from cutaway.methods.probe.evidence import Evidence
 from cutaway.methods.probe.inputs import ProbeInputs, probe_metric
 from cutaway.methods.probe.maths.layer_mix import LayerMix
 from cutaway.methods.probe.maths.mdl import MIN_ROWS
@@ -30,6 +28,7 @@ from cutaway.methods.probe.rows import (
     ProbeCell,
     failed_row,
     load_results,
+    make_evidence,
     probe_table,
     summarise,
 )
@@ -95,7 +94,7 @@ def shared_words_notes(spec: ProbeSpec, sets: Iterable[TextSet]) -> list[str]:
 
 
 def count_predictions(inputs: ProbeInputs) -> int:
-    """Predictions of all cells and baselines; the best cell gets a twin and a control task."""
+    """Predictions of all cells and baselines, and of a twin and a control of the chosen cells."""
     pieces = list(ProbeGrid(inputs, Progress(Path())).pieces())
     measured = sum(piece.kind != "mdl" for piece in pieces)
     return (measured + 2) * sum(len(split.test) for split in inputs.splits)
@@ -135,6 +134,8 @@ def measure(request: ProbeRequest, run: Run) -> Outcome:
 
 def estimate(request: ProbeRequest) -> list[Estimate]:
     """The cost of the forward passes, one estimate per model and data set."""
+    from cutaway.extract.estimate import estimate_pass
+
     context, (copies, _) = Context(), request.spec.weight_copies
     estimates = []
     for lm in request.models:
@@ -174,7 +175,7 @@ class ProbeGrid:
         """Measure every piece that is not done yet; the keys of all pieces, in order."""
         pieces = {self._key(piece): piece for piece in self.pieces()}
         self._measure_missing(pieces)
-        more = {self._key(piece): piece for piece in self._pieces_of_best(pieces)}
+        more = {self._key(piece): piece for piece in self._pieces_of_choice(pieces)}
         self._measure_missing(more)
         return [*pieces, *more]
 
@@ -202,35 +203,27 @@ class ProbeGrid:
         if "mdl" in spec.baselines and classes and len(self.inputs.coded_rows) >= 2 * MIN_ROWS:
             yield ProbePiece("mdl", self._cell(layers.name, pool, "logistic"), layers)
 
-    def _pieces_of_best(self, pieces: Mapping[str, ProbePiece]) -> Iterator[ProbePiece]:
-        """Twin and control task of the best cell, where it has none yet, and its details."""
-        best = self._best({key: p for key, p in pieces.items() if p.kind == "probe"})
-        if best is None:
+    def _pieces_of_choice(self, pieces: Mapping[str, ProbePiece]) -> Iterator[ProbePiece]:
+        """Twin and control task of the cells chosen on validation rows, each in the repeats that
+        chose it, where there are none yet, and the details of the cell that is chosen overall.
+        """
+        probes = {piece.cell: piece for piece in pieces.values() if piece.kind == "probe"}
+        evidence = self._evidence([key for key, p in pieces.items() if p.kind == "probe"])
+        if not evidence.cells:
             return
-        for kind in ("twin", "control"):
-            if kind in self.inputs.spec.baselines and best.cell.pool != LEARNED_POOLER:
-                piece = ProbePiece(kind, replace(best.cell, kind=kind), best.layers)
-                if self._key(piece) not in pieces:
-                    yield piece
-        yield replace(best, kind="details")
+        for name, repeats in evidence.choices().items():
+            best = probes[self._cell(*name)]
+            for kind in ("twin", "control"):
+                if kind in self.inputs.spec.baselines and best.cell.pool != LEARNED_POOLER:
+                    piece = ProbePiece(kind, replace(best.cell, kind=kind), best.layers)
+                    if self._key(piece) not in pieces:
+                        yield replace(piece, repeats=repeats)
+        yield replace(probes[self._cell(*evidence.headline.name)], kind="details")
 
-    def _best(self, probes: Mapping[str, ProbePiece]) -> ProbePiece | None:
-        """The cell with the best mean of the main metric; None if every cell failed."""
-        metric = self.inputs.metric
-        sign = 1.0 if metric_facts(metric).higher_is_better else -1.0
-        values: dict[ProbeCell, dict[int, list[float]]] = {}
-        for row in self.progress.rows(list(probes)):
-            if row["metric"] == metric and row["value"] is not None:
-                cell = self._cell(row["layers"], row["pool"], row["classifier"])
-                # A learning curve is judged at its largest training size, as in the summary.
-                size = row["n_train"] if self.inputs.spec.protocol == "curve" else 0
-                values.setdefault(cell, {}).setdefault(size, []).append(row["value"])
-        if not values:
-            return None
-        means = {cell: float(np.mean(sizes[max(sizes)])) for cell, sizes in values.items()}
-        # Of equally good cells the first by name, as in the summary.
-        best = min(means, key=lambda cell: (-sign * means[cell], cell.key))
-        return next(piece for piece in probes.values() if piece.cell == best)
+    def _evidence(self, keys: list[str]) -> Evidence:
+        """The scores of the measured cells, for the choice among them."""
+        metric, curve = self.inputs.metric, self.inputs.spec.protocol == "curve"
+        return make_evidence(probe_table(self.progress.rows(keys)), metric, {}, curve=curve)
 
     def _cell(self, layers: str, pool: str, classifier: str, kind: str = "probe") -> ProbeCell:
         return ProbeCell(
@@ -239,7 +232,8 @@ class ProbeGrid:
 
     def _key(self, piece: ProbePiece) -> str:
         digest = self.inputs.texts.digest[:16]
-        return "|".join((piece.kind, self.inputs.lm.short_id, digest, piece.cell.key))
+        repeats = [",".join(map(str, piece.repeats))] if piece.repeats else []
+        return "|".join((piece.kind, self.inputs.lm.short_id, digest, piece.cell.key, *repeats))
 
     def _measure_missing(self, pieces: Mapping[str, ProbePiece]) -> None:
         done = self.progress.done()

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,15 @@ from cutaway.measure.repeats import (
     resampling_info,
 )
 from cutaway.methods.probe.details import AnyDetail, validate_details
-from cutaway.methods.probe.verdict import Evidence, ProbeScore, best_score, verdict_sentences
+from cutaway.methods.probe.evidence import (
+    Evidence,
+    ProbeScore,
+    best_on_test_facts,
+    chance_level,
+    headline_facts,
+)
+from cutaway.methods.probe.spec import TIE_METRIC, VALIDATION_SUFFIX
+from cutaway.methods.probe.verdict import verdict_sentences
 from cutaway.recipe.result import Row, table
 from cutaway.store.progress import Progress
 from cutaway.store.samples import SamplePieces
@@ -33,6 +41,8 @@ SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("value", "low", "high"), pl.Float64),
     **dict.fromkeys(("status", "reason"), pl.String),
 }
+WORDS_SEEN = "control_words_seen"
+"""The share of a control task's test rows whose word occurs in training."""
 CellKey = tuple[Any, ...]
 """Model, data, kind, layers, pool, classifier and number of training rows."""
 
@@ -74,8 +84,7 @@ class PieceResult:
             {"figure": d.model_dump(mode="json")} for d in self.details
         ]
         for cell, info in self.resampling.items():
-            blocks = [None if math.isnan(value) else value for value in info.blocks]
-            details.append({"cell": list(cell), "resampling": {**asdict(info), "blocks": blocks}})
+            details.append({"cell": list(cell), "resampling": _without_nan(asdict(info))})
         progress.put(key, self.rows, details)
 
 
@@ -87,9 +96,24 @@ def load_results(progress: Progress, keys: Sequence[str]) -> PieceResult:
     for entry in stored:
         if "resampling" in entry:
             info = entry["resampling"]
-            blocks = tuple(math.nan if value is None else value for value in info["blocks"])
-            resampling[tuple(entry["cell"])] = ResamplingInfo(**{**info, "blocks": blocks})
+            blocks, each = _with_nan(info["blocks"]), map(_with_nan, info.get("by_repeat", ()))
+            resampling[tuple(entry["cell"])] = ResamplingInfo(
+                **{**info, "blocks": blocks, "by_repeat": tuple(each)}
+            )
     return PieceResult(progress.rows(keys), details, resampling)
+
+
+def _without_nan(value: Any) -> Any:
+    """A value for JSON, which has no NaN."""
+    if isinstance(value, dict):
+        return {name: _without_nan(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(one) for one in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _with_nan(values: Sequence[float | None]) -> tuple[float, ...]:
+    return tuple(math.nan if value is None else value for value in values)
 
 
 def cell_result(
@@ -109,8 +133,11 @@ def cell_rows(cell: ProbeCell, repeats: Sequence[RepeatMetrics]) -> list[Row]:
     rows = []
     for group in group_by_size(repeats):
         for metric in group[0].metrics:
-            interval = metric_interval([r.metrics[metric] for r in group], group, metric)
-            bounds = {"low": _finite_or_none(interval.low), "high": _finite_or_none(interval.high)}
+            bounds: dict[str, float | None] = {"low": None, "high": None}
+            if not metric.endswith(VALIDATION_SUFFIX) and metric != WORDS_SEEN:
+                interval = metric_interval([r.metrics[metric] for r in group], group, metric)
+                low, high = _finite_or_none(interval.low), _finite_or_none(interval.high)
+                bounds = {"low": low, "high": high}
             for one in group:
                 value = {"metric": metric, "value": _finite_or_none(one.metrics[metric])}
                 status = {"status": "done", "reason": ""}
@@ -160,28 +187,25 @@ def summarise(
     `resampling` tells how the repeats of a cell were drawn, where its rows don't; `curve` that the
     run has several training sizes.
     """
-    findings, baselines = [], {}
+    results, baselines = [], {}
     for texts in sets:
         of_set = table.filter(pl.col("data") == texts.name)
         for model in of_set["model"].unique(maintain_order=True):
             rows = of_set.filter(pl.col("model") == model)
-            metric = metrics[texts.name]
-            rows = _largest_size(rows, metric) if curve else rows
-            found = _finding(rows, model, texts, metric, resampling or {})
+            found = _finding(rows, model, texts, metrics[texts.name], resampling or {}, curve=curve)
             baselines[f"{model} on {texts.name}"] = found.pop("baselines")
-            findings.append(found)
-    several = len(findings) > 1
-    short = short_names(f["model"] for f in findings)
+            results.append(found)
+    several, short = len(results) > 1, short_names(f["model"] for f in results)
     verdict = [
         (f"{short[f['model']]} on {f['data']}: {line}" if several else line)
-        for f in findings
+        for f in results
         for line in f["verdict"]
     ]
     summary = {
-        "metric": findings[0]["metric"],
-        "best": next((f["best"] for f in findings if f["best"]), None),
+        "metric": results[0]["metric"],
+        "headline": next((f["headline"] for f in results if f["headline"]), None),
         "verdict": verdict,
-        "findings": findings,
+        "results": results,
         "cells": table.select(CELL_COLUMNS).unique().height,
         "failed": table.filter(pl.col("status") == "failed").height,
     }
@@ -190,9 +214,12 @@ def summarise(
 
 def _largest_size(rows: pl.DataFrame, metric: str) -> pl.DataFrame:
     """The rows of a learning curve at its largest training size."""
+    judged = pl.col("metric").is_in(
+        [metric, metric + VALIDATION_SUFFIX, TIE_METRIC + VALIDATION_SUFFIX]
+    )
     largest = pl.col("n_train").filter(pl.col("metric") == metric).max()
     at_largest = (pl.col("n_train") == largest) | (pl.col("status") == "failed")
-    return rows.filter((pl.col("metric") != metric) | at_largest)
+    return rows.filter(~judged | at_largest)
 
 
 def _finding(
@@ -201,9 +228,11 @@ def _finding(
     texts: TextSet,
     metric: str,
     resampling: Mapping[CellKey, ResamplingInfo],
+    *,
+    curve: bool,
 ) -> dict[str, Any]:
-    """The best cell, the verdict and the baselines of one model on one data set."""
-    evidence = _evidence(rows, metric, resampling)
+    """The headline, the verdict and the baselines of one model on one data set."""
+    evidence = make_evidence(rows, metric, resampling, curve=curve)
     failed = rows.filter(pl.col("status") == "failed")
     failures = []
     if failed.height:
@@ -211,58 +240,96 @@ def _finding(
     shared = {"model": model, "data": texts.name, "task": texts.task, "metric": metric}
     if not evidence.cells:
         verdict = ["No cell could be measured.", *failures]
-        return {**shared, "best": None, "verdict": verdict, "baselines": {}}
-    top = best_score(evidence)
-    where = {name: getattr(top, name) for name in CHOICES}
-    row = rows.filter(
-        (pl.col("kind") == "probe") & (pl.col("metric") == metric)
-        & pl.all_horizontal(pl.col(k) == v for k, v in where.items())
-    ).sort("n_train").row(-1, named=True)  # fmt: skip
-    value = {"metric": metric, "value": top.mean, "low": row["low"], "high": row["high"]}
+        empty = {"headline": None, "best_on_test": None}
+        return {**shared, **empty, "verdict": verdict, "baselines": {}}
+    facts = {"model": model, "data": texts.name, "metric": metric}
+    majority = evidence.baselines.get("majority")
+    chance = chance_level(texts, metric) if majority is None else majority.mean
     return {
         **shared,
-        "best": {"model": model, "data": texts.name, **where, **value},
+        "headline": {**facts, "chance": chance, **headline_facts(evidence)},
+        "best_on_test": {**facts, "chance": chance, **best_on_test_facts(evidence)},
         "verdict": [*verdict_sentences(evidence), *failures],
         "baselines": {name: score.mean for name, score in evidence.baselines.items()},
     }
 
 
-def _evidence(
-    rows: pl.DataFrame, metric: str, resampling: Mapping[CellKey, ResamplingInfo]
+def make_evidence(
+    rows: pl.DataFrame,
+    metric: str,
+    resampling: Mapping[CellKey, ResamplingInfo],
+    *,
+    curve: bool = False,
 ) -> Evidence:
-    done = rows.filter((pl.col("metric") == metric) & (pl.col("status") == "done"))
+    """What a verdict on these rows, of one model and data set, is based on.
+
+    A learning curve is judged at its largest training size.
+    """
+    rows = _largest_size(rows, metric) if curve else rows
+    done = rows.filter(pl.col("status") == "done")
+    repeats = done.filter((pl.col("kind") == "probe") & (pl.col("metric") == metric))["repeat"]
+    order = tuple(sorted(set(repeats)))
     scores = {
-        kind: _probe_scores(done.filter(pl.col("kind") == kind), resampling)
+        kind: _probe_scores(done.filter(pl.col("kind") == kind), metric, resampling, order)
         for kind in ("probe", "twin", "control", "baseline")
     }
-    return Evidence(
+    seen = done.filter(pl.col("metric") == WORDS_SEEN)["value"]
+    evidence = Evidence(
         metric=metric,
         cells=scores["probe"],
         baselines={s.classifier: s for s in scores["baseline"]},
         twins=scores["twin"],
         controls=scores["control"],
-        mdl=_mdl_of_best(rows, Evidence(metric, scores["probe"])),
+        repeats=order,
+        control_seen=None if seen.is_empty() else float(np.mean(seen.to_numpy())),
     )
+    return replace(evidence, mdl=_mdl_of_chosen(rows, evidence))
 
 
 def _probe_scores(
-    rows: pl.DataFrame, resampling: Mapping[CellKey, ResamplingInfo]
+    rows: pl.DataFrame,
+    metric: str,
+    resampling: Mapping[CellKey, ResamplingInfo],
+    order: Sequence[int],
 ) -> tuple[ProbeScore, ...]:
+    """The cells of one kind; a repeat in which one was not measured is NaN."""
+    names = (metric, metric + VALIDATION_SUFFIX, TIE_METRIC + VALIDATION_SUFFIX)
     scores = []
-    for _, group in rows.sort("repeat", *CHOICES).group_by(CHOICES, maintain_order=True):
-        values = tuple(float("nan") if v is None else v for v in group["value"])
-        first = group.row(0, named=True)
+    for _, cell in rows.sort(CHOICES).group_by(CHOICES, maintain_order=True):
+        group = cell.filter(pl.col("metric") == metric)
+        if group.is_empty():
+            continue
+        columns = [
+            dict(cell.filter(pl.col("metric") == name).select("repeat", "value").iter_rows())
+            for name in names
+        ]
+        values, validation, ties = (
+            _with_nan([column.get(repeat) for repeat in order]) for column in columns
+        )
+        first = group.sort("repeat").row(0, named=True)
         train, test = (float(np.mean(group[k].to_numpy())) for k in ("n_train", "n_test"))
         info = resampling.get(cell_key(first), ResamplingInfo(train, test))
-        scores.append(ProbeScore(values, info, **{name: first[name] for name in CHOICES}))
-    return tuple(scores)
+        where = {name: first[name] for name in CHOICES}
+        info = _for_repeats(info, values)
+        scores.append(ProbeScore(values, info, **where, validation=validation, ties=ties))
+    return tuple(sorted(scores, key=lambda s: int(s.layers) if s.layers.isdigit() else math.inf))
 
 
-def _mdl_of_best(rows: pl.DataFrame, evidence: Evidence) -> tuple[float, float, float] | None:
-    """Code length, prior and uniform code length at the best cell's layers and pooler, in bits."""
+def _for_repeats(info: ResamplingInfo, values: Sequence[float]) -> ResamplingInfo:
+    """The same with an entry of `by_repeat` for repeats without a value, too."""
+    if not info.by_repeat or len(info.by_repeat) == len(values):
+        return info
+    known, empty = iter(info.by_repeat), (math.nan,) * len(info.by_repeat[0])
+    return replace(
+        info, by_repeat=tuple(empty if math.isnan(v) else next(known, empty) for v in values)
+    )
+
+
+def _mdl_of_chosen(rows: pl.DataFrame, evidence: Evidence) -> tuple[float, float, float] | None:
+    """Code length, prior and uniform code length at the chosen layers and pooler, in bits."""
     if not evidence.cells:
         return None
-    top = best_score(evidence)
+    top = evidence.headline
     here = rows.filter((pl.col("layers") == top.layers) & (pl.col("pool") == top.pool))
     bits, prior, uniform = (
         here.filter(pl.col("metric") == name)["value"].to_list()

@@ -17,6 +17,10 @@ TEXT_BASELINES = ("majority", "bow", "tfidf")
 PROBE_BASELINES = (*TEXT_BASELINES, "twin", "control", "mdl")
 LEARNED_POOLER = "learned"
 """The pooler that is trained: one query attends to all token vectors."""
+VALIDATION_SUFFIX = "_val"
+"""Ends the names of metrics on validation rows."""
+TIE_METRIC = "auc"
+"""The metric that chooses between cells with equal validation scores of the main metric."""
 
 
 class ProbeSpec(ChatOptions, SamplesOption):

@@ -1,98 +1,31 @@
 """The verdict of a probe run, in sentences. Needs no torch.
 
-Two cells are compared on the same splits, by the corrected paired t test or, where the repeats
-share their test rows, by the variance of these rows too (`measure/repeats.py`).
-"Statistically indistinguishable" means that no difference is significant at the given level.
+A comparison ends in one of three ways (`measure/conclusions.py`): a difference is shown, shown to
+be absent (smaller than a margin), or neither; then the sentence says how many rows would settle it.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import isnan
 
 import numpy as np
 
-from cutaway.core.errors import BadData
-from cutaway.measure.intervals import Difference, Interval, clip_interval, negate
-from cutaway.measure.metrics import UNIT, MetricFacts, metric_facts
-from cutaway.measure.repeats import ResamplingInfo, mean_interval, paired_difference
+from cutaway.measure.conclusions import Conclusion, describe
+from cutaway.measure.intervals import Interval
+from cutaway.methods.probe.evidence import Evidence, ProbeScore
 from cutaway.methods.probe.spec import LEARNED_POOLER
 
 BASELINE_TITLES = {"bow": "bag-of-words", "tfidf": "TF-IDF"}
 
 
-@dataclass(frozen=True)
-class ProbeScore:
-    """One metric of one cell over its repeats, in the order of the splits."""
-
-    values: tuple[float, ...]
-    resampling: ResamplingInfo
-    layers: str = "-"
-    pool: str = "text"
-    classifier: str = ""
-
-    @property
-    def mean(self) -> float:
-        """The mean over the repeats that have a value."""
-        return float(np.nanmean(self.values))
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The scores that a verdict is based on; what was not measured is left out."""
-
-    metric: str
-    cells: tuple[ProbeScore, ...]
-    baselines: Mapping[str, ProbeScore] = field(default_factory=dict)
-    """By name: majority, bow, tfidf."""
-    twins: tuple[ProbeScore, ...] = ()
-    """The same cells of the model with random weights."""
-    controls: tuple[ProbeScore, ...] = ()
-    """The same cells on the control task (random labels by word)."""
-    mdl: tuple[float, float, float] | None = None
-    """Online code length of the best cell, of the prior code and of the uniform code, in bits."""
-    level: float = 0.05
-
-    @property
-    def testable(self) -> bool:
-        """Whether differences can be tested: several splits, or proportions of the test rows."""
-        several = any(len(c.values) > 1 or c.resampling.blocks for c in self.cells)
-        return self.facts.proportion or several
-
-    @property
-    def facts(self) -> MetricFacts:
-        """Direction and range of the metric."""
-        return metric_facts(self.metric)
-
-    @property
-    def sign(self) -> float:
-        """1 for metrics where higher is better, else -1."""
-        return 1.0 if self.facts.higher_is_better else -1.0
-
-    def difference(self, first: ProbeScore, second: ProbeScore) -> Difference:
-        """How much better the first is than the second on the same splits."""
-        found = paired_difference(
-            first.values, second.values, first.resampling, second.resampling,
-            share=self.facts.proportion,
-        )  # fmt: skip
-        return found if self.sign > 0 else negate(found)
-
-    def differ(self, first: ProbeScore, second: ProbeScore) -> bool:
-        """Whether the difference is significant."""
-        return self.difference(first, second).p < self.level
-
-
-def best_score(evidence: Evidence) -> ProbeScore:
-    """The cell with the best mean; BadData if none has a value."""
-    known = [cell for cell in evidence.cells if not all(isnan(v) for v in cell.values)]
-    if not known:
-        raise BadData(f"No cell has a value of {evidence.metric!r}: there is nothing to compare.")
-    return max(known, key=lambda cell: evidence.sign * cell.mean)
-
-
-def tied_scores(evidence: Evidence, top: ProbeScore) -> list[ProbeScore]:
-    """Other layers, with the same pooler and classifier, that don't differ from the best cell."""
-    return [cell for cell in _other_layers(evidence, top) if not evidence.differ(top, cell)]
+def verdict_sentences(evidence: Evidence) -> list[str]:
+    """The verdict, the most important sentence first."""
+    sentences = [
+        _headline(evidence), _best_on_test(evidence), *_layers(evidence), _majority(evidence),
+        *(_text_baseline(evidence, name) for name in BASELINE_TITLES),
+        _twin(evidence), _control(evidence), _mdl(evidence), _learned_pooling(evidence),
+    ]  # fmt: skip
+    return [sentence for sentence in sentences if sentence]
 
 
 def explained_share(top: ProbeScore, baseline: ProbeScore, majority: ProbeScore) -> float:
@@ -101,115 +34,122 @@ def explained_share(top: ProbeScore, baseline: ProbeScore, majority: ProbeScore)
     return max(0.0, (baseline.mean - majority.mean) / gain) if gain != 0 else float("nan")
 
 
-def verdict_sentences(evidence: Evidence) -> list[str]:
-    """The verdict, the most important sentence first."""
-    top = best_score(evidence)
-    sentences = [_headline(evidence, top), _tied_layers(evidence, top), _majority(evidence, top)]
-    for name in BASELINE_TITLES:
-        if name in evidence.baselines:
-            sentences.append(_text_baseline(evidence, top, name))
-    sentences += [_twin(evidence, top), _control(evidence, top), _mdl(evidence)]
-    sentences.append(_learned_pooling(evidence))
-    return [sentence for sentence in sentences if sentence]
-
-
-def _learned_pooling(evidence: Evidence) -> str:
-    """Which classifier the pooler `learned` uses."""
-    names = {cell.classifier for cell in evidence.cells if cell.pool == LEARNED_POOLER}
-    if not names:
-        return ""
+def _headline(evidence: Evidence) -> str:
+    top, majority = evidence.headline, evidence.baselines.get("majority")
+    guess = "" if majority is None else f"; the majority baseline reaches {_format(majority.mean)}"
+    count = len(top.values)
+    repeats = "1 repeat" if count == 1 else f"{count} repeats"
+    who, how_often = "probe", ""
+    if len(evidence.measured) > 1:
+        who = "probe chosen on validation rows"
+        if evidence.agreeing < count:
+            how_often = f", the choice of {evidence.agreeing} repeats"
     return (
-        f"The pooler learned uses its own classifier, {', '.join(sorted(names))} (one query over "
-        "all tokens and a linear layer, trained together), whatever --classifier says."
+        f"The {who} reads {_cell_name(top, how_often)} and reaches {evidence.facts.title} "
+        f"{_format(top.mean)}{_interval_text(evidence.interval(top))} over {repeats}{guess}."
     )
 
 
-def _other_layers(evidence: Evidence, top: ProbeScore) -> list[ProbeScore]:
+def _best_on_test(evidence: Evidence) -> str:
+    cells, top = len(evidence.measured), evidence.best_on_test
+    if cells == 1:
+        return ""
+    same = evidence.agreeing == len(top.values) and top.name == evidence.headline.name
+    start = f"It is also the best of all {cells} cells on the test rows" if same else (
+        f"The best of all {cells} cells on the test rows is {_cell_name(top)} with "
+        f"{_format(top.mean)}"
+    )  # fmt: skip
+    if isnan(evidence.chance_gain):
+        return f"{start}; what choosing the best of them adds by chance, one split can't show."
+    gain = _format(evidence.chance_gain)
+    return f"{start}; choosing the best of them adds about {gain} by chance."
+
+
+def _layers(evidence: Evidence) -> list[str]:
+    """Which other layers are worse, better, as good, or none of these."""
+    found = evidence.other_layers
+    if not found:
+        return []
+    if all(isnan(one.difference.p) for one in found.values()):
+        return [
+            "Differences between layers can't be tested with a single split; the protocols "
+            "repeats and kfold have several."
+        ]
+
+    def listed(test: Callable[[Conclusion], bool], sentence: str) -> str:
+        names = [layer for layer, one in found.items() if test(one)]
+        if not names:
+            return ""
+        verb = "is" if len(names) == 1 else "are"
+        every = f"All {len(names)} other layers" if len(names) == len(found) > 3 else ""
+        return f"{every or _layer_list(names)} {verb} {sentence}."
+
+    margin = next(iter(found.values())).margin
+    over = f"{evidence.level:.0%} over all {len(found)} comparisons"
+    needed = [one.rows_needed for one in found.values() if one.rows_needed is not None]
+    more = f"; about {_round_up(max(needed)):,} would" if needed else ""
     return [
-        cell
-        for cell in evidence.cells
-        if (cell.pool, cell.classifier) == (top.pool, top.classifier)
-        and cell.layers != top.layers
-        and len(cell.values) == len(top.values)
+        listed(lambda one: one.kind == "shown" and _gain(one) > 0, f"worse (Holm's test, {over})"),
+        listed(lambda one: one.kind == "shown" and _gain(one) < 0, f"better (Holm's test, {over})"),
+        listed(
+            lambda one: one.kind == "absent",
+            f"as good, within {margin:g} (equivalence tests, {over})",
+        ),
+        listed(
+            lambda one: one.kind == "unknown",
+            f"neither shown to be worse nor as good: {evidence.rows:,} test rows can't tell{more}",
+        ),
     ]
 
 
-def _headline(evidence: Evidence, top: ProbeScore) -> str:
-    interval = mean_interval(top.values, top.resampling, share=evidence.facts.proportion)
-    if evidence.facts.bounds == UNIT:
-        interval = clip_interval(interval, 0.0, 1.0)
-    majority = evidence.baselines.get("majority")
-    guess = "" if majority is None else f"; the majority baseline reaches {_format(majority.mean)}"
-    repeats = "1 repeat" if len(top.values) == 1 else f"{len(top.values)} repeats"
-    return (
-        f"The best probe reads {_layer_name(top.layers)} (pooler {top.pool}, classifier "
-        f"{top.classifier}) and reaches {evidence.facts.title} "
-        f"{_format(top.mean)}{_interval_text(interval)} over {repeats}{guess}."
-    )
-
-
-def _tied_layers(evidence: Evidence, top: ProbeScore) -> str:
-    others, tied = _other_layers(evidence, top), tied_scores(evidence, top)
-    if not others:
-        return ""
-    if not evidence.testable:
-        return (
-            "Differences between layers can't be tested with a single split; the protocols "
-            "repeats and kfold have several."
-        )
-    if not tied:
-        return "Every other layer is significantly worse."
-    if len(tied) == len(others) and len(others) > 3:
-        return f"All {len(others)} other layers are statistically indistinguishable from it."
-    names, verb = _layer_list([cell.layers for cell in tied]), "is" if len(tied) == 1 else "are"
-    return f"{names} {verb} statistically indistinguishable from {_layer_name(top.layers)}."
-
-
-def _majority(evidence: Evidence, top: ProbeScore) -> str:
+def _majority(evidence: Evidence) -> str:
     base = evidence.baselines.get("majority")
-    if base is None or not evidence.testable or evidence.differ(top, base):
+    if base is None:
+        return ""
+    found = evidence.compare(base)
+    if found.kind == "shown" and _gain(found) > 0:
         return ""
     return (
-        "There is no evidence that these layers encode the property: the score is statistically "
-        f"indistinguishable from the majority baseline ({_format(base.mean)})."
+        "It is not shown that these layers encode the property: against the majority baseline "
+        f"({_format(base.mean)}), {_outcome(evidence, found)}."
     )
 
 
-def _text_baseline(evidence: Evidence, top: ProbeScore, name: str) -> str:
-    base, majority = evidence.baselines[name], evidence.baselines.get("majority")
-    start = f"A {BASELINE_TITLES[name]} baseline reaches {_format(base.mean)}"
-    if evidence.sign * (base.mean - top.mean) >= 0:
-        return f"{start}, at least as good as the probe ({_format(top.mean)})."
+def _text_baseline(evidence: Evidence, name: str) -> str:
+    if name not in evidence.baselines:
+        return ""
+    top, base = evidence.headline, evidence.baselines[name]
+    found, majority = evidence.compare(base), evidence.baselines.get("majority")
     share = explained_share(top, base, majority) if majority else float("nan")
-    sentence = f"{start} (probe: {_format(top.mean)})"
-    if not isnan(share):
-        sentence += f", {share:.0%} of the gain over the majority baseline"
-    if evidence.testable and not evidence.differ(top, base):
-        sentence += "; the two are statistically indistinguishable"
-    return f"{sentence}."
-
-
-def _twin(evidence: Evidence, top: ProbeScore) -> str:
-    other = _same_cell(evidence.twins, top)
-    if other is None:
-        return ""
-    gain = evidence.difference(top, other)
-    start = f"The same model with random weights reaches {_format(other.mean)}"
-    if evidence.testable and not gain.p < evidence.level:
-        return f"{start}, statistically indistinguishable: the score does not need pretraining."
+    reached = ""
+    if not isnan(share) and found.kind == "shown" and _gain(found) > 0:
+        reached = f", {share:.0%} of the gain over the majority baseline"
     return (
-        f"{start}: pretraining adds {_format(gain.interval.mean)}{_interval_text(gain.interval)}."
+        f"A {BASELINE_TITLES[name]} baseline reaches {_format(base.mean)}{reached}; the probe "
+        f"({_format(top.mean)}) against it: {_outcome(evidence, found)}."
     )
 
 
-def _control(evidence: Evidence, top: ProbeScore) -> str:
-    other = _same_cell(evidence.controls, top)
+def _twin(evidence: Evidence) -> str:
+    other = evidence.at_choice(evidence.twins)
     if other is None:
         return ""
-    gain = evidence.difference(top, other).interval
     return (
-        f"Selectivity: {_format(gain.mean)}{_interval_text(gain)} (control-task "
-        f"{evidence.facts.title}: {_format(other.mean)})."
+        f"The same model with random weights reaches {_format(other.mean)}; the pretrained one "
+        f"against it: {_outcome(evidence, evidence.compare(other))}."
+    )
+
+
+def _control(evidence: Evidence) -> str:
+    other, seen = evidence.at_choice(evidence.controls), evidence.control_seen
+    if other is None:
+        return ""
+    words = "" if seen is None else f"; {seen:.0%} of its test rows have a word seen in training"
+    if seen == 0:
+        words = "; its test rows have no word seen in training, as in the task itself"
+    return (
+        f"Selectivity, against the control task ({_format(other.mean)}{words}): "
+        f"{_outcome(evidence, evidence.compare(other))}."
     )
 
 
@@ -224,17 +164,38 @@ def _mdl(evidence: Evidence) -> str:
     return f"{start} instead of the {without}, {prior / bits:.2f}x compression."
 
 
-def _same_cell(cells: Sequence[ProbeScore], top: ProbeScore) -> ProbeScore | None:
-    for cell in cells:
-        same = (cell.layers, cell.pool, cell.classifier) == (top.layers, top.pool, top.classifier)
-        if same and len(cell.values) == len(top.values):
-            return cell
-    return None
+def _learned_pooling(evidence: Evidence) -> str:
+    """Which classifier the pooler `learned` uses."""
+    names = {cell.classifier for cell in evidence.cells if cell.pool == LEARNED_POOLER}
+    if not names:
+        return ""
+    return (
+        f"The pooler learned uses its own classifier, {', '.join(sorted(names))} (one query over "
+        "all tokens and a linear layer, trained together), whatever --classifier says."
+    )
+
+
+def _gain(found: Conclusion) -> float:
+    return found.difference.interval.mean
+
+
+def _outcome(evidence: Evidence, found: Conclusion) -> str:
+    return describe(found, rows=evidence.rows, test=evidence.test)
+
+
+def _round_up(rows: int) -> int:
+    """Two digits are enough for an estimate."""
+    step = int(10 ** max(0, len(str(rows)) - 2))
+    return -(-rows // step) * step
 
 
 def _interval_text(interval: Interval) -> str:
     low, high = interval.low, interval.high
     return "" if isnan(low) else f" [{_format(low)}, {_format(high)}]"
+
+
+def _cell_name(cell: ProbeScore, more: str = "") -> str:
+    return f"{_layer_name(cell.layers)} (pooler {cell.pool}, classifier {cell.classifier}{more})"
 
 
 def _layer_name(name: str) -> str:

@@ -56,6 +56,8 @@ class ProbeOutcome:
     """The classifier's scores of the test rows."""
     outputs: ProbeOutputs
     """Truth and outputs on the test rows, from which the metrics follow."""
+    validation: ProbeOutputs
+    """The same on the validation rows, by which cells are chosen."""
     notes: dict[str, Any]
 
     @property
@@ -143,15 +145,21 @@ def evaluate_fit(
     """Evaluate a fitted classifier: thresholds from validation rows, metrics from test rows."""
     scores = fitted.scores(x).cpu().numpy()
     thresholds = _decision_thresholds(fitted, scores, labels, split, settings)
-    decide = [_decide(scores[rows], thresholds, settings) for rows in (split.train, split.test)]
-    raw = scores[split.test]
-    chance = _test_probabilities(fitted, x, raw, split, settings)
     other = _decisions_per_metric(scores, labels, split) if settings.task == "binary" else {}
-    ranks = _ranking_scores(raw, chance, fitted)
-    outputs = ProbeOutputs(settings.task, labels[split.test], decide[1], ranks, chance, other)
-    metrics = outputs.metrics()
+
+    def outputs(rows: NDArray[Any], tuned: dict[str, NDArray[Any]]) -> ProbeOutputs:
+        raw = scores[rows]
+        chance = _probabilities(fitted, x, raw, rows, settings)
+        decided = _decide(raw, thresholds, settings)
+        ranks = _ranking_scores(raw, chance, fitted)
+        return ProbeOutputs(settings.task, labels[rows], decided, ranks, chance, tuned)
+
+    tested = outputs(split.test, {name: made[split.test] for name, made in other.items()})
+    validated = outputs(split.val, {name: made[split.val] for name, made in other.items()})
+    metrics = tested.metrics()
     lead = "r2" if settings.task == "regression" else "accuracy"
-    metrics[f"{lead}_train"] = METRICS[lead](labels[split.train], decide[0])
+    trained = _decide(scores[split.train], thresholds, settings)
+    metrics[f"{lead}_train"] = METRICS[lead](labels[split.train], trained)
     return ProbeOutcome(
         metrics,
         len(split.train),
@@ -159,8 +167,9 @@ def evaluate_fit(
         len(split.test),
         fitted.parameters,
         tuple(cut.value for cut in thresholds),
-        raw,
-        outputs,
+        scores[split.test],
+        tested,
+        validated,
         dict(fitted.notes),
     )
 
@@ -204,22 +213,26 @@ def _decide(
 def _decisions_per_metric(
     scores: NDArray[Any], labels: NDArray[Any], split: Split
 ) -> dict[str, NDArray[np.int64]]:
-    """Decisions at the best threshold for accuracy and at the best one for F1."""
+    """Decisions on all rows at the best threshold for accuracy and at the best one for F1."""
     made = {}
     for name in ("accuracy", "f1"):
         cut = best_threshold(scores[split.val], labels[split.val], metric=name)
-        made[name] = cut(scores[split.test]).astype(np.int64)
+        made[name] = cut(scores).astype(np.int64)
     return made
 
 
-def _test_probabilities(
-    fitted: FittedProbe, x: ProbeFeatures, scores: NDArray[Any], split: Split, settings: FitSettings
+def _probabilities(
+    fitted: FittedProbe,
+    x: ProbeFeatures,
+    scores: NDArray[Any],
+    rows: NDArray[Any],
+    settings: FitSettings,
 ) -> NDArray[Any] | None:
-    """Probabilities of the test rows, if the classifier has them and the task needs them."""
+    """Probabilities of some rows, if the classifier has them and the task needs them."""
     if settings.task not in ("binary", "multiclass"):
         return None
     # Most probabilities follow from the scores; the features are only read again if not.
-    features = None if fitted.predict_proba is None else take_rows(x, split.test)
+    features = None if fitted.predict_proba is None else take_rows(x, rows)
     found = fitted.probabilities(features, torch.from_numpy(scores))
     return None if found is None else found.cpu().numpy()
 

@@ -170,16 +170,26 @@ class ProbeOutputs:
         other = -scores if self.probabilities is None else 1 - scores
         return np.where(self.decisions == 1, scores, other).astype(np.float64)
 
+    def value(self, name: str) -> float:
+        """One metric; NaN if the classifier doesn't give what it needs."""
+        return self._measure(name)(np.arange(len(self.truth)))
+
+    def _measure(self, name: str) -> Callable[[NDArray[Any]], float]:
+        """One metric of some of the rows, by their place."""
+        base = name.removesuffix("_ref")
+        metric, given = METRICS[base], self.decisions
+        if name != base:
+            given = self.tuned_decisions[base]
+        elif metric.needs == "score":
+            scores = self.probabilities if base == "ece" else self.ranks
+            if scores is None:
+                return lambda rows: np.nan
+            given = scores
+        return lambda rows: metric(self.truth[rows], given[rows])
+
     def pseudo_values(self, blocks: NDArray[Any], count: int, main: str) -> tuple[float, ...]:
         """The main metric's jackknife pseudo-values over blocks of the test rows."""
-        base = main.removesuffix("_ref")
-        metric, decisions = METRICS[base], self.decisions
-        if main != base:
-            decisions = self.tuned_decisions[base]
-        predictions = {"score": self.ranks}.get(metric.needs, decisions)
-        return pseudo_values(
-            lambda rows: metric(self.truth[rows], predictions[rows]), blocks, count
-        )
+        return pseudo_values(self._measure(main), blocks, count)
 
     def all_pseudo_values(self, blocks: NDArray[Any], count: int) -> dict[str, tuple[float, ...]]:
         """The pseudo-values of every metric."""

@@ -1,0 +1,286 @@
+"""What a verdict on a probe run is based on: its scores, and the cell chosen on validation rows.
+
+In each repeat the cell with the best validation score is chosen; its test score in that repeat is
+one value of the headline. Baselines, twin and control are read at the same cells. Two scores are
+compared on the same splits (`measure/repeats.py`). Needs no torch.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import isnan
+from typing import Any
+
+import numpy as np
+
+from cutaway.core.errors import BadData
+from cutaway.core.textset import TextSet
+from cutaway.measure.conclusions import Conclusion, conclude, margin_of
+from cutaway.measure.intervals import (
+    NAN,
+    Difference,
+    Interval,
+    clip_interval,
+    negate,
+    t_quantile,
+)
+from cutaway.measure.metrics import METRICS, UNIT, MetricFacts, metric_facts
+from cutaway.measure.repeats import ResamplingInfo, mean_interval, paired_difference
+from cutaway.measure.selection import (
+    Choice,
+    chance_gain,
+    choose,
+    chosen_values,
+    holm,
+    nested_resampling,
+)
+
+CellName = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class ProbeScore:
+    """One metric of one cell over its repeats, in the order of the splits."""
+
+    values: tuple[float, ...]
+    resampling: ResamplingInfo
+    layers: str = "-"
+    pool: str = "text"
+    classifier: str = ""
+    validation: tuple[float, ...] = ()
+    """The same metric on the validation rows."""
+    ties: tuple[float, ...] = ()
+    """The metric that decides between equal validation scores."""
+
+    @property
+    def mean(self) -> float:
+        """The mean over the repeats that have a value."""
+        return float(np.nanmean(self.values))
+
+    @property
+    def known(self) -> bool:
+        """Whether any repeat has a value."""
+        return not all(isnan(value) for value in self.values)
+
+    @property
+    def name(self) -> CellName:
+        """Layers, pooler and classifier."""
+        return self.layers, self.pool, self.classifier
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The scores that a verdict is based on; what was not measured is left out."""
+
+    metric: str
+    cells: tuple[ProbeScore, ...]
+    baselines: Mapping[str, ProbeScore] = field(default_factory=dict)
+    """By name: majority, bow, tfidf."""
+    twins: tuple[ProbeScore, ...] = ()
+    """The same cells of the model with random weights."""
+    controls: tuple[ProbeScore, ...] = ()
+    """The same cells on the control task (random labels by word)."""
+    control_seen: float | None = None
+    """The share of the control task's test rows whose word occurs in training."""
+    mdl: tuple[float, float, float] | None = None
+    """Online code length at the chosen cell, of the prior code and of the uniform code, in bits."""
+    repeats: tuple[int, ...] = ()
+    """The number of each repeat, in the order of the values."""
+    level: float = 0.05
+
+    @property
+    def facts(self) -> MetricFacts:
+        """Direction and range of the metric."""
+        return metric_facts(self.metric)
+
+    @property
+    def sign(self) -> float:
+        """1 for metrics where higher is better, else -1."""
+        return 1.0 if self.facts.higher_is_better else -1.0
+
+    @cached_property
+    def measured(self) -> tuple[ProbeScore, ...]:
+        """The cells that have a value; BadData if none has."""
+        found = tuple(cell for cell in self.cells if cell.known)
+        if not found:
+            raise BadData(f"No cell has a value of {self.metric!r}: there is nothing to compare.")
+        return found
+
+    @cached_property
+    def choice(self) -> Choice[CellName]:
+        """The cells chosen on validation rows."""
+        scores = np.array([cell.validation for cell in self.measured])
+        # Nothing to choose by (one label in all validation rows): all cells are equal.
+        scores[:, np.isnan(scores).all(axis=0)] = 0.0
+        return choose(
+            {cell.name: row for cell, row in zip(self.measured, scores.tolist(), strict=True)},
+            ties={cell.name: cell.ties for cell in self.measured},
+            higher_is_better=self.facts.higher_is_better,
+        )
+
+    def choices(self) -> dict[CellName, tuple[int, ...]]:
+        """The repeats in which each chosen cell was chosen."""
+        found: dict[CellName, tuple[int, ...]] = {}
+        for repeat, name in zip(self.repeats, self.choice.by_repeat, strict=True):
+            found[name] = (*found.get(name, ()), repeat)
+        return found
+
+    @cached_property
+    def headline(self) -> ProbeScore:
+        """The chosen cell's test score in each repeat, named for the best mean validation score."""
+        by_name = {cell.name: cell for cell in self.measured}
+        chosen = [by_name[name].resampling for name in self.choice.by_repeat]
+        values = chosen_values(self.choice, {name: cell.values for name, cell in by_name.items()})
+        best = by_name[self.choice.key]
+        return replace(best, values=values, resampling=nested_resampling(chosen))
+
+    @property
+    def agreeing(self) -> int:
+        """In how many repeats the cell that names the headline was chosen."""
+        return self.choice.by_repeat.count(self.choice.key)
+
+    def at_choice(self, others: Sequence[ProbeScore]) -> ProbeScore | None:
+        """Scores of another kind (twin, control) at the cell chosen in each repeat."""
+        by_name = {other.name: other for other in others}
+        found = [by_name.get(name) for name in self.choice.by_repeat]
+        values = tuple(NAN if one is None else one.values[r] for r, one in enumerate(found))
+        if all(isnan(value) for value in values):
+            return None
+        some = next(one for one in found if one is not None)
+        empty = replace(some.resampling, by_repeat=())
+        drawn = nested_resampling([empty if one is None else one.resampling for one in found])
+        return replace(some, values=values, resampling=drawn)
+
+    @cached_property
+    def best_on_test(self) -> ProbeScore:
+        """The cell with the best mean on the test rows."""
+        return max(self.measured, key=lambda cell: self.sign * cell.mean)
+
+    @cached_property
+    def chance_gain(self) -> float:
+        """What choosing the best cell on the test rows adds to its score by chance.
+
+        NaN if one split of a metric without an interval can't show it.
+        """
+        cells, errors = self.measured, [self._error(cell) for cell in self.measured]
+        if any(map(isnan, errors)):
+            return NAN
+        units = [cell.resampling.blocks or cell.values for cell in cells]
+        means = [self.sign * cell.mean for cell in cells]
+        return chance_gain(units, errors=errors, means=means)
+
+    def _error(self, score: ProbeScore) -> float:
+        """The standard error of a score."""
+        span = mean_interval(score.values, score.resampling, share=self.facts.proportion)
+        drawn = score.resampling.tested is None and span.n > 1
+        freedom = span.n - 1 if drawn else float("inf")
+        return (span.high - span.low) / 2 / t_quantile(freedom, span.level)
+
+    def interval(self, score: ProbeScore) -> Interval:
+        """The 95 % interval of a score, inside the metric's range."""
+        found = mean_interval(score.values, score.resampling, share=self.facts.proportion)
+        return clip_interval(found, 0.0, 1.0) if self.facts.bounds == UNIT else found
+
+    def difference(self, first: ProbeScore, second: ProbeScore) -> Difference:
+        """How much better the first is than the second on the same splits."""
+        found = paired_difference(
+            first.values, second.values, first.resampling, second.resampling,
+            share=self.facts.proportion,
+        )  # fmt: skip
+        return found if self.sign > 0 else negate(found)
+
+    @property
+    def rows(self) -> int:
+        """Test rows of a repeat."""
+        basis = self.headline.resampling
+        return basis.tested or max(1, round(basis.n_test))
+
+    @property
+    def test(self) -> str:
+        """The name of the test of a difference."""
+        shared = self.headline.resampling.tested
+        return "paired t over blocks of test rows" if shared else "corrected paired t over repeats"
+
+    def compare(self, other: ProbeScore) -> Conclusion:
+        """Whether the headline differs from another score."""
+        found = self.difference(self.headline, other)
+        margin = margin_of(self.metric)
+        return conclude(found, margin=margin, rows=self.rows, level=self.level)
+
+    @cached_property
+    def other_layers(self) -> dict[str, Conclusion]:
+        """Whether the headline differs from each other layer with its pooler and classifier.
+
+        All differences that are shown, and all that are shown to be absent, hold the level
+        together: Holm's test for the first, Bonferroni's correction for the second.
+        """
+        top = self.headline
+        others = [
+            cell
+            for cell in self.measured
+            if cell.name[1:] == top.name[1:] and cell.layers != top.layers
+        ]
+        found = [self.difference(top, cell) for cell in others]
+        shown = holm([one.p for one in found], self.level)
+        margin, many = margin_of(self.metric), max(1, len(others))
+        made = {}
+        for cell, one, claim in zip(others, found, shown, strict=True):
+            made[cell.layers] = (
+                Conclusion("shown", one, margin, self.level)
+                if claim
+                else conclude(
+                    replace(one, p=float("nan")), margin=margin, rows=self.rows,
+                    level=self.level / many,
+                )
+            )  # fmt: skip
+        return made
+
+
+def headline_facts(evidence: Evidence) -> dict[str, Any]:
+    """The headline for the summary."""
+    top, span = evidence.headline, evidence.interval(evidence.headline)
+    chosen = evidence.agreeing if len(evidence.measured) > 1 else len(top.values)
+    return {
+        **_facts(top, span), "chosen_on": "validation", "chosen_in": chosen,
+        "repeats": len(top.values),
+    }  # fmt: skip
+
+
+def best_on_test_facts(evidence: Evidence) -> dict[str, Any]:
+    """The best cell on the test rows, with an interval that includes its choice."""
+    top, gain = evidence.best_on_test, evidence.chance_gain
+    span = evidence.interval(top)
+    # Towards chance it reaches as much further as the choice may have added.
+    span = (
+        replace(span, low=span.low - gain) if evidence.sign > 0
+        else replace(span, high=span.high + gain)
+    )  # fmt: skip
+    if evidence.facts.bounds == UNIT:
+        span = clip_interval(span, 0.0, 1.0)
+    return {
+        **_facts(top, span), "chosen_on": "test", "cells": len(evidence.measured),
+        "gained_by_chance": _finite(gain), "repeats": len(top.values),
+    }  # fmt: skip
+
+
+def chance_level(texts: TextSet, metric: str) -> float | None:
+    """The score of the same answer to every text: the most frequent class, or the mean."""
+    function, labels = METRICS[metric.removesuffix("_ref")], np.asarray(texts.labels)
+    if function.needs == "score":
+        shape = (len(labels), len(texts.classes)) if texts.task != "binary" else len(labels)
+        return _finite(function(labels, np.zeros(shape)))
+    if texts.task in ("binary", "multiclass"):
+        answer = np.bincount(labels.astype(np.int64)).argmax()
+    else:
+        answer = labels.mean(axis=0)
+        answer = answer if texts.task == "regression" else (answer > 0.5).astype(np.int64)
+    return _finite(function(labels, np.broadcast_to(answer, labels.shape)))
+
+
+def _facts(score: ProbeScore, span: Interval) -> dict[str, Any]:
+    where = {"layers": score.layers, "pool": score.pool, "classifier": score.classifier}
+    return {"value": score.mean, "low": _finite(span.low), "high": _finite(span.high), **where}
+
+
+def _finite(value: float) -> float | None:
+    return None if isnan(value) else value
