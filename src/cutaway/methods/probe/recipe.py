@@ -17,11 +17,11 @@ from cutaway.core.textset import TextSet
 from cutaway.data.labels import check_learnable
 from cutaway.data.load import load_text_set
 from cutaway.engine import PieceFailed, find_engine, run_pieces
+from cutaway.extract.estimate import estimate_pass
 from cutaway.methods.probe.details import DETAILS_FILE, dump_details
 from cutaway.methods.probe.evidence import Evidence
 from cutaway.methods.probe.inputs import ProbeInputs, probe_metric
 from cutaway.methods.probe.maths.layer_mix import LayerMix
-from cutaway.methods.probe.maths.mdl import MIN_ROWS
 from cutaway.methods.probe.pieces import ProbePiece, measure_piece
 from cutaway.methods.probe.rows import (
     PieceResult,
@@ -134,8 +134,6 @@ def measure(request: ProbeRequest, run: Run) -> Outcome:
 
 def estimate(request: ProbeRequest) -> list[Estimate]:
     """The cost of the forward passes, one estimate per model and data set."""
-    from cutaway.extract.estimate import estimate_pass
-
     context, (copies, _) = Context(), request.spec.weight_copies
     estimates = []
     for lm in request.models:
@@ -190,6 +188,8 @@ class ProbeGrid:
                 yield from self._pieces_of_features(pool, layers)
 
     def _pieces_of_features(self, pool: str, layers: LayerMix) -> Iterator[ProbePiece]:
+        from cutaway.methods.probe.maths.mdl import MIN_ROWS
+
         spec = self.inputs.spec
         names = ("attention",) if pool == LEARNED_POOLER else tuple(self.inputs.classifiers)
         for name in names:

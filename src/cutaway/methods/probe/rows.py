@@ -26,7 +26,6 @@ from cutaway.methods.probe.evidence import (
     headline_facts,
 )
 from cutaway.methods.probe.spec import TIE_METRIC, VALIDATION_SUFFIX
-from cutaway.methods.probe.verdict import verdict_sentences
 from cutaway.recipe.result import Row, table
 from cutaway.store.progress import Progress
 from cutaway.store.samples import SamplePieces
@@ -232,6 +231,8 @@ def _finding(
     curve: bool,
 ) -> dict[str, Any]:
     """The headline, the verdict and the baselines of one model on one data set."""
+    from cutaway.methods.probe.verdict import verdict_sentences
+
     evidence = make_evidence(rows, metric, resampling, curve=curve)
     failed = rows.filter(pl.col("status") == "failed")
     failures = []
