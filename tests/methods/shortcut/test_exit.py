@@ -7,7 +7,7 @@ import pytest
 from cutaway.core.errors import UnknownName
 from cutaway.measure.intervals import Interval
 from cutaway.methods.shortcut import api as shortcut
-from cutaway.methods.shortcut.exit import calibrations, layers_saved
+from cutaway.methods.shortcut.exit import calibrations, layers_saved, tried_exit
 from cutaway.methods.shortcut.maths.exit_simulation import ExitPoint, LayerConfidences
 from cutaway.methods.shortcut.spec import ExitSpec
 from tests.methods.shortcut.toy import TEXTS
@@ -66,6 +66,28 @@ def test_the_guarantee_holds_for_whichever_calibrated_threshold_is_chosen() -> N
         broken += calibrations(confidences, spec)[0][2].layers.mean < 2
     # At most a tenth may break; 19 or more of a hundred have a probability below 1 %.
     assert broken < 19
+
+
+def test_a_setting_is_measured_on_texts_that_did_not_choose_it() -> None:
+    # Five kinds agree in 90 of 100 tokens: on half of them one reaches 95 %, by chance.
+    rng, texts = np.random.default_rng(0), np.arange(80)
+    agreements, covers = [], 0
+    for _ in range(40):
+        confidences = {}
+        for kind in range(5):
+            correct = np.stack([rng.random(80) < 0.9, np.ones(80, bool)])
+            values = np.stack([np.full(80, 0.9), np.ones(80)])
+            positions = np.zeros(80, np.int64)
+            confidences[str(kind), "gap"] = LayerConfidences(values, correct, positions, 10.0)
+        tried = tried_exit(confidences, texts)
+        assert tried is not None
+        if tried.saved.mean == 0.5:
+            agreements.append(tried.agreement.mean)
+            covers += tried.agreement.low <= 0.9 <= tried.agreement.high
+    assert len(agreements) > 20
+    assert np.mean(agreements) == pytest.approx(0.9, abs=0.02)
+    assert covers >= 0.88 * len(agreements)
+    assert tried_exit(confidences, np.zeros(80, dtype=int)) is None
 
 
 def test_layers_saved_counts_only_points_that_reach_the_agreement() -> None:

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec
 from cutaway.methods.shortcut.block_parts import PART_GROUPS, final_states
+from cutaway.methods.shortcut.comparisons import best_map_gain
 from cutaway.methods.shortcut.maths.fidelity import StreamingR2
 from cutaway.methods.shortcut.predictions import (
     MapsRequest,
@@ -28,7 +30,7 @@ from cutaway.methods.shortcut.rows import (
     shortcut_outcome,
 )
 from cutaway.methods.shortcut.sample import StateSample, TextRows, take_sample
-from cutaway.methods.shortcut.samples import CELL_BYTES, SampleWriter, sample_writer
+from cutaway.methods.shortcut.samples import CELL_BYTES, SampleWriter, examples_of, sample_writer
 from cutaway.methods.shortcut.schedules import candidate_schedules, run_schedule
 from cutaway.methods.shortcut.spec import EvalSpec
 from cutaway.methods.shortcut.verdict import eval_verdict
@@ -70,7 +72,10 @@ def measure(request: MapsRequest, run: Run) -> Outcome:
     return shortcut_outcome(
         "eval",
         sample,
-        summary={"fitted_on": maps.fitted_on, **eval_summary(predictions, lm.layers, len(rows))},
+        summary={
+            "fitted_on": maps.fitted_on,
+            **eval_summary(predictions, lm.layers, examples_of(sample, rows).rows),
+        },
         baselines={"id": precision_by_layer(predictions, "id")} if "id" in request.kinds else {},
         rows=table,
         parts={"measured": rows},
@@ -164,14 +169,17 @@ def schedule_rows(
     return table
 
 
-def eval_summary(predictions: PredictionsByLayer, last: int, texts: int) -> dict[str, Any]:
-    """Precision@1 by kind and layer, the best kind, and the verdict."""
+def eval_summary(predictions: PredictionsByLayer, last: int, texts: TextRows) -> dict[str, Any]:
+    """Precision@1 by kind and layer, the best kind, and the verdict; `texts` of every example."""
     kinds = list(dict.fromkeys(kind for kind, _ in predictions))
+    correct = {kind: predictions[kind, last // 2].in_top(1).double().numpy() for kind in kinds}
     precision = {kind: precision_by_layer(predictions, kind) for kind in kinds}
     best = max(kinds, key=lambda kind: sum(precision[kind]))
     return {
-        "texts": texts,
+        "texts": len(np.unique(texts)),
         "precision@1": precision,
         "best_kind": best,
-        "verdict": eval_verdict(precision, best, last),
+        "verdict": eval_verdict(
+            precision, best, last, best_map_gain(correct, best, texts), len(np.unique(texts))
+        ),
     }

@@ -8,16 +8,24 @@ import numpy as np
 
 from cutaway.core.lookup import lookup
 from cutaway.measure.intervals import Interval
+from cutaway.methods.shortcut.comparisons import (
+    TriedExit,
+    mean_over_texts,
+    share_over_texts,
+)
 from cutaway.methods.shortcut.exit_timing import ExitCurves, exit_timing
 from cutaway.methods.shortcut.maths.exit_simulation import (
     ALL_LAMBDAS,
     CONFIDENCES,
     FINE_LAMBDAS,
+    NO_EXIT_LAMBDA,
     CalibratedExit,
     ExitPoint,
     LayerConfidences,
+    agreement_at,
     calibrate,
     exit_curve,
+    exit_layers,
     fixed_exit_curve,
     saved_share,
 )
@@ -71,6 +79,7 @@ def measure(request: MapsRequest, run: Run) -> Outcome:
         lambdas = sorted({*FINE_LAMBDAS, *(one.setting for *_, one in calibrated)})
         for (kind, name), one in confidences.items():
             writer.write_exits(examples_of(sample, rows), kind, name, one, lambdas)
+    tried = tried_exit(confidences, examples_of(sample, rows).rows)
     timing = {}
     if lm.kind == "causal":
         agreement = spec.agreement or DEFAULT_AGREEMENT
@@ -80,7 +89,7 @@ def measure(request: MapsRequest, run: Run) -> Outcome:
     return shortcut_outcome(
         "exit",
         sample,
-        summary=exit_summary(curves, calibrated, spec, lm.layers, timing),
+        summary=exit_summary(curves, tried, calibrated, spec, lm.layers, timing),
         baselines={"fixed": {kind: [p.agreement.mean for p in of] for kind, of in fixed.items()}},
         rows=[*lambda_rows(coordinates, drawn), *fixed_rows(coordinates, fixed)],
         parts={"measured": rows},
@@ -168,8 +177,51 @@ def layers_saved(
     return saved_share(used, layers)
 
 
+def tried_exit(
+    confidences: ConfidencesByKind, texts: TextRows, agreement: float = DEFAULT_AGREEMENT
+) -> TriedExit | None:
+    """What the setting that saves most on every second text does on the others.
+
+    None with a single text. `texts` has the text of every token.
+    """
+    _, place = np.unique(texts, return_inverse=True)
+    learn, test = (np.flatnonzero(place % 2 == side) for side in (0, 1))
+    if not len(test):
+        return None
+    key, setting = _best_setting(confidences, learn, agreement)
+    here = confidences[key].take(test)
+    used = exit_layers(here, setting)
+    return TriedExit(
+        "/".join(key),
+        setting,
+        saved_share(mean_over_texts(used, texts[test]), len(here.values)),
+        share_over_texts(agreement_at(here, used), texts[test]),
+    )
+
+
+def _best_setting(
+    confidences: ConfidencesByKind, tokens: TextRows, agreement: float
+) -> tuple[tuple[str, str], float]:
+    """The map, confidence and lambda that use fewest layers at this agreement."""
+    found = [
+        (point.layers.mean, key, point.setting)
+        for key, one in confidences.items()
+        for point in exit_curve(one.take(tokens), ALL_LAMBDAS)
+        if point.agreement.mean >= agreement
+    ]
+    _, key, setting = min(found, default=(0.0, next(iter(confidences)), NO_EXIT_LAMBDA))
+    return key, setting
+
+
+def _plain(one: Interval) -> dict[str, float | None]:
+    """The interval for JSON, which has no NaN."""
+    ends = {"value": one.mean, "low": one.low, "high": one.high}
+    return {name: None if np.isnan(end) else float(end) for name, end in ends.items()}
+
+
 def exit_summary(
     curves: ExitCurves,
+    tried: TriedExit | None,
     calibrated: list[tuple[str, str, CalibratedExit]],
     spec: ExitSpec,
     layers: int,
@@ -182,12 +234,16 @@ def exit_summary(
         "timing": timing,
         "tokens": next(iter(saved.values())).n,
         "saved_at_95": {key: one.mean for key, one in saved.items()},
+        "tried": None if tried is None else {
+            "setting": tried.setting, "lambda": tried.threshold, "saved": _plain(tried.saved),
+            "agreement": _plain(tried.agreement),
+        },
         "saved_at_95_interval": {key: [one.low, one.high] for key, one in saved.items()},
         "calibrated": [
             {"kind": kind, "confidence": name, **one.plain()} for kind, name, one in calibrated
         ],
         "verdict": exit_verdict(
-            saved, calibrated, timing, layers=layers, risk=spec.risk,
+            saved, tried, calibrated, timing, layers=layers, risk=spec.risk,
             positions=spec.positions_per_text,
         ),
     }  # fmt: skip

@@ -6,7 +6,10 @@ import torch
 
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec
+from cutaway.core.float64 import to_float64
+from cutaway.measure.conclusions import Conclusion
 from cutaway.methods.shortcut.block_parts import fit_parts
+from cutaway.methods.shortcut.comparisons import conclude_over_texts, explained_variance_gain
 from cutaway.methods.shortcut.cross_products import gather_moments
 from cutaway.methods.shortcut.draft_maps import fit_draft_maps
 from cutaway.methods.shortcut.maps import save_maps, text_fingerprints
@@ -23,6 +26,7 @@ from cutaway.methods.shortcut.sample import (
     load_sample_texts,
     take_sample,
 )
+from cutaway.methods.shortcut.samples import examples_of
 from cutaway.methods.shortcut.spec import FitSpec
 from cutaway.methods.shortcut.verdict import fit_verdict
 from cutaway.models.lm import LM, model_facts
@@ -80,7 +84,7 @@ def measure(request: SampleRequest, run: Run) -> Outcome:
     return shortcut_outcome(
         "fit",
         sample,
-        summary=fit_summary(sample, spec, r2, notes),
+        summary=fit_summary(sample, spec, r2, notes, middle_map_gain(sample, fitted)),
         baselines={"id": {"r2_to_final": r2_to_final(r2, "id", lm.layers)}},
         rows=r2_rows(ShortcutCoordinates(lm.name, sample.texts.name, sample.texts.name), r2),
         parts={"fit": sample.train, "held_out": sample.held_out},
@@ -197,8 +201,20 @@ def maps_metadata(
     }
 
 
+def middle_map_gain(sample: StateSample, fitted: FittedMaps) -> Conclusion:
+    """Whether the middle layer's map explains more of the last layer than the identity does."""
+    last = sample.lm.layers
+    half, rows = last // 2, sample.held_out
+    pairs = [(one[half], one[last]) for _, one in sample.states(rows, [half, last])]
+    source, target = (torch.cat([pair[i] for pair in pairs]) for i in (0, 1))
+    mapped = fitted["mat", half, last](source)
+    wanted, first, second = (to_float64(one).cpu().numpy() for one in (target, mapped, source))
+    found = explained_variance_gain(wanted, first, second, examples_of(sample, rows).rows)
+    return conclude_over_texts(found, len(rows))
+
+
 def fit_summary(
-    sample: StateSample, spec: FitSpec, r2: dict[Any, float], notes: list[str]
+    sample: StateSample, spec: FitSpec, r2: dict[Any, float], notes: list[str], gain: Conclusion
 ) -> dict[str, Any]:
     """The findings of a fit."""
     last = sample.lm.layers
@@ -212,5 +228,7 @@ def fit_summary(
         "out": spec.out or OUTPUT.name,
         "r2_to_final": r2_to_final(r2, "mat", last),
         "notes": notes,
-        "verdict": fit_verdict(r2["mat", (half, last)], r2["id", (half, last)], half, last),
+        "verdict": fit_verdict(
+            r2["mat", (half, last)], r2["id", (half, last)], half, last, gain, len(sample.held_out)
+        ),
     }

@@ -3,22 +3,36 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cutaway.measure.conclusions import describe
+from cutaway.methods.shortcut.comparisons import conclude_over_texts, log_ratio
+
 if TYPE_CHECKING:
+    from cutaway.measure.conclusions import Conclusion
     from cutaway.measure.intervals import Interval
+    from cutaway.methods.shortcut.comparisons import TriedExit
     from cutaway.methods.shortcut.maths.exit_simulation import CalibratedExit
 
+BETTER = ("better", "worse")
 PLAIN_FALLBACK = (
     "A short measurement shows that drafting would not be faster here, so every token comes from "
     "the full model, one at a time. To draft anyway, give --exit-layers and --draft."
 )
 
 
-def fit_verdict(r2: float, identity_r2: float, layer: int, last: int) -> list[str]:
+def fit_verdict(
+    r2: float, identity_r2: float, layer: int, last: int, gain: "Conclusion", texts: int
+) -> list[str]:
     """How much of the last layer's variance a map from the middle explains."""
     return [
         f"A linear map from layer {layer} explains {_variance(r2)} of the variance of layer {last} "
-        f"on held-out text (identity: {_variance(identity_r2)})."
+        f"on held-out text (identity: {_variance(identity_r2)}).",
+        f"The map against the identity, in explained variance: {_over_texts(gain, texts)}.",
     ]
+
+
+def _over_texts(found: "Conclusion", texts: int, words: tuple[str, str] = BETTER) -> str:
+    test = f"paired t test over {texts} texts"
+    return describe(found, rows=texts, test=test, unit="texts", words=words)
 
 
 def _variance(r2: float) -> str:
@@ -26,20 +40,33 @@ def _variance(r2: float) -> str:
     return f"{r2:.0%}" if r2 > 0 else "none"
 
 
-def eval_verdict(precision: Mapping[str, Sequence[float]], best: str, last: int) -> list[str]:
+def eval_verdict(
+    precision: Mapping[str, Sequence[float]],
+    best: str,
+    last: int,
+    gain: "Conclusion | None",
+    texts: int,
+) -> list[str]:
     """How often the best map's prediction at the middle layer is the full model's."""
     half = last // 2
     sentence = (
         f"At layer {half} of {last}, the prediction through the {best} map is the full model's "
         f"for {precision[best][half]:.0%} of the tokens"
     )
-    if "id" in precision and best != "id":
-        sentence += f" (logit lens, id: {precision['id'][half]:.0%})"
-    return [sentence + "."]
+    if gain is None:
+        return [sentence + "."]
+    count = len(precision) - 1
+    kinds = "" if count == 1 else f", chosen from {count} kinds that hold 5 % together"
+    return [
+        f"{sentence} (logit lens, id: {precision['id'][half]:.0%}).",
+        f"The {best} map{kinds}, against the logit lens at layer {half}: "
+        f"{_over_texts(gain, texts)}.",
+    ]
 
 
 def exit_verdict(
     saved: Mapping[str, "Interval"],
+    tried: "TriedExit | None",
     calibrated: Sequence[tuple[str, str, "CalibratedExit"]],
     timing: Mapping[str, float],
     *,
@@ -49,10 +76,17 @@ def exit_verdict(
 ) -> list[str]:
     """What an early exit saves: at best, with a guarantee, and in time on this machine."""
     best = max(saved, key=lambda key: saved[key].mean)
-    sentences = [
-        f"At 95 % agreement with the full model, early exit skips {_share(saved[best])} of the "
-        f"{layers} layers at best ({best}; lambda chosen on the same {saved[best].n} tokens)."
-    ]
+    sentences = []
+    if tried is not None:
+        sentences.append(
+            f"Set for 95 % agreement on every second text ({tried.setting}, lambda "
+            f"{tried.threshold:g}), early exit skips {_share(tried.saved)} of the {layers} layers "
+            f"on the others, with {_share(tried.agreement)} agreement."
+        )
+    sentences.append(
+        f"At best it skips {saved[best].mean:.1%} at 95 % agreement ({best}), if map, confidence "
+        f"and lambda are chosen on the same {saved[best].n} tokens."
+    )
     for kind, confidence, one in calibrated[:1]:
         sentences += _calibration_sentences(kind, confidence, one, risk, positions)
     if timing:
@@ -132,10 +166,21 @@ def generate_verdict(
         f"({plain_processor:.2f} s), {plain / (ours + setup.seconds):.2f} times by the clock "
         f"({plain:.2f} s); measurements included."
     )
+    sentences += _speed_sentence(texts)
     if not sample:
         same = sum(text.identical for text in texts)
         sentences.append(f"{same} of {len(texts)} texts are identical to plain generate's.")
     return sentences
+
+
+def _speed_sentence(texts: Sequence[Any]) -> list[str]:
+    """Whether the texts took less processor time than plain generate's, text by text."""
+    times = [(text.plain_processor_seconds, text.processor_seconds) for text in texts]
+    if len(times) < 2 or min(map(min, times)) <= 0:
+        return []
+    found = conclude_over_texts(log_ratio(*zip(*times, strict=True)), len(times))
+    outcome = _over_texts(found, len(times), ("faster", "slower"))
+    return [f"Log ratio of processor times, text by text, without measurements: {outcome}."]
 
 
 def _total(texts: Sequence[Any], name: str) -> float:
