@@ -1,9 +1,15 @@
 import numpy as np
+import polars as pl
 import pytest
 
 from cutaway.core.errors import BadSpec
 from cutaway.core.textset import TextSet
-from cutaway.data.main_metric import REFERENCE_METRICS, main_metric
+from cutaway.data.main_metric import (
+    REFERENCE_METRICS,
+    accuracy_warning,
+    main_metric,
+    majority_share,
+)
 
 
 def a_set(task: str, labels) -> TextSet:
@@ -54,3 +60,34 @@ def test_a_metric_that_is_asked_for_replaces_the_rule():
 def test_a_metric_that_does_not_fit_is_refused_with_those_that_do(texts, asked, message):
     with pytest.raises(BadSpec, match=message):
         main_metric(texts, asked, more=REFERENCE_METRICS)
+
+
+def cell(accuracy: float, auc: float | None = None, low=None, high=None) -> pl.DataFrame:
+    lines = [{"metric": "accuracy", "value": accuracy, "low": 0.1, "high": 0.9}]
+    lines += [] if auc is None else [{"metric": "auc", "value": auc, "low": low, "high": high}]
+    return pl.DataFrame(lines, schema_overrides={"low": pl.Float64, "high": pl.Float64})
+
+
+START = "Accuracy is 0.882, not above the 0.887 of always answering the most frequent class"
+
+
+@pytest.mark.parametrize(
+    ("given", "end"),
+    [
+        (cell(0.882, 0.748, 0.7, 0.79),
+         "; ROC AUC is 0.748 [0.700, 0.790], better than chance (0.5)."),
+        (cell(0.882, 0.52, 0.4, 0.6),
+         "; ROC AUC is 0.520 [0.400, 0.600], not shown to differ from chance (0.5)."),
+        (cell(0.882, 0.3, 0.2, 0.4),
+         "; ROC AUC is 0.300 [0.200, 0.400], worse than chance (0.5)."),
+        (cell(0.882, 0.748), "; ROC AUC is 0.748 (chance: 0.5)."),
+        (cell(0.882), "."),
+    ],
+)  # fmt: skip
+def test_accuracy_at_or_below_the_majority_is_reported_with_the_auc(given, end):
+    assert accuracy_warning(given, 0.887) == START + end
+    assert accuracy_warning(given, 0.882) != "" and accuracy_warning(given, 0.88) == ""
+
+
+def test_the_majority_has_the_share_of_the_most_frequent_class():
+    assert majority_share(binary(3, 9)) == 0.75

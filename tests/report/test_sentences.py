@@ -15,7 +15,7 @@ TABLES = sorted(SOURCE.rglob("sentences.toml"))
 METHODS = [path.parent.name for path in TABLES]
 # Where sentences are written; shared phrases of conclusions may be part of any.
 WRITERS = ("verdict*.py",)
-SHARED = (SOURCE / "measure" / "conclusions.py",)
+SHARED = (SOURCE / "measure" / "conclusions.py", SOURCE / "data" / "main_metric.py")
 # Texts shorter than this many words are parts of speech, not sentences.
 WORDS = 5
 

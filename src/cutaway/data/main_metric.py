@@ -12,6 +12,7 @@ By rule, from the task and how often each class occurs in all rows of the set:
 from collections.abc import Sequence
 
 import numpy as np
+import polars as pl
 
 from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import suggestion
@@ -56,3 +57,35 @@ def _by_rule(texts: TextSet) -> str:
         return "ap"
     seen = counts[counts > 0]
     return "balanced_accuracy" if seen.max() > MAX_RATIO * seen.min() else "accuracy"
+
+
+def majority_share(texts: TextSet) -> float:
+    """The share of the rows that the most frequent class has."""
+    return float(np.bincount(np.asarray(texts.labels, dtype=np.int64)).max() / len(texts))
+
+
+def accuracy_warning(cell: pl.DataFrame, majority: float) -> str:
+    """The sentence on a cell whose accuracy is not above the majority's; empty if it is.
+
+    `cell` has the measured rows of one cell: metric, value, low, high.
+    """
+    found = {name: cell.filter(pl.col("metric") == name) for name in ("accuracy", "auc")}
+    accuracy, auc = (found[name].select(pl.mean("value")).item() for name in found)
+    # Equal counts may differ by rounding.
+    if accuracy is None or accuracy > majority + 1e-9:
+        return ""
+    start = (
+        f"Accuracy is {accuracy:.3f}, not above the {majority:.3f} of always answering the most "
+        "frequent class"
+    )
+    if auc is None:
+        return f"{start}."
+    low, high = found["auc"].select(pl.col("low", "high").drop_nulls().first()).row(0)
+    if low is None or high is None:
+        return f"{start}; ROC AUC is {auc:.3f} (chance: 0.5)."
+    end = "not shown to differ from chance (0.5)"
+    if low > 0.5:
+        end = "better than chance (0.5)"
+    elif high < 0.5:
+        end = "worse than chance (0.5)"
+    return f"{start}; ROC AUC is {auc:.3f} [{low:.3f}, {high:.3f}], {end}."

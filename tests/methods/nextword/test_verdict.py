@@ -210,3 +210,18 @@ def test_several_models_and_tasks_are_named_in_each_sentence() -> None:
 
 def test_every_feature_kind_has_a_name() -> None:
     assert set(FEATURES) <= set(FEATURE_NAMES)
+
+
+def test_accuracy_below_the_majority_is_reported_with_or_without_that_baseline() -> None:
+    low, majority = measured_cell("f", answers(0.7), [0.7]), measured_cell("majority", answers(0.8))
+    words = "Accuracy is 0.700, not above the 0.800 of always answering the most frequent class"
+    assert verdict(low, majority)[1].startswith(words)
+    assert not any(
+        "not above" in line for line in verdict(F, measured_cell("majority", answers(0.5)))
+    )
+    rows, resampling = measured_cells(low)
+    found, _ = summarise(
+        nextword_frame(rows), {"sst2": "reviews"}, {"m on sst2": {}}, [], {"sst2": "accuracy"},
+        resampling, {"sst2": 0.8},
+    )  # fmt: skip
+    assert found["verdict"][1].startswith(words)

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from cutaway.data.main_metric import majority_share
 from cutaway.extract.estimate import estimate_pass
 from cutaway.methods.nextword.details import DETAILS_FILE
 from cutaway.methods.nextword.features import prompt_texts, prompts_for
@@ -97,8 +98,9 @@ def measure(request: NextwordRequest, run: Run) -> Outcome:
     data_names = {task.name: task.texts.name for task in request.tasks}
     metrics = {task.name: task.metric for task in request.tasks}
     summary, baselines = summarise(
-        table, data_names, words, details, metrics, read_resampling(stored)
-    )
+        table, data_names, words, details, metrics, read_resampling(stored),
+        {task.name: majority_share(task.texts) for task in request.tasks},
+    )  # fmt: skip
     return Outcome(
         rows=table,
         summary=summary,

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from cutaway.core.names import short_names
+from cutaway.data.main_metric import accuracy_warning
 from cutaway.measure.conclusions import Conclusion, describe
 from cutaway.measure.repeats import ResamplingInfo
 from cutaway.methods.nextword.evidence import (
@@ -47,10 +48,12 @@ def summarise(
     details: Sequence[Mapping[str, Any]],
     metrics: Mapping[str, str],
     resampling: Mapping[NextwordCell, ResamplingInfo] | None = None,
+    shares: Mapping[str, float] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Summary and baselines of a run, JSON-ready.
 
-    By task: `data_names` are the text sets, `metrics` the main metrics.
+    By task: `data_names` are the text sets, `metrics` the main metrics, `shares` the shares of the
+    most frequent class.
     `resampling` tells how the repeats of a cell were drawn, where its rows don't.
     """
     results: list[dict[str, Any]] = []
@@ -62,7 +65,8 @@ def summarise(
             own = [d for d in details if (d["model"], d["task"]) == (model, task)]
             evidence = feature_evidence(rows, metrics[task], resampling or {})
             facts = {"model": model, "task": task, "data": data, "metric": evidence.metric}
-            found = _task_result(rows, evidence, facts, words[name], own)
+            share = (shares or {}).get(task, 0.0)
+            found = _task_result(rows, evidence, facts, words[name], own, share)
             baselines[name] = {kind: score.mean for kind, score in evidence.baselines.items()}
             results.append(found)
     short = short_names(f["model"] for f in results)
@@ -87,6 +91,7 @@ def _task_result(
     facts: Mapping[str, Any],
     words: Mapping[str, Any],
     details: Sequence[Mapping[str, Any]],
+    share: float,
 ) -> dict[str, Any]:
     found = {**facts, "words": dict(words)}
     if not evidence.cells:
@@ -95,6 +100,7 @@ def _task_result(
     chosen, best = evidence.choose(evidence.cells), evidence.best_on_test_facts()
     verdict = [
         *_headline_sentence(evidence, chosen),
+        *_majority_sentence(rows, chosen, share),
         *_best_on_test_sentence(evidence, chosen, best),
         *_baseline_sentences(evidence, chosen),
         *_hidden_state_sentence(evidence),
@@ -145,6 +151,20 @@ def _headline_sentence(evidence: FeatureEvidence, chosen: ChosenFeature | None) 
         f"Chosen on validation rows: {name}{how}, with {evidence.facts.title} "
         f"{_format_score(evidence, cell)} on the test rows{repeats}."
     ]
+
+
+def _majority_sentence(rows: pl.DataFrame, chosen: ChosenFeature | None, share: float) -> list[str]:
+    """Whether the accuracy of the chosen cell is not above that of the most frequent class."""
+    if chosen is None:
+        return []
+    done = rows.filter(pl.col("status") == "done")
+    cell = done.filter(
+        (pl.col("prompt") == chosen.score.prompt) & (pl.col("features") == chosen.score.features)
+    )
+    base = done.filter((pl.col("features") == "majority") & (pl.col("metric") == "accuracy"))
+    reached = base.select(pl.mean("value")).item()
+    line = accuracy_warning(cell, share if reached is None else reached)
+    return [line] if line else []
 
 
 def _best_on_test_sentence(
