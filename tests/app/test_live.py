@@ -77,7 +77,7 @@ def test_a_sentence_gives_every_figure_with_command_and_data(runs, page, model) 
     assert len(app.get("plotly_chart")) == len(app.get("download_button")) == 4
     assert "answered in 1" in texts(app).replace("\\", "")
     commands = [one.value for one in app.code]
-    assert any(one.startswith("cutaway shortcut lens --model smollm2-135m") for one in commands)
+    assert any(one.startswith("cutaway shortcut lens --model=smollm2-135m") for one in commands)
     assert all("python -m cutaway.studies.live smollm2-135m ask" in one for one in commands)
     assert any("cutaway probe --model m" in one for one in commands)
 
@@ -154,4 +154,4 @@ def test_a_conversation_is_sent_with_its_system_message(runs, page, model) -> No
     assert app.text_area(key="live-messages").value == live.CHAT_EXAMPLE
     assert "the grids show the last 2" in texts(app)
     lens = next(one.value for one in app.code if one.value.startswith("cutaway shortcut lens"))
-    assert "--chat --system 'Be brief.'" in lens and '"chat": true' in lens
+    assert "--chat --system='Be brief.'" in lens and '"chat": true' in lens

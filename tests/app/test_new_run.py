@@ -7,6 +7,8 @@ import pytest
 
 from cutaway.app import jobs
 from cutaway.catalog import VERBS
+from cutaway.core.spec import spec_digest
+from cutaway.recipe.result import command_words
 from tests.app.conftest import texts
 
 
@@ -59,8 +61,8 @@ def test_a_start_runs_the_real_command_with_the_forms_values(runs, page, quick) 
     app = submit(page("new_run"), model="small-lm", data="gen:sentiment", layers="0,6; mean:all")
     assert not app.exception
     (job,) = jobs.list_jobs(runs)
-    assert job.words[:5] == ("probe", "--runs", str(runs), "--model", "small-lm")
-    assert "mean:all" in job.words and job.words[-1] == "--json"
+    assert job.words[:3] == ("probe", f"--runs={runs}", "--model=small-lm")
+    assert "--layers=mean:all" in job.words and job.words[-1] == "--json"
     assert job.command in texts(app)
     wait(runs)
 
@@ -76,7 +78,7 @@ def test_a_finished_job_leads_to_its_result(runs, page, quick) -> None:
 def test_a_killed_job_is_explained_and_can_be_removed(runs, page, monkeypatch) -> None:
     monkeypatch.setattr(jobs, "is_running", lambda job: False)
     monkeypatch.setattr(jobs, "CLI_COMMAND", (sys.executable, "-c", "import time; time.sleep(3)"))
-    job = jobs.start_job(runs, "probe", ["probe"])
+    job = jobs.start_job(runs, "probe", ["probe"], "0" * 64)
     app = page("new_run")
     assert "was killed" in texts(app)
     next(b for b in app.button if b.label == "Remove from list").click().run()
@@ -86,7 +88,7 @@ def test_a_killed_job_is_explained_and_can_be_removed(runs, page, monkeypatch) -
 def test_a_refused_job_shows_the_commands_own_words(runs, page, monkeypatch) -> None:
     script = "import sys; print('cutaway: Unknown model <b>x</b>.', file=sys.stderr); sys.exit(2)"
     monkeypatch.setattr(jobs, "CLI_COMMAND", (sys.executable, "-c", script))
-    jobs.start_job(runs, "probe", ["probe"])
+    jobs.start_job(runs, "probe", ["probe"], "0" * 64)
     wait(runs)
     app = page("new_run")
     assert "Unknown model \\<b\\>" in app.warning[0].value
@@ -128,10 +130,35 @@ def test_a_file_to_write_lands_in_the_runs_folder(runs, page, monkeypatch) -> No
     for name, value in (("skill", "a.safetensors"), ("out", "mine")):
         app.text_input(key=f"graft export-{name}").set_value(value)
     next(b for b in app.button if b.label == "Start").click().run()
-    assert str(runs / "made" / "mine") in jobs.list_jobs(runs)[0].words
+    assert f"--out={runs / 'made' / 'mine'}" in jobs.list_jobs(runs)[0].words
     wait(runs)
 
 
 def test_the_fields_on_top_are_fields_of_their_spec() -> None:
     for verb, names in ((row.words, row.form) for row in VERBS.values()):
         assert set(names) <= set(VERBS[verb].spec_class.model_fields), verb
+
+
+def test_a_value_that_looks_like_a_flag_stays_a_value_of_the_real_command(
+    runs, page, tmp_path
+) -> None:
+    app = page("new_run", method="graft export")
+    for name, value in (("skill", f"--out={tmp_path}/elsewhere"), ("out", "--print-spec")):
+        app.text_input(key=f"graft export-{name}").set_value(value)
+    next(b for b in app.button if b.label == "Start").click().run()
+    wait(runs)
+    (job,) = jobs.list_jobs(runs)
+    assert f"--skill=--out={tmp_path}/elsewhere" in job.words
+    assert jobs.job_status(job).state == "refused" and "--out=" in jobs.job_log(job)
+    assert not (tmp_path / "elsewhere").exists() and not jobs.job_output(job)
+
+
+def test_a_command_that_gives_another_spec_than_the_form_is_refused(runs) -> None:
+    shown = VERBS["graft overlap"].spec_class(skill=["a", "b"], runs=str(runs))
+    words = [*command_words("graft overlap", shown), "--print-spec"]
+    for digest, state in ((spec_digest(shown), "done"), ("0" * 64, "refused")):
+        job = jobs.start_job(runs, "graft overlap", words, digest)
+        wait(runs)
+        assert jobs.job_status(job).state == state
+        assert bool(jobs.job_output(job)) is (state == "done")
+    assert "does not give the options" in jobs.job_log(job)

@@ -26,7 +26,7 @@ def test_the_commands_measure_the_runs_again_and_draw_their_figures(tmp_path) ->
     records = [save_run(folder, address=name) for name in ("a1", "b2")]
     lines = repeat_commands(records).splitlines()
     assert lines[1:3] == [record.command for record in records]
-    assert shlex.split(lines[-1])[1:6] == ["report", "a1", "b2", "--runs", str(folder)]
+    assert shlex.split(lines[-1])[1:5] == ["report", "a1", "b2", f"--runs={folder}"]
 
 
 def test_several_runs_show_the_first_sentence_of_each(runs) -> None:

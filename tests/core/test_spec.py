@@ -144,3 +144,30 @@ def test_a_field_added_later_changes_the_address_only_where_it_changes_the_numbe
     )
     assert where(Later) == where(known)
     assert where(Later, **{field: other}) != where(known)
+
+
+class Limited(Spec):
+    """Fields that can be None."""
+
+    limit: int | None = 12
+    way: Literal["none", "some"] | None = "some"
+    name: str | None = None
+    rate: float = 0.5
+
+
+def test_none_is_written_where_it_is_not_the_default() -> None:
+    assert build_spec(Limited, {"limit": "none"}).limit is None
+    assert build_spec(Limited, {"way": "none"}).way == "none", "a word of the field's own"
+    assert build_spec(Limited, {"name": "none"}).name == "none", "a name like any other"
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", "\0"])
+def test_text_that_no_command_can_hold_is_refused(text: str) -> None:
+    with pytest.raises(BadSpec, match="name has a NUL"):
+        build_spec(Limited, {"name": text})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "nan"])
+def test_a_number_that_has_no_address_is_refused(value) -> None:
+    with pytest.raises(BadSpec, match="finite"):
+        build_spec(Limited, {"rate": value})

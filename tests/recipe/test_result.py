@@ -31,7 +31,7 @@ def test_the_command_builds_the_same_spec_again(spec, capsys):
 
 def test_the_command_names_only_what_differs_from_the_defaults():
     assert (
-        command_line("probe", ProbeSpec(model="m", data="d")) == "cutaway probe --model m --data d"
+        command_line("probe", ProbeSpec(model="m", data="d")) == "cutaway probe --model=m --data=d"
     )
 
 

@@ -14,7 +14,7 @@ from pydantic_core import PydanticUndefined
 from streamlit.delta_generator import DeltaGenerator
 
 from cutaway.core.errors import BadSpec
-from cutaway.core.spec import Spec
+from cutaway.core.spec import Spec, check_text
 from cutaway.home import expand_path
 from cutaway.recipe.options import RunOptions
 
@@ -22,6 +22,9 @@ from cutaway.recipe.options import RunOptions
 HIDDEN_FIELDS = frozenset({"runs", "engine"})
 # Files that a run writes in addition to its result; only into the runs folder.
 OUTPUT_FIELDS = frozenset({"out", "html"})
+# What separates a path from the rest of a value: base+adapter, task=file, hf:id, gen:x?n=1&m=2.
+SEPARATORS = r"[,;+=:?&\n]"
+MAX_PATH = 4096
 FormValues = dict[str, Any]
 DrawWidget = Callable[[str, FieldInfo, str], Any]
 
@@ -36,7 +39,7 @@ class FilledForm:
 
 def draw_form(cls: type[Spec], first: Sequence[str], *, key: str) -> FilledForm:
     """Draw a spec's form: the fields in `first` and required ones on top, the others folded."""
-    shown = [name for name in cls.model_fields if _is_shown(cls, name)]
+    shown = [name for name in cls.model_fields if is_shown(cls, name)]
     required = [name for name in shown if cls.model_fields[name].is_required()]
     top = list(dict.fromkeys([*[name for name in first if name in shown], *required]))
     shared = [name for name in shown if name in RunOptions.model_fields and name not in top]
@@ -50,7 +53,7 @@ def draw_form(cls: type[Spec], first: Sequence[str], *, key: str) -> FilledForm:
     return form
 
 
-def _is_shown(cls: type[Spec], name: str) -> bool:
+def is_shown(cls: type[Spec], name: str) -> bool:
     """Whether the form has the field; an output file only if the verb requires one."""
     return name not in HIDDEN_FIELDS and (
         name not in OUTPUT_FIELDS or cls.model_fields[name].is_required()
@@ -163,6 +166,11 @@ def _list(name: str, info: FieldInfo, key: str) -> list[str] | None:
     text = st.text_input(
         field_label(name, info), value=shown, key=key, help=f"{_help(info)} Separate several by ;"
     )
+    return split_entries(text)
+
+
+def split_entries(text: str) -> list[str] | None:
+    """The entries of a list that was typed as text; None if there are none."""
     return [part.strip() for part in text.split(";") if part.strip()] or None
 
 
@@ -188,20 +196,32 @@ def _is_optional(cls: type[Spec], name: str) -> bool:
 def check_readable_paths(values: FormValues, folders: Sequence[Path]) -> None:
     """BadSpec when a form names a file outside the folders it may read."""
     for name, value in values.items():
-        if name in OUTPUT_FIELDS:
-            continue
         for one in value if isinstance(value, list | tuple) else [value]:
-            for piece in _possible_paths(one):
-                _check_inside(name, piece, folders)
+            if isinstance(one, str):
+                _check_one(name, one, folders)
 
 
-def _possible_paths(value: Any) -> list[str]:
-    """A value and its parts that could be paths: `a.csv,b.csv`, `base+adapter`, `task=a.csv`."""
-    if not isinstance(value, str):
-        return []
-    parts = {value, *re.split(r"[,+;]", value)}
-    parts |= {part.partition("=")[2] for part in parts}
-    return [piece.strip() for piece in parts if piece.strip()]
+def _check_one(name: str, text: str, folders: Sequence[Path]) -> None:
+    try:
+        check_text(name, text)
+    except ValueError as error:
+        raise BadSpec(str(error)) from None
+    if name not in OUTPUT_FIELDS:
+        for piece in _possible_paths(text):
+            _check_inside(name, piece, folders)
+
+
+def _possible_paths(text: str) -> list[str]:
+    """A text and its parts that could be paths: `a.csv,b.csv`, `base+adapter`, `task=a.csv`."""
+    found = {text}
+    for entry in {text, *re.split("[,;]", text)}:
+        cuts = [match.start() for match in re.finditer(SEPARATORS, entry)]
+        starts, ends = [0, *[cut + 1 for cut in cuts]], [*cuts, len(entry)]
+        # Between two separators, up to one, and after one: a path may hold separators itself.
+        spans = [*zip(starts, ends, strict=True), *((0, end) for end in ends)]
+        spans += [(start, len(entry)) for start in starts]
+        found |= {entry[start:end] for start, end in spans if end - start <= MAX_PATH}
+    return sorted({piece.strip() for piece in found} - {""})
 
 
 def _check_inside(name: str, text: str, folders: Sequence[Path]) -> None:

@@ -5,6 +5,7 @@ last. It imports nothing heavy.
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,24 +16,27 @@ from cutaway.console import print_message
 from cutaway.store.files import write_json
 
 JOB_FILE, ENDED_FILE, LOG_FILE, OUTPUT_FILE = "job.json", "ended.json", "log.txt", "out.txt"
+# The environment variable with the digest of the spec that the command must give.
+SPEC_DIGEST_VARIABLE = "CUTAWAY_SPEC_DIGEST"
 
 
 def run_job(folder: Path) -> int:
     """The exit status of the job's command, written to the folder when it ends."""
-    argv = json.loads((folder / JOB_FILE).read_text(encoding="utf-8"))["argv"]
+    job = json.loads((folder / JOB_FILE).read_text(encoding="utf-8"))
     # Cancelling signals the whole process group; this process survives to record the status.
     # Unlike SIG_IGN, a handler is not inherited by the command, which must receive the signal.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     with (folder / LOG_FILE).open("ab") as log, (folder / OUTPUT_FILE).open("wb") as out:
-        status = _run(argv, log.fileno(), out.fileno())
+        env = {**os.environ, SPEC_DIGEST_VARIABLE: job["digest"]}
+        status = _run(job["argv"], env, log.fileno(), out.fileno())
     write_json(folder / ENDED_FILE, {"status": status, "at": time.time()})
     return status
 
 
-def _run(argv: list[str], log: int, out: int) -> int:
+def _run(argv: list[str], env: dict[str, str], log: int, out: int) -> int:
     try:
-        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=log)
+        child = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=log)
     except OSError as error:
         print_message(str(error))
         return 127

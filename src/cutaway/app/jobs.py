@@ -8,7 +8,6 @@ import json
 import os
 import re
 import secrets
-import shlex
 import shutil
 import signal
 import subprocess
@@ -24,6 +23,7 @@ import psutil
 
 from cutaway.app.job_runner import ENDED_FILE, JOB_FILE, LOG_FILE, OUTPUT_FILE
 from cutaway.core.errors import CutawayError, RunError
+from cutaway.core.shell_words import join_words
 from cutaway.store.files import disk_errors, make_folder, read_json, write_json
 
 JOBS_FOLDER = ".jobs"
@@ -62,7 +62,7 @@ class BackgroundJob:
     @property
     def command(self) -> str:
         """The command as typed in a terminal."""
-        return shlex.join(["cutaway", *self.words])
+        return join_words(["cutaway", *self.words])
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,15 @@ class JobStatus:
         return self.state != "running"
 
 
-def start_job(runs: Path, method: str, words: Sequence[str]) -> BackgroundJob:
-    """Start `cutaway WORDS` as a new process, which continues when the app is closed."""
+def start_job(runs: Path, method: str, words: Sequence[str], digest: str) -> BackgroundJob:
+    """Start `cutaway WORDS` as a new process, which continues when the app is closed.
+
+    The command refuses to run if its words don't give the spec with this digest.
+    """
     folder = runs / JOBS_FOLDER / f"{int(time.time()):08x}-{secrets.token_hex(3)}"
-    job = {"method": method, "words": list(words), "argv": [*CLI_COMMAND, *words]}
+    job = {
+        "method": method, "words": list(words), "argv": [*CLI_COMMAND, *words], "digest": digest,
+    }  # fmt: skip
     with disk_errors(folder):
         make_folder(folder)
         write_json(folder / JOB_FILE, job)

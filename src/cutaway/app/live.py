@@ -5,7 +5,6 @@ The page only sends requests and draws answers; the model is in another process 
 
 import json
 import secrets
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from cutaway.app.escape import escape_markdown
 from cutaway.app.library import Library, current_library, runs_folder
 from cutaway.app.live_process import LiveAnswer, LiveProcess, live_processes
 from cutaway.core.errors import CutawayError
+from cutaway.core.shell_words import join_words
 from cutaway.report.formats import count
 from cutaway.studies.live import figures
 
@@ -315,14 +315,11 @@ def _probe(probe: dict[str, Any], request: LiveRequest, model: str) -> None:
 
 def lens_command(request: LiveRequest, model: str, text: str) -> str:
     """The commands that print the same grid in a terminal."""
-    words = ["cutaway", "shortcut", "lens", "--model", model, "--text", text]
-    if request.get("shortcut"):
-        words += ["--shortcut", request["shortcut"]]
-    if request.get("bos"):
-        words += ["--bos", request["bos"]]
+    words = ["cutaway", "shortcut", "lens", f"--model={model}", f"--text={text}"]
+    words += [f"--{name}={request[name]}" for name in ("shortcut", "bos") if request.get(name)]
     if request.get("chat"):
-        words += ["--chat", *(["--system", request["system"]] if request["system"] else [])]
-    return f"{shlex.join(words)}\n\n{live_command(request, model)}"
+        words += ["--chat", *([f"--system={request['system']}"] if request["system"] else [])]
+    return f"{join_words(words)}\n\n{live_command(request, model)}"
 
 
 def live_command(request: LiveRequest, model: str) -> str:
@@ -331,4 +328,4 @@ def live_command(request: LiveRequest, model: str) -> str:
         {k: v for k, v in request.items() if v is not None}, ensure_ascii=False
     )
     words = ["python", "-m", "cutaway.studies.live", model, "ask", request_json]
-    return f"# all numbers of this page, as JSON\n{shlex.join(words)}"
+    return f"# all numbers of this page, as JSON\n{join_words(words)}"

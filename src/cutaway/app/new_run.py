@@ -1,6 +1,5 @@
-"""The page that starts runs: a form address from the spec, and the progress of background jobs."""
+"""The page that starts runs: a form made from the spec, and the progress of background jobs."""
 
-import shlex
 from pathlib import Path
 
 import streamlit as st
@@ -10,8 +9,8 @@ from cutaway.app.escape import escape_markdown
 from cutaway.app.library import current_library, runs_folder
 from cutaway.catalog import VERBS
 from cutaway.core.errors import BadSpec, CutawayError
-from cutaway.core.spec import Spec, build_spec
-from cutaway.recipe.result import command_line
+from cutaway.core.spec import Spec, build_spec, spec_digest
+from cutaway.recipe.result import command_words
 from cutaway.report import formats
 
 # State -> icon, description.
@@ -54,14 +53,20 @@ def _verb_caption(method: str) -> None:
     st.caption(escape_markdown((VERBS[method].spec_class.__doc__ or "").strip().splitlines()[0]))
 
 
+def form_spec(method: str, values: forms.FormValues, runs: Path) -> Spec:
+    """The spec of a filled form; BadSpec if a value is wrong or a path outside the folders."""
+    cls = VERBS[method].spec_class
+    forms.check_readable_paths(values, [Path.cwd(), runs])
+    resolved = forms.resolve_output_paths(values, runs / OUTPUT_FOLDER)
+    return build_spec(cls, {**forms.provided_values(cls, resolved), "runs": str(runs)})
+
+
 def _submit(method: str, filled: forms.FilledForm, *, dry: bool) -> None:
     """Start the run, or show what is wrong with the request."""
-    cls = VERBS[method].spec_class
     try:
-        forms.check_readable_paths(filled.values, [Path.cwd(), runs_folder()])
-        resolved = forms.resolve_output_paths(filled.values, runs_folder() / OUTPUT_FOLDER)
-        spec = build_spec(cls, {**forms.provided_values(cls, resolved), "runs": str(runs_folder())})
-        job = jobs.start_job(runs_folder(), method, command_words(method, spec, dry=dry))
+        spec = form_spec(method, filled.values, runs_folder())
+        words = [*command_words(method, spec), "--dry-run" if dry else "--json"]
+        job = jobs.start_job(runs_folder(), method, words, spec_digest(spec))
     except BadSpec as error:
         _show_refusal(filled, str(error))
     except CutawayError as error:
@@ -75,11 +80,6 @@ def _show_refusal(filled: forms.FilledForm, message: str) -> None:
     for name, sentence in forms.messages_by_field(message, list(filled.slots)).items():
         filled.slots[name].markdown(f":red[{escape_markdown(sentence)}]")
     st.error(escape_markdown(message), icon=":material/edit:")
-
-
-def command_words(method: str, spec: Spec, *, dry: bool) -> list[str]:
-    """The arguments of `cutaway` that build this spec, and the output format."""
-    return [*shlex.split(command_line(method, spec))[1:], "--dry-run" if dry else "--json"]
 
 
 @st.fragment(run_every=1.0)

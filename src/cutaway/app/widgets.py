@@ -1,6 +1,5 @@
 """Parts that all pages share: figures with command and data, verdicts, messages."""
 
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ import streamlit as st
 
 from cutaway.app.escape import escape_markdown
 from cutaway.core.errors import CutawayError
+from cutaway.core.shell_words import join_words
 from cutaway.report import theme
 from cutaway.report.export import figure_csv
 from cutaway.report.provenance import provenance
@@ -72,8 +72,8 @@ def repeat_commands(records: Sequence[RecordLike]) -> str:
     """The commands that measure these runs again and draw their figures as files."""
     again = [record.command for record in records if record.command]
     folder = Path(records[0].path).parent.parent if records else Path("runs")
-    addresses = " ".join(record.address for record in records)
-    drawn = f"cutaway report {addresses} --runs {shlex.quote(str(folder))} --figures png"
+    addresses = [record.address for record in records]
+    drawn = join_words(["cutaway", "report", *addresses, f"--runs={folder}", "--figures=png"])
     return "\n".join(["# measure again", *again, "", "# draw as files", drawn])
 
 

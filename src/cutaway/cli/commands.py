@@ -4,10 +4,20 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+from pydantic import BeforeValidator
 
 from cutaway.catalog import VERBS
 from cutaway.cli import verbs
 from cutaway.cli.output import OutputOptions
+
+
+def unmark_values(values: Any) -> Any:
+    """The values of a spec without the marks."""
+    if isinstance(values, dict):
+        return {name: unmark_values(value) for name, value in values.items()}
+    if isinstance(values, list):
+        return [unmark_values(value) for value in values]
+    return values.removeprefix(verbs.TEXT_MARK) if isinstance(values, str) else values
 
 
 def __getattr__(name: str) -> Callable[..., None]:
@@ -21,7 +31,7 @@ def __getattr__(name: str) -> Callable[..., None]:
 
     command.__doc__ = verb.help
     command.__annotations__ = {
-        "spec": Annotated[verb.spec_class, Parameter(name="*")],
+        "spec": Annotated[verb.spec_class, Parameter(name="*"), BeforeValidator(unmark_values)],
         "output": Annotated[OutputOptions | None, Parameter(name="*")],
         "return": None,
     }

@@ -112,7 +112,8 @@ def _drop_stdout() -> None:
 
 def _run_command(words: Sequence[str]) -> int:
     try:
-        app(verbs.add_positional_flag(words), exit_on_error=False, print_error=False)
+        words = verbs.mark_text(verbs.add_positional_flag(words))
+        app(words, exit_on_error=False, print_error=False)
         return EXIT_DONE
     except CycloptsError as error:
         return _refuse(_parser_message(error))

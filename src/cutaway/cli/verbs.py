@@ -4,6 +4,8 @@ A verb's spec (pydantic) and recipe (torch) are imported only when the verb is u
 all verbs from the catalog alone.
 """
 
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import product
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from cutaway.core.spec import Spec
 
 
+# Stands before a value such as `[1, 2]`, which is text; no argument of a process can hold it.
+TEXT_MARK = "\0"
+JSON_VALUE = re.compile(r"^((?:--[^=]*=)?)(\s*[\[{])")
 EmitJson = Callable[[Any], None]
 """Receives the JSON of one run."""
 
@@ -53,8 +58,16 @@ def add_positional_flag(words: Sequence[str]) -> list[str]:
     return list(words)
 
 
+def mark_text(words: Sequence[str]) -> list[str]:
+    """A verb's arguments with a mark in each value that the parser would read as JSON."""
+    if not any(list(words[: len(head)]) == head for head in (v.split() for v in VERBS)):
+        return list(words)
+    return [JSON_VALUE.sub(rf"\1{TEXT_MARK}\2", word) for word in words]
+
+
 def run_verb(verb: Verb, spec: Any, output: OutputOptions, emit: EmitJson = print_json) -> None:
     """Run a verb, or only print its spec or its estimate; JSON goes to `emit`."""
+    _check_digest(spec)
     if output.print_spec:
         from cutaway.core.spec import spec_to_dict
 
@@ -75,6 +88,19 @@ def run_verb(verb: Verb, spec: Any, output: OutputOptions, emit: EmitJson = prin
         emit(result.plain())
     elif first:
         result.show()
+
+
+def _check_digest(spec: Any) -> None:
+    """BadSpec if the app started this command for another spec than its words give."""
+    from cutaway.app.job_runner import SPEC_DIGEST_VARIABLE
+    from cutaway.core.spec import spec_digest
+
+    expected = os.environ.pop(SPEC_DIGEST_VARIABLE, None)
+    if expected is not None and expected != spec_digest(spec):
+        raise BadSpec(
+            "This command does not give the options that were filled in, so nothing was run. "
+            "Please report it with the command; on the command line it can be run as it is."
+        )
 
 
 def _print_estimates(estimates: list[Any], output: OutputOptions, emit: EmitJson) -> None:

@@ -6,15 +6,19 @@ TOML or from keyword arguments, with the same fields and the same error messages
 
 import tomllib
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from types import NoneType, UnionType
+from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import suggestion
 
 SpecT = TypeVar("SpecT", bound="Spec")
+
+NONE_WORD = "none"
+"""How None is written for a field with another default: `--limit=none`."""
 
 # Fields that can't change the result, so they are not part of the address.
 FIELDS_OUTSIDE_ADDRESS = frozenset(
@@ -39,11 +43,48 @@ class Spec(BaseModel):
     """Base class of all specs: frozen, unknown fields refused, field docstrings kept as help."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, arbitrary_types_allowed=True
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        arbitrary_types_allowed=True,
+        allow_inf_nan=False,
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _usable_text(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse text that no command can hold, and read `none` where None is not the default."""
+        for text in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(text, str):
+                check_text(info.field_name or "", text)
+        field = cls.model_fields[info.field_name or ""]
+        if value == NONE_WORD and field.default is not None and _allows_none(field.annotation):
+            return None
+        return value
 
     outside_address: ClassVar[frozenset[str]] = frozenset()
     """More fields outside the address: the identity holds a digest of what they choose."""
+
+
+def check_text(name: str, text: str) -> None:
+    """ValueError for the text of a field that can't be an argument of a command."""
+    try:
+        usable = b"\0" not in text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        usable = False
+    if not usable:
+        raise ValueError(f"{name} has a NUL or an unpaired surrogate, got {text[:60]!r}.")
+
+
+def _allows_none(annotation: Any) -> bool:
+    """Whether the type is `X | None`, and `none` is not one of its own words."""
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else ()
+    return NoneType in kinds and not any(NONE_WORD in get_args(kind) for kind in kinds)
+
+
+def spec_digest(spec: "Spec") -> str:
+    """SHA-256 of all fields of a spec, also of those outside its address."""
+    return digest_json({"kind": type(spec).__name__, "spec": spec_to_dict(spec)})
 
 
 def build_spec(cls: type[SpecT], values: Mapping[str, Any]) -> SpecT:

@@ -19,7 +19,8 @@ def _parse_names(value: Any) -> Any:
     said = [
         piece for part in parts for piece in (part.split(",") if _is_comma_list(part) else [part])
     ]
-    return tuple(p.strip() if isinstance(p, str) else p for p in said if p != "")
+    named = (piece.strip() if isinstance(piece, str) else piece for piece in said)
+    return tuple(piece for piece in named if piece != "")
 
 
 def _is_comma_list(part: Any) -> bool:

@@ -1,7 +1,6 @@
 """Results of verbs: tidy tables, cost, versions, facts, and the command to repeat them."""
 
 import resource
-import shlex
 import sys
 import threading
 import time
@@ -15,7 +14,8 @@ import polars as pl
 import psutil
 
 from cutaway.console import print_result
-from cutaway.core.spec import Spec
+from cutaway.core.shell_words import join_words
+from cutaway.core.spec import NONE_WORD, Spec
 from cutaway.core.textset import TextSet
 from cutaway.measure.intervals import Interval
 from cutaway.recipe.options import RunOptions
@@ -165,24 +165,28 @@ def provenance(verb: str, spec: RunOptions, meter: CostMeter) -> dict[str, Any]:
 
 
 def command_line(verb: str, spec: Spec) -> str:
-    """The shortest command that gives this spec."""
-    words = ["cutaway", *verb.split()]
+    """The shortest command that gives this spec, as text for a shell."""
+    return join_words(["cutaway", *command_words(verb, spec)])
+
+
+def command_words(verb: str, spec: Spec) -> list[str]:
+    """The arguments of `cutaway` that give this spec; no value of it is read as a flag."""
+    words = verb.split()
     for name, info in type(spec).model_fields.items():
         value = getattr(spec, name)
         if value != info.get_default(call_default_factory=True):
             words += _flag(name, value)
-    return " ".join(shlex.quote(word) for word in words)
+    return words
 
 
 def _flag(name: str, value: Any) -> list[str]:
+    """`--flag=value` in one word, which the parser never splits; an empty tuple is `--flag=`."""
     flag = "--" + name.strip("_").replace("_", "-")
     if isinstance(value, bool):
         return [flag if value else flag.replace("--", "--no-", 1)]
     if isinstance(value, tuple):
-        if not value:
-            return [flag, "none"]
-        return [word for item in value for word in (flag, str(item))]
-    return [flag, str(value)]
+        return [f"{flag}={item}" for item in value or ("",)]
+    return [f"{flag}={NONE_WORD if value is None else value}"]
 
 
 def data_facts(texts: TextSet) -> dict[str, Any]:
