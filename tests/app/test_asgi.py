@@ -6,8 +6,7 @@ import pytest
 from streamlit import net_util
 from streamlit.web.server.server_util import is_url_from_allowed_origins
 
-from cutaway.app import launch
-from cutaway.app.asgi import BASE_URL_SCRIPT, BaseUrlMiddleware, is_page
+from cutaway.app.asgi import BASE_URL_SCRIPT, BaseUrlMiddleware, inline_hashes, is_page
 
 PAGE = b"<html><head><title>x</title></head><body>y</body></html>"
 
@@ -29,7 +28,9 @@ def answer(path: str, kind: str, body: bytes, method: str = "GET") -> tuple[dict
         sent.append(message)
 
     asked = [(b"accept-encoding", b"gzip"), (b"if-none-match", b'"1"')]
-    scope = {"type": "http", "method": method, "path": path, "headers": asked}
+    scope = {
+        "type": "http", "method": method, "path": path, "headers": asked, "server": ("x", 8501),
+    }  # fmt: skip
     asyncio.run(BaseUrlMiddleware(inner)(scope, None, send))
     return dict(sent[0]["headers"]), b"".join(m.get("body", b"") for m in sent[1:]), seen
 
@@ -70,7 +71,12 @@ def test_another_site_is_refused_without_asking_anybody(origin, fits, monkeypatc
     assert is_url_from_allowed_origins(origin) is fits
 
 
-def test_the_app_is_started_with_it() -> None:
-    assert any(
-        word.endswith("asgi.py") for word in launch.streamlit_command(8501, open_browser=False)
+def test_a_page_s_policy_allows_its_own_inline_scripts_alone() -> None:
+    page = PAGE.replace(b"<title>", b"<script>\n a = 1\n</script><title>")
+    headers, body, _ = answer("/", "text/html", page)
+    policy = headers[b"content-security-policy"].decode()
+    hashes = inline_hashes(body)
+    assert len(hashes) == 2 and all(f"'{one}'" in policy for one in hashes)
+    assert inline_hashes(b"<script>x</script>") == (
+        "sha256-LXEWQrcmsEQBYnyp+6wy9chTD7GQPMTbAiWHF5IaSIE=",
     )

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,9 @@ from pathlib import Path
 import pytest
 
 from cutaway.app import launch
+from cutaway.app.guard import cookie_name
+
+TOKEN = "a-token-of-the-tests"
 
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
@@ -63,6 +67,11 @@ def open_page(chromium):
         # Long enough for a machine that is busy with other things; a quick one never waits.
         context.set_default_timeout(120_000)
         contexts.append(context)
+        # As after opening the printed URL once; test_guard opens it.
+        context.add_cookies([
+            {"name": cookie_name(port), "value": TOKEN, "domain": launch.HOST, "path": "/"}
+            for port in range(8700, 8700 + launch.PORT_TRIES)
+        ])  # fmt: skip
         watched = Watched(context.new_page())
         watched.page.on("console", lambda m: _hear(watched, m))
         watched.page.on("pageerror", lambda e: watched.complaints.append(str(e)))
@@ -93,13 +102,17 @@ def serve(tmp_path):
         env = {
             **os.environ,
             launch.RUNS_VARIABLE: str(runs),
+            launch.TOKEN_VARIABLE: TOKEN,
             "CUTAWAY_HOME": str(place / "home"),
         }
-        command = launch.streamlit_command(port, open_browser=False)
         with (tmp_path / "server.log").open("wb") as log:
-            started.append(subprocess.Popen(command, cwd=place, env=env, stdout=log, stderr=log))
+            server = subprocess.Popen(
+                launch.server_command(port), cwd=place, env=env, stdin=subprocess.PIPE, stdout=log,
+                stderr=log,
+            )  # fmt: skip
+        started.append(server)
         url = f"http://{launch.HOST}:{port}"
-        _wait_for(f"{url}/_stcore/health")
+        _wait_for(url, server)
         return url
 
     begin.started = started
@@ -109,15 +122,16 @@ def serve(tmp_path):
         server.wait(timeout=20)
 
 
-def _wait_for(url: str, seconds: float = 60) -> None:
+def _wait_for(url: str, server: subprocess.Popen, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while True:
+        assert server.poll() is None and time.monotonic() < end
         try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
+            urllib.request.urlopen(f"{url}/_stcore/health", timeout=5)
+        except urllib.error.HTTPError as error:
+            assert error.code == 403, "a stranger is refused"
+            return
         except OSError:
-            if time.monotonic() > end:
-                raise
             time.sleep(0.2)
 
 

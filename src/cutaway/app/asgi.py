@@ -1,5 +1,8 @@
-"""The ASGI app that Streamlit serves: pages know its URL, no request leaves the machine."""
+"""The ASGI app that Streamlit serves: guarded, its pages know its URL, it asks no other server."""
 
+import base64
+import hashlib
+import re
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,9 @@ from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import net_util
+
+from cutaway.app import guard
+from cutaway.app.guard import GuardMiddleware, content_policy
 
 # Without this, a page opened by its URL (/probe) first looks for the server below that URL, and
 # the browser's console shows an error for each attempt.
@@ -29,7 +35,7 @@ class BaseUrlMiddleware:
         if scope["type"] != "http" or scope["method"] != "GET" or not is_page(scope["path"]):
             await self.app(scope, receive, send)
             return
-        await self.app(_uncompressed(scope), receive, _HtmlRewriter(send))
+        await self.app(_uncompressed(scope), receive, _HtmlRewriter(send, scope["server"][1]))
 
 
 def is_page(path: str) -> bool:
@@ -43,11 +49,18 @@ def _uncompressed(scope: Scope) -> Scope:
     return {**scope, "headers": [(k, v) for k, v in scope["headers"] if k not in drop]}
 
 
+def inline_hashes(page: bytes) -> tuple[str, ...]:
+    """The hashes of a page's inline scripts, which its policy allows."""
+    scripts = re.findall(rb"<script>(.*?)</script>", page, re.DOTALL)
+    digests = [hashlib.sha256(script).digest() for script in scripts]
+    return tuple(f"sha256-{base64.b64encode(one).decode()}" for one in digests)
+
+
 class _HtmlRewriter:
     """Forwards a response and adds BASE_URL_SCRIPT to the head of its HTML."""
 
-    def __init__(self, send: Send) -> None:
-        self.send, self.body = send, b""
+    def __init__(self, send: Send, port: int) -> None:
+        self.send, self.port, self.body = send, port, b""
         self.start: MutableMapping[str, Any] = {}
 
     async def __call__(self, message: Message) -> None:
@@ -61,6 +74,7 @@ class _HtmlRewriter:
         headers = MutableHeaders(raw=self.start["headers"])
         if headers.get("content-type", "").startswith("text/html"):
             self.body = self.body.replace(HEAD_TAG, HEAD_TAG + BASE_URL_SCRIPT, 1)
+            headers["content-security-policy"] = content_policy(self.port, inline_hashes(self.body))
             headers["content-length"] = str(len(self.body))
             # The ETag belongs to the file without the script.
             del headers["etag"]
@@ -75,4 +89,10 @@ def _no_address() -> None:
 # For a request from another site Streamlit asks an external server for this machine's address. The
 # app is only at 127.0.0.1, so the lookup is disabled.
 net_util.get_external_ip = net_util.get_internal_ip = _no_address
-app = st.App(Path(__file__).with_name("main.py"), middleware=[Middleware(BaseUrlMiddleware)])
+app = st.App(
+    Path(__file__).with_name("main.py"),
+    middleware=[
+        Middleware(GuardMiddleware, access=guard.current_access()),
+        Middleware(BaseUrlMiddleware),
+    ],
+)

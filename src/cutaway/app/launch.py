@@ -1,35 +1,61 @@
 """`cutaway app`: Streamlit on this machine only, with no telemetry and no calls outside."""
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
+import time
+import webbrowser
+from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 
 from cutaway.console import print_message
 from cutaway.core.errors import BadSpec, Missing, RunError
+from cutaway.home import home
 from cutaway.store.remote import local_folder
 
 HOST = "127.0.0.1"
 RUNS_VARIABLE = "CUTAWAY_APP_RUNS"
-# How many ports above the requested one are tried when it is taken.
-PORT_TRIES = 20
-
+# The token's environment variable; empty to switch the token off.
+TOKEN_VARIABLE = "CUTAWAY_APP_TOKEN"
 # Other host names are refused, which prevents DNS rebinding.
 ALLOWED_HOSTS = (HOST, "localhost")
+# How many ports above the requested one are tried when it is taken.
+PORT_TRIES = 20
+# Seconds for the browser to read the file that holds the URL.
+REDIRECT_SECONDS = 30.0
+
+# Streamlit's options; those that decide who may use the app are all here, also at their default.
 STREAMLIT_OPTIONS: dict[str, str] = {
     "server.address": HOST,
-    # Overrides a Streamlit config file: asgi.py tells pages that the server is at the root.
+    # asgi.py tells pages that the server is at the root.
     "server.baseUrlPath": "",
+    "server.enableCORS": "true",
+    "server.enableXsrfProtection": "true",
+    "server.xsrfCookieSameSite": "strict",
+    "server.enableStaticServing": "false",
+    "server.enableAgentApi": "false",
+    "server.scriptHealthCheckEnabled": "false",
+    "server.maxUploadSize": "1",
     "server.fileWatcherType": "none",
     "server.runOnSave": "false",
+    "server.allowRunOnSave": "false",
     "server.showEmailPrompt": "false",
+    # The launcher opens the browser, with the token.
+    "server.headless": "true",
+    "global.developmentMode": "false",
     "browser.gatherUsageStats": "false",
+    "browser.serverAddress": HOST,
     "client.toolbarMode": "minimal",
     "client.showErrorDetails": "stacktrace",
     "client.showErrorLinks": "false",
+    "logger.hideWelcomeMessage": "true",
+    "runner.magicEnabled": "false",
     "theme.headingFontSizes": '["2rem", "1.6rem", "1.25rem", "1.1rem", "1rem", "1rem"]',
     "theme.paddingTop": "1.5rem",
     "theme.paddingBottom": "4rem",
@@ -44,7 +70,9 @@ STREAMLIT_OPTIONS: dict[str, str] = {
 }
 
 
-def launch(runs: Path | str, *, port: int = 8501, open_browser: bool = True) -> None:
+def launch(
+    runs: Path | str, *, port: int = 8501, open_browser: bool = True, token: bool = True
+) -> None:
     """Serve the app until interrupted; a wrong option is refused before anything starts."""
     folder = local_folder(runs).absolute()
     if folder.exists() and not folder.is_dir():
@@ -52,28 +80,51 @@ def launch(runs: Path | str, *, port: int = 8501, open_browser: bool = True) -> 
     if find_spec("streamlit") is None:
         raise Missing("The app needs streamlit. Get it with: pip install 'cutaway[app]'")
     port = free_port(port)
-    print_message(f"Cutaway app: http://{HOST}:{port} (Ctrl-C ends it)")
+    secret = secrets.token_urlsafe(24) if token else ""
+    url = f"http://{HOST}:{port}/" + (f"?token={secret}" if secret else "")
+    print_message(f"Cutaway app: {url} (Ctrl-C ends it)")
+    # The server ends when its stdin closes, however this process ends.
     child = subprocess.Popen(
-        streamlit_command(port, open_browser), env={**os.environ, RUNS_VARIABLE: str(folder)}
+        server_command(port),
+        stdin=subprocess.PIPE,
+        env={**os.environ, RUNS_VARIABLE: str(folder), TOKEN_VARIABLE: secret},
     )
     # When this process is terminated (a service manager, `kill`), end the server too.
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+    if open_browser:
+        threading.Thread(target=open_when_ready, args=(url, port, child), daemon=True).start()
     status = _wait_for_exit(child)
     if status not in (0, -2, -15, 130):
         raise RunError(f"The app ended with status {status}; see its messages above.")
 
 
-def streamlit_command(port: int, open_browser: bool) -> list[str]:
-    """The command that starts Streamlit on the app."""
-    script = Path(__file__).with_name("asgi.py")
-    options = {
-        **STREAMLIT_OPTIONS,
-        "server.port": str(port),
-        "server.headless": str(not open_browser).lower(),
-    }
-    flags = [f"--{name}={value}" for name, value in options.items()]
-    flags += [f"--server.allowedHosts={host}" for host in ALLOWED_HOSTS]
-    return [sys.executable, "-m", "streamlit", "run", str(script), *flags]
+def server_command(port: int) -> list[str]:
+    """The command that starts the server of the app."""
+    flags = [f"--{name}={value}" for name, value in STREAMLIT_OPTIONS.items()]
+    flags += [f"--server.port={port}"]
+    for host in ALLOWED_HOSTS:
+        flags += [f"--server.allowedHosts={host}", f"--client.allowedOrigins=http://{host}:{port}"]
+    return [sys.executable, "-m", "cutaway.app.server", *flags]
+
+
+def open_when_ready(url: str, port: int, child: "subprocess.Popen[bytes]") -> None:
+    """Open a browser window when the server accepts connections."""
+    while child.poll() is None:
+        with socket.socket() as test:
+            if test.connect_ex((HOST, port)) == 0:
+                break
+        time.sleep(0.1)
+    else:
+        return
+    # Other users can read the arguments of a process: the browser gets a private file's name, not
+    # the token.
+    home().mkdir(parents=True, exist_ok=True)
+    page = f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(url)}">'
+    with tempfile.NamedTemporaryFile("w", suffix=".html", dir=home(), delete=False) as file:
+        file.write(page)
+    webbrowser.open(Path(file.name).as_uri())
+    time.sleep(REDIRECT_SECONDS)
+    Path(file.name).unlink(missing_ok=True)
 
 
 def free_port(port: int) -> int:

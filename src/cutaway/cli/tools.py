@@ -145,6 +145,7 @@ def launch_app(
     runs: str = "runs",
     port: int = 8501,
     open_browser: Annotated[bool, Parameter(name="--open")] = True,
+    token: bool = True,
 ) -> None:
     """Open the web app on this machine (127.0.0.1 only).
 
@@ -156,10 +157,12 @@ def launch_app(
         Port to listen on.
     open_browser
         Open a browser window.
+    token
+        Let in only browsers that open the printed URL; without it, every user of this machine.
     """
     from cutaway.app.launch import launch
 
-    launch(runs, port=port, open_browser=open_browser)
+    launch(runs, port=port, open_browser=open_browser, token=token)
 
 
 def tour(
