@@ -28,9 +28,7 @@ def answer(path: str, kind: str, body: bytes, method: str = "GET") -> tuple[dict
         sent.append(message)
 
     asked = [(b"accept-encoding", b"gzip"), (b"if-none-match", b'"1"')]
-    scope = {
-        "type": "http", "method": method, "path": path, "headers": asked, "server": ("x", 8501),
-    }  # fmt: skip
+    scope = {"type": "http", "method": method, "path": path, "headers": asked}
     asyncio.run(BaseUrlMiddleware(inner)(scope, None, send))
     return dict(sent[0]["headers"]), b"".join(m.get("body", b"") for m in sent[1:]), seen
 

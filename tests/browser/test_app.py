@@ -1,6 +1,5 @@
 """The app, walked through as a reader would: look, compare, open, download, start a run."""
 
-import http.client
 import json
 import os
 import subprocess
@@ -10,6 +9,7 @@ import time
 import psutil
 import pytest
 
+from tests.browser.conftest import TOKEN
 from tests.report.fake_runs import probe_details, probe_rows, save_run
 from tests.tiny import SENTENCES, tiny
 
@@ -166,19 +166,29 @@ def _switch(page, name: str) -> float:
     return time.monotonic() - start
 
 
-def test_other_names_for_this_machine_are_refused(tmp_path, serve) -> None:
-    url = serve(tmp_path / "runs")
-    host, port = url.removeprefix("http://").split(":")
-    for name, accepted in ((f"{host}:{port}", True), (f"evil.example:{port}", False)):
-        connection = http.client.HTTPConnection(host, int(port), timeout=10)
-        asks = {
-            "Host": name, "Origin": f"http://{name}", "Connection": "Upgrade",
-            "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
-            "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-        }  # fmt: skip
-        connection.request("GET", "/_stcore/stream", headers=asks)
-        assert (connection.getresponse().status == 101) == accepted, name
-        connection.close()
+def test_the_printed_url_opens_the_app_and_no_page_may_frame_it(
+    serve, open_page, tmp_path, pictures
+) -> None:
+    watched = open_page()
+    page, url = watched.page, serve(tmp_path / "runs")
+    page.context.clear_cookies()
+    page.goto(f"{url}/new")
+    page.get_by_text("Open the URL that").wait_for()
+    watched.shoot(pictures, "app-token")
+    page.get_by_label("Token").fill(TOKEN)
+    page.get_by_role("button", name="Open").click()
+    page.get_by_role("heading", name="New run").wait_for()
+    assert page.url == f"{url}/new" and TOKEN not in page.content()
+    page.context.clear_cookies()
+    page.goto(f"{url}/?token={TOKEN}")
+    page.get_by_text("Overview").first.wait_for()
+    assert page.url == f"{url}/"
+    watched.complaints.clear()
+    frame = tmp_path / "frame.html"
+    frame.write_text(f'<iframe src="{url}/"></iframe>')
+    page.goto(frame.as_uri())
+    page.wait_for_timeout(1000)
+    assert any("frame-ancestors" in one for one in watched.complaints)
 
 
 @pytest.fixture(scope="session")

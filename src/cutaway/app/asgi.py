@@ -35,7 +35,7 @@ class BaseUrlMiddleware:
         if scope["type"] != "http" or scope["method"] != "GET" or not is_page(scope["path"]):
             await self.app(scope, receive, send)
             return
-        await self.app(_uncompressed(scope), receive, _HtmlRewriter(send, scope["server"][1]))
+        await self.app(_uncompressed(scope), receive, _HtmlRewriter(send))
 
 
 def is_page(path: str) -> bool:
@@ -59,8 +59,8 @@ def inline_hashes(page: bytes) -> tuple[str, ...]:
 class _HtmlRewriter:
     """Forwards a response and adds BASE_URL_SCRIPT to the head of its HTML."""
 
-    def __init__(self, send: Send, port: int) -> None:
-        self.send, self.port, self.body = send, port, b""
+    def __init__(self, send: Send) -> None:
+        self.send, self.body = send, b""
         self.start: MutableMapping[str, Any] = {}
 
     async def __call__(self, message: Message) -> None:
@@ -74,7 +74,7 @@ class _HtmlRewriter:
         headers = MutableHeaders(raw=self.start["headers"])
         if headers.get("content-type", "").startswith("text/html"):
             self.body = self.body.replace(HEAD_TAG, HEAD_TAG + BASE_URL_SCRIPT, 1)
-            headers["content-security-policy"] = content_policy(self.port, inline_hashes(self.body))
+            headers["content-security-policy"] = content_policy(inline_hashes(self.body))
             headers["content-length"] = str(len(self.body))
             # The ETag belongs to the file without the script.
             del headers["etag"]

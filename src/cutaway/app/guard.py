@@ -1,6 +1,7 @@
 """Who may use the app: the Host and Origin of every request, the token, and the page's policy."""
 
 import os
+import re
 import secrets
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cutaway.app.launch import ALLOWED_HOSTS, TOKEN_VARIABLE
 
+LOCAL_HOST = re.compile(rf"({'|'.join(map(re.escape, ALLOWED_HOSTS))})(:[0-9]{{1,5}})?")
 LOGIN_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Cutaway</title>
 <h1>Cutaway</h1><p>Open the URL that <code>cutaway app</code> has printed; it ends with
 <code>?token=...</code>. Or paste the token here:</p>
@@ -42,9 +44,8 @@ def current_access() -> Access:
     return Access() if token is None else Access(token)
 
 
-def content_policy(port: int, scripts: tuple[str, ...] = ()) -> str:
+def content_policy(scripts: tuple[str, ...] = ()) -> str:
     """The Content-Security-Policy of a response; `scripts` are the hashes of inline scripts."""
-    here = " ".join(f"ws://{host}:{port}" for host in ALLOWED_HOSTS)
     rules = {
         "default-src": "'none'",
         "script-src": " ".join(["'self'", *(f"'{one}'" for one in scripts)]),
@@ -52,7 +53,7 @@ def content_policy(port: int, scripts: tuple[str, ...] = ()) -> str:
         "style-src": "'self' 'unsafe-inline'",
         "img-src": "'self' data: blob:",
         "font-src": "'self' data:",
-        "connect-src": f"'self' {here}",
+        "connect-src": "'self'",
         "worker-src": "'self' blob:",
         "manifest-src": "'self'",
         "base-uri": "'none'",
@@ -83,10 +84,10 @@ class GuardMiddleware:
             await self.app(scope, receive, send)
             return
         port = int(scope["server"][1])
-        reply = _with_headers(send, port) if scope["type"] == "http" else send
+        reply = _with_headers(send) if scope["type"] == "http" else send
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = dict(query).get("token")
-        if not is_local_request(scope, port):
+        if not is_local_request(scope):
             await _refuse(scope, reply, "This host name or this site may not use the app.")
         elif given is not None and self.access.token and self.access.allows(given):
             rest = urlencode([(name, value) for name, value in query if name != "token"])
@@ -97,12 +98,14 @@ class GuardMiddleware:
             await _refuse(scope, reply, LOGIN_PAGE)
 
 
-def is_local_request(scope: Scope, port: int) -> bool:
-    """Whether the request names this server as its host and comes from one of its own pages."""
+def is_local_request(scope: Scope) -> bool:
+    """Whether the request names this machine as its host and comes from one of the app's pages.
+
+    The port may differ from the server's: it is another one when SSH forwards it.
+    """
     headers = Headers(scope=scope)
     hosts, origins = headers.getlist("host"), headers.getlist("origin")
-    allowed = {f"{name}:{port}" for name in ALLOWED_HOSTS}
-    if len(hosts) != 1 or hosts[0] not in allowed:
+    if len(hosts) != 1 or not LOCAL_HOST.fullmatch(hosts[0]):
         return False
     return all(origin == f"http://{hosts[0]}" for origin in origins)
 
@@ -125,13 +128,13 @@ def _read_cookie(scope: Scope, name: str) -> str | None:
     return None
 
 
-def _with_headers(send: Send, port: int) -> Send:
+def _with_headers(send: Send) -> Send:
     """A `send` that adds the security headers to the response."""
 
     async def add(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            headers.setdefault("content-security-policy", content_policy(port))
+            headers.setdefault("content-security-policy", content_policy())
             for name, value in SECURITY_HEADERS.items():
                 headers[name] = value
             # The guard decides alone who may read; no other site may.
