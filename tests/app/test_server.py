@@ -122,7 +122,7 @@ def app(tmp_path_factory) -> Iterator[Served]:
     time.sleep(0.5)
     yield served
     served.process.terminate()
-    served.process.wait(timeout=20)
+    served.process.communicate(timeout=20)
 
 
 def test_a_stranger_gets_nothing(app: Served) -> None:
@@ -180,7 +180,7 @@ def test_no_server_is_left_when_the_command_is_killed(tmp_path) -> None:
     served.process.send_signal(signal.SIGKILL)
     wait_until(lambda: not is_listening(served.port), seconds=10)
     wait_until(lambda: not any(one.is_running() for one in children), seconds=10)
-    served.process.wait(timeout=10)
+    served.process.communicate(timeout=10)
 
 
 def test_settings_of_folders_and_variables_change_no_option(tmp_path) -> None:
@@ -191,7 +191,9 @@ def test_settings_of_folders_and_variables_change_no_option(tmp_path) -> None:
     code = (
         "import json; from cutaway.app.server import ignore_settings; ignore_settings()\n"
         "from streamlit import config, secrets\n"
-        "print(json.dumps({k: o.value for k, o in config.get_config_options().items()}))\n"
+        "found = {k: o.value for k, o in config.get_config_options().items()}\n"
+        "assert len(found.pop('server.cookieSecret')) == 64, 'a random one'\n"
+        "print(json.dumps(found))\n"
         "print(secrets.load_if_toml_exists())"
     )
     found = {}
