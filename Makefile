@@ -64,7 +64,17 @@ docs: .venv/dev ## build the documentation into site/
 	@$(BIN)/python docs/generate.py
 	@$(BIN)/python docs/stubs.py
 	@$(BIN)/python docs/diagram.py
+	@$(BIN)/python docs/licences.py
 	@$(BIN)/mkdocs build --strict --quiet && echo "-- written: site/index.html"
+
+lock: .venv/dev ## pin the packages of a release with hashes: requirements-release.txt
+	@$(PIP) install uv
+	@$(BIN)/uv pip compile pyproject.toml --extra app --constraint constraints.txt --generate-hashes \
+		--python-version 3.11 --no-header --no-annotate --quiet --output-file requirements-release.txt
+
+audit: .venv/dev ## look for known vulnerabilities in the pinned packages (needs a network)
+	@$(PIP) install pip-audit
+	@$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --progress-spinner off
 
 clean: ## remove .venv, site and caches
 	rm -rf .venv site dist .pytest_cache .mypy_cache .ruff_cache

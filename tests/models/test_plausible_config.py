@@ -32,3 +32,8 @@ def test_the_reason_is_one_line() -> None:
     assert reason_of(ValueError("wrong:\nthis\nand that")) == "wrong: this"
     assert reason_of(KeyError("x")).startswith("KeyError")
     assert reason_of(ValueError()) == "ValueError"
+
+
+def test_a_negative_number_of_layers_is_refused() -> None:
+    with pytest.raises(BadModel, match="num_hidden_layers -1"):
+        need_plausible_config("m", config(num_hidden_layers=-1), "causal", SHAPES)

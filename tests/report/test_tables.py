@@ -62,3 +62,11 @@ def test_what_all_lines_share_is_split_off_with_short_paths() -> None:
     assert lines.columns == ["kind", "value"], "equal numbers are results, not names"
     shared, lines = tables.split_constants(frame.head(1))
     assert shared == {} and lines["model"].to_list() == ["gpt"]
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
+def test_csv_text_is_never_a_formula(start: str) -> None:
+    frame = pl.DataFrame({f"{start}name": [f"{start}1+1"], "value": [-0.5]})
+    head, line = csv.reader(io.StringIO(tables.to_csv(frame), newline=""))
+    assert head[0] == f"'{start}name"
+    assert line == [f"'{start}1+1", "-0.5"]
