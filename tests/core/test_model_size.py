@@ -25,7 +25,7 @@ def test_the_peak_is_while_reading_the_file_or_while_working() -> None:
 def test_the_parts_are_in_the_sentence() -> None:
     need = MemoryNeed(2_000_000_000, 4_000_000_000, 300_000_000)
     assert need.sentence("m") == (
-        "Memory with m: about 7.0 GB (weights 2.0 GB, copies of weights 4.0 GB, "
-        "activations 0.3 GB, libraries 0.7 GB)"
+        "Memory with m: about 7.2 GB (weights 2.0 GB, copies of weights 4.0 GB, "
+        "activations 0.3 GB, libraries 0.9 GB)"
     )
     assert "copies" not in MemoryNeed(1, 0, 1).sentence("m")

@@ -71,7 +71,7 @@ def check(
     from cutaway.core.model_size import ModelSize
     from cutaway.models.check import check as check_model
     from cutaway.models.load import open_model
-    from cutaway.models.placement import Placement
+    from cutaway.models.placement import Placement, refuse_undistributable
     from cutaway.recipe.cost import memory_by_method
 
     lm = open_model(
@@ -79,7 +79,8 @@ def check(
         attention=attention, bos=bos, offline=offline, trust_remote_code=trust_remote_code,
         check=False, track_changes=False,
     )  # fmt: skip
-    report = check_model(lm)
+    with refuse_undistributable(lm):
+        report = check_model(lm)
     supports = {name: method_module(name, "page").supports(lm) for name in methods()}
     size = ModelSize(lm.parameters, lm.vocab * lm.width, lm.width, lm.layers, lm.vocab)
     memory = memory_by_method(size, Placement(device, lm.dtype, lm.quantise))

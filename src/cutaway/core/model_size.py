@@ -6,7 +6,7 @@ WeightCopies = tuple[float, bool]
 """How many copies of the weights are held besides the model (gradients, states of an optimizer),
 and whether they include the embeddings."""
 NO_COPIES: WeightCopies = (0.0, True)
-PROGRAM_BYTES = 700_000_000
+PROGRAM_BYTES = 900_000_000
 """Python with the libraries, a tokenizer and the data."""
 READ_TOKENS = 1024
 """Tokens in a forward pass over texts, about."""

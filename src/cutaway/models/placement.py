@@ -201,7 +201,7 @@ def refuse_undistributable(lm: Any) -> Iterator[None]:
         reason = str(error).splitlines()[0].rstrip(".")
         raise BadModel(
             f"{lm.name!r} ({lm.family}) doesn't run {how}: {reason}. Open it on one device, with "
-            "quantise none."
+            "quantise none. (On a CPU, int4 needs layers whose widths are multiples of 64.)"
         ) from None
 
 
