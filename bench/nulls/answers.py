@@ -14,13 +14,8 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from bench.nulls.tally import Verdict
-from cutaway.measure.repeats import (
-    RepeatMetrics,
-    ResamplingInfo,
-    assign_blocks,
-    pseudo_values,
-    resampling_info,
-)
+from cutaway.measure.jackknife import assign_blocks, row_scores
+from cutaway.measure.repeats import RepeatMetrics, ResamplingInfo, resampling_info
 from cutaway.measure.splits import Split, SplitPlan, split
 
 
@@ -98,9 +93,11 @@ def _scores(
     group, validation = [], []
     for right, one in zip(correct, splits, strict=True):
         test = right[one.test].astype(np.float64)
-        pseudo = pseudo_values(lambda rows, v=test: float(v[rows].mean()), blocks[one.test], count)
+        scores = row_scores(
+            "accuracy", test, lambda rows, v=test: float(v[rows].mean()), blocks[one.test], count
+        )
         metrics = {"accuracy": float(test.mean())}
-        group.append(RepeatMetrics.of(one, metrics, {"accuracy": pseudo} if one.tested else None))
+        group.append(RepeatMetrics.of(one, metrics, {"accuracy": scores}))
         validation.append(float(right[one.val].mean()))
     values = tuple(one.metrics["accuracy"] for one in group)
     return Simulated(values, tuple(validation), resampling_info(group, "accuracy"))

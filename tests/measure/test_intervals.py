@@ -13,8 +13,10 @@ from cutaway.measure.intervals import (
     Interval,
     bootstrap,
     corrected_t,
+    from_standard_error,
     over_seeds,
     paired_t,
+    ratio,
     two_proportions,
     wilson,
 )
@@ -135,12 +137,17 @@ def test_the_p_value_and_the_interval_say_the_same():
         assert outside == (found.p < 0.05)
 
 
-@pytest.mark.parametrize(("shift", "p"), [(0.0, 1.0), (0.5, 0.0)])
-def test_cells_that_differ_by_the_same_everywhere_need_no_variance(shift, p):
+def test_cells_that_differ_by_the_same_everywhere_are_not_told_apart_for_certain():
     values = np.array([0.25, 0.375, 0.5])
-    found = paired_t(values + shift, values, n_train=7, n_test=2)
-    assert found.p == p
-    assert found.interval.low == found.interval.high == shift
+    found = paired_t(values + 0.5, values, n_train=7, n_test=2)
+    assert math.isnan(found.p)
+    assert math.isnan(found.interval.low)
+    assert paired_t(values, values, n_train=7, n_test=2).p == 1.0
+
+
+def test_equal_scores_of_splits_have_no_interval_and_equal_rows_have_one():
+    assert math.isnan(corrected_t([0.85] * 5, n_train=7, n_test=2).low)
+    assert corrected_t([3.0] * 5, n_train=1, n_test=0).low == 3.0
 
 
 def test_one_pair_has_a_difference_but_no_p_value():
@@ -199,8 +206,50 @@ def test_the_mean_of_sets_is_surer_than_each_of_them() -> None:
     assert (found.mean, found.low, found.high) == pytest.approx((2.0, 1.75, 2.25))
 
 
-def test_several_seeds_have_the_t_interval_over_their_means() -> None:
-    seeds = [parts((m - 0.1, 0, 1), (m + 0.1, 0, 1)) for m in (0.2, 0.5, 0.6)]
+def test_seeds_without_intervals_have_the_t_interval_over_their_means() -> None:
+    nan = math.nan
+    seeds = [parts((m - 0.1, nan, nan), (m + 0.1, nan, nan)) for m in (0.2, 0.5, 0.6)]
     low, high = stats.t.interval(0.95, 2, np.mean([0.2, 0.5, 0.6]), stats.sem([0.2, 0.5, 0.6]))
     found = over_seeds(seeds)
     assert (found.low, found.high, found.n) == pytest.approx((low, high, 3))
+
+
+def test_equal_seeds_have_the_interval_of_their_rows() -> None:
+    one = (0.8, 0.7, 0.88)
+    found = over_seeds([parts(one)] * 3)
+    assert (found.mean, found.low, found.high, found.n) == pytest.approx((0.8, 0.7, 0.88, 3))
+    apart = over_seeds([parts((m, m - 0.1, m + 0.08)) for m in (0.75, 0.8, 0.85)])
+    assert apart.low < 0.7
+    assert apart.high > 0.88
+
+
+def test_a_scale_for_each_range() -> None:
+    def at(mean: float, error: float, bounds: tuple[float | None, float | None], rows: float = 0):
+        found = from_standard_error(mean, error, n=1, bounds=bounds, rows=rows)
+        return found.low, found.high
+
+    assert at(2.0, 0.5, (None, None)) == pytest.approx((2 - 0.98, 2 + 0.98), abs=1e-3)
+    rows = wilson(80, 100)
+    assert at(0.8, 0.04, (0.0, 1.0), 50) == pytest.approx((rows.low, rows.high))
+    assert at(1.0, 0.0, (0.0, 1.0), 50) == pytest.approx((wilson(50, 50).low, 1.0))
+    low, high = at(0.9, 0.05, (-1.0, 1.0))
+    assert np.arctanh(high) - np.arctanh(0.9) == pytest.approx(np.arctanh(0.9) - np.arctanh(low))
+    low, high = at(0.9, 0.2, (None, 1.0))
+    assert (1 - low) / 0.1 == pytest.approx(0.1 / (1 - high))
+    low, high = at(0.1, 0.2, (0.0, None))
+    assert low / 0.1 == pytest.approx(0.1 / high)
+    assert at(0.05, 0.1, (0.0, 1.0)) == pytest.approx((0.0, 0.246), abs=1e-3)
+    assert math.isnan(at(0.5, 0.0, (None, None))[0])
+
+
+def test_a_ratio_has_fiellers_interval() -> None:
+    rng = np.random.default_rng(0)
+    below = rng.normal(1.0, 0.02, 20)
+    above = rng.normal(0.5, 0.1, 20)
+    found = ratio(above, below)
+    plain = corrected_t(above, n_train=1, n_test=0)
+    assert found.mean == pytest.approx(above.mean() / below.mean())
+    assert [found.low, found.high] == pytest.approx([plain.low, plain.high], abs=0.01)
+    assert math.isnan(ratio(above, rng.normal(0.0, 1.0, 20)).low)
+    assert math.isnan(ratio([1.0], [2.0]).low)
+    assert math.isnan(ratio([1.0, 2.0], [-1.0, 1.0]).mean)

@@ -1,4 +1,4 @@
-"""Repeats that share their test rows are judged by these rows, too."""
+"""Intervals of means over repeats use what the test rows and what the repeats tell."""
 
 import math
 
@@ -7,14 +7,16 @@ import pytest
 
 from cutaway.core.errors import Mismatch
 from cutaway.measure.intervals import corrected_t, paired_t, two_proportions, wilson
-from cutaway.measure.metrics import auc
+from cutaway.measure.jackknife import N_BLOCKS, assign_blocks, pseudo_values
+from cutaway.measure.metrics import UNIT, auc
 from cutaway.measure.repeats import (
-    N_BLOCKS,
+    RepeatMetrics,
     ResamplingInfo,
-    assign_blocks,
+    RowScores,
     mean_interval,
+    metric_interval,
     paired_difference,
-    pseudo_values,
+    resampling_info,
 )
 from cutaway.measure.splits import SplitPlan, split
 
@@ -44,7 +46,7 @@ def truth(shape, hard=-1.2):
 def basis(right, shape):
     blocks = assign_blocks([np.arange(shape[1])], shape[1])
     each = [pseudo_values(lambda r, one=one: one[r].mean(), blocks, N_BLOCKS) for one in right]
-    return ResamplingInfo(shape[2], shape[1], shape[1], tuple(np.mean(each, axis=0)))
+    return ResamplingInfo(shape[2], shape[1], shape[1], tuple(each))
 
 
 @shapes
@@ -88,15 +90,75 @@ def test_few_shots_can_be_told_apart_on_many_rows():
     assert paired_difference(*values, basis(good, shape), basis(bad, shape), share=True).p < 0.001
 
 
-def test_where_repeats_draw_their_own_test_rows_the_corrected_t_speaks():
-    values, others = [0.7, 0.72, 0.69], [0.6, 0.65, 0.66]
-    own = ResamplingInfo(70, 20)
-    assert mean_interval(values, own, share=True) == corrected_t(values, n_train=70, n_test=20)
-    found = paired_difference(values, others, own, own, share=True)
-    assert found == paired_t(values, others, n_train=70, n_test=20)
+def test_without_blocks_the_rows_of_independent_splits_are_estimated():
+    values, own = [0.7, 0.72, 0.69], ResamplingInfo(70, 20)
+    assert own.distinct_rows(3) == pytest.approx(60 / (1 - 2 / 9 + 6 / 9))
+    assert own.distinct_rows(1) == 20
+    found = mean_interval(values, own, share=True)
+    rows = wilson(0.7033 * 41, 41)
+    assert [found.low, found.high] == pytest.approx([rows.low, rows.high], abs=0.01)
+    paired = paired_difference(values, [0.6, 0.65, 0.66], own, own, share=True)
+    assert paired == paired_t(values, [0.6, 0.65, 0.66], n_train=70, n_test=20)
+    flat = paired_difference([0.75] * 3, [0.5] * 3, own, own, share=True)
+    assert flat == two_proportions(0.75, 0.5, 42)
     one, rows = mean_interval([0.75], own, share=True), wilson(15, 20)
     assert (one.low, one.high) == (rows.low, rows.high)
     assert paired_difference([0.75], [0.5], own, own, share=True) == two_proportions(0.75, 0.5, 20)
+
+
+def test_equal_repeats_have_the_interval_of_their_rows():
+    found = mean_interval([0.85] * 5, ResamplingInfo(140, 40, 200), share=True)
+    rows = wilson(170, 200)
+    assert [found.low, found.high] == pytest.approx([rows.low, rows.high])
+    perfect = mean_interval([1.0] * 10, ResamplingInfo(203, 58, 207), share=True)
+    assert (perfect.mean, perfect.high) == (1.0, 1.0)
+    assert perfect.low == pytest.approx(wilson(207, 207).low)
+
+
+def test_three_repeats_on_40_rows_know_what_120_answers_know():
+    # The corrected t gives 0.775 [0.47, 1.08].
+    found = mean_interval([0.70, 0.85, 0.775], ResamplingInfo(140, 40, 86), share=True)
+    assert found.mean == pytest.approx(0.775)
+    assert 0.16 < found.high - found.low < 0.24
+
+
+def perfect_auc(rows):
+    truth = np.arange(rows) % 2
+    blocks = assign_blocks([np.arange(rows)], rows)
+    values = pseudo_values(lambda r: auc(truth[r], truth[r]), blocks, N_BLOCKS)
+    return ResamplingInfo(100, rows, rows, (values,), perfect_rows=rows, added_errors=0.3)
+
+
+def test_a_perfect_score_is_worth_as_many_rows_as_it_has():
+    found = mean_interval([1.0], perfect_auc(58), share=False, bounds=UNIT)
+    assert (found.low, found.high) == pytest.approx((wilson(58, 58).low, 1.0))
+    more = mean_interval([1.0], perfect_auc(580), share=False, bounds=UNIT)
+    assert found.low < more.low < 1.0
+
+
+def test_perfect_cells_differ_by_nothing_but_not_for_certain():
+    one = perfect_auc(58)
+    found = paired_difference([1.0], [1.0], one, one, share=False)
+    assert found.p == 1.0
+    assert 0.01 < found.interval.high < 0.1
+
+
+def test_a_train_metric_is_judged_by_the_training_rows():
+    group = [RepeatMetrics(k, 100, 0, 30, tested=90) for k in range(3)]
+    info = resampling_info(group, "accuracy_train")
+    assert (info.n_test, info.tested) == (100, 100)
+
+
+def test_what_the_rows_of_the_first_repeat_tell_serves_for_all():
+    rng, values = np.random.default_rng(0), [0.8, 0.81, 0.79]
+    scores = RowScores(tuple(0.8 + 0.2 * rng.normal(size=20)), 40.0, 0.3)
+    group = [
+        RepeatMetrics(k, 140, 0, 40, tested=86, rows={"auc": scores} if k == 0 else {})
+        for k in range(3)
+    ]
+    found = metric_interval(values, group, "auc")
+    one = metric_interval(values[:1], group[:1], "auc")
+    assert 0.05 < found.high - found.low < one.high - one.low
 
 
 def test_what_two_cells_both_find_hard_is_no_difference():
@@ -113,55 +175,38 @@ def test_what_two_cells_both_find_hard_is_no_difference():
 
 
 def test_a_few_rows_never_tell_two_shares_apart_for_certain():
-    blocks = ResamplingInfo(10, 3, 3, (1.0, 1.0, 1.0)), ResamplingInfo(10, 3, 3, (0.0, 0.0, 0.0))
+    blocks = tuple(ResamplingInfo(10, 3, 3, ((v, v, v),)) for v in (1.0, 0.0))
     assert paired_difference([1.0], [0.0], *blocks, share=True).p > 0.05
     same = paired_difference([1.0], [1.0], blocks[0], blocks[0], share=True)
     assert (same.p, same.interval.mean) == (1.0, 0.0)
-
-
-def test_the_jackknife_of_a_mean_is_its_usual_error():
-    values = np.random.default_rng(0).normal(size=4000)
-    blocks = assign_blocks([np.arange(4000)], 4000)
-    found = np.array(pseudo_values(lambda rows: values[rows].mean(), blocks, N_BLOCKS))
-    assert found.mean() == pytest.approx(values.mean())
-    assert found.std(ddof=1) / math.sqrt(N_BLOCKS) == pytest.approx(values.std() / 63.2, rel=0.4)
-
-
-def test_blocks_are_equal_and_hold_only_rows_that_are_tested():
-    blocks = assign_blocks([np.arange(10, 60), np.arange(50, 105)], 120)
-    assert set(np.flatnonzero(blocks < 0)) == {*range(10), *range(105, 120)}
-    counts = np.bincount(blocks[blocks >= 0])
-    assert len(counts) == N_BLOCKS
-    assert counts.max() - counts.min() <= 1
-    assert assign_blocks([np.arange(3)], 3).max() == 2
+    assert same.interval.high > 0.1
 
 
 def test_without_blocks_or_a_value_nothing_is_said():
     labels = np.array([0, 0, 0, 1])
     lone = pseudo_values(lambda r: auc(labels[r], labels[r]), np.arange(4), 4)
-    assert math.isnan(mean_interval([1.0], ResamplingInfo(9, 4, 4, lone), share=False).low)
-    assert math.isnan(mean_interval([1.0], ResamplingInfo(9, 4, 4, (1.0,) * 4), share=False).low)
-    none = mean_interval([0.5, 0.6], ResamplingInfo(9, 4, 4), share=False)
-    assert math.isnan(none.low)
-    assert math.isnan(
-        paired_difference(
-            [0.5], [0.4], ResamplingInfo(9, 4, 4), ResamplingInfo(9, 4, 4), share=False
-        ).p
-    )
+    assert math.isnan(mean_interval([1.0], ResamplingInfo(9, 4, 4, (lone,)), share=False).low)
+    flat = ResamplingInfo(9, 4, 4, ((1.0,) * 4,))
+    assert math.isnan(mean_interval([1.0], flat, share=False).low)
+    assert math.isnan(paired_difference([2.0], [1.0], flat, flat, share=False).p)
+    assert math.isnan(mean_interval([], flat, share=True).mean)
+    bare = ResamplingInfo(9, 4, 4)
+    assert math.isnan(mean_interval([0.5, 0.5], bare, share=False).low)
+    assert math.isnan(paired_difference([0.5], [0.4], bare, bare, share=False).p)
     with pytest.raises(Mismatch, match="20 and 10"):
         paired_difference(
             [1],
             [0],
-            ResamplingInfo(9, 40, 40, (1.0,) * 20),
-            ResamplingInfo(9, 40, 40, (1.0,) * 10),
+            ResamplingInfo(9, 40, 40, ((1.0,) * 20,)),
+            ResamplingInfo(9, 40, 40, ((1.0,) * 10,)),
             share=True,
         )
 
 
 @pytest.mark.parametrize(
-    ("protocol", "tested"), [("repeats", None), ("kfold", None), ("fixed", 40), ("kshot", 40)]
+    ("protocol", "tested"), [("repeats", 84), ("kfold", 200), ("fixed", 40), ("kshot", 40)]
 )
-def test_splits_know_whether_their_repeats_share_the_test_rows(protocol, tested):
+def test_splits_know_how_many_rows_their_repeats_test_together(protocol, tested):
     labels = np.arange(200) % 2
     parts = np.array(["train"] * 160 + ["test"] * 40)
     made = split(labels, SplitPlan(protocol, repeats=3, shots=4), task="binary", parts=parts)
@@ -170,8 +215,9 @@ def test_splits_know_whether_their_repeats_share_the_test_rows(protocol, tested)
 
 def test_shots_drawn_from_all_rows_are_tested_on_all_rows_together():
     made = split(np.arange(100) % 2, SplitPlan("kshot", repeats=9, shots=4), task="binary")
-    together = np.unique(np.concatenate([one.test for one in made]))
-    assert {one.tested for one in made} == {len(together)}
+    times = np.bincount(np.concatenate([one.test for one in made]), minlength=100)
+    assert {one.tested for one in made} == {round(times.sum() ** 2 / (times**2).sum())}
+    assert 90 < made[0].tested <= 100
 
 
 def test_a_thinned_train_part_remembers_what_it_was_drawn_from():

@@ -93,11 +93,11 @@ def test_cells_that_are_clearly_worse_add_nothing_by_chance() -> None:
 
 
 def test_each_repeat_brings_the_blocks_of_its_own_cell() -> None:
-    one = ResamplingInfo(70, 20, 20, (0.5, 0.5), ((0.1, 0.2), (0.9, 0.8)))
-    two = ResamplingInfo(70, 20, 20, (0.0, 0.0), ((0.3, 0.4), (0.5, 0.6)))
+    one = ResamplingInfo(70, 20, 20, ((0.1, 0.2), (0.9, 0.8)))
+    two = ResamplingInfo(70, 20, 20, ((0.3, 0.4), (0.5, 0.6)))
     found = nested_resampling([one, two])
-    assert found.by_repeat == ((0.1, 0.2), (0.5, 0.6))
-    assert found.blocks == pytest.approx((0.3, 0.4))
+    assert found.blocks == ((0.1, 0.2), (0.5, 0.6))
+    assert found.block_means == pytest.approx((0.3, 0.4))
     assert nested_resampling([ResamplingInfo(70, 20)] * 2) == ResamplingInfo(70, 20)
 
 

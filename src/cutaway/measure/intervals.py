@@ -8,14 +8,16 @@
 - `paired_t`: two cells on the same splits, the corrected t on their differences.
 - `two_proportions`: two proportions from one test set, treated as if from two. Cells that agree on
   most rows differ less by chance than that, so the test is conservative.
+- `from_standard_error`: any metric, from its standard error, on the scale that its range asks for.
+- `ratio`: a ratio of two means over the same blocks of rows. Fieller (1954).
 - `over_seeds`: trainings with several seeds, or a single training by the intervals of its parts.
 
-`repeats.py` chooses between them by how the test rows were drawn.
+`repeats.py` has the standard errors of means over splits and of differences.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import isnan
+from math import inf, isnan
 from typing import Any
 
 import numpy as np
@@ -78,12 +80,13 @@ class Difference:
 def corrected_t(
     values: ArrayLike, *, n_train: float, n_test: float, level: float = 0.95
 ) -> Interval:
-    """The interval of a mean over J repeated splits; NaN bounds for one repeat.
+    """The interval of a mean over J repeated splits; NaN bounds for one repeat or equal ones.
 
     Repeats without a value (NaN) are left out and `n` counts the others.
     """
     known = _not_nan(values, level)
-    if len(known) < 2:
+    # Equal scores of splits say nothing about their error.
+    if len(known) < 2 or (n_test > 0 and known.min() == known.max()):
         return Interval(float(known.mean()) if len(known) else NAN, NAN, NAN, level, len(known))
     mean, error = float(known.mean()), _corrected_standard_error(known, n_train, n_test)
     reach = t_quantile(len(known) - 1, level) * error
@@ -93,27 +96,110 @@ def corrected_t(
 def over_seeds(seeds: Sequence[Sequence[Interval]], *, level: float = 0.95) -> Interval:
     """The interval of a mean over trainings, each of them the mean of its parts (sets of texts).
 
-    Over several seeds it is the plain t interval. With one seed it comes from the parts' own
-    intervals, as of independent sets; the interval of a single part is kept as it is. The bounds
-    are NaN if a part has none.
+    The parts' own intervals, as of independent sets, are the variance due to the test rows, which
+    all seeds share; the spread of the seeds is added to it (degrees of freedom: Welch's). The
+    interval of a single part is kept as it is. If a part has no interval, it is the plain t
+    interval over seeds, and the bounds of a single seed are NaN.
     """
-    means = [float(np.mean([part.mean for part in parts])) for parts in seeds]
-    if len(seeds) != 1:
-        return corrected_t(means, n_train=1, n_test=0, level=level)
-    if len(seeds[0]) == 1:
+    means = np.array([float(np.mean([part.mean for part in parts])) for parts in seeds])
+    if len(seeds) == 1 and len(seeds[0]) == 1:
         return seeds[0][0]
-    below = np.linalg.norm([part.mean - part.low for part in seeds[0]]) / len(seeds[0])
-    above = np.linalg.norm([part.high - part.mean for part in seeds[0]]) / len(seeds[0])
-    return Interval(means[0], means[0] - float(below), means[0] + float(above), level, 1)
+    halves = [
+        [np.linalg.norm([abs(getattr(p, end) - p.mean) for p in parts]) / max(len(parts), 1)
+         for end in ("low", "high")]
+        for parts in seeds
+    ]  # fmt: skip
+    below, above = np.mean(halves, axis=0)
+    if np.isnan(below + above) or np.isnan(means).any():
+        return corrected_t(means, n_train=1, n_test=0, level=level)
+    spread = 0.0 if means.min() == means.max() else float(means.var(ddof=1)) / len(means)
+    rows = ((below + above) / 2 / normal_quantile(level)) ** 2
+    quantile = t_quantile(welch_freedom((rows, inf), (spread, len(means) - 1)), level)
+    wider = quantile / normal_quantile(level)
+    low, high = (np.hypot(half * wider, quantile * np.sqrt(spread)) for half in (below, above))
+    mean = float(means.mean())
+    return Interval(mean, mean - float(low), mean + float(high), level, len(means))
 
 
-def clip_interval(interval: Interval, low: float, high: float) -> Interval:
-    """The interval clipped to the possible values of the metric."""
+def welch_freedom(*parts: tuple[float, float]) -> float:
+    """Degrees of freedom of a sum of (variance, degrees of freedom), by Welch and Satterthwaite."""
+    total = sum(variance for variance, _ in parts)
+    spent = sum(variance**2 / freedom for variance, freedom in parts if variance > 0)
+    if spent > 0:
+        return total**2 / spent
+    return min((freedom for variance, freedom in parts if variance > 0), default=parts[0][1])
+
+
+def clip_interval(interval: Interval, low: float | None, high: float | None) -> Interval:
+    """The interval clipped to the possible values of the metric; None for no limit."""
     return replace(
         interval,
-        low=interval.low if isnan(interval.low) else max(low, interval.low),
-        high=interval.high if isnan(interval.high) else min(high, interval.high),
+        low=interval.low if low is None or isnan(interval.low) else max(low, interval.low),
+        high=interval.high if high is None or isnan(interval.high) else min(high, interval.high),
     )
+
+
+def from_standard_error(
+    mean: float,
+    error: float,
+    *,
+    n: int,
+    freedom: float = inf,
+    level: float = 0.95,
+    bounds: tuple[float | None, float | None] = (None, None),
+    rows: float = 0.0,
+) -> Interval:
+    """The interval of a value from its standard error, on the scale that its range asks for.
+
+    If a perfect score is worth some `rows`: Wilson's interval of as many rows as have this standard
+    error. Else Fisher's z for correlations (-1..1), a logarithm for values with one limit, and the
+    plain t interval. A standard error of 0 gives no interval (NaN), except by the rows.
+    """
+    quantile, (low, high) = t_quantile(freedom, level), bounds
+    if rows and low is not None and high is not None:
+        width, place = high - low, (mean - low) / (high - low)
+        spread = place * (1 - place) * width**2
+        if error > 0 and spread > 0:
+            ends = _wilson_ends(place, spread / error**2, quantile)
+        else:
+            ends = _wilson_ends(place, rows, normal_quantile(level))
+        return Interval(mean, low + width * ends[0], low + width * ends[1], level, n)
+    if not error > 0:
+        return Interval(mean, NAN, NAN, level, n)
+    reach = quantile * error
+    if (low, high) == (-1.0, 1.0) and abs(mean) < 1:
+        reach /= 1 - mean**2
+        middle = np.arctanh(mean)
+        ends = float(np.tanh(middle - reach)), float(np.tanh(middle + reach))
+        return Interval(mean, *ends, level, n)
+    if low is None and high is not None and mean < high:
+        factor = float(np.exp(reach / (high - mean)))
+        ends = high - (high - mean) * factor, high - (high - mean) / factor
+        return Interval(mean, *ends, level, n)
+    if low is not None and high is None and mean > low:
+        factor = float(np.exp(reach / (mean - low)))
+        return Interval(mean, low + (mean - low) / factor, low + (mean - low) * factor, level, n)
+    return clip_interval(Interval(mean, mean - reach, mean + reach, level, n), low, high)
+
+
+def ratio(numerator: ArrayLike, denominator: ArrayLike, *, level: float = 0.95) -> Interval:
+    """The ratio of two means over the same blocks of rows, with Fieller's interval.
+
+    The bounds are NaN if the denominator doesn't differ from 0: the ratio can then be anything.
+    """
+    above, below = (np.asarray(v, dtype=np.float64) for v in (numerator, denominator))
+    n, mean = len(above), float(above.mean() / below.mean()) if below.mean() else NAN
+    if n < 2 or isnan(mean):
+        return Interval(mean, NAN, NAN, level, n)
+    square = t_quantile(n - 1, level) ** 2
+    (top, both), (_, under) = np.cov(above, below) / n
+    a = below.mean() ** 2 - square * under
+    b = above.mean() * below.mean() - square * both
+    c = above.mean() ** 2 - square * top
+    if a <= 0 or b**2 < a * c:
+        return Interval(mean, NAN, NAN, level, n)
+    root = float(np.sqrt(b**2 - a * c))
+    return Interval(mean, float((b - root) / a), float((b + root) / a), level, n)
 
 
 def negate(found: Difference) -> Difference:
@@ -136,7 +222,7 @@ def paired_t(
         return Difference(interval, NAN)
     error = _corrected_standard_error(gaps, n_train, n_test)
     if error == 0.0:
-        return Difference(interval, 1.0 if interval.mean == 0.0 else 0.0)
+        return Difference(interval, 1.0 if interval.mean == 0.0 else NAN)
     freedom = len(gaps) - 1
     return Difference(interval, t_p_value(freedom, abs(interval.mean) / error), freedom)
 
@@ -146,12 +232,17 @@ def wilson(right: float, n: int, *, level: float = 0.95) -> Interval:
     _check_level(level)
     if n < 1 or not 0 <= right <= n:
         raise BadData(f"A proportion needs 0 <= right <= n and n >= 1, got {right!r} of {n!r}.")
-    z, share = float(_special().ndtri((1 + level) / 2)), right / n
+    share = right / n
+    low, high = _wilson_ends(share, n, normal_quantile(level))
+    return Interval(share, low, high, level, n)
+
+
+def _wilson_ends(share: float, n: float, z: float) -> tuple[float, float]:
     middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     reach = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     low, high = max(0.0, float(middle - reach)), min(1.0, float(middle + reach))
     # At 0 and n the bound is the proportion itself; rounding must not push it beyond.
-    return Interval(share, min(low, share), max(high, share), level, n)
+    return min(low, share), max(high, share)
 
 
 def two_proportions(first: float, second: float, n: int, *, level: float = 0.95) -> Difference:

@@ -1,21 +1,28 @@
 """Means over repeated splits: their intervals, and whether two cells differ.
 
-- If each repeat draws its own test rows (protocols repeats, kfold, curve): `corrected_t` and
-  `paired_t`. The training part of a learning curve is a subsample; what its repeats have in common
-  depends on the rows it was drawn from, so those count as n_train.
-- If the repeats share their test rows (fixed, kshot), their spread s^2 lacks the variance due to
-  the choice of these rows. The variance of the mean is s^2/J plus the variance due to the
-  test rows: Wilson's for proportions, the jackknife's over blocks of rows for other metrics (Efron
-  and Tibshirani 1993). Degrees of freedom are Welch's. Two cells are compared block by block, so
-  that rows which are hard for both don't count as a difference. For proportions, two rows are added
-  on which the cells disagree, one in each direction (Bonett and Price 2012), so that three rows
-  can't establish a difference with certainty.
+The variance of a mean over J repeats has two parts, and one formula serves every protocol:
+
+- The test rows. For proportions it is p (1 - p) / rows, where `rows` is the number of distinct test
+  rows of all repeats (rows that are tested more often count less; all rows for kfold, the test part
+  for fixed). For several repeats and for other metrics it comes from the jackknife over blocks of
+  rows (`jackknife.py`). So a row that is tested in many repeats counts as one row, and three
+  repeats on 40 rows know what 120 answers know.
+- The training rows: what the repeats differ by beyond what their test rows explain, divided by J.
+  The corrected t of Nadeau and Bengio (2003) has this part only, from J values.
+
+Degrees of freedom are Welch's. Scores in 0..1 have Wilson's interval of as many rows as have that
+variance, which stays inside 0..1 and is never of width 0; near a perfect score, where the rows show
+no or few errors, one more error is assumed. Correlations are bounded on the scale of Fisher's z, R2
+and squared errors on a logarithmic scale. Two cells are compared block by block, so that rows
+which are hard for both don't count as a difference; one row is added on which the cells disagree,
+half in each direction (Agresti and Min 2005), so that a few rows can't establish a difference with
+certainty.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isnan
+from math import inf, isnan
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,18 +34,33 @@ from cutaway.measure.intervals import (
     Interval,
     clip_interval,
     corrected_t,
+    from_standard_error,
     paired_t,
     t_p_value,
     t_quantile,
     two_proportions,
-    wilson,
+    welch_freedom,
 )
-from cutaway.measure.metrics import UNIT, metric_facts
+from cutaway.measure.metrics import UNIT, Bounds, metric_facts
 from cutaway.measure.splits import Split
 
-RowIndices = NDArray[np.int64]
-N_BLOCKS = 20
-"""Blocks of test rows for the jackknife."""
+Blocks = NDArray[np.float64]
+DECISION_ERRORS, RANK_ERRORS = 1.0, 0.3
+"""Errors that are added, at a perfect score, to those that were made. A row on the wrong side of a
+threshold costs a whole row, one that is ranked below some rows of the other class only a part."""
+
+
+@dataclass(frozen=True)
+class RowScores:
+    """What the test rows of one repeat tell about one metric."""
+
+    values: tuple[float, ...]
+    """Pseudo-values, one per block of rows."""
+    perfect_rows: float = 0.0
+    """Rows that a perfect score is worth; 0 for metrics that are not made of right and wrong."""
+    added_errors: float = DECISION_ERRORS
+    bias: float = 0.0
+    """How much the metric overstates by chance, as the calibration error does."""
 
 
 @dataclass(frozen=True)
@@ -48,64 +70,68 @@ class ResamplingInfo:
     n_train: float
     """Rows that the training part of each repeat was drawn from."""
     n_test: float
-    tested: int | None = None
-    """Number of distinct test rows if the repeats share them, None if each draws its own."""
-    blocks: tuple[float, ...] = ()
-    """Jackknife pseudo-values over blocks of the shared test rows, averaged over repeats."""
-    by_repeat: tuple[tuple[float, ...], ...] = ()
-    """The same of each repeat."""
+    tested: float | None = None
+    """Number of distinct test rows of all repeats; estimated if None."""
+    blocks: tuple[tuple[float, ...], ...] = ()
+    """Jackknife pseudo-values over blocks of test rows, for every repeat, or for the first."""
+    perfect_rows: float = 0.0
+    added_errors: float = DECISION_ERRORS
+    bias: float = 0.0
+    """These three as in `RowScores`."""
+
+    @property
+    def block_means(self) -> tuple[float, ...]:
+        """The pseudo-values averaged over repeats."""
+        return tuple(np.mean(self.blocks, axis=0).tolist()) if self.blocks else ()
+
+    def distinct_rows(self, repeats: int) -> float:
+        """The number of distinct test rows; of independent splits if it is not known."""
+        if self.tested is not None:
+            return float(self.tested)
+        share, answers = self.n_test / (self.n_train + self.n_test), repeats * self.n_test
+        return answers / (1 - share + repeats * share) if repeats > 1 else self.n_test
 
 
-def assign_blocks(tests: Iterable[RowIndices], n: int) -> RowIndices:
-    """The block of each of n rows, -1 for rows that are never tested; the same for every cell."""
-    seen = np.zeros(n, dtype=bool)
-    for rows in tests:
-        seen[rows] = True
-    blocks = np.full(n, -1, dtype=np.int64)
-    count = int(seen.sum())
-    mixed = np.random.default_rng(0).permutation(np.flatnonzero(seen))
-    blocks[mixed] = np.arange(count) % max(1, min(N_BLOCKS, count))
-    return blocks
+@dataclass(frozen=True)
+class RowVariance:
+    """The variance of a mean over repeats that is due to its test rows."""
 
-
-def pseudo_values(
-    value: Callable[[RowIndices], float], blocks: RowIndices, count: int
-) -> tuple[float, ...]:
-    """The jackknife's pseudo-values of a metric, one per block.
-
-    `value` measures some of the test rows, by their place; `blocks` is the block of each.
-    """
-    whole = value(np.arange(len(blocks)))
-    made = []
-    for block in range(count):
-        others = np.flatnonzero(blocks != block)
-        without = whole if len(others) == len(blocks) else value(others) if len(others) else NAN
-        made.append(count * whole - (count - 1) * without)
-    return tuple(made)
+    mean: float
+    """Variance of the mean."""
+    one: float
+    """Variance of a single repeat."""
+    freedom: float
 
 
 def mean_interval(
-    values: ArrayLike, basis: ResamplingInfo, *, share: bool, level: float = 0.95
+    values: ArrayLike,
+    basis: ResamplingInfo,
+    *,
+    share: bool,
+    bounds: Bounds = (None, None),
+    level: float = 0.95,
 ) -> Interval:
-    """The interval of a mean over repeats; `share` marks proportions of correct rows."""
-    found = corrected_t(values, n_train=basis.n_train, n_test=basis.n_test, level=level)
-    one = found.n == 1 and share and basis.n_test >= 1
-    rows = round(basis.n_test) if basis.tested is None and one else basis.tested
-    if rows is None or found.n == 0:
-        return found
-    between = _repeat_variance(values)
-    if share:
-        ends = wilson(found.mean * rows, rows, level=level)
-        more = t_quantile(found.n - 1, level) * np.sqrt(between) if found.n > 1 else 0.0
-        below, above = (
-            np.hypot(end, more) for end in (found.mean - ends.low, ends.high - found.mean)
-        )
-        return Interval(found.mean, found.mean - below, found.mean + above, level, found.n)
-    # Equal blocks (everything correct) have no variance, which does not mean certainty.
-    row_variance = _block_variance(basis.blocks) or NAN
-    error, freedom = _standard_error(between, found.n, row_variance, len(basis.blocks))
-    reach = t_quantile(freedom, level) * error
-    return Interval(found.mean, found.mean - reach, found.mean + reach, level, found.n)
+    """The interval of a mean over repeats.
+
+    `share` marks proportions of correct rows; `bounds` are the smallest and largest possible value.
+    """
+    known = _known(values)
+    repeats, bounds = len(known), UNIT if share else bounds
+    if repeats == 0:
+        return Interval(NAN, NAN, NAN, level, 0)
+    mean, blocks = float(known.mean()), _of_known(_blocks(basis), values)
+    rows = _row_variance(known, blocks, basis, share=share, bounds=bounds)
+    if isnan(rows.mean):
+        found = corrected_t(known, n_train=basis.n_train, n_test=basis.n_test, level=level)
+        return clip_interval(found, *bounds)
+    between, freedom = _between(known, basis, rows)
+    error = float(np.sqrt(rows.mean + between))
+    centre = min(max(mean - basis.bias, bounds[0] or -inf), mean) if basis.bias else mean
+    worth = _worth(basis, repeats, share=share)
+    found = from_standard_error(
+        centre, error, n=repeats, freedom=freedom, level=level, bounds=bounds, rows=worth
+    )
+    return Interval(mean, min(found.low, mean), max(found.high, mean), level, repeats)
 
 
 def paired_difference(
@@ -120,55 +146,123 @@ def paired_difference(
     """First minus second on the same splits, with its interval and p value."""
     found = paired_t(first, second, n_train=mine.n_train, n_test=mine.n_test, level=level)
     gap, repeats = found.interval.mean, found.interval.n
-    if not (mine.tested and other.tested):
-        if not share or repeats != 1 or mine.n_test < 1:
+    apart = _block_differences(mine, other)
+    if apart.size == 0 or repeats == 0:
+        if not share or repeats == 0 or mine.n_test < 1 or not isnan(found.interval.low):
             return found
         one, two = (float(np.nanmean(np.asarray(v, dtype=float))) for v in (first, second))
-        return two_proportions(one, two, round(mine.n_test), level=level)
-    apart = _block_differences(mine.blocks, other.blocks)
-    rows = _block_variance(apart) + (2.0 / (mine.tested + 2) ** 2 if share else 0.0)
-    gaps = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
-    error, freedom = _standard_error(_repeat_variance(gaps), repeats, rows, len(apart))
-    if isnan(error) or repeats == 0:
+        return two_proportions(one, two, round(mine.distinct_rows(repeats)), level=level)
+    every = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
+    gaps = _known(every)
+    rows = _block_variance(_of_known(apart, every), mine, repeats)
+    between, freedom = _between(gaps, mine, rows)
+    # One more row on which the cells disagree, half in each direction.
+    worth = _worth(mine, repeats, share=share)
+    error = float(np.sqrt(rows.mean + between + (1.0 / (worth + 1) ** 2 if worth else 0.0)))
+    if isnan(error) or (error == 0.0 and gap != 0.0):
         return Difference(Interval(gap, NAN, NAN, level, repeats), NAN)
     reach = t_quantile(freedom, level) * error
-    p = t_p_value(freedom, abs(gap) / error) if error else 1.0 if gap == 0.0 else NAN
+    p = t_p_value(freedom, abs(gap) / error) if error else 1.0
     return Difference(Interval(gap, gap - reach, gap + reach, level, repeats), p, freedom)
 
 
-def _block_differences(mine: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:
-    """The differences block by block; none if a cell has no blocks."""
-    if mine and other and len(mine) != len(other):
-        raise Mismatch(
-            f"A paired test needs the same blocks of test rows, got {len(mine)} and {len(other)}. "
-            "Measure both cells on the same splits."
-        )
-    return tuple(a - b for a, b in zip(mine, other, strict=False))
-
-
-def _repeat_variance(values: ArrayLike) -> float:
-    """The variance of the mean due to the repeats: s^2 / J; 0 for one repeat."""
+def _known(values: ArrayLike) -> NDArray[np.float64]:
     given = np.asarray(values, dtype=np.float64)
-    known = given[~np.isnan(given)]
+    return given[~np.isnan(given)]
+
+
+def _of_known(blocks: Blocks, values: ArrayLike) -> Blocks:
+    """The blocks of the repeats that have a value."""
+    given = np.asarray(values, dtype=np.float64)
+    return blocks[~np.isnan(given)] if len(blocks) == len(given) else blocks
+
+
+def _worth(basis: ResamplingInfo, repeats: int, *, share: bool) -> float:
+    """The rows that a perfect score over all repeats is worth, 0 if there is no such thing."""
+    rows = basis.distinct_rows(repeats)
+    return rows if share else basis.perfect_rows * rows / max(basis.n_test, 1.0)
+
+
+def _row_variance(
+    known: NDArray[np.float64],
+    blocks: Blocks,
+    basis: ResamplingInfo,
+    *,
+    share: bool,
+    bounds: Bounds,
+) -> RowVariance:
+    repeats, mean = len(known), float(known.mean())
+    found = _block_variance(blocks, basis, repeats)
+    worth = _worth(basis, repeats, share=share)
+    if not worth or basis.n_test < 1:
+        return found
+    low, high = (bounds[0] or 0.0), (bounds[1] or 1.0)
+    place = min(max((mean - low) / (high - low), 0.0), 1.0)
+    full = place * (1 - place) * (high - low) ** 2
+    if share:
+        one, most = full / basis.n_test, full / worth
+        if repeats == 1 or isnan(found.mean):
+            return RowVariance(most, one, inf)
+        # Answers of the same row can't agree more than always, nor less than by chance.
+        return RowVariance(float(np.clip(found.mean, one / repeats, most)), one, found.freedom)
+    errors = min(place, 1 - place) * worth
+    weight = basis.added_errors / (basis.added_errors + errors)
+    more = weight * max(0.0, full / worth - found.mean)
+    return RowVariance(found.mean + more, found.one, found.freedom)
+
+
+def _blocks(basis: ResamplingInfo) -> Blocks:
+    return np.array(basis.blocks, dtype=np.float64, ndmin=2)
+
+
+def _block_variance(blocks: Blocks, basis: ResamplingInfo, repeats: int) -> RowVariance:
+    """The variance due to the test rows; NaN with fewer than two blocks."""
+    if blocks.shape[-1] < 2 or bool(np.isnan(blocks).any()):
+        return RowVariance(NAN, NAN, inf)
+    count = blocks.shape[1]
+    one = float(np.mean([_variance(each) for each in blocks])) / count
+    if len(blocks) == repeats:
+        mean = _variance(blocks.mean(axis=0)) / count
+    else:
+        mean = one * basis.n_test / basis.distinct_rows(repeats)
+    return RowVariance(mean, one, count - 1)
+
+
+def _variance(values: NDArray[np.float64]) -> float:
     # Rounding gives equal values a variance of 1e-33 instead of 0.
-    if len(known) < 2 or known.min() == known.max():
-        return 0.0
-    return float(known.var(ddof=1)) / len(known)
+    return 0.0 if values.min() == values.max() else float(values.var(ddof=1))
 
 
-def _block_variance(blocks: tuple[float, ...]) -> float:
-    """The variance of the mean due to the test rows; NaN with fewer than two blocks."""
-    if len(blocks) < 2 or any(isnan(value) for value in blocks):
-        return NAN
-    return 0.0 if min(blocks) == max(blocks) else float(np.var(blocks, ddof=1)) / len(blocks)
+def _between(
+    values: NDArray[np.float64], basis: ResamplingInfo, rows: RowVariance
+) -> tuple[float, float]:
+    """The variance of the mean due to the training rows, and Welch's degrees of freedom.
+
+    It is the variance between repeats beyond what their test rows explain: all of it if the repeats
+    share their test rows. Where that is a difference of two estimates it is shrunk, because the
+    negative ones count as 0.
+    """
+    repeats = len(values)
+    if repeats < 2:
+        return 0.0, rows.freedom
+    # 1 if the repeats test on different rows, 0 if on the same ones.
+    apart = 1 / max(basis.n_test, 1.0)
+    common = (1 / basis.distinct_rows(repeats) - apart / repeats) * repeats / (repeats - 1)
+    own = min(max(1 - common / apart, 0.0), 1.0)
+    excess = max(0.0, _variance(values) - own * rows.one) * (1 - 6 * own / (repeats + 5))
+    between = excess / repeats
+    return between, welch_freedom((rows.mean, rows.freedom), (between, repeats - 1))
 
 
-def _standard_error(between: float, repeats: int, rows: float, blocks: int) -> tuple[float, float]:
-    """The standard error of the mean and Welch's degrees of freedom."""
-    total = between + rows
-    parts = ((between, repeats - 1), (rows, blocks - 1))
-    spent = sum(part**2 / freedom for part, freedom in parts if part > 0)
-    return float(np.sqrt(total)), total**2 / spent if spent > 0 else max(1.0, blocks - 1.0)
+def _block_differences(mine: ResamplingInfo, other: ResamplingInfo) -> Blocks:
+    """The differences by repeat and block; none if a cell has no blocks."""
+    one, two = _blocks(mine), _blocks(other)
+    if one.size and two.size and one.shape[1] != two.shape[1]:
+        raise Mismatch(
+            f"A paired test needs the same blocks of test rows, got {one.shape[1]} and "
+            f"{two.shape[1]}. Measure both cells on the same splits."
+        )
+    return one - two if one.shape == two.shape else np.zeros((0, 0))
 
 
 @dataclass(frozen=True)
@@ -185,35 +279,33 @@ class RepeatMetrics:
     drawn: int | None = None
     tested: int | None = None
     """Both as in the split."""
-    blocks: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Pseudo-values of some metrics over blocks of shared test rows."""
+    rows: Mapping[str, RowScores] = field(default_factory=dict)
+    """What the test rows tell about some of the metrics."""
 
     @classmethod
     def of(
         cls,
         split: Split,
         metrics: Mapping[str, float],
-        blocks: Mapping[str, tuple[float, ...]] | None = None,
+        rows: Mapping[str, RowScores] | None = None,
     ) -> "RepeatMetrics":
         """The metrics of one split."""
         sizes = len(split.train), len(split.val), len(split.test)
-        return cls(
-            split.repeat, *sizes, metrics, split.size, split.drawn, split.tested, blocks or {}
-        )
+        return cls(split.repeat, *sizes, metrics, split.size, split.drawn, split.tested, rows or {})
 
 
 def resampling_info(group: Sequence[RepeatMetrics], metric: str) -> ResamplingInfo:
-    """How these repeats were drawn, with the pseudo-values of one metric."""
+    """How these repeats were drawn, with what their rows tell about one metric."""
     train, test = (float(np.mean([getattr(m, k) for m in group])) for k in ("n_train", "n_test"))
-    of_train = metric.endswith("_train")
-    tested = round(train) if of_train and group[0].tested else group[0].tested
-    known = [m.blocks[metric] for m in group if metric in m.blocks]
-    if of_train and len(group) == 1:
-        test = train
-    return ResamplingInfo(
-        float(np.mean([m.drawn or m.n_train for m in group])), test, tested,
-        tuple(np.mean(known, axis=0).tolist()) if known else (), tuple(known),
-    )  # fmt: skip
+    drawn, tested = float(np.mean([m.drawn or m.n_train for m in group])), group[0].tested
+    if metric.endswith("_train"):
+        return ResamplingInfo(drawn, train, round(train))
+    known = [m.rows[metric] for m in group if metric in m.rows]
+    if not known:
+        return ResamplingInfo(drawn, test, tested)
+    worth, bias = (float(np.mean([getattr(k, n) for k in known])) for n in ("perfect_rows", "bias"))
+    blocks = tuple(k.values for k in known)
+    return ResamplingInfo(drawn, test, tested, blocks, worth, known[0].added_errors, bias)
 
 
 def group_by_size(measured: Sequence[RepeatMetrics]) -> Iterable[list[RepeatMetrics]]:
@@ -229,5 +321,5 @@ def metric_interval(
 ) -> Interval:
     """The 95 % interval of the mean over repeats."""
     facts = metric_facts(metric)
-    interval = mean_interval(values, resampling_info(group, metric), share=facts.proportion)
-    return clip_interval(interval, 0.0, 1.0) if facts.bounds == UNIT else interval
+    basis = resampling_info(group, metric)
+    return mean_interval(values, basis, share=facts.proportion, bounds=facts.bounds)

@@ -77,9 +77,8 @@ def chosen_values(choice: Choice[Key], test: Mapping[Key, Sequence[float]]) -> t
 
 def nested_resampling(chosen: Sequence[ResamplingInfo]) -> ResamplingInfo:
     """How the repeats were drawn if each was measured with a cell of its own, in their order."""
-    rows = tuple(one.by_repeat[r] for r, one in enumerate(chosen) if r < len(one.by_repeat))
-    blocks = tuple(np.mean(rows, axis=0).tolist()) if rows else ()
-    return replace(chosen[0], blocks=blocks, by_repeat=rows)
+    blocks = tuple(one.blocks[r] for r, one in enumerate(chosen) if r < len(one.blocks))
+    return replace(chosen[0], blocks=blocks)
 
 
 def holm(p_values: Sequence[float], level: float) -> list[bool]:

@@ -38,8 +38,8 @@ class Split:
     drawn: int | None = None
     """Size of the full training part if `train` is a subsample of it."""
     tested: int | None = None
-    """Number of distinct test rows of all repeats, if the repeats share (nearly all of) them; None
-    if each repeat draws its own."""
+    """Number of distinct test rows of all repeats; rows that are tested more often than others
+    count for less, (sum m)^2 / sum m^2 for rows tested m times."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +114,7 @@ def split(
             "there must be rows of at least two classes."
         )
     made = tuple(_check_not_empty(s, ground) for s in PROTOCOLS[plan.protocol](ground, plan))
-    return (
-        _with_tested_count(made, len(ground.groups))
-        if plan.protocol in SHARED_TEST_PROTOCOLS
-        else made
-    )
+    return _with_tested_count(made, len(ground.groups))
 
 
 def repeat_rng(seed: int, repeat: int) -> np.random.Generator:
@@ -211,16 +207,19 @@ PROTOCOLS: dict[str, Callable[[SplitData, SplitPlan], Iterator[Split]]] = {
     "kshot": _kshot,
     "curve": _curve,
 }
+
+
 SHARED_TEST_PROTOCOLS = ("fixed", "kshot")
 """Protocols whose repeats test on the same rows, or on nearly all of them."""
 
 
 def _with_tested_count(made: tuple[Split, ...], n: int) -> tuple[Split, ...]:
     """The splits with the number of distinct rows they test on together."""
-    seen = np.zeros(n, dtype=bool)
+    times = np.zeros(n, dtype=np.int64)
     for one in made:
-        seen[one.test] = True
-    return tuple(replace(one, tested=int(seen.sum())) for one in made)
+        times[one.test] += 1
+    tested = round(int(times.sum()) ** 2 / int((times**2).sum()))
+    return tuple(replace(one, tested=tested) for one in made)
 
 
 def _split_off_validation(

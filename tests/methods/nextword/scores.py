@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from cutaway.measure.repeats import RepeatMetrics, assign_blocks, pseudo_values, resampling_info
+from cutaway.measure.jackknife import assign_blocks, pseudo_values
+from cutaway.measure.repeats import RepeatMetrics, RowScores, resampling_info
 from cutaway.methods.nextword.rows import NextwordCell, score_rows
 
 TRAIN = 400
@@ -25,9 +26,8 @@ def measured_cell(
             metrics["accuracy_val"] = validation[repeat]
         values = pseudo_values(lambda rows, one=one: float(one[rows].mean()), blocks, 20)
         tested = n if repeats == 1 else None
-        found.append(
-            RepeatMetrics(repeat, TRAIN, 0, n, metrics, tested=tested, blocks={"accuracy": values})
-        )
+        scores = {"accuracy": RowScores(values, n)}
+        found.append(RepeatMetrics(repeat, TRAIN, 0, n, metrics, tested=tested, rows=scores))
     return score_rows(cell, found), {cell: resampling_info(found, "accuracy")}
 
 

@@ -76,7 +76,7 @@ def test_the_headline_over_splits_names_how_many_chose_it() -> None:
         "Chosen on validation rows: the hidden state f without a prompt, the choice of 2 of them"
     )
     assert lines[0].endswith("on the test rows over 3 splits.")
-    assert "over 3 splits" in starting(lines, "Against bag of words (0.600): ")
+    assert "of 3 splits" in starting(lines, "Against bag of words (0.600): ")
 
 
 def test_a_cell_that_wins_on_both_is_named_once() -> None:
@@ -97,7 +97,7 @@ def test_next_word_features_are_compared_with_f_by_a_test() -> None:
     right = answers(0.8)
     same = verdict(measured_cell("f", right, [0.8]), measured_cell("p", right, [0.7]))
     assert starting(same, "Next-word features (p without a prompt, 0.800) against f").endswith(
-        "no difference larger than 0.02, +0.000 [-0.007, +0.007] (paired test over blocks of test "
+        "no difference larger than 0.02, +0.000 [-0.005, +0.005] (paired test over blocks of test "
         "rows, equivalence test)."
     )
     worse = verdict(F, measured_cell("p", answers(0.6), [0.7]))

@@ -80,7 +80,7 @@ def noise(rng: np.random.Generator, layers: int, blocks: int = 20) -> Evidence:
     cells = []
     for layer in range(layers):
         own = tuple((common + rng.normal(0, 0.2, blocks)).tolist())
-        drawn = ResamplingInfo(700, 200, 200, own, (own,))
+        drawn = ResamplingInfo(700, 200, 200, (own,))
         validation = (float(rng.normal(0.7, 0.05)),)
         cells.append(ProbeScore((float(np.mean(own)),), drawn, str(layer), "mean", "lda",
                                 validation, (0.0,)))  # fmt: skip

@@ -97,7 +97,7 @@ class FeatureEvidence:
         """The name of the paired test that compares two cells."""
         if self.repeats == 1:
             return "paired test over blocks of test rows"
-        return f"corrected paired t test over {self.repeats} splits"
+        return f"paired test over blocks of the test rows of {self.repeats} splits"
 
     def choose(self, among: Sequence[FeatureScore]) -> ChosenFeature | None:
         """The cell chosen on validation rows; None if none of them has a validation score."""
@@ -131,8 +131,10 @@ class FeatureEvidence:
 
     def interval(self, score: FeatureScore) -> Interval:
         """The 95 % interval of a score, inside the metric's range."""
-        found = mean_interval(score.values, score.resampling, share=self.facts.proportion)
-        return clip_interval(found, 0.0, 1.0) if self.facts.bounds == UNIT else found
+        facts = self.facts
+        return mean_interval(
+            score.values, score.resampling, share=facts.proportion, bounds=facts.bounds
+        )
 
     def headline_facts(self, chosen: ChosenFeature) -> dict[str, Any]:
         """The headline for the summary."""
@@ -163,7 +165,7 @@ class FeatureEvidence:
     @property
     def chance_gain(self) -> float:
         """What choosing the best cell by its test score adds to that score by chance."""
-        units = [cell.resampling.blocks or cell.values for cell in self.cells]
+        units = [cell.resampling.block_means or cell.values for cell in self.cells]
         errors = [_half_width(self.interval(cell)) for cell in self.cells]
         means = [self.sign * cell.mean for cell in self.cells]
         signed = [[self.sign * value for value in some] for some in units]

@@ -19,7 +19,7 @@ from cutaway.engine import PieceFailed, find_engine, run_pieces
 from cutaway.extract.model_handle import ModelHandle
 from cutaway.extract.request import build_token_rows
 from cutaway.measure.baselines import WordCounts, count_words
-from cutaway.measure.repeats import assign_blocks
+from cutaway.measure.jackknife import assign_blocks
 from cutaway.measure.splits import Split
 from cutaway.methods.nextword import measure
 from cutaway.methods.nextword.features import (

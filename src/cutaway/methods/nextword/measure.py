@@ -12,8 +12,9 @@ from torch import Tensor
 from cutaway.core.errors import BadData
 from cutaway.measure.baselines import fit_baseline
 from cutaway.measure.calibration import reliability
+from cutaway.measure.jackknife import row_scores
 from cutaway.measure.metrics import evaluate
-from cutaway.measure.repeats import RepeatMetrics, pseudo_values
+from cutaway.measure.repeats import RepeatMetrics
 from cutaway.measure.splits import Split
 from cutaway.methods.nextword.features import NextwordFeatures, features_for
 from cutaway.methods.nextword.maths import diagnose, full_p
@@ -254,8 +255,8 @@ def _repeat_metrics(
         return found[main]
 
     main, blocks = grid.task.metric, grid.blocks
-    values = pseudo_values(value, blocks[split.test], int(blocks.max()) + 1)
-    return RepeatMetrics.of(split, metrics, {main: values})
+    found = row_scores(main, labels, value, blocks[split.test], int(blocks.max()) + 1)
+    return RepeatMetrics.of(split, metrics, {main: found})
 
 
 def _most_likely(split: Split, p: Tensor) -> SplitAnswers:

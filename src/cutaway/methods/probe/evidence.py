@@ -22,7 +22,7 @@ from cutaway.measure.intervals import (
     Interval,
     clip_interval,
     negate,
-    t_quantile,
+    normal_quantile,
 )
 from cutaway.measure.metrics import METRICS, UNIT, MetricFacts, metric_facts
 from cutaway.measure.repeats import ResamplingInfo, mean_interval, paired_difference
@@ -147,7 +147,7 @@ class Evidence:
         if all(isnan(value) for value in values):
             return None
         some = next(one for one in found if one is not None)
-        empty = replace(some.resampling, by_repeat=())
+        empty = replace(some.resampling, blocks=())
         drawn = nested_resampling([empty if one is None else one.resampling for one in found])
         return replace(some, values=values, resampling=drawn)
 
@@ -165,21 +165,21 @@ class Evidence:
         cells, errors = self.measured, [self._error(cell) for cell in self.measured]
         if any(map(isnan, errors)):
             return NAN
-        units = [cell.resampling.blocks or cell.values for cell in cells]
+        units = [cell.resampling.block_means or cell.values for cell in cells]
         means = [self.sign * cell.mean for cell in cells]
         return chance_gain(units, errors=errors, means=means)
 
     def _error(self, score: ProbeScore) -> float:
         """The standard error of a score."""
-        span = mean_interval(score.values, score.resampling, share=self.facts.proportion)
-        drawn = score.resampling.tested is None and span.n > 1
-        freedom = span.n - 1 if drawn else float("inf")
-        return (span.high - span.low) / 2 / t_quantile(freedom, span.level)
+        span = self.interval(score)
+        return (span.high - span.low) / 2 / normal_quantile(span.level)
 
     def interval(self, score: ProbeScore) -> Interval:
         """The 95 % interval of a score, inside the metric's range."""
-        found = mean_interval(score.values, score.resampling, share=self.facts.proportion)
-        return clip_interval(found, 0.0, 1.0) if self.facts.bounds == UNIT else found
+        facts = self.facts
+        return mean_interval(
+            score.values, score.resampling, share=facts.proportion, bounds=facts.bounds
+        )
 
     def difference(self, first: ProbeScore, second: ProbeScore) -> Difference:
         """How much better the first is than the second on the same splits."""
@@ -191,15 +191,15 @@ class Evidence:
 
     @property
     def rows(self) -> int:
-        """Test rows of a repeat."""
-        basis = self.headline.resampling
-        return basis.tested or max(1, round(basis.n_test))
+        """Distinct test rows of all repeats."""
+        top = self.headline
+        return max(1, round(top.resampling.distinct_rows(len(top.values))))
 
     @property
     def test(self) -> str:
         """The name of the test of a difference."""
-        shared = self.headline.resampling.tested
-        return "paired t over blocks of test rows" if shared else "corrected paired t over repeats"
+        known = self.headline.resampling.blocks
+        return "paired t over blocks of test rows" if known else "corrected paired t over repeats"
 
     def compare(self, other: ProbeScore) -> Conclusion:
         """Whether the headline differs from another score."""

@@ -18,7 +18,6 @@ from cutaway.extract.activations import StoredActivations, extract
 from cutaway.extract.model_handle import ModelHandle, make_model_handle, random_twin_handle
 from cutaway.extract.request import ExtractionRequest
 from cutaway.measure.baselines import WordCounts, count_words
-from cutaway.measure.repeats import assign_blocks
 from cutaway.measure.splits import Split, SplitPlan, split
 from cutaway.methods.probe.maths.cell import RaggedTokens, RowBlocks, classifier
 from cutaway.methods.probe.maths.fitted import FitSettings
@@ -141,7 +140,9 @@ class ProbeInputs:
 
     @cached_property
     def blocks(self) -> NDArray[np.int64]:
-        """The jackknife block of each row, for splits that share their test rows."""
+        """The jackknife block of each row."""
+        from cutaway.measure.jackknife import assign_blocks
+
         return assign_blocks([split.test for split in self.splits], len(self.texts))
 
     @cached_property

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cutaway.measure.baselines import Baseline, fit_baseline
-from cutaway.measure.repeats import RepeatMetrics
+from cutaway.measure.repeats import RepeatMetrics, RowScores
 from cutaway.measure.splits import SHARED_TEST_PROTOCOLS, Split
 from cutaway.methods.probe.details import AnyDetail, LossCurves
 from cutaway.methods.probe.inputs import ProbeInputs
@@ -131,7 +131,7 @@ def _result(
         RepeatMetrics.of(
             split,
             {**outcome.metrics, "parameters": float(outcome.parameters)},
-            _pseudo_values(inputs, split, outcome.outputs),
+            _row_scores(inputs, split, outcome.outputs),
         )
         for split, outcome in zip(piece.splits(inputs), outcomes, strict=True)
     ]
@@ -177,20 +177,15 @@ def _label_names(inputs: ProbeInputs, labels: NDArray[Any]) -> list[str]:
     return [names.get(int(value), str(int(value))) for value in labels]
 
 
-def _pseudo_values(
-    inputs: ProbeInputs, split: Split, outputs: ProbeOutputs
-) -> dict[str, tuple[float, ...]]:
-    """Jackknife pseudo-values over blocks of shared test rows; none if repeats draw their own.
+def _row_scores(inputs: ProbeInputs, split: Split, outputs: ProbeOutputs) -> dict[str, RowScores]:
+    """What the test rows tell about the main metric of each repeat.
 
-    For the main metric of each repeat. The other metrics are never compared, so theirs are only
-    computed for the first repeat.
+    The other metrics are never compared, so theirs are only computed for the first repeat.
     """
-    if split.tested is None:
-        return {}
     blocks, count = inputs.blocks[split.test], int(inputs.blocks.max()) + 1
-    if split is inputs.splits[0]:
-        return outputs.all_pseudo_values(blocks, count)
-    return {inputs.metric: outputs.pseudo_values(blocks, count, inputs.metric)}
+    if split.repeat == inputs.splits[0].repeat:
+        return outputs.all_row_scores(blocks, count)
+    return {inputs.metric: outputs.row_scores(blocks, count, inputs.metric)}
 
 
 def _loss_curves(cell: ProbeCell, outcome: ProbeOutcome) -> list[AnyDetail]:
@@ -250,8 +245,8 @@ def _measure_baseline(piece: ProbePiece, inputs: ProbeInputs) -> PieceResult:
         # A classifier whose features are the row numbers: the same decision rule as for probes.
         fitted = FittedProbe(partial(_baseline_scores, model), link, 0)  # type: ignore[arg-type]
         outcome = evaluate_fit(fitted, rows, labels, split, settings)
-        pseudo = _pseudo_values(inputs, split, outcome.outputs)
-        repeats.append(RepeatMetrics.of(split, outcome.metrics, pseudo))
+        scores = _row_scores(inputs, split, outcome.outputs)
+        repeats.append(RepeatMetrics.of(split, outcome.metrics, scores))
         every.append(outcome.outputs)
     return _with_samples(piece, inputs, repeats, every, [])
 

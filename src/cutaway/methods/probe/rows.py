@@ -95,10 +95,8 @@ def load_results(progress: Progress, keys: Sequence[str]) -> PieceResult:
     for entry in stored:
         if "resampling" in entry:
             info = entry["resampling"]
-            blocks, each = _with_nan(info["blocks"]), map(_with_nan, info.get("by_repeat", ()))
-            resampling[tuple(entry["cell"])] = ResamplingInfo(
-                **{**info, "blocks": blocks, "by_repeat": tuple(each)}
-            )
+            blocks = tuple(_with_nan(each) for each in info["blocks"])
+            resampling[tuple(entry["cell"])] = ResamplingInfo(**{**info, "blocks": blocks})
     return PieceResult(progress.rows(keys), details, resampling)
 
 
@@ -122,7 +120,7 @@ def cell_result(
     resampling = {
         cell_key(row_coordinates(cell, group[0])): resampling_info(group, metric)
         for group in group_by_size(repeats)
-        if metric in group[0].metrics and (group[0].tested or group[0].drawn)
+        if metric in group[0].metrics
     }
     return PieceResult(cell_rows(cell, repeats), details, resampling)
 
@@ -317,13 +315,12 @@ def _probe_scores(
 
 
 def _for_repeats(info: ResamplingInfo, values: Sequence[float]) -> ResamplingInfo:
-    """The same with an entry of `by_repeat` for repeats without a value, too."""
-    if not info.by_repeat or len(info.by_repeat) == len(values):
+    """The same with blocks for repeats without a value, too."""
+    if not info.blocks or len(info.blocks) == len(values):
         return info
-    known, empty = iter(info.by_repeat), (math.nan,) * len(info.by_repeat[0])
-    return replace(
-        info, by_repeat=tuple(empty if math.isnan(v) else next(known, empty) for v in values)
-    )
+    known, empty = iter(info.blocks), (math.nan,) * len(info.blocks[0])
+    blocks = tuple(empty if math.isnan(v) else next(known, empty) for v in values)
+    return replace(info, blocks=blocks)
 
 
 def _mdl_of_chosen(rows: pl.DataFrame, evidence: Evidence) -> tuple[float, float, float] | None:

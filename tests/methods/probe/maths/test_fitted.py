@@ -88,8 +88,8 @@ def test_without_probabilities_there_is_no_calibration_error():
 
 def test_pseudo_values_of_accuracy_average_to_the_accuracy_of_equal_blocks():
     given, blocks = outputs(), np.arange(200) % 20
-    found = given.pseudo_values(blocks, 20, "accuracy")
+    found = given.row_scores(blocks, 20, "accuracy").values
     assert np.mean(found) == pytest.approx(given.metrics()["accuracy"])
-    every = given.all_pseudo_values(blocks, 20)
-    assert every["accuracy"] == pytest.approx(found)
+    every = given.all_row_scores(blocks, 20)
+    assert every["accuracy"].values == pytest.approx(found)
     assert set(every) == set(given.metrics())

@@ -13,7 +13,7 @@ from torch import Tensor
 from cutaway.core.textset import Task
 from cutaway.measure.calibration import ece
 from cutaway.measure.metrics import METRICS, evaluate
-from cutaway.measure.repeats import pseudo_values
+from cutaway.measure.repeats import RowScores
 from cutaway.measure.splits import Split
 from cutaway.solvers.rows import RowBlocks, as_row_blocks
 
@@ -187,12 +187,19 @@ class ProbeOutputs:
             given = scores
         return lambda rows: metric(self.truth[rows], given[rows])
 
-    def pseudo_values(self, blocks: NDArray[Any], count: int, main: str) -> tuple[float, ...]:
-        """The main metric's jackknife pseudo-values over blocks of the test rows."""
-        return pseudo_values(self._measure(main), blocks, count)
+    def row_scores(self, blocks: NDArray[Any], count: int, main: str) -> RowScores:
+        """What the test rows tell about the main metric, by blocks of rows."""
+        from cutaway.measure.jackknife import row_scores
 
-    def all_pseudo_values(self, blocks: NDArray[Any], count: int) -> dict[str, tuple[float, ...]]:
-        """The pseudo-values of every metric."""
+        measure = self._measure(main)
+        return row_scores(
+            main, self.truth, measure, blocks, count, probabilities=self.probabilities
+        )
+
+    def all_row_scores(self, blocks: NDArray[Any], count: int) -> dict[str, RowScores]:
+        """What the test rows tell about every metric."""
+        from cutaway.measure.jackknife import row_scores
+
         some: dict[bytes, dict[str, float]] = {}
 
         def value(name: str) -> Callable[[NDArray[Any]], float]:
@@ -205,7 +212,12 @@ class ProbeOutputs:
 
             return of
 
-        return {name: pseudo_values(value(name), blocks, count) for name in self.metrics()}
+        return {
+            name: row_scores(
+                name, self.truth, value(name), blocks, count, probabilities=self.probabilities
+            )
+            for name in self.metrics()
+        }
 
 
 def binary_relevance_splits(make: FitSplitsFunction) -> FitSplitsFunction:
