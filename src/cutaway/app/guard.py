@@ -15,6 +15,7 @@ from cutaway.app.launch import ALLOWED_HOSTS, TOKEN_VARIABLE
 
 LOCAL_HOST = re.compile(rf"({'|'.join(map(re.escape, ALLOWED_HOSTS))})(:[0-9]{{1,5}})?")
 LOGIN_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Cutaway</title>
+<style>body { font: 1rem sans-serif; margin: 3rem }</style>
 <h1>Cutaway</h1><p>Open the URL that <code>cutaway app</code> has printed; it ends with
 <code>?token=...</code>. Or paste the token here:</p>
 <form><input name="token" type="password" autofocus aria-label="Token"> <button>Open</button></form>
