@@ -86,6 +86,30 @@ def test_a_metric_that_does_not_fit_the_task_is_refused(model, tmp_path, capsys)
     assert "'r2' doesn't fit 'rows', a binary set" in message and "balanced_accuracy" in message
 
 
+@pytest.mark.parametrize("baselines", ["majority", "none"])
+def test_accuracy_at_or_below_the_majority_is_reported_with_the_auc(model, tmp_path, baselines):
+    rng = np.random.default_rng(0)
+    texts = tuple(f"{SENTENCES[rng.integers(7)][:20]} {i}." for i in range(120))
+    data = TextSet("noise", texts, (rng.random(120) < 0.15).astype(int), "binary", ("no", "yes"))
+    given = {"layers": "1", "pool": "mean", "classifier": "lda", "baselines": baselines}
+    found = quick(model, tmp_path, data=data, **given)
+    assert found.summary["metric"] == "balanced_accuracy"
+    line = found.summary["verdict"][1]
+    assert line.startswith("Accuracy is 0.") and "always answering the most frequent class" in line
+    assert "; ROC AUC is 0." in line and "chance (0.5)" in line
+    fine = quick(model, tmp_path, **given)
+    assert not any("most frequent class" in one for one in fine.summary["verdict"])
+
+
+def test_a_regression_speaks_of_the_mean(model, tmp_path):
+    base = labelled(60)
+    data = replace(base, labels=np.linspace(0.5, 3, 60), task="regression", classes=())
+    given = {"layers": "1", "pool": "mean", "classifier": "ridge", "baselines": "majority,bow"}
+    text = " ".join(quick(model, tmp_path, data=data, **given).summary["verdict"])
+    assert "the mean baseline reaches" in text
+    assert "majority" not in text and "-0.000" not in text
+
+
 def written(tmp_path, labels) -> str:
     file = tmp_path / "rows.csv"
     lines = [f"word {i} is {label},{label}" for i, label in enumerate(labels)]
@@ -116,7 +140,7 @@ def test_ten_rows_are_measured_without_a_code_that_needs_sixteen(model, tmp_path
     given = {"layers": "1", "pool": "mean", "classifier": "lda"}
     kinds = "majority,bow,twin,mdl"
     found = quick(model, tmp_path, data=labelled(10), baselines=kinds, **given)
-    assert found.summary["failed"] == 0 and found.summary["best"]["value"] is not None
+    assert found.summary["failed"] == 0 and found.summary["headline"]["value"] is not None
     assert "mdl_bits" not in found.rows["metric"].to_list()
 
 
@@ -141,7 +165,7 @@ def test_nan_scores_are_a_failed_cell_with_its_reason(model, tmp_path):
     found = quick(model, tmp_path, classifier=["lda", GivesNaN()], **given)
     (failed,) = found.rows.filter(pl.col("status") == "failed").iter_rows(named=True)
     assert "scores are NaN" in failed["reason"]
-    assert found.summary["best"]["classifier"] == "lda"
+    assert found.summary["headline"]["classifier"] == "lda"
     assert any("scores are NaN" in line for line in found.summary["verdict"])
 
 

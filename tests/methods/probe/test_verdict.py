@@ -165,10 +165,37 @@ def test_one_split_of_another_metric_tells_nothing_apart():
     assert any("can't be tested with a single split" in one for one in found)
 
 
-@pytest.mark.parametrize(("bow", "share"), [(0.5, 0.0), (0.64, 0.5), (0.78, 1.0), (0.4, 0.0)])
-def test_what_words_explain_runs_from_nothing_to_all(bow, share):
+@pytest.mark.parametrize(("bow", "share"), [(0.64, 0.5), (0.78, 1.0), (0.5, None), (0.4, None)])
+def test_what_words_explain_is_a_share_of_a_gain(bow, share):
     found = explained_share(score(0.78), score(bow, "-"), score(0.5, "-"))
-    assert found == pytest.approx(share, abs=1e-6)
+    assert np.isnan(found) if share is None else found == pytest.approx(share, abs=1e-6)
+
+
+def test_a_baseline_below_the_majority_explains_no_share_of_the_gain():
+    given = {"majority": score(0.66, "-"), "bow": score(0.6, "-", wobble=0.3)}
+    text = " ".join(sentences(baselines=given))
+    assert "A bag-of-words baseline reaches 0.600, not better than the majority baseline" in text
+    assert "0% of the gain" not in text and "of the gain" not in text
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "name"),
+    [("regression", "r2", "mean"), ("multilabel", "f1_macro", "constant"),
+     ("multiclass", "balanced_accuracy", "majority")],
+)  # fmt: skip
+def test_verdicts_speak_of_the_baseline_that_their_task_has(task, metric, name):
+    for low in (0.4, 0.7799):
+        bases = {"majority": score(low, "-", wobble=9.0), "bow": score(0.3, "-", wobble=0.3)}
+        text = " ".join(sentences(metric=metric, task=task, baselines=bases))
+        assert f"the {name} baseline reaches" in text
+        assert f"not better than the {name} baseline (" in text
+        assert ("majority" not in text) or task == "multiclass"
+    zero = {"majority": ProbeScore((-1e-9,) * 10, ResamplingInfo(1400, 400))}
+    assert "baseline reaches 0.000" in sentences(metric=metric, task=task, baselines=zero)[0]
+
+
+def test_a_warning_about_the_accuracy_follows_the_headline():
+    assert sentences(warning="Accuracy is low.")[1] == "Accuracy is low."
 
 
 def test_no_value_is_no_verdict():

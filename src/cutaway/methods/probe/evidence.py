@@ -12,9 +12,11 @@ from math import isnan
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from cutaway.core.errors import BadData
-from cutaway.core.textset import TextSet
+from cutaway.core.textset import Task, TextSet
+from cutaway.data.main_metric import accuracy_warning, majority_share
 from cutaway.measure.conclusions import Conclusion, conclude, margin_of
 from cutaway.measure.intervals import (
     NAN,
@@ -87,6 +89,14 @@ class Evidence:
     repeats: tuple[int, ...] = ()
     """The number of each repeat, in the order of the values."""
     level: float = 0.05
+    task: Task = "binary"
+    warning: str = ""
+    """The sentence on an accuracy at or below that of the most frequent class."""
+
+    @property
+    def constant(self) -> str:
+        """What the baseline that answers every text alike is called."""
+        return {"regression": "mean", "multilabel": "constant"}.get(self.task, "majority")
 
     @property
     def facts(self) -> MetricFacts:
@@ -261,6 +271,20 @@ def best_on_test_facts(evidence: Evidence) -> dict[str, Any]:
         **_facts(top, span), "chosen_on": "test", "cells": len(evidence.measured),
         "gained_by_chance": _finite(gain), "repeats": len(top.values),
     }  # fmt: skip
+
+
+def warn_accuracy(rows: pl.DataFrame, cell: CellName, texts: TextSet, *, curve: bool) -> str:
+    """The sentence on a cell whose accuracy is not above the majority's; empty if it is."""
+    if texts.task not in ("binary", "multiclass"):
+        return ""
+    done = rows.filter((pl.col("status") == "done") & pl.col("metric").is_in(["accuracy", "auc"]))
+    if curve:
+        done = done.filter(pl.col("n_train") == pl.col("n_train").max())
+    where = zip(("kind", "layers", "pool", "classifier"), ("probe", *cell), strict=True)
+    mine = done.filter(pl.all_horizontal(pl.col(name) == value for name, value in where))
+    base = (pl.col("kind") == "baseline") & (pl.col("classifier") == "majority")
+    reached = done.filter(base & (pl.col("metric") == "accuracy")).select(pl.mean("value")).item()
+    return accuracy_warning(mine, majority_share(texts) if reached is None else reached)
 
 
 def chance_level(texts: TextSet, metric: str) -> float | None:

@@ -24,6 +24,7 @@ from cutaway.methods.probe.evidence import (
     best_on_test_facts,
     chance_level,
     headline_facts,
+    warn_accuracy,
 )
 from cutaway.methods.probe.spec import TIE_METRIC, VALIDATION_SUFFIX
 from cutaway.recipe.result import Row, table
@@ -241,6 +242,8 @@ def _finding(
         verdict = ["No cell could be measured.", *failures]
         empty = {"headline": None, "best_on_test": None}
         return {**shared, **empty, "verdict": verdict, "baselines": {}}
+    warning = warn_accuracy(rows, evidence.headline.name, texts, curve=curve)
+    evidence = replace(evidence, task=texts.task, warning=warning)
     facts = {"model": model, "data": texts.name, "metric": metric}
     majority = evidence.baselines.get("majority")
     chance = chance_level(texts, metric) if majority is None else majority.mean

@@ -21,7 +21,8 @@ BASELINE_TITLES = {"bow": "bag-of-words", "tfidf": "TF-IDF"}
 def verdict_sentences(evidence: Evidence) -> list[str]:
     """The verdict, the most important sentence first."""
     sentences = [
-        _headline(evidence), _best_on_test(evidence), *_layers(evidence), _majority(evidence),
+        _headline(evidence), evidence.warning, _best_on_test(evidence), *_layers(evidence),
+        _majority(evidence),
         *(_text_baseline(evidence, name) for name in BASELINE_TITLES),
         _twin(evidence), _control(evidence), _mdl(evidence), _learned_pooling(evidence),
     ]  # fmt: skip
@@ -29,14 +30,19 @@ def verdict_sentences(evidence: Evidence) -> list[str]:
 
 
 def explained_share(top: ProbeScore, baseline: ProbeScore, majority: ProbeScore) -> float:
-    """The share of the gain over the majority class that a baseline reaches too, at least 0."""
-    gain = top.mean - majority.mean
-    return max(0.0, (baseline.mean - majority.mean) / gain) if gain != 0 else float("nan")
+    """The share of the gain over the constant answer that a baseline reaches too.
+
+    NaN if either is no better than the constant answer: there is no gain to share.
+    """
+    gain, part = (score.mean - majority.mean for score in (top, baseline))
+    return part / gain if gain != 0 and part / gain > 0 else float("nan")
 
 
 def _headline(evidence: Evidence) -> str:
     top, majority = evidence.headline, evidence.baselines.get("majority")
-    guess = "" if majority is None else f"; the majority baseline reaches {_format(majority.mean)}"
+    guess = ""
+    if majority is not None:
+        guess = f"; the {evidence.constant} baseline reaches {_format(majority.mean)}"
     count = len(top.values)
     repeats = "1 repeat" if count == 1 else f"{count} repeats"
     who, how_often = "probe", ""
@@ -110,8 +116,8 @@ def _majority(evidence: Evidence) -> str:
     if found.kind == "shown" and _gain(found) > 0:
         return ""
     return (
-        "It is not shown that these layers encode the property: against the majority baseline "
-        f"({_format(base.mean)}), {_outcome(evidence, found)}."
+        "It is not shown that these layers encode the property: against the "
+        f"{evidence.constant} baseline ({_format(base.mean)}), {_outcome(evidence, found)}."
     )
 
 
@@ -122,8 +128,10 @@ def _text_baseline(evidence: Evidence, name: str) -> str:
     found, majority = evidence.compare(base), evidence.baselines.get("majority")
     share = explained_share(top, base, majority) if majority else float("nan")
     reached = ""
-    if not isnan(share) and found.kind == "shown" and _gain(found) > 0:
-        reached = f", {share:.0%} of the gain over the majority baseline"
+    if majority is not None and evidence.sign * (base.mean - majority.mean) <= 0:
+        reached = f", not better than the {evidence.constant} baseline ({_format(majority.mean)})"
+    elif not isnan(share) and found.kind == "shown" and _gain(found) > 0:
+        reached = f", {share:.0%} of the gain over the {evidence.constant} baseline"
     return (
         f"A {BASELINE_TITLES[name]} baseline reaches {_format(base.mean)}{reached}; the probe "
         f"({_format(top.mean)}) against it: {_outcome(evidence, found)}."
@@ -218,4 +226,5 @@ def _layer_list(names: Sequence[str]) -> str:
 
 
 def _format(value: float) -> str:
-    return f"{value:.3f}"
+    # Without the sign of a zero.
+    return f"{round(value, 3) + 0.0:.3f}"
