@@ -52,6 +52,27 @@ def test_a_side_takes_its_cells_together(take, expected):
     assert (got.value, got.low, got.high) == pytest.approx(expected)
 
 
+def test_the_chosen_cell_is_the_best_on_validation_rows_in_each_repeat():
+    rows = [
+        {
+            "layers": layer,
+            "repeat": repeat,
+            "metric": metric,
+            "value": value,
+            "low": 0.1,
+            "high": 0.9,
+        }
+        for layer, tested, seen in (("1", (0.5, 0.6), (0.9, 0.1)), ("2", (0.7, 0.8), (0.2, 0.3)))
+        for metric, values in (("accuracy", tested), ("accuracy_val", seen))
+        for repeat, value in enumerate(values)
+    ]
+    table = pl.DataFrame(rows)
+    chosen = FindingSide(step="grid", take="chosen")
+    assert read_value(chosen, {"grid": table}).value == pytest.approx((0.5 + 0.8) / 2)
+    with pytest.raises(Missing, match="nothing to choose by"):
+        read_value(chosen, {"grid": table.filter(pl.col("metric") == "accuracy")})
+
+
 def test_what_must_not_stand_in_a_column_is_left_out():
     got = read_value(side(where={"kind": {"not": "id"}}), TABLES)
     assert got.value == pytest.approx(0.7)

@@ -20,6 +20,7 @@ from cutaway.core.errors import BadSpec, Missing
 from cutaway.core.spec import Spec, build_spec
 from cutaway.measure.conclusions import margin_of
 from cutaway.measure.intervals import normal_quantile
+from cutaway.measure.metrics import metric_facts
 from cutaway.recipe.result import Result
 from cutaway.studies.findings import Finding, FindingSide, Study, StudyStep
 
@@ -164,8 +165,22 @@ def read_value(side: FindingSide, tables: Mapping[str, pl.DataFrame]) -> Measure
         raise Missing(f"The step {side.step!r} measured no {side.metric!r} where {side.where!r}.")
     if side.take == "mean":
         return _mean_value(cells)
+    if side.take == "chosen":
+        return _mean_value(_chosen_cells(table, cells, side.metric))
     best = cells.sort("value", descending=side.take == "max").row(0, named=True)
     return MeasuredValue(best["value"], best["low"], best["high"])
+
+
+def _chosen_cells(table: pl.DataFrame, cells: pl.DataFrame, metric: str) -> pl.DataFrame:
+    """The cell with the best score on validation rows, in each repeat."""
+    cell = [name for name in table.columns if name not in MEASURED_COLUMNS]
+    scores = table.filter(pl.col("metric") == f"{metric}_val").select(*cell, validation="value")
+    if scores.is_empty():
+        raise Missing(f"No score of {metric!r} on validation rows: there is nothing to choose by.")
+    down = metric_facts(metric).higher_is_better
+    ranked = cells.join(scores, on=cell, nulls_equal=True, maintain_order="left")
+    ranked = ranked.sort("validation", descending=down, nulls_last=True, maintain_order=True)
+    return ranked.unique("repeat", keep="first", maintain_order=True)
 
 
 def value_difference(more: MeasuredValue, less: MeasuredValue) -> MeasuredValue:

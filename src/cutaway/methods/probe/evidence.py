@@ -235,14 +235,11 @@ class Evidence:
         margin, many = margin_of(self.metric), max(1, len(others))
         made = {}
         for cell, one, claim in zip(others, found, shown, strict=True):
-            made[cell.layers] = (
-                Conclusion("shown", one, margin, self.level)
-                if claim
-                else conclude(
-                    replace(one, p=float("nan")), margin=margin, rows=self.rows,
-                    level=self.level / many,
-                )
-            )  # fmt: skip
+            # What Holm's test does not show is never shown, whatever its own p value.
+            settled = one if claim else replace(one, p=NAN)
+            level = self.level if claim else self.level / many
+            conclusion = conclude(settled, margin=margin, rows=self.rows, level=level)
+            made[cell.layers] = replace(conclusion, difference=one)
         return made
 
 

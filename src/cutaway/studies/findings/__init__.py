@@ -15,7 +15,7 @@ from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import lookup
 from cutaway.core.spec import Spec, build_spec, parse_toml
 
-AGGREGATIONS = ("mean", "max", "min")
+AGGREGATIONS = ("mean", "max", "min", "chosen")
 
 
 class FindingSide(Spec):
@@ -30,7 +30,7 @@ class FindingSide(Spec):
     given: dict[str, float] = Field(default_factory=dict)
     """Minimum values of other metrics of the same cell."""
     take: str = "mean"
-    """How to aggregate several cells: mean, max or min."""
+    """How to aggregate several cells: mean, max, min, or chosen (on validation rows)."""
     value: float | None = None
     """A constant instead of a table's value."""
 
