@@ -3,7 +3,7 @@
     make null                                        # every world, 200 runs each
     python -m bench.nulls --only probe --runs 20     # some of them
 
-A world (`worlds.py` with real runs of the verbs, `simulations.py` with simulated test rows) gives
+A world (`worlds.py` with real runs of the verbs, `simulated_*.py` with simulated test rows) gives
 the sentences of one verdict per seed, and says which claims are false there. `tally.py` counts them
 by kind of sentence.
 """

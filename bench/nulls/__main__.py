@@ -10,10 +10,18 @@ from pathlib import Path
 
 import torch
 
-from bench.nulls import simulated_features, simulations, worlds
+from bench.nulls import (
+    simulated_features,
+    simulated_probes,
+    simulated_shortcuts,
+    simulated_studies,
+    simulated_trainings,
+    worlds,
+)
 from bench.nulls.tally import Counts, Rates, World, beyond_bar, merge, tally, totals
 
 RESULTS = Path(__file__).parents[1] / "nulls.json"
+WRITE_EVERY = 20
 SIMULATED = 2
 """Simulated runs for each real one; they are cheap."""
 
@@ -33,16 +41,22 @@ def main(words: Sequence[str] | None = None) -> int:
             counts: Counts = {}
             for seed in tally(world, range(given.runs * (1 if world.real else SIMULATED)), counts):
                 print(f"\r{world.title}: {seed + 1} ", end="", file=sys.stderr, flush=True)
+                # Written now and then: an interrupted run keeps what it has counted.
+                if seed % WRITE_EVERY == WRITE_EVERY - 1:
+                    rates = merge(rates, world, counts)
+                    given.results.write_text(json.dumps(rates, indent=1) + "\n")
             print(*(f"\n   {k}, {w}: {c}" for (k, w), c in counts.items()), file=sys.stderr)
-            # Written after each world: an interrupted run keeps what it has counted.
-            rates = merge(rates, world, counts)
-            given.results.write_text(json.dumps(rates, indent=1) + "\n")
     return report(rates)
 
 
 def every_world(folder: Path, only: Sequence[str] | None = None) -> list[World]:
     """The worlds whose title begins with one of these words."""
-    found = [*simulations.worlds(), *simulated_features.worlds(), *worlds.worlds(folder)]
+    simulated = (
+        simulated_probes, simulated_features, simulated_shortcuts, simulated_trainings,
+        simulated_studies,
+    )  # fmt: skip
+    found = [world for module in simulated for world in module.worlds()]
+    found += worlds.worlds(folder)
     chosen = [world for world in found if not only or world.title.startswith(tuple(only))]
     if not chosen:
         titles = "; ".join(world.title for world in found)

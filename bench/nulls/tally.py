@@ -15,6 +15,7 @@ SURE = 0.01
 """A world exceeds the bar if chance alone would give so many false claims less often than this."""
 PRINTED = ("conclusion", "interval", "guarantee")
 """Claims whose sentence is printed whatever the result: each one printed counts."""
+PERCENT = re.compile(r"interval ([.\d]+)% to ([.\d]+)%")
 INTERVAL = re.compile(r"\[([-+.\d]+), ([-+.\d]+)\]")
 
 
@@ -118,7 +119,9 @@ def is_false(kind: SentenceKind, text: str, wrong: str, truth: float) -> bool:
 def _interval(fields: dict[str, str]) -> tuple[float, float]:
     if "low" in fields:
         return float(fields["low"]), float(fields["high"])
-    found = INTERVAL.search(fields["value"])
+    if found := PERCENT.search(fields.get("share", "")):
+        return float(found[1]) / 100, float(found[2]) / 100
+    found = INTERVAL.search(fields.get("value", ""))
     return (float(found[1]), float(found[2])) if found else (float("-inf"), float("inf"))
 
 

@@ -38,7 +38,7 @@ label = ["label"]
 [labels]
 names = { "0" = "bad", "1" = "good" }
 """
-SUMS = "gen:arithmetic?n=40,ops=+,digits=1,dev=10,test=20"
+SUMS = "gen:arithmetic?n=40,ops=+,digits=1-2,dev=10,test=20"
 SHORT = {"steps": 4, "every": 2, "batch": 8, "quiet": True}
 
 

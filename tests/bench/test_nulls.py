@@ -1,13 +1,31 @@
 """The null suite: what it counts, and a sample of its worlds."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from bench.nulls import simulated_features, simulations, worlds
-from bench.nulls.__main__ import main
+from bench.nulls import (
+    simulated_features,
+    simulated_probes,
+    simulated_shortcuts,
+    simulated_studies,
+    simulated_trainings,
+    worlds,
+)
+from bench.nulls.__main__ import RESULTS, every_world, main
 from bench.nulls.answers import simulate
-from bench.nulls.tally import BARS, Count, Verdict, World, beyond_bar, merge, tally, totals
+from bench.nulls.tally import (
+    BARS,
+    Count,
+    Verdict,
+    World,
+    beyond_bar,
+    merge,
+    tally,
+    tested_kinds,
+    totals,
+)
 from scipy.stats import binom
 
 from cutaway.report.sentences import CLAIMS, kind_of, sentence_kinds
@@ -15,7 +33,11 @@ from cutaway.report.sentences import CLAIMS, kind_of, sentence_kinds
 # Few runs can't measure 5 %: a sample fails if chance gives so many false claims once in 10,000.
 SURE = 1e-4
 SAMPLE = 20
-SIMULATED = [*simulations.worlds(), *simulated_features.worlds()]
+MODULES = (
+    simulated_probes, simulated_features, simulated_shortcuts, simulated_trainings,
+    simulated_studies,
+)  # fmt: skip
+SIMULATED = [world for module in MODULES for world in module.worlds()]
 REAL = 1
 
 
@@ -111,6 +133,19 @@ def test_real_runs_on_null_data_claim_next_to_nothing(make, shop) -> None:
     list(tally(make(shop), range(REAL), counts))
     for (key, wrong), one in counts.items():
         assert binom.sf(one.false - 1, one.runs, BARS[wrong]) > SURE, (key, wrong, one)
+
+
+def test_every_claim_has_a_world_and_a_measured_rate_below_the_bar(tmp_path: Path) -> None:
+    every = every_world(tmp_path)
+    tested = {kind.key for world in every for kind in tested_kinds(world)}
+    claiming = {key for key, kind in sentence_kinds().items() if kind.claims}
+    assert claiming <= tested
+    names = {(world.method, world.name) for world in every}
+    assert len(names) == len(every), "two worlds of the same name"
+    rates = json.loads(RESULTS.read_text())
+    assert claiming <= set(rates), "run: make null"
+    assert not beyond_bar(rates)
+    assert all(runs >= 200 for _, runs in totals(rates).values())
 
 
 def test_an_unknown_world_is_refused_with_a_list(tmp_path: Path) -> None:

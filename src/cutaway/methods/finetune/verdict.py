@@ -7,6 +7,7 @@ from dataclasses import replace
 from cutaway.measure.conclusions import Conclusion, conclude, describe, margin_of, unpaired
 from cutaway.measure.intervals import Interval
 
+LEVEL = 0.05
 TEST = "z test, unpaired"
 
 
@@ -31,9 +32,11 @@ def finetune_verdict(
     against_base = _compare(after, before, metric)
     verdict.append(f"Against the base: {_outcome(against_base, after.n)}.")
     if not math.isnan(constant.mean):
-        # The prediction is constant, so its score on these rows is known.
-        known = replace(constant, low=constant.mean, high=constant.mean)
-        found = _compare(after, known, metric)
+        # A score without an interval is that of every constant prediction, and known.
+        same = math.isnan(constant.low)
+        known = replace(constant, low=constant.mean, high=constant.mean) if same else constant
+        # The most frequent class is that of the test rows: one of at least two that were tried.
+        found = _compare(after, known, metric, level=LEVEL / 2)
         verdict.append(f"Against the majority baseline: {_outcome(found, after.n)}.")
         if not (found.kind == "shown" and found.difference.interval.mean > 0):
             verdict.append(
@@ -45,8 +48,8 @@ def finetune_verdict(
     return verdict
 
 
-def _compare(first: Interval, second: Interval, metric: str) -> Conclusion:
-    return conclude(unpaired(first, second), margin=margin_of(metric), rows=first.n)
+def _compare(first: Interval, second: Interval, metric: str, level: float = LEVEL) -> Conclusion:
+    return conclude(unpaired(first, second), margin=margin_of(metric), rows=first.n, level=level)
 
 
 def _outcome(found: Conclusion, rows: int) -> str:

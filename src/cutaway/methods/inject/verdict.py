@@ -36,7 +36,8 @@ def inject_verdict(
         best = min(candidates, key=lambda p: p["forgetting"])
         sentences.append(
             f"Least forgetting as measured: {best['regulariser']} at strength "
-            f"{best['strength']:g}, with exact match {best['exact_match']:.0%}; the loss on retained texts "
+            f"{best['strength']:g}, with exact match {best['exact_match']:.0%}; the loss on "
+            "retained texts "
             f"{formats.change(best['forgetting'], 'nats')}{_score_changes(best)}."
         )
         if plain is not None:
