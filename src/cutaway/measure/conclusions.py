@@ -137,7 +137,9 @@ def describe(
         return f"{words[span.mean < 0]}{little}, {size} ({test}, {_p_text(p)})"
     if found.kind == "absent":
         return f"no difference larger than {found.margin:g}, {size} ({test}, equivalence test)"
-    more = "" if found.rows_needed is None else f"; about {_round_up(found.rows_needed):,} would"
+    more = (
+        "" if found.rows_needed is None else f"; about {round_rows_up(found.rows_needed):,} would"
+    )
     known = "" if isnan(p) else f" ({test}, {_p_text(p)})"
     return f"{rows:,} {unit} can't tell, {size}{known}{more}"
 
@@ -151,7 +153,7 @@ def _p_text(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def _round_up(rows: int) -> int:
+def round_rows_up(rows: int) -> int:
     """Two significant digits: more would feign precision."""
     step = 10 ** max(0, len(str(rows)) - 2)
     return -(-rows // step) * step

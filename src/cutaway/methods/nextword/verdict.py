@@ -13,7 +13,12 @@ import polars as pl
 
 from cutaway.core.names import short_names
 from cutaway.data.main_metric import accuracy_warning
-from cutaway.measure.conclusions import Conclusion, describe
+from cutaway.measure.conclusions import (
+    Conclusion,
+    describe,
+    equivalence_interval,
+    round_rows_up,
+)
 from cutaway.measure.repeats import ResamplingInfo
 from cutaway.methods.nextword.evidence import (
     ChosenFeature,
@@ -264,11 +269,12 @@ def _prompt_effects(found: Mapping[str, Conclusion], kind: str, start: str) -> s
     listed, needed = [], []
     for name, one in found.items():
         if one.kind == kind:
-            span = one.difference.interval
+            # Intervals that hold together, as the claims do.
+            span = equivalence_interval(one.difference, one.level / 2)
             bounds = "" if math.isnan(span.low) else f" [{span.low:+.3f}, {span.high:+.3f}]"
             listed.append(f"{name} {span.mean:+.3f}{bounds}")
             needed += [one.rows_needed] if one.rows_needed else []
-    more = f" (about {max(needed):,} would)" if needed else ""
+    more = f" (about {round_rows_up(max(needed)):,} would)" if needed else ""
     return f"{start}{more}: {', '.join(listed)}" if listed else ""
 
 
