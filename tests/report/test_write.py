@@ -57,7 +57,7 @@ def test_out_is_the_file_of_the_page_or_of_the_table(tmp_path, monkeypatch) -> N
     monkeypatch.chdir(tmp_path)
     run = save_run(tmp_path / "runs")
     (line,) = write_report([run], out=tmp_path / "x.html")
-    assert "x.html" in line and (tmp_path / "x.html").read_text().startswith("<!doctype html")
+    assert "x.html" in line and (tmp_path / "x.html").read_text().startswith("<!DOCTYPE html")
     write_report([run], table="csv", out=tmp_path / "new" / "x.csv")
     assert (tmp_path / "new" / "x.csv").read_text() == write_report([run], table="csv")[0]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "runs", "x.html"]
