@@ -7,10 +7,13 @@ import pytest
 from scipy import special
 
 from cutaway.measure.calibration import ece
+from cutaway.measure.intervals import wilson
 from cutaway.measure.jackknife import (
     N_BLOCKS,
     assign_blocks,
     calibration_bias,
+    one_set_difference,
+    one_set_interval,
     perfect_rows,
     pseudo_values,
     row_scores,
@@ -81,3 +84,14 @@ def test_the_bias_is_what_the_calibration_error_of_calibrated_probabilities_is()
     assert 0.5 * np.mean(errors) < np.mean(biases) < np.mean(errors)
     wrong = np.full(1000, 0.9), np.arange(1000) % 2
     assert calibration_bias(*wrong) < 0.05 * ece(*wrong)
+
+
+def test_one_test_set_has_the_interval_and_the_difference_of_its_rows():
+    rng = np.random.default_rng(0)
+    one, two = (rng.random(200) < share for share in (0.8, 0.5))
+    found = one_set_interval("accuracy", one, lambda rows: float(one[rows].mean()))
+    expected = wilson(one.sum(), 200)
+    assert (found.low, found.high, found.n) == (expected.low, expected.high, 200)
+    values = [lambda rows, right=right: float(right[rows].mean()) for right in (one, two)]
+    assert one_set_difference("accuracy", one, *values).p < 0.001
+    assert one_set_difference("accuracy", one, values[0], values[0]).p == 1.0

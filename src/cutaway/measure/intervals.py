@@ -121,6 +121,17 @@ def over_seeds(seeds: Sequence[Sequence[Interval]], *, level: float = 0.95) -> I
     return Interval(mean, mean - float(low), mean + float(high), level, len(means))
 
 
+def over_seed_rows(
+    values: Sequence[float | None], lows: Sequence[float | None], highs: Sequence[float | None]
+) -> Interval:
+    """`over_seeds` of columns of a table, which have None where a number is missing."""
+    seeds = []
+    for row in zip(values, lows, highs, strict=True):
+        mean, low, high = (NAN if value is None else float(value) for value in row)
+        seeds.append([Interval(mean, low, high, 0.95, 1)])
+    return over_seeds(seeds)
+
+
 def welch_freedom(*parts: tuple[float, float]) -> float:
     """Degrees of freedom of a sum of (variance, degrees of freedom), by Welch and Satterthwaite."""
     total = sum(variance for variance, _ in parts)

@@ -12,13 +12,24 @@ Near a perfect score there are too few errors for that: with no error at all the
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.measure.calibration import reliability
-from cutaway.measure.repeats import DECISION_ERRORS, RANK_ERRORS, RowScores
+from cutaway.measure.intervals import Difference, Interval
+from cutaway.measure.metrics import metric_facts
+from cutaway.measure.repeats import (
+    DECISION_ERRORS,
+    RANK_ERRORS,
+    RepeatMetrics,
+    RowScores,
+    metric_interval,
+    paired_difference,
+    resampling_info,
+)
 
 RowIndices = NDArray[np.int64]
 NAN = float("nan")
@@ -74,6 +85,46 @@ def row_scores(
         return RowScores(values, bias=bias)
     ranked = name in ("auc", "ap")
     return RowScores(values, perfect_rows(name, truth), RANK_ERRORS if ranked else DECISION_ERRORS)
+
+
+def one_set_interval(
+    metric: str,
+    truth: NDArray[Any],
+    value: Callable[[RowIndices], float],
+    *,
+    probabilities: NDArray[Any] | None = None,
+) -> Interval:
+    """The interval of a metric on one test set; `value` measures some of its rows."""
+    measured = _test_set(metric, truth, value, probabilities)
+    found = metric_interval([measured.metrics[metric]], [measured], metric)
+    return replace(found, n=len(truth))
+
+
+def one_set_difference(
+    metric: str,
+    truth: NDArray[Any],
+    first: Callable[[RowIndices], float],
+    second: Callable[[RowIndices], float],
+) -> Difference:
+    """First minus second on the same test rows."""
+    pair = [_test_set(metric, truth, value, None) for value in (first, second)]
+    one, two = ([measured.metrics[metric]] for measured in pair)
+    mine, other = (resampling_info([measured], metric) for measured in pair)
+    return paired_difference(one, two, mine, other, share=metric_facts(metric).proportion)
+
+
+def _test_set(
+    metric: str,
+    truth: NDArray[Any],
+    value: Callable[[RowIndices], float],
+    probabilities: NDArray[Any] | None,
+) -> RepeatMetrics:
+    n = len(truth)
+    blocks = assign_blocks([np.arange(n)], n)
+    count = int(blocks.max()) + 1
+    scores = row_scores(metric, truth, value, blocks, count, probabilities=probabilities)
+    whole = {metric: value(np.arange(n))}
+    return RepeatMetrics(0, n, 0, n, whole, tested=n, rows={metric: scores})
 
 
 def perfect_rows(metric: str, truth: NDArray[Any]) -> float:

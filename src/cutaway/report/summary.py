@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from cutaway.measure.intervals import corrected_t
+from cutaway.measure.intervals import over_seed_rows
 from cutaway.measure.metrics import metric_facts
 from cutaway.report.formats import layer_order
 
@@ -19,19 +19,21 @@ def summarize_cells(rows: pl.DataFrame) -> pl.DataFrame:
     cells = rows.group_by(coordinates, maintain_order=True).agg(
         pl.col("value").mean().alias("mean"), *bounds, pl.len().alias("repeats"),
         pl.col("value").alias("values"),
+        *[pl.col(c).alias(f"{c}s") for c in ("low", "high") if c in rows.columns],
         *[pl.col("low").drop_nulls().n_unique().alias("intervals")] * ("low" in rows.columns),
     )  # fmt: skip
     cells = _intervals_over_repeats(cells) if bounds else cells
-    return cells.drop("values", "intervals", strict=False)
+    return cells.drop("values", "lows", "highs", "intervals", strict=False)
 
 
 def _intervals_over_repeats(cells: pl.DataFrame) -> pl.DataFrame:
     """Where each repeat has its own interval, replace it by the interval of their mean."""
     intervals = []
-    for cell in cells.select("metric", "low", "high", "values", "intervals").iter_rows(named=True):
+    columns = ("metric", "low", "high", "values", "lows", "highs", "intervals")
+    for cell in cells.select(columns).iter_rows(named=True):
         low, high = cell["low"], cell["high"]
         if cell["intervals"] > 1:
-            mean = corrected_t(cell["values"], n_train=1, n_test=0)
+            mean = over_seed_rows(cell["values"], cell["lows"], cell["highs"])
             least, most = metric_facts(cell["metric"]).bounds
             low = mean.low if least is None else max(mean.low, least)
             high = mean.high if most is None else min(mean.high, most)

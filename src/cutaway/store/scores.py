@@ -8,7 +8,7 @@ on test rows, for the cells that answer its question.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cutaway.measure.intervals import corrected_t
+from cutaway.measure.intervals import over_seed_rows
 from cutaway.measure.metrics import MAIN_METRIC_ORDER, metric_facts
 from cutaway.store.records import Record
 
@@ -106,7 +106,7 @@ def _means(cells: "pl.DataFrame") -> "list[pl.Series]":
         low, high = ({v for v in cell[end] if v is not None} for end in ("low", "high"))
         ends = (next(iter(low), None), next(iter(high), None))
         if len(low) > 1 or len(high) > 1:
-            mean = corrected_t(values, n_train=1, n_test=0)
+            mean = over_seed_rows(values, cell["low"], cell["high"])
             least, most = metric_facts(cell["metric"]).bounds
             ends = (
                 mean.low if least is None else max(mean.low, least),

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cutaway.measure.intervals import Interval, bootstrap, wilson
+from cutaway.measure.intervals import Interval, wilson
+from cutaway.measure.jackknife import one_set_interval
 from cutaway.measure.metrics import METRICS, evaluate, metrics_for_task
 from cutaway.training.prompting import PromptedExamples, predict_from_proba
 
@@ -31,10 +32,7 @@ def metric_values(
 def scores_with_intervals(
     examples: PromptedExamples, probabilities: NDArray[np.float64], names: Sequence[str] = ()
 ) -> Scores:
-    """Metrics with 95 % intervals: Wilson for accuracy, bootstrap for the others.
-
-    The calibration error has no interval, because resampling is biased for it.
-    """
+    """Metrics with 95 % intervals: Wilson for accuracy, from blocks of rows for the others."""
     values = metric_values(examples, probabilities, names or metric_names(examples))
     return {name: _interval(examples, probabilities, name, value) for name, value in values.items()}
 
@@ -45,14 +43,14 @@ def _interval(
     n = len(examples)
     if name == "accuracy":
         return wilson(value * n, n)
-    if name == "ece" or n < 2:
+    if n < 2:
         return Interval(value, NAN, NAN, 0.95, n)
 
-    def resampled(rows: NDArray[np.int64]) -> float:
+    def some(rows: NDArray[np.int64]) -> float:
         return metric_values(examples.take(rows), probabilities[rows], [name])[name]
 
-    interval = bootstrap(resampled, n, seed=0, resamples=200)
-    return Interval(value, interval.low, interval.high, 0.95, n)
+    scores = probabilities[:, 1] if examples.task == "binary" else probabilities
+    return one_set_interval(name, examples.labels, some, probabilities=scores)
 
 
 def majority_scores(examples: PromptedExamples) -> Scores:

@@ -85,8 +85,9 @@ def test_an_unchanged_model_forgets_nothing_and_stays_as_it_is(toys, tmp_path) -
     start = {name: value.clone() for name, value in lm.params().items()}
     one, two = (finetune_on_tasks(lm, tasks, n, 0, tmp_path, QUIET)[0] for n in ("one", "two"))
     np.testing.assert_array_equal(one["feelings"], two["feelings"])
-    lost = tasks[0].forgetting(one["feelings"], two["feelings"], seed=0)
-    assert (lost.mean, lost.low, lost.high) == (0, 0, 0)
+    lost = tasks[0].forgetting(one["feelings"], two["feelings"])
+    assert lost.mean == 0
+    assert -0.2 < lost.low < 0 < lost.high < 0.2
     assert all(torch.equal(value, start[name]) for name, value in lm.params().items())
 
 

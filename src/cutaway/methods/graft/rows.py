@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from cutaway.measure.calibration import Reliability
-from cutaway.measure.intervals import Interval, clip_interval, corrected_t
+from cutaway.measure.intervals import Interval, clip_interval, over_seed_rows
 from cutaway.measure.metrics import UNIT, metric_facts
 from cutaway.recipe.result import Row, bounds
 
@@ -70,9 +70,9 @@ def _cell(row: Row) -> tuple[Any, ...]:
 
 
 def _seed_interval(rows: list[Row]) -> dict[str, float]:
-    """low and high of the mean over seeds: seeds are independent, so the plain t interval."""
-    values = [float("nan") if row["value"] is None else row["value"] for row in rows]
-    interval = corrected_t(values, n_train=1, n_test=0)
+    """low and high of the mean over seeds, which share their test rows."""
+    columns = [[row.get(name) for row in rows] for name in ("value", "low", "high")]
+    interval = over_seed_rows(*columns)
     if metric_facts(rows[0]["metric"]).bounds == UNIT:
         interval = clip_interval(interval, 0.0, 1.0)
     return {"low": interval.low, "high": interval.high}

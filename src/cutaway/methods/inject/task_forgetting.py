@@ -8,6 +8,7 @@ interrupted ones continue.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,8 @@ from cutaway.core.errors import Corrupt, Missing
 from cutaway.core.spec import build_spec
 from cutaway.data.tasks import tasks_by_alias
 from cutaway.engine.process_group import process_group
-from cutaway.measure.intervals import Interval, bootstrap
+from cutaway.measure.intervals import Interval
+from cutaway.measure.jackknife import one_set_difference
 from cutaway.methods.inject.retain import retained_columns
 from cutaway.methods.inject.rows import InjectCoordinates
 from cutaway.methods.inject.spec import InjectSpec
@@ -73,15 +75,11 @@ class RetainedTask:
         chosen = answers if rows is None else answers[rows]
         return metric_values(test, chosen, [self.metric])[self.metric]
 
-    def forgetting(self, before: TaskAnswers, after: TaskAnswers, *, seed: int) -> Interval:
-        """How much the main metric fell, with a bootstrap interval over paired test rows."""
-
-        def lost(rows: NDArray[np.int64]) -> float:
-            return self.score(before, rows) - self.score(after, rows)
-
-        n = len(self.test)
-        spread = bootstrap(lost, n, seed=seed, resamples=200)
-        return Interval(lost(np.arange(n)), spread.low, spread.high, spread.level, n)
+    def forgetting(self, before: TaskAnswers, after: TaskAnswers) -> Interval:
+        """How much the main metric fell, with an interval over blocks of paired test rows."""
+        both = (partial(self.score, answers) for answers in (before, after))
+        found = one_set_difference(self.metric, self.test.labels, *both).interval
+        return replace(found, n=len(self.test))
 
     def majority_score(self) -> float:
         """The score of the most frequent answer for all rows."""
@@ -186,9 +184,8 @@ def retained_task_rows(
     for task in tasks:
         metrics = task.scores(answers[task.name])
         if before is not None:
-            metrics["finetune_forgetting"] = task.forgetting(
-                before[task.name], answers[task.name], seed=coordinates.seed or 0
-            )
+            lost = task.forgetting(before[task.name], answers[task.name])
+            metrics["finetune_forgetting"] = lost
         rows += coordinates.rows("before" if before is None else "after", task.name, metrics)
     return rows
 
