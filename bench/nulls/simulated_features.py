@@ -16,7 +16,10 @@ from cutaway.methods.nextword import verdict as nextword_verdict
 from cutaway.methods.nextword.evidence import FeatureEvidence, FeatureScore
 
 FEATURES = ("f", "phi_p", "classwords", "zeroshot")
-NO_ROWS = pl.DataFrame(schema={"metric": pl.String, "value": pl.Float64, "status": pl.String})
+TEXT_COLUMNS = dict.fromkeys(("prompt", "features", "metric", "status"), pl.String)
+NO_ROWS = pl.DataFrame(
+    schema={**TEXT_COLUMNS, **dict.fromkeys(("value", "low", "high"), pl.Float64)}
+)
 
 
 def nextword_run(
@@ -38,7 +41,9 @@ def nextword_run(
         count = len(accuracies)
         based = {score.features: score for score in scores[count:]}
         evidence = FeatureEvidence("accuracy", tuple(scores[:count]), based)
-        result = nextword_verdict._task_result(NO_ROWS, evidence, {"model": "", "task": ""}, {}, ())
+        result = nextword_verdict._task_result(
+            NO_ROWS, evidence, {"model": "", "task": ""}, {}, (), 0.0
+        )
         return Verdict(tuple(result["verdict"]), LEVEL)
 
     return run
