@@ -119,7 +119,7 @@ def serve(tmp_path):
     yield begin
     for server in started:
         server.terminate()
-        server.wait(timeout=20)
+        server.communicate(timeout=20)
 
 
 def _wait_for(url: str, server: subprocess.Popen, seconds: float = 60) -> None:
