@@ -59,7 +59,7 @@ def test_a_walk_from_the_overview_to_a_download(
     page = watched.page
     page.goto(url)
     select_rows(page, 2)
-    page.get_by_text("Best score of each run").wait_for()
+    page.get_by_text("Score of each run").wait_for()
     watched.shoot(pictures, f"app-{name}-overview", height=1500)
     page.get_by_role("button", name="Open 2 in Probe").click()
     page.get_by_text("Accuracy by layer").first.wait_for()
