@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 import cutaway
 from bench.report import row
 from cutaway.data.load import load_text_set
-from cutaway.measure.repeats import RepeatMetrics, assign_blocks, resampling_info
+from cutaway.measure.jackknife import assign_blocks
+from cutaway.measure.repeats import RepeatMetrics, resampling_info
 from cutaway.measure.splits import Split, SplitPlan, split
 from cutaway.methods.probe.evidence import (
     Evidence,
@@ -133,7 +134,7 @@ def cells(
     for (layer, pool), x in features.items():
         for name in CLASSIFIERS:
             (one,) = fit(x, labels, splits, name)
-            rows = one.outputs.pseudo_values(blocks[splits[0].test], int(blocks.max()) + 1, METRIC)
+            rows = one.outputs.row_scores(blocks[splits[0].test], int(blocks.max()) + 1, METRIC)
             repeat = RepeatMetrics.of(splits[0], one.metrics, {METRIC: rows})
             seen = ((one.validation.value(metric),) for metric in (METRIC, "auc"))
             value, drawn = one.metrics[METRIC], resampling_info([repeat], METRIC)

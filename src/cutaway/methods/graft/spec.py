@@ -114,8 +114,8 @@ class LearnSpec(TaskDataSpec, SamplesOption):
 
     @property
     def mask_copies(self) -> int:
-        """Copies of the changed weights: base, tuned, mask, gradients, one more that the measured peak
-        has, and the states of the optimizer."""
+        """Copies of the changed weights: base, tuned, mask, gradients, one more that the measured
+        peak has, and the states of the optimizer."""
         return 6 if self.optimizer == "adam" else 5
 
     @property
