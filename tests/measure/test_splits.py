@@ -209,8 +209,8 @@ LONE = np.array([0] * 20 + [1] * 20 + [2])
     [
         (SplitPlan(), [1], "binary", BadData, "1 labelled rows can't be split"),
         (SplitPlan(), [0] * 9, "binary", BadData, "Every row has the label 'no'"),
-        (SplitPlan(), LONE, "multiclass", BadData, r"1 classes have 1 row each \(first: 'maybe'\)"),
-        (SplitPlan("kfold"), LONE, "multiclass", BadData, "Drop or merge"),
+        (SplitPlan(), LONE, "multiclass", BadData, "Class 'maybe' has 1 row, and a class needs 2"),
+        (SplitPlan("kfold"), LONE, "multiclass", BadData, "Drop such classes or merge"),
         (SplitPlan("curve", sizes=(5,)), LONE, "multiclass", BadData, "'maybe'"),
         (SplitPlan(), [0, 0, 1, 1], "binary", BadData, "4 rows are too few: .* has no val row"),
         (

@@ -75,8 +75,8 @@ def accuracy_warning(cell: pl.DataFrame, majority: float) -> str:
     if accuracy is None or accuracy > majority + 1e-9:
         return ""
     start = (
-        f"Accuracy is {accuracy:.3f}, not above the {majority:.3f} of always answering the most "
-        "frequent class"
+        f"The accuracy of this cell is {accuracy:.3f}, not above the {majority:.3f} of always "
+        "answering the most frequent class"
     )
     if auc is None:
         return f"{start}."

@@ -251,9 +251,10 @@ def _check_two_per_class(ground: SplitData) -> None:
     numbers, counts = np.unique(ground.groups, return_counts=True)
     lone = [ground.name(int(k)) for k in numbers[counts == 1]]
     if lone:
+        more = f" ({len(lone)} classes have 1)" if len(lone) > 1 else ""
         raise BadData(
-            f"{len(lone)} classes have 1 row each (first: {lone[0]!r}), and a class needs 2, one "
-            "for training and one for testing. Drop or merge them."
+            f"Class {lone[0]!r} has 1 row{more}, and a class needs 2, one for training and one for "
+            "testing. Drop such classes or merge them."
         )
 
 

@@ -73,9 +73,10 @@ def test_the_headline_over_splits_names_how_many_chose_it() -> None:
         measured_cell("bow", answers(0.6, repeats=3, seed=5)),
     )
     assert lines[0].startswith(
-        "Chosen on validation rows: the hidden state f without a prompt, the choice of 2 of them"
+        "Chosen on validation rows: the hidden state f without a prompt (best on average, chosen "
+        "in 2 of 3 splits); with each split's own choice, accuracy 0.800 ["
     )
-    assert lines[0].endswith("on the test rows over 3 splits.")
+    assert lines[0].endswith("on the test rows.")
     assert "of 3 splits" in starting(lines, "Against bag of words (0.600): ")
 
 
@@ -213,7 +214,7 @@ def test_every_feature_kind_has_a_name() -> None:
 
 def test_accuracy_below_the_majority_is_reported_with_or_without_that_baseline() -> None:
     low, majority = measured_cell("f", answers(0.7), [0.7]), measured_cell("majority", answers(0.8))
-    words = "Accuracy is 0.700, not above the 0.800 of always answering the most frequent class"
+    words = "The accuracy of this cell is 0.700, not above the 0.800 of always answering the most frequent class"
     assert verdict(low, majority)[1].startswith(words)
     assert not any(
         "not above" in line for line in verdict(F, measured_cell("majority", answers(0.5)))

@@ -95,7 +95,10 @@ def test_accuracy_at_or_below_the_majority_is_reported_with_the_auc(model, tmp_p
     found = quick(model, tmp_path, data=data, **given)
     assert found.summary["metric"] == "balanced_accuracy"
     line = found.summary["verdict"][1]
-    assert line.startswith("Accuracy is 0.") and "always answering the most frequent class" in line
+    assert (
+        line.startswith("The accuracy of this cell is 0.")
+        and "always answering the most frequent class" in line
+    )
     assert "; ROC AUC is 0." in line and "chance (0.5)" in line
     fine = quick(model, tmp_path, **given)
     assert not any("most frequent class" in one for one in fine.summary["verdict"])
@@ -121,7 +124,7 @@ def written(tmp_path, labels) -> str:
     ("labels", "options", "words"),
     [
         (["a"] * 30, [], "All 30 rows of 'rows' have the label 'a'"),
-        (["a"] * 30 + ["b"], [], "(first: 'b'), and a class needs 2"),
+        (["a"] * 30 + ["b"], [], "Class 'b' has 1 row, and a class needs 2"),
         (["a", "a", "b", "b"], [], "4 rows are too few"),
         (["a"] * 30 + ["b"] * 5, ["--protocol", "kshot", "--shots", "4"], "Class 'b' has 5 rows"),
         (["a", "b", "c"] * 20, ["--limit", "8"], "--limit 8 is too small: 3 rows of each"),

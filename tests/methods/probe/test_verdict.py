@@ -66,7 +66,7 @@ def test_a_choice_that_differs_between_repeats_says_how_often_it_was_made():
         (0.0,) * 10,
     )
     (found, *_) = sentences(first, second)
-    assert "layer 1 (pooler mean, classifier logistic, the choice of 7 repeats)" in found
+    assert "logistic; best on average, chosen in 7 of 10 repeats) and, with each repeat's" in found
 
 
 def test_layers_are_worse_as_good_or_not_told_apart():
@@ -200,7 +200,10 @@ def test_verdicts_speak_of_the_baseline_that_their_task_has(task, metric, name):
 
 
 def test_a_warning_about_the_accuracy_follows_the_headline():
-    assert sentences(warning="Accuracy is low.")[1] == "Accuracy is low."
+    assert (
+        sentences(warning="The accuracy of this cell is low.")[1]
+        == "The accuracy of this cell is low."
+    )
 
 
 def test_no_value_is_no_verdict():

@@ -149,13 +149,20 @@ def _headline_sentence(evidence: FeatureEvidence, chosen: ChosenFeature | None) 
     if chosen is None:
         return []
     cell, count = chosen.score, evidence.repeats
-    repeats = "" if count == 1 else f" over {count} splits"
-    how = f", the choice of {chosen.agreeing} of them" if chosen.agreeing < count else ""
     name = FEATURE_NAMES[cell.features] + prompt_phrase(cell.prompt)
-    return [
-        f"Chosen on validation rows: {name}{how}, with {evidence.facts.title} "
-        f"{_format_score(evidence, cell)} on the test rows{repeats}."
-    ]
+    score = f"{evidence.facts.title} {_format_score(evidence, cell)} on the test rows"
+    if chosen.agreeing < count:
+        how = f"best on average, chosen in {chosen.agreeing} of {count} splits"
+        return [
+            f"Chosen on validation rows: {name} ({how});{_own_choice(evidence, chosen)}, {score}."
+        ]
+    repeats = "" if count == 1 else f" over {count} splits"
+    return [f"Chosen on validation rows: {name}, with {score}{repeats}."]
+
+
+def _own_choice(evidence: FeatureEvidence, chosen: ChosenFeature) -> str:
+    """What a score is of if the splits chose different cells."""
+    return " with each split's own choice" if chosen.agreeing < evidence.repeats else ""
 
 
 def _majority_sentence(rows: pl.DataFrame, chosen: ChosenFeature | None, share: float) -> list[str]:
@@ -216,8 +223,9 @@ def _hidden_state_sentence(evidence: FeatureEvidence) -> list[str]:
     name = feature.score.features + prompt_phrase(feature.score.prompt)
     found = evidence.compare(feature.score, state.score)
     return [
-        f"Next-word features ({name}, {feature.score.mean:.3f}) against f"
-        f"{prompt_phrase(state.score.prompt)} ({state.score.mean:.3f}): "
+        f"Next-word features ({name}, {feature.score.mean:.3f}{_own_choice(evidence, feature)}) "
+        f"against f{prompt_phrase(state.score.prompt)} ({state.score.mean:.3f}"
+        f"{_own_choice(evidence, state)}): "
         f"{_outcome(evidence, found)}."
     ]
 
@@ -287,7 +295,7 @@ def _zeroshot_sentence(evidence: FeatureEvidence) -> list[str]:
     name = FEATURE_NAMES[cell.features]
     sentence = (
         f"{name[:1].upper()}{name[1:]}, without training, reaches {_format_score(evidence, cell)}"
-        f"{prompt_phrase(cell.prompt)}"
+        f"{prompt_phrase(cell.prompt)}{_own_choice(evidence, chosen)}"
     )
     if base is None:
         return [f"{sentence}."]

@@ -45,13 +45,14 @@ def _headline(evidence: Evidence) -> str:
         guess = f"; the {evidence.constant} baseline reaches {_format(majority.mean)}"
     count = len(top.values)
     repeats = "1 repeat" if count == 1 else f"{count} repeats"
-    who, how_often = "probe", ""
+    who, how_often, each = "probe", "", ""
     if len(evidence.measured) > 1:
         who = "probe chosen on validation rows"
         if evidence.agreeing < count:
-            how_often = f", the choice of {evidence.agreeing} repeats"
+            how_often = f"; best on average, chosen in {evidence.agreeing} of {repeats}"
+            each = ", with each repeat's own choice,"
     return (
-        f"The {who} reads {_cell_name(top, how_often)} and reaches {evidence.facts.title} "
+        f"The {who} reads {_cell_name(top, how_often)} and{each} reaches {evidence.facts.title} "
         f"{_format(top.mean)}{_interval_text(evidence.interval(top))} over {repeats}{guess}."
     )
 
