@@ -68,7 +68,10 @@ def cell(accuracy: float, auc: float | None = None, low=None, high=None) -> pl.D
     return pl.DataFrame(lines, schema_overrides={"low": pl.Float64, "high": pl.Float64})
 
 
-START = "The accuracy of this cell is 0.882, not above the 0.887 of always answering the most frequent class"
+START = (
+    "The accuracy of this cell is 0.882, not above the 0.887 of always answering the most "
+    "frequent class"
+)
 
 
 @pytest.mark.parametrize(

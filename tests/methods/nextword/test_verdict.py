@@ -214,7 +214,10 @@ def test_every_feature_kind_has_a_name() -> None:
 
 def test_accuracy_below_the_majority_is_reported_with_or_without_that_baseline() -> None:
     low, majority = measured_cell("f", answers(0.7), [0.7]), measured_cell("majority", answers(0.8))
-    words = "The accuracy of this cell is 0.700, not above the 0.800 of always answering the most frequent class"
+    words = (
+        "The accuracy of this cell is 0.700, not above the 0.800 of always answering the most "
+        "frequent class"
+    )
     assert verdict(low, majority)[1].startswith(words)
     assert not any(
         "not above" in line for line in verdict(F, measured_cell("majority", answers(0.5)))

@@ -92,7 +92,8 @@ def _layers(evidence: Evidence) -> list[str]:
         return f"{every or _layer_list(names)} {verb} {sentence}."
 
     margin = next(iter(found.values())).margin
-    over = f"{evidence.level:.0%} over all {len(found)} comparisons"
+    count = "1 comparison" if len(found) == 1 else f"all {len(found)} comparisons"
+    over = f"{evidence.level:.0%} over {count}"
     needed = [one.rows_needed for one in found.values() if one.rows_needed is not None]
     more = f"; about {_round_up(max(needed)):,} would" if needed else ""
     return [
