@@ -73,7 +73,7 @@ Rates = dict[str, dict[str, dict[str, list[int]]]]
 
 def tally(world: World, seeds: Iterable[int], counts: Counts) -> Iterator[int]:
     """Count the false claims of a world's runs; yields each seed when it is done."""
-    kinds = tested_kinds(world)
+    kinds = kinds_tested(world)
     for seed in seeds:
         verdict = world.run(seed)
         found = [(kind_of(text, world.method), text) for text in verdict.sentences]
@@ -92,7 +92,7 @@ def tally(world: World, seeds: Iterable[int], counts: Counts) -> Iterator[int]:
         yield seed
 
 
-def tested_kinds(world: World) -> list[SentenceKind]:
+def kinds_tested(world: World) -> list[SentenceKind]:
     """The kinds of sentences whose claims a world puts to the test."""
     return [
         kind

@@ -21,9 +21,9 @@ from bench.nulls.tally import (
     Verdict,
     World,
     beyond_bar,
+    kinds_tested,
     merge,
     tally,
-    tested_kinds,
     totals,
 )
 from scipy.stats import binom
@@ -137,7 +137,7 @@ def test_real_runs_on_null_data_claim_next_to_nothing(make, shop) -> None:
 
 def test_every_claim_has_a_world_and_a_measured_rate_below_the_bar(tmp_path: Path) -> None:
     every = every_world(tmp_path)
-    tested = {kind.key for world in every for kind in tested_kinds(world)}
+    tested = {kind.key for world in every for kind in kinds_tested(world)}
     claiming = {key for key, kind in sentence_kinds().items() if kind.claims}
     assert claiming <= tested
     names = {(world.method, world.name) for world in every}

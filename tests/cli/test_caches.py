@@ -5,6 +5,11 @@ import pytest
 from cutaway.cli.main import run
 
 
+@pytest.fixture(autouse=True)
+def _empty_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUTAWAY_HOME", str(tmp_path))
+
+
 def test_an_empty_cache_is_reported_as_text_and_as_json(capsys) -> None:
     assert run(["cache", "ls"]) == 0 and "The cache is empty." in capsys.readouterr().out
     assert run(["cache", "ls", "--json"]) == 0 and json.loads(capsys.readouterr().out) == []
