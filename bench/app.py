@@ -128,7 +128,17 @@ def served(runs: Path, *, wait: bool = True) -> Iterator[str]:
     """The app as its command starts it; its address."""
     port = free_port(8800)
     url = f"http://{HOST}:{port}"
-    words = [sys.executable, "-m", "cutaway", "app", "--runs", str(runs), "--port", str(port)]
+    words = [
+        sys.executable,
+        "-m",
+        "cutaway",
+        "app",
+        "--runs",
+        str(runs),
+        "--port",
+        str(port),
+        "--no-token",
+    ]
     child = subprocess.Popen(
         [*words, "--no-open"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

@@ -67,4 +67,4 @@ def test_the_tour_and_the_report_are_made_without_a_network(toured, tmp_path) ->
 def test_the_app_opens_without_a_network(toured) -> None:
     words = ["-m", "cutaway", "app", "--runs", str(toured / "runs"), "--port", "8599"]
     helper = Path(__file__).with_name("alone.py")
-    alone(sys.executable, str(helper), "8599", sys.executable, *words, "--no-open")
+    alone(sys.executable, str(helper), "8599", sys.executable, *words, "--no-open", "--no-token")

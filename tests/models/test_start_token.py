@@ -96,7 +96,7 @@ def test_a_run_with_it_is_another_run_and_says_so(folder, tmp_path) -> None:
     assert runs["auto"].address == runs["keep"].address != runs["add"].address
     assert runs["auto"].model["start_tokens"] == []
     assert runs["add"].model["start_tokens"] == ["<|endoftext|>"]
-    assert "--bos add" in runs["add"].command
+    assert "--bos=add" in runs["add"].command
     assert not runs["auto"].rows["value"].equals(runs["add"].rows["value"])
 
 

@@ -97,7 +97,7 @@ def test_a_run_is_measured_once_and_found_afterwards(calls, spec, capsys) -> Non
 def test_the_record_has_the_promised_fields(calls, spec) -> None:
     record = life_cycle.run(VERB, spec).record
     assert record.method == "toy"
-    assert record.command == f"cutaway toy --runs {spec.runs}"
+    assert record.command == f"cutaway toy --runs={spec.runs}"
     assert record.baselines == {"zero": 0.0}
     assert record.seconds >= 0
     assert record.spec["value"] == 1.0

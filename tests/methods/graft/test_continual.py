@@ -89,7 +89,7 @@ def test_grafts_forget_less_than_sequential_training(done) -> None:
     assert lost["sequential", "feel"] > 0.2
     assert lost["graft", "feel"] < 0.1
     assert done.summary["means"]["graft"]["end"] > done.summary["means"]["sequential"]["end"]
-    assert len(done.summary["verdict"]) == 2
+    assert len(done.summary["verdict"]) == 3
 
 
 def test_every_task_is_tested_after_every_task_with_both_strategies(done) -> None:

@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 
 from cutaway.core.errors import Missing
+from cutaway.measure.intervals import over_seed_rows
 from cutaway.methods.inject.figures import FIGURES
 from cutaway.methods.inject.figures_ledger import ledger, ledger_table, pareto, pareto_table
 from cutaway.methods.inject.table import inject_table
@@ -14,9 +15,10 @@ def test_points_are_means_over_seeds_with_their_interval() -> None:
     first = pareto_table(rows_of()).row(0, named=True)
     assert first["regulariser"] == "none"
     assert first["exact_match"] == pytest.approx(0.91)
-    # 12.7062 is Student's t of two seeds; no share is above 1.
-    assert first["exact_match_low"] == pytest.approx(0.91 - 12.7062 * 0.01, abs=1e-5)
-    assert first["exact_match_high"] == 1.0
+    # The rows' own interval and the spread of the seeds.
+    both = over_seed_rows([0.9, 0.92], [0.1, 0.1], [0.95, 0.95])
+    assert first["exact_match_low"] == pytest.approx(both.low) and both.low < 0.1
+    assert first["exact_match_high"] == pytest.approx(both.high) and 0.95 < both.high < 1
 
 
 def test_the_point_of_one_seed_has_the_interval_of_its_rows() -> None:
@@ -58,8 +60,8 @@ def test_the_ledger_draws_losses_and_scores_apart() -> None:
 
 
 @pytest.mark.parametrize(("seeds", "low", "high"), [
-    # 12.7062 is Student's t of two seeds.
-    ((0, 1), 0.05 - 12.7062 * 0.02, 0.05 + 12.7062 * 0.02),
+    # The rows' own half width of 0.05 and the spread of two seeds.
+    ((0, 1), -0.0268749, 0.1268749),
     ((0,), 0.0, 0.1),
 ])  # fmt: skip
 def test_a_bar_has_the_interval_over_seeds_or_that_of_the_one_there_is(seeds, low, high) -> None:
