@@ -180,7 +180,7 @@ def command_words(verb: str, spec: Spec) -> list[str]:
 
 
 def _flag(name: str, value: Any) -> list[str]:
-    """`--flag=value` in one word, which the parser never splits; an empty tuple is `--flag=`."""
+    """`--name=value` in one word, which the parser never splits; an empty tuple is `--name=`."""
     flag = "--" + name.strip("_").replace("_", "-")
     if isinstance(value, bool):
         return [flag if value else flag.replace("--", "--no-", 1)]

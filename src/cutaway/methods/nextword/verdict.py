@@ -13,12 +13,7 @@ import polars as pl
 
 from cutaway.core.names import short_names
 from cutaway.data.main_metric import accuracy_warning
-from cutaway.measure.conclusions import (
-    Conclusion,
-    describe,
-    equivalence_interval,
-    round_rows_up,
-)
+from cutaway.measure.conclusions import Conclusion, describe, equivalence_interval, round_rows_up
 from cutaway.measure.repeats import ResamplingInfo
 from cutaway.methods.nextword.evidence import (
     ChosenFeature,
@@ -39,11 +34,7 @@ FEATURE_NAMES = {
     "zeroshot": "zero-shot classification",
     "zeroshot_calibrated": "calibrated zero-shot classification",
 }
-BASELINE_NAMES = {
-    "majority": "the majority baseline",
-    "bow": "bag of words",
-    "tfidf": "TF-IDF",
-}
+BASELINE_NAMES = {"majority": "the majority baseline", "bow": "bag of words", "tfidf": "TF-IDF"}
 
 
 def summarise(
