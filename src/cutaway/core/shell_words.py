@@ -10,7 +10,7 @@ def join_words(words: Sequence[str]) -> str:
 
 
 def _quote_word(word: str) -> str:
-    """A word with quotes where it needs them; in `--name=value` only around the value."""
+    """A word with quotes where it needs them; in `--model=a b` only around the value."""
     flag, equals, value = word.partition("=")
     if equals and flag.startswith("--") and flag.isprintable() and shlex.quote(flag) == flag:
         return f"{flag}={_quote(value)}" if value else word

@@ -180,7 +180,7 @@ def command_words(verb: str, spec: Spec) -> list[str]:
 
 
 def _flag(name: str, value: Any) -> list[str]:
-    """`--name=value` in one word, which the parser never splits; an empty tuple is `--name=`."""
+    """A flag with its value, `--model=x`, in one word, which the parser never splits."""
     flag = "--" + name.strip("_").replace("_", "-")
     if isinstance(value, bool):
         return [flag if value else flag.replace("--", "--no-", 1)]
