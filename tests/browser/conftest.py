@@ -18,6 +18,10 @@ from cutaway.app import launch
 from cutaway.app.guard import cookie_name
 
 TOKEN = "a-token-of-the-tests"
+# Each worker of pytest-xdist has its own range of ports, so that two never ask for the same one.
+FIRST_PORT = 8700 + launch.PORT_TRIES * int(
+    os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+)
 
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
@@ -70,7 +74,7 @@ def open_page(chromium):
         # As after opening the printed URL once; test_guard opens it.
         context.add_cookies([
             {"name": cookie_name(port), "value": TOKEN, "domain": launch.HOST, "path": "/"}
-            for port in range(8700, 8700 + launch.PORT_TRIES)
+            for port in range(FIRST_PORT, FIRST_PORT + launch.PORT_TRIES)
         ])  # fmt: skip
         watched = Watched(context.new_page())
         watched.page.on("console", lambda m: _hear(watched, m))
@@ -98,7 +102,7 @@ def serve(tmp_path):
     started = []
 
     def begin(runs: Path, place: Path = tmp_path) -> str:
-        port = launch.free_port(8700)
+        port = launch.free_port(FIRST_PORT)
         env = {
             **os.environ,
             launch.RUNS_VARIABLE: str(runs),
