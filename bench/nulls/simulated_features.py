@@ -18,7 +18,11 @@ from cutaway.methods.nextword.evidence import FeatureEvidence, FeatureScore
 FEATURES = ("f", "phi_p", "classwords", "zeroshot")
 TEXT_COLUMNS = dict.fromkeys(("prompt", "features", "metric", "status"), pl.String)
 NO_ROWS = pl.DataFrame(
-    schema={**TEXT_COLUMNS, **dict.fromkeys(("value", "low", "high"), pl.Float64)}
+    schema={
+        **TEXT_COLUMNS,
+        "repeat": pl.Int64,
+        **dict.fromkeys(("value", "low", "high"), pl.Float64),
+    }
 )
 
 
@@ -35,7 +39,7 @@ def nextword_run(
             rows=rows, repeats=repeats, protocol=protocol, like=like,
         )  # fmt: skip
         scores = [
-            FeatureScore(*name, one.values, one.validation, one.resampling)
+            FeatureScore(one.values, one.resampling, *name, one.validation)
             for name, one in zip([*accuracies, *(("", t) for t in texts)], found, strict=True)
         ]
         count = len(accuracies)

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import polars as pl
 import pytest
@@ -7,9 +9,11 @@ from cutaway.core.textset import TextSet
 from cutaway.data.main_metric import (
     REFERENCE_METRICS,
     accuracy_warning,
+    choices_score,
     main_metric,
     majority_share,
 )
+from cutaway.measure.intervals import Interval, corrected_t
 
 
 def a_set(task: str, labels) -> TextSet:
@@ -62,34 +66,51 @@ def test_a_metric_that_does_not_fit_is_refused_with_those_that_do(texts, asked, 
         main_metric(texts, asked, more=REFERENCE_METRICS)
 
 
-def cell(accuracy: float, auc: float | None = None, low=None, high=None) -> pl.DataFrame:
-    lines = [{"metric": "accuracy", "value": accuracy, "low": 0.1, "high": 0.9}]
-    lines += [] if auc is None else [{"metric": "auc", "value": auc, "low": low, "high": high}]
-    return pl.DataFrame(lines, schema_overrides={"low": pl.Float64, "high": pl.Float64})
+def auc(mean: float, low: float = math.nan, high: float = math.nan) -> Interval:
+    return Interval(mean, low, high, 0.95, 5)
 
 
-START = (
-    "The accuracy of this cell is 0.882, not above the 0.887 of always answering the most "
-    "frequent class"
-)
+ACCURACY = Interval(0.882, 0.1, 0.9, 0.95, 5)
+START = "Its accuracy is 0.882, not above the 0.887 of always answering the most frequent class"
 
 
 @pytest.mark.parametrize(
     ("given", "end"),
     [
-        (cell(0.882, 0.748, 0.7, 0.79),
-         "; ROC AUC is 0.748 [0.700, 0.790], better than chance (0.5)."),
-        (cell(0.882, 0.52, 0.4, 0.6),
+        (auc(0.748, 0.7, 0.79), "; ROC AUC is 0.748 [0.700, 0.790], better than chance (0.5)."),
+        (auc(0.52, 0.4, 0.6),
          "; ROC AUC is 0.520 [0.400, 0.600], not shown to differ from chance (0.5)."),
-        (cell(0.882, 0.3, 0.2, 0.4),
-         "; ROC AUC is 0.300 [0.200, 0.400], worse than chance (0.5)."),
-        (cell(0.882, 0.748), "; ROC AUC is 0.748 (chance: 0.5)."),
-        (cell(0.882), "."),
+        (auc(0.3, 0.2, 0.4), "; ROC AUC is 0.300 [0.200, 0.400], worse than chance (0.5)."),
+        (auc(0.748), "; ROC AUC is 0.748 (chance: 0.5)."),
+        (None, "."),
     ],
 )  # fmt: skip
 def test_accuracy_at_or_below_the_majority_is_reported_with_the_auc(given, end):
-    assert accuracy_warning(given, 0.887) == START + end
-    assert accuracy_warning(given, 0.882) != "" and accuracy_warning(given, 0.88) == ""
+    assert accuracy_warning(ACCURACY, given, 0.887) == START + end
+    assert accuracy_warning(ACCURACY, given, 0.882) != ""
+    assert accuracy_warning(ACCURACY, given, 0.88) == accuracy_warning(None, given, 0.887) == ""
+
+
+def scores(**cells) -> pl.DataFrame:
+    """Rows of cells with an AUC in each of three repeats."""
+    lines = [
+        {"layers": layer, "repeat": repeat, "metric": "auc", "value": value, "n_train": 80,
+         "n_test": 20, "low": 0.1, "high": 0.9}
+        for layer, values in cells.items()
+        for repeat, value in enumerate(values)
+    ]  # fmt: skip
+    return pl.DataFrame(lines)
+
+
+def test_a_score_is_that_of_the_cell_chosen_in_each_repeat():
+    rows = scores(a=(0.6, 0.7, 0.8), b=(0.4, 0.5, 0.3))
+    own = choices_score(rows, "auc", {r: {"layers": "a"} for r in range(3)})
+    assert own == Interval(pytest.approx(0.7), 0.1, 0.9, 0.95, 3)
+    mixed = choices_score(rows, "auc", {0: {"layers": "a"}, 1: {"layers": "b"}, 2: {"layers": "a"}})
+    expected = corrected_t([0.6, 0.5, 0.8], n_train=80, n_test=20)
+    assert mixed is not None and mixed.mean == pytest.approx(expected.mean)
+    assert (mixed.low, mixed.high) == (max(0.0, expected.low), min(1.0, expected.high))
+    assert choices_score(rows, "accuracy", {0: {"layers": "a"}}) is None
 
 
 def test_the_majority_has_the_share_of_the_most_frequent_class():

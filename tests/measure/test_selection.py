@@ -1,17 +1,25 @@
 """Choosing on validation scores, and what choosing on test scores adds by chance."""
 
+import math
+
 import numpy as np
 import pytest
 
 from cutaway.core.errors import BadData
+from cutaway.measure.conclusions import describe
 from cutaway.measure.repeats import ResamplingInfo
 from cutaway.measure.selection import (
+    CellScore,
     Choice,
+    MetricEvidence,
     chance_gain,
     choose,
     chosen_values,
+    finite_or_none,
     holm,
     nested_resampling,
+    rows_tested,
+    rows_unit,
 )
 
 NAN = float("nan")
@@ -108,3 +116,61 @@ def test_holm_rejects_step_by_step_and_holds_its_level_over_all() -> None:
     rng = np.random.default_rng(0)
     false = np.mean([any(holm(rng.random(30).tolist(), 0.05)) for _ in range(1000)])
     assert false == pytest.approx(0.05, abs=0.02)
+
+
+DRAWN = ResamplingInfo(160, 40)
+ACCURACY, LOSS = MetricEvidence("accuracy"), MetricEvidence("mse")
+
+
+def score(*values: float) -> CellScore:
+    return CellScore(values, DRAWN)
+
+
+def test_means_leave_out_repeats_without_a_value():
+    assert score(0.5, math.nan, 0.7).mean == pytest.approx(0.6)
+    assert score(0.5, math.nan).known and not score(math.nan).known
+
+
+def test_the_better_cell_has_the_positive_difference_whatever_the_metric():
+    low, high = score(0.2, 0.3, 0.25), score(0.6, 0.5, 0.55)
+    assert ACCURACY.difference(high, low).interval.mean > 0
+    assert LOSS.difference(low, high).interval.mean > 0
+    assert ACCURACY.best_of((low, high)) is high and LOSS.best_of((low, high)) is low
+
+
+def test_the_gain_of_choosing_uses_the_quantile_that_the_interval_was_made_with():
+    rng = np.random.default_rng(0)
+    cells = [score(*rng.normal(0, 0.1, size=3)) for _ in range(12)]
+    # Three repeats: a t interval of 2 degrees of freedom, which reaches 4.30 standard errors.
+    spans = [LOSS.interval(cell) for cell in cells]
+    assert spans[0].freedom == 2
+    errors = [(one.high - one.low) / 2 / 4.302653 for one in spans]
+    assert [one.standard_error for one in spans] == pytest.approx(errors)
+    expected = chance_gain(
+        [[-v for v in cell.values] for cell in cells], errors=errors,
+        means=[-cell.mean for cell in cells],
+    )  # fmt: skip
+    assert LOSS.gain_of_choosing(cells) == pytest.approx(expected)
+    assert math.isnan(LOSS.gain_of_choosing([score(0.1), score(0.2)]))
+
+
+def test_the_interval_of_the_best_cell_reaches_further_towards_chance_only():
+    top = score(0.9, 0.95, 0.92)
+    plain, wider = ACCURACY.interval(top), ACCURACY.interval_of_best(top, 0.05)
+    assert wider.low == pytest.approx(plain.low - 0.05) and wider.high == plain.high
+    loss, more = LOSS.interval(top), LOSS.interval_of_best(top, 0.05)
+    assert more.high == pytest.approx(loss.high + 0.05) and more.low == loss.low
+
+
+def test_a_sentence_counts_the_real_test_rows_of_a_repeat():
+    one, two = score(0.60, 0.80, 0.70), score(0.68, 0.66, 0.72)
+    found = ACCURACY.conclusion(one, two, 0.05)
+    assert found.kind == "unknown" and rows_tested(one) == 40
+    text = describe(found, rows=rows_tested(one), test="t", unit=rows_unit(3, "repeats"))
+    assert text.startswith("40 test rows in each of 3 repeats can't tell")
+    assert rows_unit(1, "repeats") == "test rows"
+
+
+def test_json_has_no_nan():
+    assert finite_or_none(0.5) == 0.5
+    assert finite_or_none(math.nan) is finite_or_none(math.inf) is None

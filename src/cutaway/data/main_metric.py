@@ -9,7 +9,8 @@ By rule, from the task and how often each class occurs in all rows of the set:
                    the smallest, otherwise accuracy
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import isnan
 
 import numpy as np
 import polars as pl
@@ -17,7 +18,8 @@ import polars as pl
 from cutaway.core.errors import BadSpec
 from cutaway.core.lookup import suggestion
 from cutaway.core.textset import Task, TextSet
-from cutaway.measure.metrics import METRICS, metrics_for_task
+from cutaway.measure.intervals import NAN, Interval, clip_interval, corrected_t
+from cutaway.measure.metrics import METRICS, metric_facts, metrics_for_task
 
 AUTO = "auto"
 MAX_RATIO = 1.5
@@ -64,28 +66,48 @@ def majority_share(texts: TextSet) -> float:
     return float(np.bincount(np.asarray(texts.labels, dtype=np.int64)).max() / len(texts))
 
 
-def accuracy_warning(cell: pl.DataFrame, majority: float) -> str:
-    """The sentence on a cell whose accuracy is not above the majority's; empty if it is.
+def choices_score(
+    rows: pl.DataFrame, metric: str, chosen: Mapping[int, Mapping[str, str]]
+) -> Interval | None:
+    """The mean score of the cells chosen in each repeat, with its interval; None without a value.
 
-    `cell` has the measured rows of one cell: metric, value, low, high.
+    `chosen` has the columns that identify the cell of a repeat. If all repeats chose one cell, the
+    interval is that of the cell; else the corrected t interval over repeats.
     """
-    found = {name: cell.filter(pl.col("metric") == name) for name in ("accuracy", "auc")}
-    accuracy, auc = (found[name].select(pl.mean("value")).item() for name in found)
+    found = rows.filter(pl.col("metric") == metric)
+    if found.is_empty():
+        return None
+    picked = pl.concat(
+        found.filter(pl.col("repeat") == repeat, *(pl.col(k) == v for k, v in cell.items()))
+        for repeat, cell in chosen.items()
+    ).drop_nulls("value")
+    if picked.is_empty():
+        return None
+    values = picked["value"].to_numpy()
+    if len({tuple(cell.values()) for cell in chosen.values()}) > 1:
+        train, test = (float(picked.select(pl.mean(k)).item()) for k in ("n_train", "n_test"))
+        span = corrected_t(values, n_train=train, n_test=test)
+        return clip_interval(span, *metric_facts(metric).bounds)
+    low, high = (next(iter(picked[end].drop_nulls()), NAN) for end in ("low", "high"))
+    return Interval(float(values.mean()), low, high, 0.95, len(values))
+
+
+def accuracy_warning(accuracy: Interval | None, auc: Interval | None, majority: float) -> str:
+    """The sentence on an accuracy that is not above the majority's; empty if it is."""
     # Equal counts may differ by rounding.
-    if accuracy is None or accuracy > majority + 1e-9:
+    if accuracy is None or accuracy.mean > majority + 1e-9:
         return ""
     start = (
-        f"The accuracy of this cell is {accuracy:.3f}, not above the {majority:.3f} of always "
-        "answering the most frequent class"
+        f"Its accuracy is {accuracy.mean:.3f}, not above the {majority:.3f} of always answering "
+        "the most frequent class"
     )
     if auc is None:
         return f"{start}."
-    low, high = found["auc"].select(pl.col("low", "high").drop_nulls().first()).row(0)
-    if low is None or high is None:
-        return f"{start}; ROC AUC is {auc:.3f} (chance: 0.5)."
+    if isnan(auc.low) or isnan(auc.high):
+        return f"{start}; ROC AUC is {auc.mean:.3f} (chance: 0.5)."
     end = "not shown to differ from chance (0.5)"
-    if low > 0.5:
+    if auc.low > 0.5:
         end = "better than chance (0.5)"
-    elif high < 0.5:
+    elif auc.high < 0.5:
         end = "worse than chance (0.5)"
-    return f"{start}; ROC AUC is {auc:.3f} [{low:.3f}, {high:.3f}], {end}."
+    return f"{start}; ROC AUC is {auc.mean:.3f} [{auc.low:.3f}, {auc.high:.3f}], {end}."

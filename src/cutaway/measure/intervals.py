@@ -16,7 +16,7 @@
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf, isnan
 from typing import Any
 
@@ -64,6 +64,13 @@ class Interval:
     level: float
     n: int
     """Number of values (repeats or rows) it comes from."""
+    freedom: float = field(default=inf, compare=False)
+    """Degrees of freedom of the t distribution whose quantile it reaches."""
+
+    @property
+    def standard_error(self) -> float:
+        """Half the width, in quantiles of its distribution."""
+        return (self.high - self.low) / 2 / t_quantile(self.freedom, self.level)
 
 
 @dataclass(frozen=True)
@@ -89,8 +96,9 @@ def corrected_t(
     if len(known) < 2 or (n_test > 0 and known.min() == known.max()):
         return Interval(float(known.mean()) if len(known) else NAN, NAN, NAN, level, len(known))
     mean, error = float(known.mean()), _corrected_standard_error(known, n_train, n_test)
-    reach = t_quantile(len(known) - 1, level) * error
-    return Interval(mean, mean - reach, mean + reach, level, len(known))
+    freedom = len(known) - 1
+    reach = t_quantile(freedom, level) * error
+    return Interval(mean, mean - reach, mean + reach, level, len(known), freedom)
 
 
 def over_seeds(seeds: Sequence[Sequence[Interval]], *, level: float = 0.95) -> Interval:
@@ -173,8 +181,8 @@ def from_standard_error(
         if error > 0 and spread > 0:
             ends = _wilson_ends(place, spread / error**2, quantile)
         else:
-            ends = _wilson_ends(place, rows, normal_quantile(level))
-        return Interval(mean, low + width * ends[0], low + width * ends[1], level, n)
+            freedom, ends = inf, _wilson_ends(place, rows, normal_quantile(level))
+        return Interval(mean, low + width * ends[0], low + width * ends[1], level, n, freedom)
     if not error > 0:
         return Interval(mean, NAN, NAN, level, n)
     reach = quantile * error
@@ -182,15 +190,16 @@ def from_standard_error(
         reach /= 1 - mean**2
         middle = np.arctanh(mean)
         ends = float(np.tanh(middle - reach)), float(np.tanh(middle + reach))
-        return Interval(mean, *ends, level, n)
+        return Interval(mean, *ends, level, n, freedom)
     if low is None and high is not None and mean < high:
         factor = float(np.exp(reach / (high - mean)))
         ends = high - (high - mean) * factor, high - (high - mean) / factor
-        return Interval(mean, *ends, level, n)
+        return Interval(mean, *ends, level, n, freedom)
     if low is not None and high is None and mean > low:
         factor = float(np.exp(reach / (mean - low)))
-        return Interval(mean, low + (mean - low) / factor, low + (mean - low) * factor, level, n)
-    return clip_interval(Interval(mean, mean - reach, mean + reach, level, n), low, high)
+        ends = low + (mean - low) / factor, low + (mean - low) * factor
+        return Interval(mean, *ends, level, n, freedom)
+    return clip_interval(Interval(mean, mean - reach, mean + reach, level, n, freedom), low, high)
 
 
 def ratio(numerator: ArrayLike, denominator: ArrayLike, *, level: float = 0.95) -> Interval:

@@ -131,7 +131,8 @@ def mean_interval(
     found = from_standard_error(
         centre, error, n=repeats, freedom=freedom, level=level, bounds=bounds, rows=worth
     )
-    return Interval(mean, min(found.low, mean), max(found.high, mean), level, repeats)
+    ends = min(found.low, mean), max(found.high, mean)
+    return Interval(mean, *ends, level, repeats, found.freedom)
 
 
 def paired_difference(

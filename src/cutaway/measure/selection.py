@@ -9,20 +9,26 @@ nothing, the best looks good. So:
 - `chance_gain`: how much choosing the best of so many cells by their test scores adds by chance.
 - `holm`: which of many differences are significant if all claims together may be wrong with a
   probability of at most `level`, whatever their dependence (Holm 1979).
+- `MetricEvidence`: what the verdicts of all methods need of scores on the same splits: the interval
+  of one, the difference between two, what choosing the best of many adds.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isnan
+from math import isfinite, isnan
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cutaway.core.errors import BadData
-from cutaway.measure.repeats import ResamplingInfo
+from cutaway.measure.conclusions import Conclusion, conclude, margin_of
+from cutaway.measure.intervals import NAN, Difference, Interval, clip_interval, negate
+from cutaway.measure.metrics import UNIT, MetricFacts, metric_facts
+from cutaway.measure.repeats import ResamplingInfo, mean_interval, paired_difference
 
 Key = TypeVar("Key", bound=Hashable)
+Score = TypeVar("Score", bound="CellScore")
 CHANCE_DRAWS = 2000
 """Simulations of the best of many cells."""
 
@@ -138,3 +144,100 @@ def _shrink(means: NDArray[np.float64], errors: NDArray[np.float64]) -> NDArray[
     noise, spread = float(errors.var(axis=0).mean()), float(means.var())
     keep = max(0.0, 1.0 - noise / spread) if spread > 0 else 0.0
     return np.asarray(means.mean() + np.sqrt(keep) * (means - means.mean()))
+
+
+@dataclass(frozen=True)
+class CellScore:
+    """One metric of one cell over its repeats, in the order of the splits."""
+
+    values: tuple[float, ...]
+    resampling: ResamplingInfo
+
+    @property
+    def mean(self) -> float:
+        """The mean over the repeats that have a value."""
+        return float(np.nanmean(self.values))
+
+    @property
+    def known(self) -> bool:
+        """Whether any repeat has a value."""
+        return not all(isnan(value) for value in self.values)
+
+
+@dataclass(frozen=True)
+class MetricEvidence:
+    """What scores of one metric allow to say."""
+
+    metric: str
+
+    @property
+    def facts(self) -> MetricFacts:
+        """Direction and range of the metric."""
+        return metric_facts(self.metric)
+
+    @property
+    def sign(self) -> float:
+        """1 for metrics where higher is better, else -1."""
+        return 1.0 if self.facts.higher_is_better else -1.0
+
+    def interval(self, score: CellScore) -> Interval:
+        """The 95 % interval of a score, inside the metric's range."""
+        facts = self.facts
+        return mean_interval(
+            score.values, score.resampling, share=facts.proportion, bounds=facts.bounds
+        )
+
+    def difference(self, first: CellScore, second: CellScore) -> Difference:
+        """How much better the first is than the second on the same splits."""
+        found = paired_difference(
+            first.values, second.values, first.resampling, second.resampling,
+            share=self.facts.proportion,
+        )  # fmt: skip
+        return found if self.sign > 0 else negate(found)
+
+    def conclusion(self, first: CellScore, second: CellScore, level: float) -> Conclusion:
+        """Whether the first is better than the second, at this level."""
+        found, margin = self.difference(first, second), margin_of(self.metric)
+        return conclude(found, margin=margin, rows=rows_tested(first), level=level)
+
+    def best_of(self, cells: Sequence[Score]) -> Score:
+        """The cell with the best mean on the test rows."""
+        return max(cells, key=lambda cell: self.sign * cell.mean)
+
+    def gain_of_choosing(self, cells: Sequence[CellScore]) -> float:
+        """What choosing the best cell by its test score adds to that score by chance.
+
+        NaN if one split of a metric without an interval can't show it.
+        """
+        errors = [self.interval(cell).standard_error for cell in cells]
+        if any(map(isnan, errors)):
+            return NAN
+        units = [cell.resampling.block_means or cell.values for cell in cells]
+        signed = [[self.sign * value for value in some] for some in units]
+        means = [self.sign * cell.mean for cell in cells]
+        return chance_gain(signed, errors=errors, means=means)
+
+    def interval_of_best(self, score: CellScore, gain: float) -> Interval:
+        """The interval of the best cell on the test rows.
+
+        Towards chance it reaches as much further as the choice may have added.
+        """
+        span = self.interval(score)
+        low, high = (span.low - gain, span.high) if self.sign > 0 else (span.low, span.high + gain)
+        span = replace(span, low=low, high=high)
+        return clip_interval(span, 0.0, 1.0) if self.facts.bounds == UNIT else span
+
+
+def rows_tested(score: CellScore) -> int:
+    """The test rows of each repeat."""
+    return max(1, round(score.resampling.n_test))
+
+
+def rows_unit(repeats: int, name: str) -> str:
+    """What `rows_tested` counts; `name` is what the repeats are called."""
+    return f"test rows in each of {repeats} {name}" if repeats > 1 else "test rows"
+
+
+def finite_or_none(value: float) -> float | None:
+    """A finite number, or None: JSON and SQL have no NaN."""
+    return float(value) if isfinite(value) else None

@@ -33,7 +33,8 @@ def compare_runs(records: Sequence[RecordLike]) -> go.Figure:
         figure,
         title="Score of each run",
         caption="Each dot is a run's score with its 95 % interval; the grey diamond is its "
-        f"best baseline without a model. Overlapping intervals: no clear difference.{more}",
+        "best baseline without a model. Overlapping intervals neither show nor exclude a "
+        f"difference; scores on different data are not comparable.{more}",
         height=170 + 30 * len(shown),
     )
 

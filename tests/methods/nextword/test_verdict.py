@@ -214,10 +214,7 @@ def test_every_feature_kind_has_a_name() -> None:
 
 def test_accuracy_below_the_majority_is_reported_with_or_without_that_baseline() -> None:
     low, majority = measured_cell("f", answers(0.7), [0.7]), measured_cell("majority", answers(0.8))
-    words = (
-        "The accuracy of this cell is 0.700, not above the 0.800 of always answering the most "
-        "frequent class"
-    )
+    words = "Its accuracy is 0.700, not above the 0.800 of always answering the most frequent class"
     assert verdict(low, majority)[1].startswith(words)
     assert not any(
         "not above" in line for line in verdict(F, measured_cell("majority", answers(0.5)))
@@ -228,3 +225,11 @@ def test_accuracy_below_the_majority_is_reported_with_or_without_that_baseline()
         resampling, {"sst2": 0.8},
     )  # fmt: skip
     assert found["verdict"][1].startswith(words)
+
+
+def test_the_accuracy_that_is_compared_with_the_majority_is_that_of_each_splits_choice() -> None:
+    # Named for f, which has 0.9, but p was chosen in one of three splits and has 0.3 there.
+    f = measured_cell("f", answers(0.9, repeats=3), [0.9, 0.1, 0.9])
+    p = measured_cell("p", answers(0.3, repeats=3), [0.5] * 3)
+    line = verdict(f, p, measured_cell("majority", answers(0.8, repeats=3)))[1]
+    assert line.startswith("Its accuracy is 0.700, not above the 0.800")

@@ -96,8 +96,7 @@ def test_accuracy_at_or_below_the_majority_is_reported_with_the_auc(model, tmp_p
     assert found.summary["metric"] == "balanced_accuracy"
     line = found.summary["verdict"][1]
     assert (
-        line.startswith("The accuracy of this cell is 0.")
-        and "always answering the most frequent class" in line
+        line.startswith("Its accuracy is 0.") and "always answering the most frequent class" in line
     )
     assert "; ROC AUC is 0." in line and "chance (0.5)" in line
     fine = quick(model, tmp_path, **given)

@@ -77,7 +77,8 @@ def test_layers_are_worse_as_good_or_not_told_apart():
     )
     (unknown,) = [one for one in found if one.startswith("Layer 9")]
     assert unknown.startswith(
-        "Layer 9 is neither shown to be worse nor as good: 1,333 test rows can't tell; about "
+        "Layer 9 is neither shown to be worse nor as good: 400 test rows in each of 10 repeats "
+        "can't tell; about "
     )
     better = sentences(*CELLS[:3], score(0.9, "10", wobble=0.1))
     assert "Layer 10 is better (Holm's test, 5% over all 3 comparisons)." in better
@@ -87,7 +88,7 @@ def test_layers_are_worse_as_good_or_not_told_apart():
 
 def test_layers_that_differ_by_chance_were_tested_all_the_same():
     found = " ".join(sentences(score(0.78, validation=0.8), score(0.79, "9", wobble=9.0)))
-    assert "can't be tested" not in found and "test rows can't tell" in found
+    assert "can't be tested" not in found and "repeats can't tell" in found
 
 
 def test_layers_are_compared_with_the_same_pooler_and_classifier():
@@ -104,7 +105,7 @@ def test_less_is_better_where_the_metric_says_so():
     ("mean", "wobble", "part"),
     [
         (0.501, 0.1, "), no difference larger than 0.02, +0.001 ["),
-        (0.51, 9.0, "), 1,333 test rows can't tell, +0.010 ["),
+        (0.51, 9.0, "), 400 test rows in each of 10 repeats can't tell, +0.010 ["),
         (0.40, 0.1, "), worse, -0.100 ["),
     ],
 )
@@ -127,7 +128,9 @@ def test_words_are_better_worse_equal_or_not_told_apart():
     )
     assert "against it: worse, -0.120 [" in said(score(0.9, "-"))
     assert "against it: no difference larger than 0.02" in said(score(0.779, "-", wobble=0.1))
-    assert "against it: 1,333 test rows can't tell" in said(score(0.77, "-", wobble=9.0))
+    assert "against it: 400 test rows in each of 10 repeats can't tell" in said(
+        score(0.77, "-", wobble=9.0)
+    )
 
 
 def test_twin_control_and_code_are_described_where_they_were_measured():
@@ -147,7 +150,7 @@ def test_twin_control_and_code_are_described_where_they_were_measured():
     held = " ".join(sentences(**given, control_seen=0.0))
     assert "(0.550; its test rows have no word seen in training, as in the task itself): " in held
     unknown = " ".join(sentences(twins=(score(0.77, wobble=9.0),)))
-    assert "against it: 1,333 test rows can't tell" in unknown
+    assert "against it: 400 test rows in each of 10 repeats can't tell" in unknown
 
 
 def one_split(*values: float, rows: int = 200) -> tuple[ProbeScore, ...]:
@@ -200,10 +203,7 @@ def test_verdicts_speak_of_the_baseline_that_their_task_has(task, metric, name):
 
 
 def test_a_warning_about_the_accuracy_follows_the_headline():
-    assert (
-        sentences(warning="The accuracy of this cell is low.")[1]
-        == "The accuracy of this cell is low."
-    )
+    assert sentences(warning="Its accuracy is low.")[1] == "Its accuracy is low."
 
 
 def test_no_value_is_no_verdict():

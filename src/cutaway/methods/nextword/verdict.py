@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from cutaway.core.names import short_names
-from cutaway.data.main_metric import accuracy_warning
+from cutaway.data.main_metric import accuracy_warning, choices_score
 from cutaway.measure.conclusions import Conclusion, describe, equivalence_interval, round_rows_up
 from cutaway.measure.repeats import ResamplingInfo
 from cutaway.methods.nextword.evidence import (
@@ -157,16 +157,19 @@ def _own_choice(evidence: FeatureEvidence, chosen: ChosenFeature) -> str:
 
 
 def _majority_sentence(rows: pl.DataFrame, chosen: ChosenFeature | None, share: float) -> list[str]:
-    """Whether the accuracy of the chosen cell is not above that of the most frequent class."""
+    """Whether the accuracy of the choices is not above that of the most frequent class."""
     if chosen is None:
         return []
     done = rows.filter(pl.col("status") == "done")
-    cell = done.filter(
-        (pl.col("prompt") == chosen.score.prompt) & (pl.col("features") == chosen.score.features)
-    )
+    repeats = sorted(done["repeat"].drop_nulls().unique())
+    where = {
+        repeat: {"prompt": prompt, "features": features}
+        for repeat, (prompt, features) in zip(repeats, chosen.by_repeat, strict=False)
+    }
     base = done.filter((pl.col("features") == "majority") & (pl.col("metric") == "accuracy"))
     reached = base.select(pl.mean("value")).item()
-    line = accuracy_warning(cell, share if reached is None else reached)
+    accuracy, auc = (choices_score(done, name, where) for name in ("accuracy", "auc"))
+    line = accuracy_warning(accuracy, auc, share if reached is None else reached)
     return [line] if line else []
 
 

@@ -16,36 +16,32 @@ import polars as pl
 
 from cutaway.core.errors import BadData
 from cutaway.core.textset import Task, TextSet
-from cutaway.data.main_metric import accuracy_warning, majority_share
+from cutaway.data.main_metric import accuracy_warning, choices_score, majority_share
 from cutaway.measure.conclusions import Conclusion, conclude, margin_of
-from cutaway.measure.intervals import (
-    NAN,
-    Difference,
-    Interval,
-    clip_interval,
-    negate,
-    normal_quantile,
-)
-from cutaway.measure.metrics import METRICS, UNIT, MetricFacts, metric_facts
-from cutaway.measure.repeats import ResamplingInfo, mean_interval, paired_difference
+from cutaway.measure.intervals import NAN, Interval
+from cutaway.measure.metrics import METRICS
 from cutaway.measure.selection import (
+    CellScore,
     Choice,
-    chance_gain,
+    MetricEvidence,
     choose,
     chosen_values,
+    finite_or_none,
     holm,
     nested_resampling,
+    rows_tested,
+    rows_unit,
 )
 
+CELL_COLUMNS = ("layers", "pool", "classifier")
 CellName = tuple[str, str, str]
+"""The values of CELL_COLUMNS."""
 
 
 @dataclass(frozen=True)
-class ProbeScore:
-    """One metric of one cell over its repeats, in the order of the splits."""
+class ProbeScore(CellScore):
+    """One metric of a layer with its pooler and classifier."""
 
-    values: tuple[float, ...]
-    resampling: ResamplingInfo
     layers: str = "-"
     pool: str = "text"
     classifier: str = ""
@@ -55,26 +51,15 @@ class ProbeScore:
     """The metric that decides between equal validation scores."""
 
     @property
-    def mean(self) -> float:
-        """The mean over the repeats that have a value."""
-        return float(np.nanmean(self.values))
-
-    @property
-    def known(self) -> bool:
-        """Whether any repeat has a value."""
-        return not all(isnan(value) for value in self.values)
-
-    @property
     def name(self) -> CellName:
         """Layers, pooler and classifier."""
         return self.layers, self.pool, self.classifier
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Evidence(MetricEvidence):
     """The scores that a verdict is based on; what was not measured is left out."""
 
-    metric: str
     cells: tuple[ProbeScore, ...]
     baselines: Mapping[str, ProbeScore] = field(default_factory=dict)
     """By name: majority, bow, tfidf."""
@@ -97,16 +82,6 @@ class Evidence:
     def constant(self) -> str:
         """What the baseline that answers every text alike is called."""
         return {"regression": "mean", "multilabel": "constant"}.get(self.task, "majority")
-
-    @property
-    def facts(self) -> MetricFacts:
-        """Direction and range of the metric."""
-        return metric_facts(self.metric)
-
-    @property
-    def sign(self) -> float:
-        """1 for metrics where higher is better, else -1."""
-        return 1.0 if self.facts.higher_is_better else -1.0
 
     @cached_property
     def measured(self) -> tuple[ProbeScore, ...]:
@@ -164,46 +139,22 @@ class Evidence:
     @cached_property
     def best_on_test(self) -> ProbeScore:
         """The cell with the best mean on the test rows."""
-        return max(self.measured, key=lambda cell: self.sign * cell.mean)
+        return self.best_of(self.measured)
 
     @cached_property
     def chance_gain(self) -> float:
-        """What choosing the best cell on the test rows adds to its score by chance.
-
-        NaN if one split of a metric without an interval can't show it.
-        """
-        cells, errors = self.measured, [self._error(cell) for cell in self.measured]
-        if any(map(isnan, errors)):
-            return NAN
-        units = [cell.resampling.block_means or cell.values for cell in cells]
-        means = [self.sign * cell.mean for cell in cells]
-        return chance_gain(units, errors=errors, means=means)
-
-    def _error(self, score: ProbeScore) -> float:
-        """The standard error of a score."""
-        span = self.interval(score)
-        return (span.high - span.low) / 2 / normal_quantile(span.level)
-
-    def interval(self, score: ProbeScore) -> Interval:
-        """The 95 % interval of a score, inside the metric's range."""
-        facts = self.facts
-        return mean_interval(
-            score.values, score.resampling, share=facts.proportion, bounds=facts.bounds
-        )
-
-    def difference(self, first: ProbeScore, second: ProbeScore) -> Difference:
-        """How much better the first is than the second on the same splits."""
-        found = paired_difference(
-            first.values, second.values, first.resampling, second.resampling,
-            share=self.facts.proportion,
-        )  # fmt: skip
-        return found if self.sign > 0 else negate(found)
+        """What choosing the best cell on the test rows adds to its score by chance, or NaN."""
+        return self.gain_of_choosing(self.measured)
 
     @property
     def rows(self) -> int:
-        """Distinct test rows of all repeats."""
-        top = self.headline
-        return max(1, round(top.resampling.distinct_rows(len(top.values))))
+        """The test rows of a repeat."""
+        return rows_tested(self.headline)
+
+    @property
+    def unit(self) -> str:
+        """What `rows` counts."""
+        return rows_unit(len(self.headline.values), "repeats")
 
     @property
     def test(self) -> str:
@@ -213,9 +164,7 @@ class Evidence:
 
     def compare(self, other: ProbeScore) -> Conclusion:
         """Whether the headline differs from another score."""
-        found = self.difference(self.headline, other)
-        margin = margin_of(self.metric)
-        return conclude(found, margin=margin, rows=self.rows, level=self.level)
+        return self.conclusion(self.headline, other, self.level)
 
     @cached_property
     def other_layers(self) -> dict[str, Conclusion]:
@@ -256,32 +205,33 @@ def headline_facts(evidence: Evidence) -> dict[str, Any]:
 def best_on_test_facts(evidence: Evidence) -> dict[str, Any]:
     """The best cell on the test rows, with an interval that includes its choice."""
     top, gain = evidence.best_on_test, evidence.chance_gain
-    span = evidence.interval(top)
-    # Towards chance it reaches as much further as the choice may have added.
-    span = (
-        replace(span, low=span.low - gain) if evidence.sign > 0
-        else replace(span, high=span.high + gain)
-    )  # fmt: skip
-    if evidence.facts.bounds == UNIT:
-        span = clip_interval(span, 0.0, 1.0)
+    span = evidence.interval_of_best(top, gain)
     return {
         **_facts(top, span), "chosen_on": "test", "cells": len(evidence.measured),
-        "gained_by_chance": _finite(gain), "repeats": len(top.values),
+        "gained_by_chance": finite_or_none(gain), "repeats": len(top.values),
     }  # fmt: skip
 
 
-def warn_accuracy(rows: pl.DataFrame, cell: CellName, texts: TextSet, *, curve: bool) -> str:
-    """The sentence on a cell whose accuracy is not above the majority's; empty if it is."""
+def warn_accuracy(
+    rows: pl.DataFrame, chosen: Mapping[int, CellName], texts: TextSet, *, curve: bool
+) -> str:
+    """The sentence on choices whose accuracy is not above the majority's; empty if it is.
+
+    `chosen` are the cells chosen in each repeat.
+    """
     if texts.task not in ("binary", "multiclass"):
         return ""
     done = rows.filter((pl.col("status") == "done") & pl.col("metric").is_in(["accuracy", "auc"]))
     if curve:
         done = done.filter(pl.col("n_train") == pl.col("n_train").max())
-    where = zip(("kind", "layers", "pool", "classifier"), ("probe", *cell), strict=True)
-    mine = done.filter(pl.all_horizontal(pl.col(name) == value for name, value in where))
+    where = {
+        repeat: dict(zip(("kind", *CELL_COLUMNS), ("probe", *cell), strict=True))
+        for repeat, cell in chosen.items()
+    }
     base = (pl.col("kind") == "baseline") & (pl.col("classifier") == "majority")
     reached = done.filter(base & (pl.col("metric") == "accuracy")).select(pl.mean("value")).item()
-    return accuracy_warning(mine, majority_share(texts) if reached is None else reached)
+    accuracy, auc = (choices_score(done, name, where) for name in ("accuracy", "auc"))
+    return accuracy_warning(accuracy, auc, majority_share(texts) if reached is None else reached)
 
 
 def chance_level(texts: TextSet, metric: str) -> float | None:
@@ -289,19 +239,20 @@ def chance_level(texts: TextSet, metric: str) -> float | None:
     function, labels = METRICS[metric.removesuffix("_ref")], np.asarray(texts.labels)
     if function.needs == "score":
         shape = (len(labels), len(texts.classes)) if texts.task != "binary" else len(labels)
-        return _finite(function(labels, np.zeros(shape)))
+        return finite_or_none(function(labels, np.zeros(shape)))
     if texts.task in ("binary", "multiclass"):
         answer = np.bincount(labels.astype(np.int64)).argmax()
     else:
         answer = labels.mean(axis=0)
         answer = answer if texts.task == "regression" else (answer > 0.5).astype(np.int64)
-    return _finite(function(labels, np.broadcast_to(answer, labels.shape)))
+    return finite_or_none(function(labels, np.broadcast_to(answer, labels.shape)))
 
 
 def _facts(score: ProbeScore, span: Interval) -> dict[str, Any]:
     where = {"layers": score.layers, "pool": score.pool, "classifier": score.classifier}
-    return {"value": score.mean, "low": _finite(span.low), "high": _finite(span.high), **where}
-
-
-def _finite(value: float) -> float | None:
-    return None if isnan(value) else value
+    return {
+        "value": score.mean,
+        "low": finite_or_none(span.low),
+        "high": finite_or_none(span.high),
+        **where,
+    }

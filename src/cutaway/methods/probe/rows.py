@@ -17,6 +17,7 @@ from cutaway.measure.repeats import (
     metric_interval,
     resampling_info,
 )
+from cutaway.measure.selection import finite_or_none
 from cutaway.methods.probe.details import AnyDetail, validate_details
 from cutaway.methods.probe.evidence import (
     Evidence,
@@ -134,10 +135,10 @@ def cell_rows(cell: ProbeCell, repeats: Sequence[RepeatMetrics]) -> list[Row]:
             bounds: dict[str, float | None] = {"low": None, "high": None}
             if not metric.endswith(VALIDATION_SUFFIX) and metric != WORDS_SEEN:
                 interval = metric_interval([r.metrics[metric] for r in group], group, metric)
-                low, high = _finite_or_none(interval.low), _finite_or_none(interval.high)
+                low, high = finite_or_none(interval.low), finite_or_none(interval.high)
                 bounds = {"low": low, "high": high}
             for one in group:
-                value = {"metric": metric, "value": _finite_or_none(one.metrics[metric])}
+                value = {"metric": metric, "value": finite_or_none(one.metrics[metric])}
                 status = {"status": "done", "reason": ""}
                 rows.append({**row_coordinates(cell, one), **value, **bounds, **status})
     return rows
@@ -164,11 +165,6 @@ def row_coordinates(cell: ProbeCell, one: RepeatMetrics) -> Row:
 def cell_key(row: Mapping[str, Any]) -> CellKey:
     """The cell and training size that a row belongs to."""
     return tuple(row[name] for name in (*CELL_COLUMNS, "n_train"))
-
-
-def _finite_or_none(value: float) -> float | None:
-    """A finite number, or None: JSON and SQL have no NaN."""
-    return float(value) if math.isfinite(value) else None
 
 
 def summarise(
@@ -242,7 +238,8 @@ def _finding(
         verdict = ["No cell could be measured.", *failures]
         empty = {"headline": None, "best_on_test": None}
         return {**shared, **empty, "verdict": verdict, "baselines": {}}
-    warning = warn_accuracy(rows, evidence.headline.name, texts, curve=curve)
+    chosen = dict(zip(evidence.repeats, evidence.choice.by_repeat, strict=True))
+    warning = warn_accuracy(rows, chosen, texts, curve=curve)
     evidence = replace(evidence, task=texts.task, warning=warning)
     facts = {"model": model, "data": texts.name, "metric": metric}
     majority = evidence.baselines.get("majority")

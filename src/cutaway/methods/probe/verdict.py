@@ -10,7 +10,7 @@ from math import isnan
 
 import numpy as np
 
-from cutaway.measure.conclusions import Conclusion, describe
+from cutaway.measure.conclusions import Conclusion, describe, round_rows_up
 from cutaway.measure.intervals import Interval
 from cutaway.methods.probe.evidence import Evidence, ProbeScore
 from cutaway.methods.probe.spec import LEARNED_POOLER
@@ -95,7 +95,7 @@ def _layers(evidence: Evidence) -> list[str]:
     count = "1 comparison" if len(found) == 1 else f"all {len(found)} comparisons"
     over = f"{evidence.level:.0%} over {count}"
     needed = [one.rows_needed for one in found.values() if one.rows_needed is not None]
-    more = f"; about {_round_up(max(needed)):,} would" if needed else ""
+    more = f"; about {round_rows_up(max(needed)):,} would" if needed else ""
     return [
         listed(lambda one: one.kind == "shown" and _gain(one) > 0, f"worse (Holm's test, {over})"),
         listed(lambda one: one.kind == "shown" and _gain(one) < 0, f"better (Holm's test, {over})"),
@@ -105,7 +105,8 @@ def _layers(evidence: Evidence) -> list[str]:
         ),
         listed(
             lambda one: one.kind == "unknown",
-            f"neither shown to be worse nor as good: {evidence.rows:,} test rows can't tell{more}",
+            f"neither shown to be worse nor as good: {evidence.rows:,} {evidence.unit} can't "
+            f"tell{more}",
         ),
     ]
 
@@ -190,13 +191,7 @@ def _gain(found: Conclusion) -> float:
 
 
 def _outcome(evidence: Evidence, found: Conclusion) -> str:
-    return describe(found, rows=evidence.rows, test=evidence.test)
-
-
-def _round_up(rows: int) -> int:
-    """Two digits are enough for an estimate."""
-    step = int(10 ** max(0, len(str(rows)) - 2))
-    return -(-rows // step) * step
+    return describe(found, rows=evidence.rows, test=evidence.test, unit=evidence.unit)
 
 
 def _interval_text(interval: Interval) -> str:
