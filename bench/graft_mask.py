@@ -18,6 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from bench.report import row, spread, told
 from cutaway.methods.graft.mask_search import BACKWARD_TOKENS
+from cutaway.methods.graft.maths.learn_mask import learn_mask
 from cutaway.methods.graft.maths.masks import MASKS, MaskInputs
 from cutaway.methods.graft.maths.patch import make_patch
 from cutaway.methods.graft.maths.select import random_mask, top_mask
@@ -26,7 +27,6 @@ from cutaway.methods.graft.maths.soft_mask import (
     SoftMask,
     assign_weights,
     gradients_enabled,
-    learn_mask,
 )
 from cutaway.methods.graft.skill import Skill, checksum
 from cutaway.recipe.result import process_peak_mb

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from cutaway.core.errors import Mismatch
-from cutaway.training.checkpoints import STATE_FILE, TrainingState, load_state, save_state
+from cutaway.store.snapshots import STATE_FILE
+from cutaway.training.checkpoints import TrainingState, load_state, save_state
 
 IDENTITY = {"run": "a", "lr": 0.1}
 
@@ -53,7 +54,7 @@ def test_a_killed_write_leaves_the_state_before(tmp_path, monkeypatch) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr("cutaway.training.checkpoints.save_artefact", killed)
+        broken.setattr("cutaway.store.snapshots.save_artefact", killed)
         with pytest.raises(KeyboardInterrupt):
             save_state(tmp_path, IDENTITY, state(2))
     assert load_state(tmp_path, IDENTITY, None).facts["step"] == 1

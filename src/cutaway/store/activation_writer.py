@@ -1,5 +1,6 @@
 """Write rows to shards through a buffer of at most one shard."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from cutaway.core.errors import CutawayError, Mismatch
 from cutaway.store.shards import RowNumbers, write_shard
+from cutaway.store.snapshots import SaveClock
 from cutaway.store.tensors import check_same_form
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ class _ShardBuffer:
 
 
 class ActivationWriter:
-    """Collects rows and writes a shard whenever `shard_bytes` are reached.
+    """Collects rows and writes a shard when `shard_bytes` are reached, or when a save is due.
 
     Leaving the `with` block writes the rest, also after an exception: rows that were appended
     are complete and need not be computed again.
@@ -71,6 +73,7 @@ class ActivationWriter:
         """A writer into a table's folder, for row numbers below `rows`."""
         self._folder, self._limit, self._shard_bytes = folder, rows, shard_bytes
         self._buffers: dict[tuple[bool, tuple[str, ...]], _ShardBuffer] = {}
+        self._clock = SaveClock()
 
     def append(self, row_numbers: ArrayLike, columns: Mapping[str, "Tensor"]) -> None:
         """Append one block (m, ...) per column, for m rows."""
@@ -127,6 +130,10 @@ class ActivationWriter:
         buffer.add(rows, lengths, columns)
         if buffer.bytes >= self._shard_bytes:
             buffer.write(self._folder)
+        elif self._clock.due():
+            began = time.monotonic()
+            self.flush()
+            self._clock.saved(began)
 
     def _buffer(self, columns: Mapping[str, "Tensor"], *, ragged: bool) -> _ShardBuffer:
         """The buffer for these columns, with space for another block."""

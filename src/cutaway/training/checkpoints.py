@@ -1,8 +1,4 @@
-"""Training checkpoints: weights, best weights and optimiser state, to resume a killed training.
-
-A checkpoint is a folder `step-00000100` with an artefact in it (safetensors and JSON). It is
-written under a temporary name and renamed; only then the one before is removed.
-"""
+"""Training checkpoints: weights, best weights and optimiser state, to resume a killed training."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,11 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from cutaway.console import Console
-from cutaway.core.errors import Corrupt, Mismatch, Missing
+from cutaway.core.errors import Mismatch
 from cutaway.store import files
-from cutaway.store.artefacts import Artefact, load_artefact, save_artefact
-
-STATE_FILE = "state.safetensors"
+from cutaway.store.artefacts import Artefact
+from cutaway.store.snapshots import read_snapshot, write_snapshot
 
 
 @dataclass(frozen=True)
@@ -34,21 +29,8 @@ class TrainingState:
 
 def save_state(folder: Path, identity: Mapping[str, Any], state: TrainingState) -> None:
     """Write the state to `folder`; if killed at any moment, the state before is still there."""
-    place = folder / f"step-{state.facts['step']:08d}"
-    aside = files.temporary_path(place)
-    try:
-        save_artefact(
-            aside / STATE_FILE, dict(_named_tensors(state)), {"identity": identity, **state.facts}
-        )
-        with files.disk_errors(place):
-            files.remove_folder(place)
-            aside.rename(place)
-            files.sync_folder(folder)
-    finally:
-        files.discard(aside)
-    for older in _steps(folder):
-        if older != place:
-            files.remove_folder(older)
+    facts = {"identity": identity, **state.facts}
+    write_snapshot(folder, state.facts["step"], dict(_named_tensors(state)), facts)
 
 
 def load_state(
@@ -56,25 +38,12 @@ def load_state(
 ) -> TrainingState | None:
     """The newest readable state in `folder`, or None; Mismatch if it is another training's."""
     console = console or Console(quiet=True)
-    files.remove_stale_temporaries(folder)
-    for place in reversed(_steps(folder)):
-        try:
-            artefact = load_artefact(place / STATE_FILE)
-        except (Corrupt, Missing) as error:
-            console.print(f"A checkpoint is skipped: {error}")
-            continue
-        _need_same_identity(artefact.meta["identity"], files.jsonable(identity), folder)
-        console.print(f"Resuming from step {artefact.meta['step']}.")
-        return _state_from_artefact(artefact)
-    return None
-
-
-def _steps(folder: Path) -> list[Path]:
-    return [
-        path
-        for path in sorted(folder.glob("step-*"))
-        if path.is_dir() and not files.is_temporary(path)
-    ]
+    artefact = read_snapshot(folder, console)
+    if artefact is None:
+        return None
+    _need_same_identity(artefact.meta["identity"], files.jsonable(identity), folder)
+    console.print(f"Resuming from step {artefact.meta['step']}.")
+    return _state_from_artefact(artefact)
 
 
 def _named_tensors(state: TrainingState) -> Iterator[tuple[str, Tensor]]:

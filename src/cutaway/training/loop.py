@@ -26,6 +26,7 @@ from cutaway.console import Advance, Console
 from cutaway.core.errors import BadSpec, RunError
 from cutaway.core.lookup import lookup
 from cutaway.engine.process_group import process_group
+from cutaway.store.snapshots import SaveClock
 from cutaway.training.checkpoints import TrainingState, load_state, save_state
 from cutaway.training.plan import SCHEDULES, TrainingPlan, make_optimizer
 
@@ -77,9 +78,10 @@ def train(
     """Minimise `loss(step)["loss"]`; `params` hold the weights with the best score afterwards.
 
     Larger scores are better. Every `plan.every` steps it evaluates and writes a checkpoint to
-    `folder`; a later call with the same plan and identity resumes there, one with a different plan
-    is refused. `project` may change the parameters after each step (to keep some entries fixed).
-    The start is evaluated but never counts as the best.
+    `folder`, and between evaluations when one is due (`store/snapshots.py`); a later call with the
+    same plan and identity resumes there, one with a different plan is refused. `project` may change
+    the parameters after each step (to keep some entries fixed). The start is evaluated but never
+    counts as the best.
     """
     run = _TrainingRun(params, plan, make_optimizer(params, plan), score)
     identity = training_identity(identity, plan, params)
@@ -89,6 +91,14 @@ def train(
         run.resume(saved)
     # Every process has read the checkpoint before the first process writes the next.
     group.wait()
+    clock = SaveClock()
+
+    def save(*, due: bool) -> None:
+        if group.first and (not due or clock.due()):
+            began = time.monotonic()
+            save_state(folder, identity, run.state())
+            clock.saved(began)
+
     with (
         gradients_enabled(params),
         (console or Console(quiet=True)).progress("training", plan.steps) as advance,
@@ -97,10 +107,9 @@ def train(
         if run.step == 0 and evaluate is not None and saved is None:
             run.curve.append(_curve_row(0, {}, group.broadcast(evaluate)))
         while not run.stopped:
-            run.take_steps(loss, project, advance)
+            run.take_steps(loss, project, advance, lambda: save(due=True))
             run.evaluate(evaluate, stop)
-            if group.first:
-                save_state(folder, identity, run.state())
+            save(due=False)
     run.restore_best()
     return TrainingResult(run.curve, run.best_step, run.best, run.stopped, round(run.seconds, 3))
 
@@ -121,13 +130,14 @@ class _TrainingRun:
         self.best_weights: dict[str, Tensor] | None = None
         self.curve: list[dict[str, Any]] = []
         self.stopped, self.seconds = "", 0.0
-        self._since, self._means = time.monotonic(), dict[str, float]()
+        self._since, self._sums = time.monotonic(), dict[str, float]()
 
     def resume(self, saved: TrainingState) -> None:
         """Continue from a checkpoint."""
         facts = saved.facts
         self.step, self.best_step, self.best = facts["step"], facts["best_step"], facts["best"]
         self.curve, self.stopped, self.seconds = facts["curve"], facts["stopped"], facts["seconds"]
+        self._sums = facts.get("sums", {})
         with torch.no_grad():
             for name, parameter in self.params.items():
                 parameter.copy_(saved.weights[name])
@@ -141,28 +151,41 @@ class _TrainingRun:
             self.best_weights = saved.best or saved.weights
 
     def take_steps(
-        self, loss: StepLoss, project: Callable[[], None] | None, advance: Advance
+        self,
+        loss: StepLoss,
+        project: Callable[[], None] | None,
+        advance: Advance,
+        save: Callable[[], None],
     ) -> None:
-        """Take the steps up to the next evaluation."""
-        until = min((self.step // self.plan.every + 1) * self.plan.every, self.plan.steps)
-        sums: dict[str, float] = {}
-        first, start = self.step, time.monotonic()
+        """Take the steps up to the next evaluation; `save` is called after each of them."""
+        first, begun, start = self._last_evaluation, self.step, time.monotonic()
+        # From the last evaluation: the step may be that of the next one, which isn't done yet.
+        until = min((first // self.plan.every + 1) * self.plan.every, self.plan.steps)
         while self.step < until:
             parts = training_step(self.params, self.optimizer, loss, self.plan, self.step)
-            sums = {name: sums.get(name, 0.0) + value for name, value in parts.items()}
+            self._sums = {name: self._sums.get(name, 0.0) + value for name, value in parts.items()}
             if project is not None:
                 with torch.no_grad():
                     project()
             self.step += 1
-            done = self.step - first
-            rate = done / max(time.monotonic() - start, 1e-9)
-            advance(1, f"loss {sums['loss'] / done:.4f}, {rate:.3g} steps/s")
-        self._means = {name: value / (until - first) for name, value in sums.items()}
+            rate = (self.step - begun) / max(time.monotonic() - start, 1e-9)
+            mean = self._sums["loss"] / (self.step - first)
+            advance(1, f"loss {mean:.4f}, {rate:.3g} steps/s")
+            self._count_time()
+            save()
+
+    @property
+    def _last_evaluation(self) -> int:
+        """The step of the evaluation before the current step."""
+        return self.curve[-1]["step"] if self.curve else 0
 
     def evaluate(self, evaluate: Evaluate | None, stop: StopRule | None) -> None:
         """Evaluate, keep the best weights, decide whether to stop."""
         values = dict(process_group().broadcast(evaluate)) if evaluate is not None else {}
-        self.curve.append(_curve_row(self.step, self._means, values))
+        steps = self.step - self._last_evaluation
+        means = {name: value / steps for name, value in self._sums.items()}
+        self.curve.append(_curve_row(self.step, means, values))
+        self._sums = {}
         value = None if self.score is None else float(lookup(values, self.score, kind="score"))
         if self.best_step == 0 or value is None or _is_better(value, self.best):
             self.best, self.best_step = value, self.step
@@ -176,6 +199,9 @@ class _TrainingRun:
             self.stopped = "patience"
         if stop is not None and (reason := stop(values)):
             self.stopped = reason
+        self._count_time()
+
+    def _count_time(self) -> None:
         now = time.monotonic()
         self.seconds, self._since = self.seconds + now - self._since, now
 
@@ -185,7 +211,7 @@ class _TrainingRun:
             name: getattr(self, name) for name in ("step", "best_step", "best", "curve", "stopped")
         }
         return TrainingState(
-            facts=facts | {"seconds": self.seconds},
+            facts=facts | {"seconds": self.seconds, "sums": self._sums},
             weights=dict(self.params),
             best=None if self.best_step == self.step else self.best_weights,
             optimizer={

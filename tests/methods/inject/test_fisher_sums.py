@@ -91,10 +91,10 @@ def test_sums_that_were_kept_are_gone_on_from(toy, tmp_path, monkeypatch) -> Non
     texts = TextSet("t", tuple(f"the film is {w} , so i love it ." for w in ("good", "bad") * 40))
     examples = lm_examples(lm, texts)
     whole = sum_squared_gradients(lm, examples, console=QUIET)
-    monkeypatch.setattr("cutaway.methods.inject.fisher_sums.SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("cutaway.store.snapshots.SAVE_SECONDS", 0.0)
     monkeypatch.setattr("cutaway.methods.inject.fisher_sums.MAX_TOKENS", 64)
     straight = sum_squared_gradients(lm, examples, console=QUIET)
-    keep, calls = tmp_path / "sums.safetensors", []
+    keep, calls = tmp_path / "sums", []
 
     def killed(*given):
         calls.append(1)
@@ -106,7 +106,7 @@ def test_sums_that_were_kept_are_gone_on_from(toy, tmp_path, monkeypatch) -> Non
     monkeypatch.setattr("cutaway.methods.inject.fisher_sums.example_losses", killed)
     with pytest.raises(KeyboardInterrupt):
         sum_squared_gradients(lm, examples, console=QUIET, checkpoint=keep)
-    assert keep.is_file()
+    assert [path.name for path in keep.iterdir()] == ["step-00000001"]
     monkeypatch.setattr("cutaway.methods.inject.fisher_sums.example_losses", example_losses)
     resumed = sum_squared_gradients(lm, examples, console=QUIET, checkpoint=keep)
     for name, value in straight.total.items():

@@ -41,6 +41,7 @@ from cutaway.recipe.worker_pieces import (
     runs_on_workers,
     sendable,
 )
+from cutaway.store import files
 from cutaway.store.progress import Progress
 from cutaway.training.cost import estimate_training
 from cutaway.training.finetune_loop import restored, run_finetuning
@@ -176,14 +177,17 @@ class ContinualTraining:
         task, params = self.request.tasks[stage - 1], self.request.params
         path = self.skill_path(stage)
         if not path.with_suffix(".json").exists():
+            unfinished = path.with_suffix("")
             learned = learn_task_skill(
-                self.request.spec, self.request.lm, task, params, before, base, self.console
-            )
+                self.request.spec, self.request.lm, task, params, before, base, self.console,
+                unfinished,
+            )  # fmt: skip
             write_values(params, learned.skill.patch.mask, learned.skill.patch.after)
             kinds = (("base", 0), ("outside", stage), ("graft", stage))
             rows = [row for kind, step in kinds for row in self.score(kind, step, task)]
             earlier = [one.name for one in self.request.tasks[: stage - 1]]
             learned.with_metadata(rows, earlier).save(path)
+            files.remove_folder(unfinished)
         return load_skill(path)
 
     def skill_path(self, stage: int) -> Path:

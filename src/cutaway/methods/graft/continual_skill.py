@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -68,10 +69,12 @@ def learn_task_skill(
     before: Params,
     base: str,
     console: Console,
+    folder: Path | None = None,
 ) -> LearnedTaskSkill:
     """The few weights that hold what the task changed; `params` are those of `before` afterwards.
 
-    `base` is the checksum of the model before the first task.
+    `base` is the checksum of the model before the first task. The unfinished mask is saved in
+    `folder`.
     """
     facts: dict[str, Any] = {
         "base": {
@@ -87,7 +90,7 @@ def learn_task_skill(
     pair = ModelPair(task.model, params, before, tuned, {}, facts)
     wanted = _learn_spec(spec, task.name)
     evaluator = make_evaluator(task.model, task.split, wanted, None)
-    search = MaskSearch(wanted, pair, evaluator, task.split.train, console)
+    search = MaskSearch(wanted, pair, evaluator, task.split.train, console, folder)
     trained = sum(value.numel() for value in params.values())
     size = min(mask_size(spec.sparsity, trained), pair.total)
     search.rank_by_gradients([size])

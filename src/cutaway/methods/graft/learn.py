@@ -52,6 +52,8 @@ from cutaway.training.predictions import split_table
 from cutaway.training.task_split import load_task_split
 
 OUTPUT = ArtefactFile("skill.safetensors")
+UNFINISHED = "unfinished"
+"""The folder of masks that are being learned, in that of the run."""
 # Kinds that differ from seed to seed; the other baselines choose the same weights every time.
 RANDOM_KINDS = frozenset({"random", "dare"})
 # Copies of the weights in memory: base, tuned, live model, gradients, logits and their optimizer.
@@ -71,7 +73,7 @@ def resolve(spec: LearnSpec, context: Context) -> LearnRequest:
 def measure(request: LearnRequest, run: Run) -> Outcome:
     """A skill, and the scores of base, tuned model, learned masks and baseline masks."""
     spec, pair, evaluator = request.spec, request.pair, request.evaluator
-    search = request.search(run.console)
+    search = request.search(run.console, run.folder / UNFINISHED)
     sizes = mask_sizes(search, request.seeds[0], run)
     run.console.print(f"Evaluating on {len(evaluator.test):,} test rows.")
     base = evaluator.outputs(language=True)
@@ -159,6 +161,7 @@ def mask_rows(masks: MaskMeasurement, sizes: list[int], run: Run) -> list[Row]:
     workers = bool(todo) and runs_on_workers(spec.engine, run.objects, run.console)
     for job, rows in _on_workers(masks, todo, run) if workers else _locally(masks, todo, run):
         run.progress.put(job.key, rows)
+        masks.search.snapshots(job.key).discard()
     return run.progress.rows([job.key for job in jobs])
 
 
@@ -214,7 +217,7 @@ class MaskWorker:
     def measurement(self) -> MaskMeasurement:
         """Both models and the rows, opened once per worker."""
         request = resolve_on_worker(resolve, self.spec, self.objects, self.address)
-        search = request.search(Console(quiet=True))
+        search = request.search(Console(quiet=True), self.folder / UNFINISHED)
         search.step_units.update(self.step_units)
         for which, indices in self.gradient_masks.items():
             mask = Mask({name: torch.from_numpy(array) for name, array in indices.items()})

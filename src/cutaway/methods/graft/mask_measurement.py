@@ -63,9 +63,9 @@ class LearnRequest:
         """The seeds to learn with."""
         return self.spec.seeds or (self.spec.seed,)
 
-    def search(self, console: Console) -> MaskSearch:
-        """The mask search, with nothing ranked yet."""
-        return MaskSearch(self.spec, self.pair, self.evaluator, self.split.train, console)
+    def search(self, console: Console, folder: Path | None = None) -> MaskSearch:
+        """The mask search, with nothing ranked yet; unfinished masks are saved in `folder`."""
+        return MaskSearch(self.spec, self.pair, self.evaluator, self.split.train, console, folder)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +132,7 @@ class MaskMeasurement:
         start = None
         if self.request.spec.keep_gain is not None:
             start = load_skill(self.folder / "smallest.safetensors").patch.mask
-        learned = search.learn(job.size, job.seed, start)
+        learned = search.learn(job.size, job.seed, start, name=job.key)
         patch = search.patch(learned.mask)
         search.skill(patch).save(self.skill_path(job))
         with patched_weights(pair.params, patch):

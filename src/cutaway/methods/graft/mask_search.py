@@ -13,6 +13,7 @@ from cutaway.core.errors import BadSpec
 from cutaway.core.float64 import to_float64
 from cutaway.core.lookup import lookup
 from cutaway.methods.graft.maths.gain import SizeSearchResult, find_smallest_size, relative_gain
+from cutaway.methods.graft.maths.learn_mask import LearnedMask, learn_mask
 from cutaway.methods.graft.maths.masks import (
     MASKS,
     NEED_GRADIENTS,
@@ -22,18 +23,14 @@ from cutaway.methods.graft.maths.masks import (
 )
 from cutaway.methods.graft.maths.patch import Patch, make_patch, patched_weights
 from cutaway.methods.graft.maths.select import Mask, top_mask
-from cutaway.methods.graft.maths.soft_mask import (
-    LearnedMask,
-    Loss,
-    MaskPlan,
-    gradients_enabled,
-    learn_mask,
-)
+from cutaway.methods.graft.maths.soft_mask import Loss, MaskPlan, gradients_enabled
 from cutaway.methods.graft.model_pair import ModelPair
 from cutaway.methods.graft.skill import Skill, load_skill
 from cutaway.methods.graft.spec import BACKWARD_TOKENS, LearnSpec
 from cutaway.methods.graft.task_evaluator import TaskEvaluator
+from cutaway.methods.graft.unfinished import mask_keeper, saved_mask, saved_sums, sums_keeper
 from cutaway.models.batches import TokenBudget, batches_by_length
+from cutaway.store.snapshots import Snapshots
 from cutaway.training.batch_order import make_batch_order
 
 DEFAULT_LR = {"mirror": 30.0, "sgd": 1e7, "adam": 0.5}
@@ -50,6 +47,8 @@ class MaskSearch:
     evaluator: TaskEvaluator
     train: NDArray[np.int64]
     console: Console
+    folder: Path | None = None
+    """Where unfinished masks and gradients are saved."""
     gradient_masks: dict[tuple[str, int], Mask] = field(default_factory=dict)
     """Masks that rank weights by gradients, by kind and size."""
     step_units: dict[int, float] = field(default_factory=dict)
@@ -69,8 +68,17 @@ class MaskSearch:
             unit = _mean_saliency(inputs, self.gradient_masks["grad_movement", size])
             self.step_units[size] = unit
 
-    def learn(self, size: int, seed: int, start: Mask | None = None) -> LearnedMask:
-        """A mask of exactly this size, learned by gradient steps from `start`."""
+    def snapshots(self, name: str) -> Snapshots:
+        """The snapshots of a mask or of the gradients."""
+        return Snapshots(self.folder and self.folder / name, self.console)
+
+    def learn(
+        self, size: int, seed: int, start: Mask | None = None, *, name: str = "mask"
+    ) -> LearnedMask:
+        """A mask of exactly this size, learned by gradient steps from `start`.
+
+        It is saved as `name` while it is learned.
+        """
         spec, pair = self.spec, self.pair
         rng = torch.Generator().manual_seed(seed)
         begin = start or self.starting_mask(size, seed)
@@ -78,7 +86,10 @@ class MaskSearch:
         if spec.optimizer == "mirror":
             lr /= self.step_units[size]
         plan = MaskPlan(spec.steps, lr, spec.optimizer, spec.every, spec.optimizer != "sgd")
+        snapshots = self.snapshots(name)
+        saved = saved_mask(snapshots)
         with self.console.progress(f"mask of {size:,}, seed {seed}", spec.steps) as advance:
+            advance(0 if saved is None else saved.step)
 
             def report(step: int, loss: float) -> None:
                 if step:
@@ -86,7 +97,7 @@ class MaskSearch:
 
             return learn_mask(
                 pair.params, pair.base, pair.tuned, begin, self.losses(seed), self.evaluator.score,
-                plan, rng=rng, report=report,
+                plan, rng=rng, report=report, saved=saved, keep=mask_keeper(snapshots, spec.steps),
             )  # fmt: skip
 
     def find_smallest(self, largest: int, seed: int) -> tuple[Mask, SizeSearchResult]:
@@ -99,7 +110,7 @@ class MaskSearch:
                 f"keep_gain needs a gain: the base scores {base:.3f} on train and dev rows, the "
                 f"tuned model {tuned:.3f}. Give --sparsity instead."
             )
-        learned = self.learn(largest, seed)
+        learned = self.learn(largest, seed, name="smallest")
 
         def gain(size: int) -> float:
             with patched_weights(self.pair.params, self.patch(_top_of_learned(learned, size))):
@@ -175,12 +186,18 @@ class MaskSearch:
         pair, rng = self.pair, np.random.default_rng([self.spec.seed, 2])
         n = min(self.spec.slope_examples, len(self.train))
         rows = np.sort(rng.choice(self.train, n, replace=False))
+        snapshots = self.snapshots("gradients")
+        sums = saved_sums(snapshots, pair.params)
+        done = 0 if sums is None else sums.examples
         with (
             gradients_enabled(pair.params, pair.base),
             self.console.progress("gradients", n) as advance,
         ):
-            losses = (_with_progress(self._loss(rows[i : i + 1], 1), advance) for i in range(n))
-            return MaskInputs(pair.base, pair.tuned, task_gradients(pair.params, losses))
+            advance(done)
+            one_by_one = (self._loss(rows[i : i + 1], 1) for i in range(done, n))
+            losses = (_with_progress(loss, advance) for loss in one_by_one)
+            gradients = task_gradients(pair.params, losses, sums, sums_keeper(snapshots, n))
+            return MaskInputs(pair.base, pair.tuned, gradients)
 
     def _mask(self, kind: str, size: int, rng: torch.Generator) -> Mask:
         if kind in NEED_GRADIENTS:

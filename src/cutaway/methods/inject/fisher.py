@@ -43,7 +43,7 @@ from cutaway.store.files import json_bytes
 from cutaway.training.prompting import make_prompted_examples
 
 OUTPUT = ArtefactFile("fisher.safetensors")
-CHECKPOINT_FILE = "sums.safetensors"
+CHECKPOINT_FOLDER = "sums"
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ def measure(request: FisherRequest, run: Run) -> Outcome:
         lm,
         examples,
         console=run.console,
-        checkpoint=run.folder / CHECKPOINT_FILE,
+        checkpoint=run.folder / CHECKPOINT_FOLDER,
     )
     fisher = sums.mean(len(examples))
     metadata = fisher_metadata(request, examples, sums.method)

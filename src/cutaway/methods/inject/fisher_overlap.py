@@ -68,12 +68,12 @@ def retained_fisher(
         console.print("Comparing the Fisher information of the skill and the retained texts.")
         problems = answer_examples(lm, request.skill.train, request.skill.answer_format)
         few = sample_examples(problems, spec.fisher_examples, spec.seed)
-        fisher = mean_squared_gradients(lm, few, spec, console)
+        fisher = mean_squared_gradients(lm, few, spec, console, folder / "sums" / "skill")
         coordinates = InjectCoordinates(lm.name, request.skill.name, "fisher")
         comparison = FisherComparison(lm, coordinates, "skill", fisher, seed=spec.seed)
         comparison.add_mass("skill", fisher)
     retained, sets = {}, 1 if spec.fisher is not None else len(request.retained)
-    for name, part in _fisher_per_set(request, console):
+    for name, part in _fisher_per_set(request, folder, console):
         if comparison is not None:
             comparison.add(name, part)
         if sets > 1:
@@ -85,6 +85,7 @@ def retained_fisher(
         files.write_sealed(folder / OVERLAP_FILE, asdict(overlap))
     if spec.fisher is None:
         save_artefact(folder / RETAINED_FILE, retained, {"kind": "mean"})
+    files.remove_folder(folder / "sums")
     return retained, overlap
 
 
@@ -108,7 +109,7 @@ def _load_overlap(folder: Path) -> FisherOverlap | None:
 
 
 def _fisher_per_set(
-    request: "InjectRequest", console: Console
+    request: "InjectRequest", folder: Path, console: Console
 ) -> Iterator[tuple[str, FisherTensors]]:
     """(name, Fisher) of each retained set, or of the given file."""
     lm, spec, retained = request.lm, request.spec, request.retained
@@ -117,19 +118,24 @@ def _fisher_per_set(
         yield given.name, given.tensors()
         return
     share = max(1, spec.fisher_examples // len(retained))
-    for one in retained:
-        few = sample_examples(one.train, share, spec.seed)
-        yield one.name, mean_squared_gradients(lm, few, spec, console)
+    for number, one in enumerate(retained):
+        few, sums = sample_examples(one.train, share, spec.seed), folder / "sums" / f"set-{number}"
+        yield one.name, mean_squared_gradients(lm, few, spec, console, sums)
 
 
 def mean_squared_gradients(
-    lm: LM, examples: Examples, spec: InjectSpec, console: Console
+    lm: LM, examples: Examples, spec: InjectSpec, console: Console, sums: Path | None = None
 ) -> dict[str, Tensor]:
-    """The diagonal Fisher: the mean over examples of the squared gradient of each."""
+    """The diagonal Fisher: the mean over examples of the squared gradient of each.
+
+    Unfinished sums are saved in the folder `sums`, if one is given.
+    """
     # A model given as an object has a made-up name in the spec: workers can't open it.
     handle = make_model_handle(lm, spec) if lm.name == spec.model else None
-    sums = sum_squared_gradients_on(spec.engine, handle, lm, examples, console=console)
-    return sums.mean(len(examples))
+    found = sum_squared_gradients_on(
+        spec.engine, handle, lm, examples, console=console, checkpoint=sums
+    )
+    return found.mean(len(examples))
 
 
 def sample_examples(examples: Examples, most: int, seed: int) -> Examples:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cutaway.console import Console
-from cutaway.core.errors import Corrupt, Missing
 from cutaway.engine import PieceFailed, find_engine, run_pieces
 from cutaway.extract.model_handle import ModelHandle, pass_resources
 from cutaway.methods.inject.examples import Examples, example_losses
@@ -28,12 +26,10 @@ from cutaway.methods.inject.maths.loop import FisherSample, add_by_autograd, gra
 from cutaway.models.batches import TokenBatch, TokenBudget, batches_by_length
 from cutaway.models.lm import LM
 from cutaway.models.rounding import disturbed, judge
-from cutaway.store.artefacts import load_artefact, save_artefact
+from cutaway.store.snapshots import Snapshots
 
 # Passes with disturbed inputs that measure the rounding noise of gradients.
 NOISE_DRAWS = 2
-# Seconds between checkpoints of the sums.
-SAVE_SECONDS = 120.0
 # The most logits, and the most padded tokens, in a batch.
 MAX_LOGITS, MAX_TOKENS = 1 << 25, 512
 
@@ -75,23 +71,26 @@ def sum_squared_gradients(
     checkpoint: Path | None = None,
     batched: bool = True,
 ) -> FisherSums:
-    """The sum over examples of the squared gradient of each example's own loss."""
+    """The sum over examples of the squared gradient of each example's own loss.
+
+    Unfinished sums are saved in the folder `checkpoint`, if one is given.
+    """
     total = zero_sums(lm)
     method = FisherMethod("loop", "requested")
     if batched:
         method = choose_method(lm, examples, total, console)
     batches = fisher_batches(lm, examples, method.way)
-    start = _resume_sums(checkpoint, total, method.way, console)
-    saved = time.monotonic()
+    snapshots = Snapshots(checkpoint, console)
+    start = _resume_sums(snapshots, total, method.way)
     with console.progress("fisher", len(examples)) as advance:
         advance(sum(len(batch.rows) for batch in batches[:start]))
         with FisherAccumulator(lm, examples, total, method.way) as add:
             for number, batch in enumerate(batches[start:], start):
                 add(batch)
                 advance(len(batch.rows))
-                if checkpoint is not None and time.monotonic() - saved > SAVE_SECONDS:
-                    save_artefact(checkpoint, total, {"done": number + 1, "way": method.way})
-                    saved = time.monotonic()
+                done = number + 1
+                if snapshots.due(at_end=done == len(batches)):
+                    snapshots.save(done, total, {"done": done, "way": method.way})
     return FisherSums(total, method)
 
 
@@ -188,23 +187,14 @@ def sample_by_autograd(lm: LM, examples: Examples, sample: FisherSample) -> Fish
     return sample
 
 
-def _resume_sums(
-    checkpoint: Path | None, total: Mapping[str, Tensor], way: str, console: Console
-) -> int:
-    """The number of batches in the checkpoint, whose sums are now in `total`."""
-    if checkpoint is None or not checkpoint.is_file():
-        return 0
-    try:
-        saved = load_artefact(checkpoint)
-    except (Corrupt, Missing):
-        return 0
-    if saved.meta.get("way") != way or set(saved.names) != set(total):
+def _resume_sums(snapshots: Snapshots, total: Mapping[str, Tensor], way: str) -> int:
+    """The number of batches in the snapshot, whose sums are now in `total`."""
+    saved = snapshots.load()
+    if saved is None or saved.meta.get("way") != way or set(saved.names) != set(total):
         return 0
     for name, value in total.items():
         value.copy_(saved.tensor(name))
-    done: Any = saved.meta["done"]
-    console.print(f"Continuing after batch {done}.")
-    return int(done)
+    return int(saved.meta["done"])
 
 
 def seconds_per_token(lm: LM, examples: Examples) -> float:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from cutaway.console import Console
 from cutaway.extract.forward_pass import VisitedBatch, run_pass
 from cutaway.extract.request import TokenRows
+from cutaway.methods.shortcut.cross_products import restore_sums, save_sums
 from cutaway.methods.shortcut.maps import ShortcutMaps
 from cutaway.methods.shortcut.maths.fit import Shortcut, fit_shortcuts
 from cutaway.methods.shortcut.maths.moments import MomentAccumulator
@@ -21,6 +23,7 @@ from cutaway.models.lm import LM
 from cutaway.models.sites import Site
 from cutaway.models.swap import swapped_parts
 from cutaway.models.tokens import pad
+from cutaway.store.snapshots import Snapshots
 
 PART_GROUPS: dict[str, tuple[BlockPart, ...]] = {
     "norms": ("norm1", "norm2"),
@@ -41,17 +44,25 @@ def available_parts(lm: LM) -> list[BlockPart]:
 
 
 def fit_parts(
-    lm: LM, inputs: TokenRows, rows: Sequence[int], console: Console
+    lm: LM, inputs: TokenRows, rows: Sequence[int], console: Console, folder: Path | None = None
 ) -> dict[str, Shortcut]:
-    """One map per part of each block, `5.attn` and so on, at the marked tokens of these rows."""
+    """One map per part of each block, `5.attn` and so on, at the marked tokens of these rows.
+
+    Unfinished sums are saved in `folder`.
+    """
     names = [(block, part) for block in range(1, lm.layers + 1) for part in available_parts(lm)]
     pairs = [(f"{block}.{part}.in", f"{block}.{part}.out") for block, part in names]
     sites = [Site(block, part, side) for block, part in names for side in ("in", "out")]
     accumulator, lengths = MomentAccumulator(list(pairs)), [len(inputs.rows[i]) for i in rows]
+    snapshots = Snapshots(folder, console)
+    restore_sums(accumulator, snapshots)
+    wanted = sum(len(inputs.marks[i]) for i in rows)
     with console.progress("parts", len(rows)) as advance, torch.no_grad():
         for batch, _ in batches_by_length(lengths, PART_BUDGET):
             chosen = [rows[i] for i in batch.rows]
-            accumulator.add(_part_states_at_marks(lm, inputs, chosen, sites))
+            if not accumulator.skip(sum(len(inputs.marks[i]) for i in chosen)):
+                accumulator.add(_part_states_at_marks(lm, inputs, chosen, sites))
+                save_sums(accumulator, snapshots, at_end=accumulator.rows == wanted)
             advance(len(chosen))
     moments = accumulator.moments()
     return {

@@ -6,6 +6,7 @@ that the single pass adds. The results differ only in the order of a few float64
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -23,9 +24,10 @@ from cutaway.methods.shortcut.maths.moments import (
     moments_bytes,
     moments_from_state_dict,
 )
-from cutaway.methods.shortcut.sample import StateSample, stored_states
+from cutaway.methods.shortcut.sample import BATCH_TEXTS, StateSample, stored_states
 from cutaway.methods.shortcut.spec import FitSpec
 from cutaway.store.activations import ActivationTable
+from cutaway.store.snapshots import Snapshots
 
 
 @dataclass(frozen=True)
@@ -73,22 +75,48 @@ class PartialMoments:
             yield batch
 
 
-def gather_moments(sample: StateSample, spec: FitSpec, console: Console) -> Moments:
-    """The cross-products of the training texts."""
+def gather_moments(
+    sample: StateSample, spec: FitSpec, console: Console, folder: Path | None = None
+) -> Moments:
+    """The cross-products of the training texts; unfinished sums are saved in `folder`."""
     pairs = layer_pairs(sample.lm.layers, to_final=spec.layers == "to-final")
     partial = PartialMoments(sample.table, pairs, sample.lm.layers, spec.precise)
     if find_engine(spec.engine).in_process:
-        return _moments_here(sample, partial, console)
+        return _moments_here(sample, partial, console, Snapshots(folder, console))
     return _moments_on_workers(sample, partial, spec.engine, console)
 
 
-def _moments_here(sample: StateSample, partial: PartialMoments, console: Console) -> Moments:
-    accumulator = partial.accumulator()
-    with console.progress("cross-products", len(sample.train)) as advance:
-        for part, states in sample.states(sample.train, range(partial.layers + 1)):
+def _moments_here(
+    sample: StateSample, partial: PartialMoments, console: Console, snapshots: Snapshots
+) -> Moments:
+    accumulator, texts = partial.accumulator(), sample.train
+    restore_sums(accumulator, snapshots)
+    marks = np.array([len(sample.full.marks[i]) for i in texts])
+    with console.progress("cross-products", len(texts)) as advance:
+        start = 0
+        while accumulator.skip(int(marks[start : start + BATCH_TEXTS].sum())) and start < len(
+            texts
+        ):
+            start += BATCH_TEXTS
+        advance(min(start, len(texts)))
+        for part, states in sample.states(texts[start:], range(partial.layers + 1)):
             accumulator.add(states)
             advance(len(part))
+            save_sums(accumulator, snapshots, at_end=part[-1] == texts[-1])
     return accumulator.moments()
+
+
+def restore_sums(accumulator: MomentAccumulator, snapshots: Snapshots) -> None:
+    """Load the newest snapshot of the sums, if there is one."""
+    saved = snapshots.load()
+    if saved is not None:
+        accumulator.load_state_dict({name: saved.tensor(name).clone() for name in saved.names})
+
+
+def save_sums(accumulator: MomentAccumulator, snapshots: Snapshots, *, at_end: bool) -> None:
+    """Save the sums when it is time."""
+    if snapshots.due(at_end=at_end):
+        snapshots.save(accumulator.rows, accumulator.state_dict())
 
 
 def _moments_on_workers(

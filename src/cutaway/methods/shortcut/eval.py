@@ -59,16 +59,17 @@ def measure(request: MapsRequest, run: Run) -> Outcome:
     coordinates = ShortcutCoordinates(lm.name, sample.texts.name, maps.fitted_on)
     writer = sample_writer(run, sample, coordinates)
     console.print(f"Measuring on {len(rows)} texts of {sample.texts.name}.")
-    predictions = predict_all_layers(sample, rows, maps, request.kinds, console, writer)
+    kept = run.folder / "predictions"
+    predictions = predict_all_layers(sample, rows, maps, request.kinds, console, writer, kept)
     r2 = r2_by_pair(request, sample, rows, console)
     table: list[Row] = []
     for (kind, layer), predicted in predictions.items():
         table += prediction_rows(coordinates, kind, layer, lm.layers, predicted)
     table = [*in_display_order(table), *r2_rows(coordinates, r2)]
     if spec.parts and maps.meta.get("parts"):
-        table += replaced_part_rows(request, sample, rows, coordinates, console, writer)
+        table += replaced_part_rows(request, sample, rows, coordinates, run, writer)
     if spec.schedules:
-        table += schedule_rows(request, sample, rows, coordinates, r2, console, writer)
+        table += schedule_rows(request, sample, rows, coordinates, r2, run, writer)
     return shortcut_outcome(
         "eval",
         sample,
@@ -124,24 +125,29 @@ def replaced_part_rows(
     sample: StateSample,
     rows: TextRows,
     coordinates: ShortcutCoordinates,
-    console: Console,
+    run: Run,
     writer: SampleWriter | None,
 ) -> list[Row]:
     """Predictions when norms, attention or MLP are replaced in all blocks after a layer."""
     lm, last, full = sample.lm, sample.lm.layers, final_layer(sample, rows)
     starts = start_layers(last)
-    table: list[Row] = []
-    with console.progress("parts", len(starts) * len(PART_GROUPS)) as advance:
+    keys, done = [], run.progress.done()
+    with run.console.progress("parts", len(starts) * len(PART_GROUPS)) as advance:
         for start in starts:
             for group in PART_GROUPS:
-                hidden = final_states(lm, sample.inputs, rows.tolist(), request.maps, group, start)
                 kind = f"part:{group}"
-                predicted = predictions_from_states(
-                    sample, rows, hidden, full, writer, kind=kind, layer=start
-                )
-                table += prediction_rows(coordinates, kind, start, last, predicted)
+                keys.append(f"{kind} after {start}")
+                if keys[-1] not in done:
+                    hidden = final_states(
+                        lm, sample.inputs, rows.tolist(), request.maps, group, start
+                    )
+                    predicted = predictions_from_states(
+                        sample, rows, hidden, full, writer, kind=kind, layer=start
+                    )
+                    found = prediction_rows(coordinates, kind, start, last, predicted)
+                    run.progress.put(keys[-1], found)
                 advance()
-    return table
+    return run.progress.rows(keys)
 
 
 def schedule_rows(
@@ -150,23 +156,26 @@ def schedule_rows(
     rows: TextRows,
     coordinates: ShortcutCoordinates,
     r2: Mapping[Any, float],
-    console: Console,
+    run: Run,
     writer: SampleWriter | None,
 ) -> list[Row]:
     """Predictions of skip schedules; `layer` is the number of blocks that run."""
     lm, full = sample.lm, final_layer(sample, rows)
     fitted = {pair: value for (kind, pair), value in r2.items() if kind == "mat"}
     schedules = candidate_schedules(fitted, lm.layers)
-    table: list[Row] = []
-    with console.progress("schedules", len(schedules)) as advance:
+    done = run.progress.done()
+    with run.console.progress("schedules", len(schedules)) as advance:
         for name, schedule in schedules.items():
-            hidden = run_schedule(lm, sample.inputs, rows.tolist(), request.maps, schedule)
-            predicted = predictions_from_states(
-                sample, rows, hidden, full, writer, kind=name, layer=schedule.blocks
-            )
-            table += prediction_rows(coordinates, name, schedule.blocks, lm.layers, predicted)
+            if name not in done:
+                hidden = run_schedule(lm, sample.inputs, rows.tolist(), request.maps, schedule)
+                predicted = predictions_from_states(
+                    sample, rows, hidden, full, writer, kind=name, layer=schedule.blocks
+                )
+                blocks = schedule.blocks
+                found = prediction_rows(coordinates, name, blocks, lm.layers, predicted)
+                run.progress.put(name, found)
             advance()
-    return table
+    return run.progress.rows(schedules)
 
 
 def eval_summary(predictions: PredictionsByLayer, last: int, texts: TextRows) -> dict[str, Any]:

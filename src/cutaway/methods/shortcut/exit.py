@@ -69,7 +69,8 @@ def measure(request: MapsRequest, run: Run) -> Outcome:
     rows = texts_not_fitted_on(sample.texts, maps)
     coordinates = ShortcutCoordinates(lm.name, sample.texts.name, maps.fitted_on)
     writer = sample_writer(run, sample, coordinates)
-    predictions = predict_all_layers(sample, rows, maps, kinds, run.console, writer)
+    kept = run.folder / "predictions"
+    predictions = predict_all_layers(sample, rows, maps, kinds, run.console, writer, kept)
     confidences = confidences_by_kind(sample, rows, predictions, kinds, spec.confidence)
     curves = {key: exit_curve(one, ALL_LAMBDAS) for key, one in confidences.items()}
     drawn = {key: [p for p in of if p.setting in FINE_LAMBDAS] for key, of in curves.items()}

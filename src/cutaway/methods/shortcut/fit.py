@@ -1,5 +1,6 @@
 """`cutaway shortcut fit`: all maps of a model from one pass over the texts."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +13,12 @@ from cutaway.methods.shortcut.block_parts import fit_parts
 from cutaway.methods.shortcut.comparisons import conclude_over_texts, explained_variance_gain
 from cutaway.methods.shortcut.cross_products import gather_moments
 from cutaway.methods.shortcut.draft_maps import fit_draft_maps
-from cutaway.methods.shortcut.maps import save_maps, text_fingerprints
+from cutaway.methods.shortcut.maps import (
+    load_unfinished,
+    save_maps,
+    save_unfinished,
+    text_fingerprints,
+)
 from cutaway.methods.shortcut.maths.fidelity import StreamingR2
 from cutaway.methods.shortcut.maths.fit import IDENTITY, Shortcut, check_fit_options, fit_shortcuts
 from cutaway.methods.shortcut.maths.moments import layer_pairs
@@ -34,6 +40,7 @@ from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.open_for_spec import open_spec_model
 from cutaway.recipe.output import ArtefactFile
+from cutaway.store.snapshots import Snapshots
 
 FittedMaps = dict[tuple[str, int, int], Shortcut]
 """By kind, source layer and target layer."""
@@ -68,12 +75,15 @@ def measure(request: SampleRequest, run: Run) -> Outcome:
     sample = take_sample(request, run.context)
     report_memory(lm, spec, console)
     frequent = frequent_tokens(sample) if lm.kind == "causal" else None
-    fitted = fit_all_maps(sample, spec, console)
+    fitted = fit_all_maps(sample, spec, console, run.folder)
     drafts: FittedMaps = {}
     if spec.drafts and frequent is not None:
         prompts = [sample.full.rows[i] for i in sample.train[: spec.drafts]]
         drafts = fit_draft_maps(lm, prompts, frequent, console, seed=spec.seed)
-    parts = fit_parts(lm, sample.inputs, sample.train.tolist(), console) if spec.parts else {}
+    parts: dict[str, Shortcut] = {}
+    if spec.parts:
+        train = sample.train.tolist()
+        parts = fit_parts(lm, sample.inputs, train, console, run.folder / "parts")
     r2 = held_out_r2(sample, fitted, console)
     notes = sorted({jump.note for jump in fitted.values() if jump.note})
     for note in notes:
@@ -99,22 +109,33 @@ def report_memory(lm: LM, spec: FitSpec, console: Console) -> None:
     console.print(f"{len(pairs)} maps: about {size:,.0f} MB of memory in addition to the model.")
 
 
-def fit_all_maps(sample: StateSample, spec: FitSpec, console: Console) -> FittedMaps:
-    """Every requested map, one source layer after the other; used products are freed."""
-    last = sample.lm.layers
-    fitted: FittedMaps = {}
-    moments = gather_moments(sample, spec, console)
-    with console.progress("fitting", last) as advance:
-        for source in range(last):
-            targets = [int(target) for start, target in moments.pairs if start == source]
-            maps = fit_shortcuts(moments, source, targets)
-            fitted |= {("mat", source, target): maps[target] for target in targets}
-            for kind, options in extra_kinds(spec).items():
-                fitted[kind, source, last] = fit_shortcuts(moments, source, [last], **options)[last]
-            for target in [source, *targets]:
-                del moments.grams[source, target]
-            advance()
-    return fitted | (tuned_maps(sample, spec, fitted, console) if spec.tuned else {})
+def fit_all_maps(
+    sample: StateSample, spec: FitSpec, console: Console, folder: Path | None = None
+) -> FittedMaps:
+    """Every requested map, one source layer after the other; used products are freed.
+
+    Unfinished sums and maps are saved in `folder`.
+    """
+    last, kept = sample.lm.layers, Snapshots(folder and folder / "maps", console)
+    fitted: FittedMaps = load_unfinished(kept)
+    todo = [source for source in range(last) if ("mat", source, last) not in fitted]
+    if todo:
+        moments = gather_moments(sample, spec, console, folder and folder / "cross-products")
+        with console.progress("fitting", len(todo)) as advance:
+            for source in todo:
+                targets = [int(target) for start, target in moments.pairs if start == source]
+                maps = fit_shortcuts(moments, source, targets)
+                fitted |= {("mat", source, target): maps[target] for target in targets}
+                for kind, options in extra_kinds(spec).items():
+                    one = fit_shortcuts(moments, source, [last], **options)[last]
+                    fitted[kind, source, last] = one
+                for target in [source, *targets]:
+                    del moments.grams[source, target]
+                save_unfinished(kept, fitted)
+                advance()
+    if spec.tuned:
+        add_tuned_maps(sample, spec, fitted, console, kept)
+    return fitted
 
 
 def extra_kinds(spec: FitSpec) -> dict[str, dict[str, Any]]:
@@ -127,22 +148,22 @@ def extra_kinds(spec: FitSpec) -> dict[str, dict[str, Any]]:
     return {kind: options for kind, options in requested.items() if options is not None}
 
 
-def tuned_maps(
-    sample: StateSample, spec: FitSpec, fitted: FittedMaps, console: Console
-) -> FittedMaps:
-    """Maps trained on the final distribution, starting from the least-squares maps."""
+def add_tuned_maps(
+    sample: StateSample, spec: FitSpec, fitted: FittedMaps, console: Console, kept: Snapshots
+) -> None:
+    """Add maps trained on the final distribution, starting from the least-squares maps."""
     last, head = sample.lm.layers, logits_fn(sample.lm)
     final = torch.cat([states[last] for _, states in sample.states(sample.train, [last])])
-    tuned: FittedMaps = {}
     with console.progress("training", last) as advance:
         for source in range(last):
-            hidden = torch.cat([s[source] for _, s in sample.states(sample.train, [source])])
-            rng = torch.Generator().manual_seed(spec.seed + source)
-            tuned["tuned", source, last] = train_tuned_map(
-                fitted["mat", source, last], hidden, final, head, rng=rng, steps=spec.tuned
-            )
+            if ("tuned", source, last) not in fitted:
+                hidden = torch.cat([s[source] for _, s in sample.states(sample.train, [source])])
+                rng = torch.Generator().manual_seed(spec.seed + source)
+                fitted["tuned", source, last] = train_tuned_map(
+                    fitted["mat", source, last], hidden, final, head, rng=rng, steps=spec.tuned
+                )
+                save_unfinished(kept, fitted)
             advance()
-    return tuned
 
 
 def frequent_tokens(sample: StateSample) -> torch.Tensor:

@@ -23,6 +23,7 @@ from cutaway.models.lm import LM
 from cutaway.models.start_token import report_other_start
 from cutaway.recipe.artefact_handle import SavedArtefact
 from cutaway.store.artefacts import load_artefact, save_artefact
+from cutaway.store.snapshots import Snapshots
 from cutaway.store.versions import report_other_versions
 
 if TYPE_CHECKING:
@@ -165,6 +166,29 @@ def save_maps(
         tensors |= _named_tensors(f"part/{name}", jump)
     kinds = [kind for kind in MAP_KINDS if any(key[0] == kind for key in fitted)]
     return save_artefact(path, tensors, {**meta, "method": "shortcut", "kinds": kinds})
+
+
+def save_unfinished(snapshots: Snapshots, fitted: FittedMaps) -> None:
+    """Save the maps fitted so far when it is time."""
+    if snapshots.due():
+        tensors: dict[str, Tensor] = {}
+        for (kind, source, target), jump in fitted.items():
+            tensors |= _named_tensors(f"{kind}/{source}/{target}", jump)
+        described = [[*key, jump.ridge, jump.note] for key, jump in fitted.items()]
+        snapshots.save(len(fitted), tensors, {"maps": described})
+
+
+def load_unfinished(snapshots: Snapshots) -> dict[tuple[str, int, int], Shortcut]:
+    """The maps of the newest snapshot, in the order in which they were fitted."""
+    saved, fitted = snapshots.load(), dict[tuple[str, int, int], Shortcut]()
+    if saved is not None:
+        for kind, source, target, ridge, note in saved.meta["maps"]:
+            name = f"{kind}/{source}/{target}"
+            parts = [saved.tensor(n).clone() for n in (name, f"{name}/right") if n in saved.names]
+            bias = f"{name}/bias"
+            offset = saved.tensor(bias).clone() if bias in saved.names else None
+            fitted[kind, source, target] = Shortcut(tuple(parts), offset, ridge, note)
+    return fitted
 
 
 def text_fingerprints(texts: Iterable[str]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from cutaway.models.lm import LM
 from cutaway.recipe.cost import Estimate
 from cutaway.recipe.life_cycle import Context
 from cutaway.recipe.open_for_spec import open_spec_model
+from cutaway.store.snapshots import Snapshots, saved_tensors
 
 PredictionsByLayer = dict[tuple[str, int], LayerPredictions]
 """By kind of map and layer."""
@@ -89,18 +91,24 @@ def predict_all_layers(
     kinds: Sequence[str],
     console: Console,
     writer: SampleWriter | None = None,
+    folder: Path | None = None,
 ) -> PredictionsByLayer:
-    """Predictions at all examples of these texts, for layers 0..L; samples go to the writer."""
+    """Predictions at all examples of these texts, for layers 0..L; samples go to the writer.
+
+    Unfinished predictions are saved in `folder`.
+    """
     lm, head = sample.lm, logits_fn(sample.lm)
     jumps = {
         (kind, layer): maps.jump(layer, lm.layers, kind)
         for kind in kinds
         for layer in range(lm.layers)
     }
-    chunks: dict[tuple[str, int], list[LayerPredictions]] = {}
+    snapshots = Snapshots(folder, console)
+    done, chunks = _load_predictions(snapshots)
     size = max(1, MAX_LOGITS // lm.vocab)
     with console.progress("predictions", len(rows)) as advance:
-        for part, states in sample.states(rows, range(lm.layers + 1), at_once=size):
+        advance(done)
+        for part, states in sample.states(rows[done:], range(lm.layers + 1), at_once=size):
             following, cells = sample.next_tokens(part), LensCells()
             last = head(states[lm.layers])
             full = final_distribution(last)
@@ -117,7 +125,35 @@ def predict_all_layers(
             if writer is not None:
                 writer.write_cells(f"cells/{part[0]:09d}", examples_of(sample, part), cells)
             advance(len(part))
+            done += len(part)
+            if snapshots.due(at_end=done == len(rows)):
+                _save_predictions(snapshots, done, chunks)
     return {key: concat_predictions(parts) for key, parts in chunks.items()}
+
+
+def _save_predictions(
+    snapshots: Snapshots, done: int, chunks: dict[tuple[str, int], list[LayerPredictions]]
+) -> None:
+    """Save the predictions at the first `done` texts."""
+    tensors = {
+        f"{kind}/{layer}/{name}": value
+        for (kind, layer), parts in chunks.items()
+        for name, value in vars(concat_predictions(parts)).items()
+    }
+    snapshots.save(done, tensors, {"done": done, "cells": [list(key) for key in chunks]})
+
+
+def _load_predictions(
+    snapshots: Snapshots,
+) -> tuple[int, dict[tuple[str, int], list[LayerPredictions]]]:
+    """The number of texts in the newest snapshot, and their predictions."""
+    saved = snapshots.load()
+    if saved is None:
+        return 0, {}
+    return int(saved.meta["done"]), {
+        (kind, layer): [LayerPredictions(**saved_tensors(saved, f"{kind}/{layer}"))]
+        for kind, layer in saved.meta["cells"]
+    }
 
 
 def predictions_from_states(

@@ -5,14 +5,13 @@ import torch
 from torch import nn
 
 from cutaway.core.errors import BadSpec, Mismatch
+from cutaway.methods.graft.maths.learn_mask import LearnedMask, learn_mask
 from cutaway.methods.graft.maths.masks import MASKS, MaskInputs
 from cutaway.methods.graft.maths.select import Mask
 from cutaway.methods.graft.maths.soft_mask import (
-    LearnedMask,
     MaskPlan,
     SoftMask,
     gradients_enabled,
-    learn_mask,
 )
 from tests.methods.graft.maths.toy import copies, generator, loss_of, net
 

@@ -12,7 +12,7 @@ dare           random weights, rescaled in the same way (DARE: drop and rescale)
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -77,25 +77,47 @@ class MaskInputs:
 MaskRule = Callable[[MaskInputs, int, torch.Generator], Mask]
 
 
-def task_gradients(params: Params, losses: Iterable[Loss]) -> TaskGradients:
-    """Statistics of per-example gradients; the parameters must require gradients."""
+@dataclass(frozen=True, eq=False)
+class GradientSums:
+    """Sums of gradients and of their squares over the first `examples` examples, by name."""
+
+    sum: dict[str, Tensor]
+    square: dict[str, Tensor]
+    examples: int = 0
+
+
+def zero_gradient_sums(params: Params) -> GradientSums:
+    """The sums over no example."""
+    zero = {n: torch.zeros_like(value, dtype=torch.float32) for n, value in params.items()}
+    return GradientSums(zero, {name: value.clone() for name, value in zero.items()})
+
+
+def task_gradients(
+    params: Params,
+    losses: Iterable[Loss],
+    sums: GradientSums | None = None,
+    keep: Callable[[GradientSums], None] = lambda sums: None,
+) -> TaskGradients:
+    """Statistics of per-example gradients; the parameters must require gradients.
+
+    The losses are those of the examples that aren't in `sums` yet; `keep` gets the sums after each.
+    """
     names = list(params)
-    mean = {name: torch.zeros_like(params[name], dtype=torch.float32) for name in names}
-    square = {name: value.clone() for name, value in mean.items()}
-    n = 0
+    sums = sums or zero_gradient_sums(params)
     for loss in losses:
         grads = torch.autograd.grad(loss(), [params[n] for n in names], allow_unused=True)
-        n += 1
         for name, grad in zip(names, grads, strict=True):
             if grad is not None:
-                mean[name].add_(grad)
-                square[name].addcmul_(grad.float(), grad.float())
-    if n == 0:
+                sums.sum[name].add_(grad)
+                sums.square[name].addcmul_(grad.float(), grad.float())
+        sums = replace(sums, examples=sums.examples + 1)
+        keep(sums)
+    if sums.examples == 0:
         raise Missing("Gradients need at least one example.")
     for name in names:
-        mean[name].div_(n)
-        square[name].div_(n)
-    return TaskGradients(mean, square)
+        sums.sum[name].div_(sums.examples)
+        sums.square[name].div_(sums.examples)
+    return TaskGradients(sums.sum, sums.square)
 
 
 def _random(inputs: MaskInputs, keep: int, rng: torch.Generator) -> Mask:

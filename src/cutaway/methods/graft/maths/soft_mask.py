@@ -15,7 +15,7 @@ and theta stays constant during the step, so each term updates z at once.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -23,7 +23,6 @@ from torch import Tensor, nn
 
 from cutaway.core.errors import BadSpec
 from cutaway.core.params import check_same_parameters
-from cutaway.methods.graft.maths.patch import values_at, write_values
 from cutaway.methods.graft.maths.select import Mask, Params, score_threshold, top_mask
 
 LiveParams = Mapping[str, nn.Parameter]
@@ -60,16 +59,16 @@ class MaskPlan:
 
 
 @dataclass(frozen=True, eq=False)
-class LearnedMask:
-    """The best mask of all evaluations, its score, and the learning curve."""
+class MaskState:
+    """What learning needs to go on after a step."""
 
-    mask: Mask
-    score: float
     step: int
-    """The step of its evaluation; 0 is the starting mask."""
-    curve: tuple[dict[str, int | float], ...]
-    logits: Params = field(repr=False)
-    """z after the last step, which ranks all weights."""
+    logits: Params
+    moments: Mapping[str, tuple[Tensor, Tensor]]
+    """Adam's two means by tensor."""
+    best: tuple[float, Mask, int]
+    """The best score so far, its mask and its step."""
+    curve: Sequence[Mapping[str, int | float]]
 
 
 class SoftMask:
@@ -82,8 +81,19 @@ class SoftMask:
         self.params, self.base, self.tuned = params, base, tuned
         self.logits = initial_logits(base, start, rng=rng)
         self._unmoved = unmoved_weights(base, tuned)
-        self._moments: dict[str, tuple[Tensor, Tensor]] = {}
+        self.moments: dict[str, tuple[Tensor, Tensor]] = {}
+        """Adam's two means by tensor."""
         self.steps = 0
+
+    def resume(self, state: MaskState) -> None:
+        """Go on from a state: its logits, their optimizer, and theta of them."""
+        self.steps = state.step
+        self.logits, self.moments = (
+            {name: value.to(self.base[name].device) for name, value in state.logits.items()},
+            {n: (a.to(self.base[n].device), b.to(self.base[n].device))
+             for n, (a, b) in state.moments.items()},
+        )  # fmt: skip
+        self.write()
 
     @torch.no_grad()
     def write(self, keep: int | None = None) -> None:
@@ -167,10 +177,10 @@ class SoftMask:
                 _write_theta(chunk, scratch)
 
     def _moments_of(self, name: str) -> tuple[Tensor, Tensor]:
-        if name not in self._moments:
+        if name not in self.moments:
             zero = torch.zeros_like(self.logits[name])
-            self._moments[name] = (zero, zero.clone())
-        return self._moments[name]
+            self.moments[name] = (zero, zero.clone())
+        return self.moments[name]
 
     def _chunks(self, name: str, theta: Tensor) -> Iterator["_WeightChunk"]:
         base, tuned = self.base[name].reshape(-1), self.tuned[name].reshape(-1)
@@ -250,51 +260,6 @@ def _adam_update(change: Tensor, moments: tuple[Tensor, Tensor], at: slice, step
     second.mul_(slow).addcmul_(change, change, value=1 - slow)
     root = (second / (1 - slow**step)).sqrt_().add_(ADAM_EPS)
     return first / (1 - fast**step) / root
-
-
-def learn_mask(
-    params: LiveParams,
-    base: Params,
-    tuned: Params,
-    start: Mask,
-    losses: Callable[[int], Sequence[Loss]],
-    evaluate: Callable[[], float],
-    plan: MaskPlan,
-    *,
-    rng: torch.Generator,
-    report: Callable[[int, float], None] = lambda step, loss: None,
-) -> LearnedMask:
-    """The best mask of the starting mask's size among those that are evaluated.
-
-    `losses(step)` are the terms of that step's loss, `evaluate()` is the score (higher is better)
-    of the current parameters. The parameters are those of the base again afterwards.
-    """
-    soft = SoftMask(params, base, tuned, start, rng=rng)
-    best: tuple[float, Mask, int] = (-float("inf"), start, 0)
-    curve: list[dict[str, int | float]] = []
-    with gradients_enabled(params, base):
-        for step in range(plan.steps + 1):
-            loss = soft.step(losses(step), plan) if step else float("nan")
-            evaluating = step % plan.every == 0 or step == plan.steps
-            if evaluating:
-                mask = soft.rounded(start.size) if step else start
-                score = score_mask(params, base, tuned, mask, evaluate)
-                best = max(best, (score, mask, step), key=lambda one: one[0])
-                curve.append({"step": step, "loss": loss, "score": score, "ones": soft.ones()})
-            if evaluating or plan.budget:
-                soft.write(start.size if plan.budget else None)
-            report(step, loss)
-    score, mask, step = best
-    return LearnedMask(mask, score, step, tuple(curve), soft.logits)
-
-
-def score_mask(
-    params: LiveParams, base: Params, tuned: Params, mask: Mask, evaluate: Callable[[], float]
-) -> float:
-    """The score of the base with the mask's weights tuned."""
-    assign_weights(params, base)
-    write_values(params, mask, values_at(tuned, mask))
-    return evaluate()
 
 
 @torch.no_grad()

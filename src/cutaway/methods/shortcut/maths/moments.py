@@ -110,13 +110,15 @@ class MomentAccumulator:
     _total: Moments | None = field(default=None, init=False)
     _buffer: dict[StateKey, Tensor] = field(default_factory=dict, init=False)
     _buffered: int = field(default=0, init=False)
+    _skip: int = field(default=0, init=False)
 
     def add(self, batch: Mapping[Any, Float[Tensor, "m _"]]) -> None:
         """Add a batch: the same rows, in the same order, at every layer."""
         rows = _common_row_count(batch, self._sites())
         if not self._buffer:
             self._allocate(batch)
-        done = 0
+        done = min(self._skip, rows)
+        self._skip -= done
         while done < rows:
             step = min(rows - done, self.chunk - self._buffered)
             for site, buffer in self._buffer.items():
@@ -124,6 +126,40 @@ class MomentAccumulator:
             done, self._buffered = done + step, self._buffered + step
             if self._buffered == self.chunk:
                 self._flush()
+
+    def skip(self, rows: int) -> bool:
+        """Whether the next `rows` rows are all in restored sums, so that they needn't be added."""
+        if self._skip < rows:
+            return False
+        self._skip -= rows
+        return True
+
+    @property
+    def rows(self) -> int:
+        """The number of rows added so far."""
+        return self._buffered + (0 if self._total is None else self._total.rows)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Named tensors of the sums and of the rows that aren't in them yet."""
+        total = {} if self._total is None else self._total.state_dict()
+        rows = {f"buffer/{site}": b[: self._buffered] for site, b in self._buffer.items()}
+        return {**total, **rows}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from a state: the rows in it are skipped when they are added again."""
+        buffered = {
+            _state_key(name.removeprefix("buffer/")): rows
+            for name, rows in state.items()
+            if name.startswith("buffer/")
+        }
+        self._allocate(buffered)
+        self._total = moments_from_state_dict(
+            {name: value for name, value in state.items() if not name.startswith("buffer/")}
+        )
+        for site, rows in buffered.items():
+            self._buffered = len(rows)
+            self._buffer[site][: len(rows)] = rows
+        self._skip = self.rows
 
     def moments(self) -> Moments:
         """The moments of all rows added so far."""
