@@ -9,6 +9,7 @@ from cutaway.core.textset import TextSet
 from cutaway.extract.activations import extract
 from cutaway.extract.request import ExtractionRequest, build_token_rows
 from cutaway.models.hooks import collect_states
+from cutaway.models.start_token import with_bos
 from cutaway.models.tokens import pad, tokenize
 
 
@@ -94,3 +95,26 @@ def test_windows_cover_every_token_once_with_half_a_window_of_context(window, ti
         assert counted == tokens
         assert all(rows.first_counted[i] >= window // 2 for i in mine[1:])
         assert all(len(rows.rows[i]) <= window for i in mine)
+
+
+@pytest.mark.parametrize(("family", "front"), [("llama", 1), ("bert", 1), ("gpt2", 0)])
+def test_later_windows_begin_with_the_start_token_which_counts_once(family, front, tiny_lm, texts):
+    lm = tiny_lm(family)
+    rows = build_token_rows(lm, texts, ExtractionRequest((1,), ("mean",), window=7))
+    assert len(rows.rows) > len(texts.texts)
+    for text, tokens in enumerate(tokenize(lm, texts.texts, limit=10**6).rows):
+        mine = np.flatnonzero(rows.text_index == text)
+        assert all(rows.rows[i][:front] == tokens[:front] for i in mine)
+        counted = [t for i in mine for t in rows.rows[i][rows.first_counted[i] :]]
+        assert counted == tokens
+        # At least half of the window without the start token is context.
+        assert all(rows.first_counted[i] >= front + (7 - front) // 2 for i in mine[1:])
+        assert all(len(rows.rows[i]) <= 7 for i in mine)
+
+
+def test_bos_add_reaches_every_window(tiny_lm, texts):
+    lm = with_bos(tiny_lm("gpt2"), "add")
+    rows = build_token_rows(lm, texts, ExtractionRequest((1,), ("mean",), window=7))
+    assert {row[0] for row in rows.rows} == {lm.tokenizer.bos_token_id}
+    with pytest.raises(BadSpec, match="window must be 3 to 64 tokens .* 1 of which begin every"):
+        build_token_rows(lm, texts, ExtractionRequest((1,), ("mean",), window=2))

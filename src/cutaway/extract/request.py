@@ -13,6 +13,7 @@ from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.models.lm import LM
 from cutaway.models.read_texts import need_places
+from cutaway.models.start_token import tokens_in_front
 from cutaway.models.tokens import tokenize
 from cutaway.pool import needs_attention
 from cutaway.store.activations import ActivationTable
@@ -70,7 +71,8 @@ class ExtractionRequest:
             "prompt": self.prompt,
             "max_tokens": min(self.max_tokens or lm.context, lm.context),
             "cut": self.truncation,
-            "window": self.window,
+            # Since version 2, later windows begin with the start token.
+            "window": self.window and [self.window, 2],
             "feed": self.input_mode,
             "positions": self.positions if marked else 0,
             "seed": self.seed if marked else 0,
@@ -153,16 +155,24 @@ def build_token_rows(lm: LM, texts: TextSet, request: ExtractionRequest) -> Toke
 
 def _windows(lm: LM, rows: Sequence[list[int]], window: int) -> TokenRows:
     """Windows that overlap by half, so that every token except the first few is read with at
-    least half a window of context before it."""
-    if not 2 <= window <= lm.context:
+    least half a window of context before it.
+
+    Later windows begin with the tokens that the tokenizer puts before a text, as every text that
+    the model was trained on does; there they are context and don't count.
+    """
+    front = len(tokens_in_front(lm.tokenizer))
+    if not front + 2 <= window <= lm.context:
+        also = f", {front} of which begin every window" if front else ""
         raise BadSpec(
-            f"window must be 2 to {lm.context} tokens (the model's context), got {window}."
+            f"window must be {front + 2} to {lm.context} tokens (the model's context{also}), got "
+            f"{window}."
         )
-    step, pieces, text_index, first_counted = window // 2, [], [], []
+    size = window - front
+    step, pieces, text_index, first_counted = size // 2, [], [], []
     for number, row in enumerate(rows):
         starts = range(0, len(row) - window + step, step) if len(row) > window else [0]
         for start in starts:
-            piece = row[start : start + window]
+            piece = row[:front] + row[front + start : start + window]
             already_counted = 0 if start == 0 else window - step
             if already_counted < len(piece):
                 pieces.append(piece)
