@@ -116,5 +116,5 @@ def test_bos_add_reaches_every_window(tiny_lm, texts):
     lm = with_bos(tiny_lm("gpt2"), "add")
     rows = build_token_rows(lm, texts, ExtractionRequest((1,), ("mean",), window=7))
     assert {row[0] for row in rows.rows} == {lm.tokenizer.bos_token_id}
-    with pytest.raises(BadSpec, match="window must be 3 to 64 tokens .* 1 of which begin every"):
+    with pytest.raises(BadSpec, match=r"window must be 3 to 64 tokens .* 1 of which begin every"):
         build_token_rows(lm, texts, ExtractionRequest((1,), ("mean",), window=2))
