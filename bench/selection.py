@@ -30,7 +30,7 @@ from cutaway.methods.probe.maths.cell import probe_splits
 
 MODEL, DATA = "smollm2-135m", "gen:sentiment?n=3000"
 CLASSIFIERS = ("lda", "ridge", "nb")
-RUNS, ROWS, WIDTH = 400, 500, 32
+RUNS, ROWS, WIDTH = 200, 500, 32
 """Runs of each kind, rows of a run, principal components of the features (for speed)."""
 PARTS = (0.7, 0.1, 0.2)
 METRIC = "accuracy"

@@ -101,8 +101,8 @@ Ranks = Annotated[tuple[int, ...], BeforeValidator(_lora_ranks), Field(min_lengt
 
 
 # Copies of the trainable weights: weights, gradients, two of the optimizer. Copies of the weights
-# that change: their start and the Fisher information.
-TRAINED_COPIES, ANCHOR_COPIES = 4, 2
+# that change: their start, the Fisher information, and the best weights so far.
+TRAINED_COPIES, ANCHOR_COPIES = 4, 3
 FISHER_COPIES = 1.5
 """Copies of the weights in a pass of `fisher`: the sums, and the gradients of a batch."""
 
