@@ -63,11 +63,11 @@ def test_a_second_run_is_found_and_a_killed_one_goes_on(toy, monkeypatch) -> Non
     calls = []
     real = recipe.MaskSearch.learn
 
-    def once(self, size, seed, start=None):
+    def once(self, size, seed, start=None, **named):
         if calls:
             raise KeyboardInterrupt
         calls.append(seed)
-        return real(self, size, seed, start)
+        return real(self, size, seed, start, **named)
 
     monkeypatch.setattr(recipe.MaskSearch, "learn", once)
     with pytest.raises(KeyboardInterrupt):

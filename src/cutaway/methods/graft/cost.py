@@ -56,7 +56,7 @@ def estimate_evaluation(
     floats = max(EVAL_BATCH_TOKENS, widest) * (4 * lm.width + lm.vocab)
     return Estimate(
         f"{rows:,} prompts and {len(texts):,} held-out texts, read by {models:,} models",
-        seconds=round(seconds, 1),
+        seconds=round(seconds, 3),
         memory_mb=round(4 * floats / 2**20, 1),
         counts={"rows": rows, "texts": len(texts), "models": models},
     )
