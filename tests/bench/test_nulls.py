@@ -41,7 +41,7 @@ SIMULATED = [world for module in MODULES for world in module.worlds()]
 REAL = 1
 
 # Measured above 5 % on 18 November 2026 and not fixed yet: both sentences are printed only when a
-# probe is not shown to be better, and their rate is counted per print (3.3 % of all runs for probe).
+# probe is not shown to be better, and counted per print (3.3 % of all runs for probe).
 ABOVE_BAR = ("nextword accuracy-below-majority (difference)", "probe majority (absence)")
 
 
