@@ -1,8 +1,10 @@
 """What a probe is compared with: the majority class, and the words alone.
 
 The BASELINES give predictions in the same shapes as probes and on the same splits: fitted on the
-training rows (vocabulary and document frequencies too), tuned on the validation rows. Words are
-counted once per data set; each split selects the columns that its training rows know.
+training rows (vocabulary and document frequencies too). The regularisation is the one with the
+lowest log-loss on the validation rows (squared error for regression), as for the logistic probe:
+accuracy can't choose it where one class is frequent, because all answers are then that class. Words
+are counted once per data set; each split selects the columns that its training rows know.
 """
 
 import re
@@ -79,6 +81,7 @@ def _terms(text: str) -> list[str]:
 
 BASELINE_C_GRID = (0.01, 0.1, 1.0, 10.0)
 """Inverse regularisation, from strong to weak; the validation rows choose."""
+LEAST_PROBABILITY = 1e-12
 
 Scorer = Callable[[Any], NDArray[np.float64]]
 
@@ -217,9 +220,15 @@ def _decide(task: Task, scores: NDArray[np.float64]) -> Prediction:
 
 
 def _validation_score(task: Task, labels: NDArray[Any], scores: NDArray[np.float64]) -> float:
+    """The higher the better: minus the squared error, or minus the log-loss."""
     if task == "regression":
         return -float(np.mean((labels - scores) ** 2))
-    return float(np.mean(_decide(task, scores).decisions == labels))
+    if task == "multiclass":
+        right = scores[np.arange(len(labels)), labels]
+    else:
+        right = np.where(labels == 1, scores, 1 - scores)
+    # A class without a training row has a probability of 0 whatever the regularisation.
+    return float(np.mean(np.log(np.maximum(right, LEAST_PROBABILITY))))
 
 
 def _fit_binary(features: Any, labels: NDArray[Any], n_classes: int, strength: float) -> Scorer:
