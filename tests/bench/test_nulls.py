@@ -92,7 +92,7 @@ def test_a_sentence_of_no_table_stops_the_count() -> None:
 @pytest.mark.parametrize(("truth", "false"), [(0.5, 0), (0.41, 0), (0.7, 5), (0.39, 5)])
 def test_an_interval_is_false_where_the_truth_is_outside(truth: float, false: int) -> None:
     kind = sentence_kinds()["probe headline"]
-    text = kind.says[0].replace("{value}", "0.5 [0.400, 0.600]").replace("{repeats}", "3 repeats")
+    text = kind.says[0].replace("{value}", "0.5 [0.400, 0.600]").replace("{rows}", "40 test rows")
     world = World("x", "probe", ("interval",), ("headline",), lambda seed: Verdict((text,), truth))
     assert counted(world, 5).false == false
 

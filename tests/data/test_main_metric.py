@@ -58,6 +58,9 @@ def test_a_metric_that_is_asked_for_replaces_the_rule():
         (a_set("regression", [0.5, 1.5]), "accuracy", "regression set.*one of: r2"),
         (a_set("multiclass", [0, 1, 2]), "f1", "multiclass set.*f1_macro"),
         (a_set("multiclass", [0, 1, 2]), "f1_ref", "multiclass set"),
+        # A constant that gives the class frequencies has a calibration error of 0.
+        (binary(5, 5), "ece", "'ece' can't be the main one: the same answer.*one of: accuracy"),
+        (binary(5, 5), "log_loss", "Unknown metric 'log_loss'. Use --metric auto"),
         (binary(5, 5), "acuracy", "Unknown metric 'acuracy'.*accuracy"),
     ],
 )

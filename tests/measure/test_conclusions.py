@@ -113,7 +113,7 @@ def test_quantiles_of_infinite_freedom_are_normal():
         (0.0, 0.005, "no difference larger than 0.02, +0.000 [-0.010, +0.010] (paired t test, "
          "equivalence test)"),
         (0.1, 0.09, "38 test rows can't tell, +0.100 [-0.076, +0.276] (paired t test, p = 0.267); "
-         "about 6,600 would"),
+         "about 6,600 would show a difference of 0.02"),
     ],
 )  # fmt: skip
 def test_the_text_says_what_is_concluded_and_by_which_test(mean, error, text):

@@ -136,13 +136,26 @@ def test_regression_parts_have_the_labels_of_the_whole():
 
 
 def test_fixed_parts_are_taken_as_they_are_and_one_dev_part_gives_one_split():
-    labels, _ = rows(12)
-    parts = np.array(["train", "dev", "test"] * 4)
+    labels, parts = np.repeat([0, 1], 6), np.array(["train", "dev", "test"] * 4)
     only = split(labels, SplitPlan("fixed", repeats=5), task="binary", parts=parts)
     assert len(only) == 1
     assert only[0].train.tolist() == [0, 3, 6, 9]
     assert only[0].val.tolist() == [1, 4, 7, 10]
     assert only[0].test.tolist() == [2, 5, 8, 11]
+
+
+@pytest.mark.parametrize("part", ["train", "dev", "test"])
+def test_a_fixed_part_of_one_class_is_refused_by_its_name_and_label(part):
+    parts = np.repeat(["train", "dev", "test"], 4)
+    labels = np.where(parts == part, 1, np.tile([0, 1], 6))
+    with pytest.raises(BadData, match=f"All 4 rows of the part '{part}' have the label 'good'"):
+        split(labels, SplitPlan("fixed"), task="binary", parts=parts, classes=("bad", "good"))
+
+
+def test_kshot_refuses_a_test_part_of_one_class():
+    labels, parts = np.array([0, 1] * 10 + [1] * 4), np.array(["train"] * 20 + ["test"] * 4)
+    with pytest.raises(BadData, match="All 4 rows of the part 'test' have the label '1'"):
+        split(labels, SplitPlan("kshot", shots=2), task="binary", parts=parts)
 
 
 def test_fixed_without_dev_varies_the_validation_rows_only():
@@ -225,7 +238,13 @@ LONE = np.array([0] * 20 + [1] * 20 + [2])
         (SplitPlan("curve"), [0, 1] * 20, "binary", BadSpec, r"needs training sizes.*got \(\)"),
         (SplitPlan("curve", sizes=(1, 9)), [0, 1] * 20, "binary", BadSpec, "at least 2"),
         (SplitPlan("curve", sizes=(9, 99)), [0, 1] * 20, "binary", BadSpec, r"28 rows, got \[99\]"),
-        (SplitPlan("fixed"), [0, 1] * 20, "binary", BadData, "no 'train' part.*no parts"),
+        (
+            SplitPlan("fixed"),
+            [0, 1] * 20,
+            "binary",
+            BadData,
+            "The data have no parts; fixed parts are named",
+        ),
     ],
 )
 def test_rows_that_cannot_be_split_are_refused_with_the_reason(plan, labels, task, error, words):

@@ -150,7 +150,8 @@ def import_logs(
     if json:
         print_json({"imported": made.addresses, "experiments": made.experiments})
     else:
+        count = len(made.addresses)
         print_result(
-            f"{made.experiments} experiments imported into {runs}, as {len(made.addresses)} runs: "
-            f"{', '.join(made.addresses)}"
+            f"{made.experiments} experiments imported into {runs}, as "
+            f"{'1 run' if count == 1 else f'{count} runs'}: {', '.join(made.addresses)}"
         )

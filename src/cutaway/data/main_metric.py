@@ -26,6 +26,8 @@ MAX_RATIO = 1.5
 """Rows of the largest class over those of the smallest, up to which classes count as equal."""
 RARE_SHARE = 0.1
 """A class 1 with a smaller share of the rows is rare."""
+NEVER_MAIN = {"ece": "the same answer to every text can be perfectly calibrated"}
+"""Metrics that can't choose cells, and why."""
 REFERENCE_METRICS = ("accuracy_ref", "f1_ref")
 """Of two classes, with the threshold that is best on validation rows."""
 
@@ -37,16 +39,16 @@ def main_metric(texts: TextSet, asked: str = AUTO, *, more: Sequence[str] = ()) 
     """
     if asked == AUTO:
         return _by_rule(texts)
-    fitting = [metric.name for metric in metrics_for_task(texts.task)]
+    fitting = [m.name for m in metrics_for_task(texts.task) if m.name not in NEVER_MAIN]
     fitting += more if texts.task == "binary" else ()
     if asked in fitting:
         return asked
-    known = [*METRICS, *REFERENCE_METRICS]
-    wrong = (
-        f"metric {asked!r} doesn't fit {texts.name!r}, a {texts.task} set."
-        if asked in known
-        else f"Unknown metric {asked!r}. {suggestion(asked, known)}".rstrip()
-    )
+    if asked in NEVER_MAIN:
+        wrong = f"metric {asked!r} can't be the main one: {NEVER_MAIN[asked]}."
+    elif asked in (*METRICS, *REFERENCE_METRICS):
+        wrong = f"metric {asked!r} doesn't fit {texts.name!r}, a {texts.task} set."
+    else:
+        wrong = f"Unknown metric {asked!r}. {suggestion(asked, fitting)}".rstrip()
     raise BadSpec(f"{wrong} Use --metric {AUTO} or one of: {', '.join(fitting)}.")
 
 

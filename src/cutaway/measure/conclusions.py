@@ -137,9 +137,8 @@ def describe(
         return f"{words[span.mean < 0]}{little}, {size} ({test}, {_p_text(p)})"
     if found.kind == "absent":
         return f"no difference larger than {found.margin:g}, {size} ({test}, equivalence test)"
-    more = (
-        "" if found.rows_needed is None else f"; about {round_rows_up(found.rows_needed):,} would"
-    )
+    needed = found.rows_needed
+    more = "" if needed is None else f"; {rows_would_show(needed, found.margin)}"
     known = "" if isnan(p) else f" ({test}, {_p_text(p)})"
     return f"{rows:,} {unit} can't tell, {size}{known}{more}"
 
@@ -151,6 +150,11 @@ def normal_tail(errors: float) -> float:
 
 def _p_text(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def rows_would_show(rows: int, margin: float) -> str:
+    """How many rows would settle what these can't tell, and to which precision."""
+    return f"about {round_rows_up(rows):,} would show a difference of {margin:g}"
 
 
 def round_rows_up(rows: int) -> int:

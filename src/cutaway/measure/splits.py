@@ -150,6 +150,8 @@ def _kfold(ground: SplitData, plan: SplitPlan) -> Iterator[Split]:
 
 def _fixed(ground: SplitData, plan: SplitPlan) -> Iterator[Split]:
     train, test = _fixed_part(ground, "train"), _fixed_part(ground, "test")
+    for name in _known_parts(ground):
+        _check_two_classes(ground, name)
     if "dev" in _known_parts(ground):
         # Every repeat would be the same split, and ten copies would look like certainty.
         yield Split(0, train, _fixed_part(ground, "dev"), test)
@@ -169,6 +171,8 @@ def _kshot(ground: SplitData, plan: SplitPlan) -> Iterator[Split]:
     apart = "test" in _known_parts(ground)
     pool = _fixed_part(ground, "train") if apart else ground.rows
     _check_enough_shots(ground, pool, plan.shots, spare=0 if apart else 1)
+    if apart:
+        _check_two_classes(ground, "test")
     for repeat in range(plan.repeats):
         mixed = shuffle(pool, repeat_rng(plan.seed, repeat))
         each = [mixed[ground.groups[mixed] == c] for c in np.unique(ground.groups)]
@@ -238,11 +242,24 @@ def _known_parts(ground: SplitData) -> list[str]:
 def _fixed_part(ground: SplitData, name: str) -> RowIndices:
     have = _known_parts(ground)
     if ground.parts is None or name not in have:
+        they = f"no {name!r} part (they have: {', '.join(have)})" if have else "no parts"
         raise BadData(
-            f"The data have no {name!r} part (they have: {', '.join(have) or 'no parts'}); fixed "
-            f"parts are named {', '.join(PARTS)}. Use protocol 'repeats' to cut one."
+            f"The data have {they}; fixed parts are named {', '.join(PARTS)}. Use protocol "
+            "'repeats' to cut some."
         )
     return np.flatnonzero(ground.parts == name)
+
+
+def _check_two_classes(ground: SplitData, part: str) -> None:
+    """Rows of one class can't train, choose or test a classifier."""
+    rows = _fixed_part(ground, part)
+    labels = np.unique(ground.groups[rows])
+    if ground.has_classes and len(labels) == 1:
+        raise BadData(
+            f"All {len(rows)} rows of the part {part!r} have the label "
+            f"{ground.name(int(labels[0]))!r}. Give it rows of at least two classes, or use "
+            "protocol 'repeats', which cuts new parts from all rows."
+        )
 
 
 def _check_two_per_class(ground: SplitData) -> None:

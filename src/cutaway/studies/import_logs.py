@@ -25,8 +25,8 @@ from cutaway.studies.reference_logs import LoggedExperiment, read_experiments
 
 # What the reference's classifiers without gradients do in classification.
 CUT_NOTE = (
-    "The reference tunes one cut for accuracy and another for F1 on validation rows, except for "
-    "its trained networks: compare with our accuracy_ref and f1_ref."
+    "The reference tunes one threshold for accuracy and another for F1 on validation rows, except "
+    "for its trained networks: compare with our accuracy_ref and f1_ref."
 )
 IMPORT_SCHEMA = {**SCHEMA, "experiment": pl.String}
 
@@ -108,8 +108,9 @@ def _sentences(
 ) -> list[str]:
     name = f"{best['data']} (in the log: {logged})" if logged != best["data"] else logged
     layer = f"layer {best['layers']}"
+    many = "1 experiment" if len(group) == 1 else f"{len(group)} experiments"
     found = [
-        f"Imported from {group[0].log}: {len(group)} experiments on {name}; the best mean "
+        f"Imported from {group[0].log}: {many} on {name}; the best mean "
         f"{metric} is {best['value']:.3f} ({best['classifier']} on {best['model']}, {layer}), "
         "picked by the test scores."
     ]

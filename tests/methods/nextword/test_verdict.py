@@ -51,11 +51,11 @@ def test_the_headline_is_chosen_on_validation_rows_and_the_best_on_test_is_secon
         "accuracy 0.800 [0.758, 0.836] on the test rows."
     )
     assert second.startswith(
-        "The best of all 2 cells on the test rows is the hidden state f without a prompt with "
-        "0.900; choosing the best of them there adds 0.0"
+        "The best of the 2 cells on the test rows is the hidden state f without a prompt with "
+        "0.900; choosing the best of them adds about 0.0"
     )
     assert third.startswith("Against the majority baseline (0.500): better, +0.300 [")
-    assert "paired test over blocks of test rows, p < 0.001" in third
+    assert "paired t over blocks of test rows, p < 0.001" in third
     (result,) = found["results"]
     assert result["headline"] == found["headline"]
     assert {**result["headline"], "low": 0, "high": 0} == {
@@ -82,7 +82,7 @@ def test_the_headline_over_splits_names_how_many_chose_it() -> None:
 
 def test_a_cell_that_wins_on_both_is_named_once() -> None:
     lines = verdict(F, measured_cell("p", answers(0.6), [0.5]))
-    assert lines[1].startswith("It is also the best of all 2 cells on the test rows; choosing")
+    assert lines[1].startswith("It is also the best of the 2 cells on the test rows; choosing")
 
 
 def test_few_rows_cannot_tell_and_say_how_many_would() -> None:
@@ -91,7 +91,7 @@ def test_few_rows_cannot_tell_and_say_how_many_would() -> None:
         measured_cell("bow", answers(0.605, n=38, seed=1)),
     )
     line = starting(lines, "Against bag of words (0.605): 38 test rows can't tell, +0.105 [")
-    assert "about " in line and line.endswith(" would.")
+    assert "about " in line and line.endswith(" would show a difference of 0.02.")
 
 
 def test_next_word_features_are_compared_with_f_by_a_test() -> None:
@@ -99,7 +99,7 @@ def test_next_word_features_are_compared_with_f_by_a_test() -> None:
     same = verdict(measured_cell("f", right, [0.8]), measured_cell("p", right, [0.7]))
     line = starting(same, "Next-word features (p without a prompt, 0.800) against f")
     assert "(0.800): no difference larger than 0.02, +0.000 [-0.0" in line
-    assert line.endswith("] (paired test over blocks of test rows, equivalence test).")
+    assert line.endswith("] (paired t over blocks of test rows, equivalence test).")
     worse = verdict(F, measured_cell("p", answers(0.6), [0.7]))
     assert "against f without a prompt (0.800): worse, -0.200 [" in starting(worse, "Next-word")
     assert not any(line.startswith("Next-word") for line in verdict(F))
@@ -113,14 +113,16 @@ def test_the_effects_of_the_prompt_hold_their_level_together() -> None:
         measured_cell("f", right, [0.6]), measured_cell("p", right, [0.6]),
         measured_cell("f", right, [0.6], PROMPT), measured_cell("p", more, [0.6], PROMPT),
     )  # fmt: skip
-    line = starting(lines, "Effect of the prompt ' It was' on accuracy (paired test over blocks of")
+    line = starting(lines, "Effect of the prompt ' It was' on accuracy (paired t over blocks of")
     assert "2 comparisons at 5 % together): changes: p +0.150 [+0." in line
     assert "; no change larger than 0.02: f +0.000 [" in line
     few = verdict(
         measured_cell("f", answers(0.6, n=40), [0.6]),
         measured_cell("f", answers(0.7, n=40, seed=4), [0.6], PROMPT),
     )
-    assert "40 test rows can't tell (about " in starting(few, "Effect of the prompt")
+    alone = starting(few, "Effect of the prompt")
+    assert "(paired t over blocks of test rows): 40 test rows can't tell (about " in alone
+    assert " would show a difference of 0.02): f +0.100 [" in alone
 
 
 def test_zero_shot_is_chosen_on_validation_rows_and_compared_with_the_majority() -> None:
@@ -151,8 +153,8 @@ def test_the_diagnoses_are_one_sentence() -> None:
     values = {"r2_from_f": 0.9, "r2_linear": 0.5, "r2_quadratic": 0.8}
     rows = [extra("logz", v, metric=name) for name, v in values.items()]
     assert verdict(F, more=rows)[-1] == (
-        "R2 on test rows: Phi p from f 0.900 (linear); log-partition from f 0.500 (linear), 0.800 "
-        "(quadratic)."
+        "R2 on test rows without a prompt: Phi p from f 0.900 (linear); log-partition from f 0.500 "
+        "(linear), 0.800 (quadratic)."
     )
     assert not any("R2" in line for line in verdict(F, more=rows[:-1]))
 
@@ -166,7 +168,8 @@ def test_top_tokens_are_those_of_the_last_prompt_and_at_most_five() -> None:
         for label in ("bad", "good")
         for i in range(7)
     ]  # fmt: skip
-    line = starting(verdict(F, details=details), "Tokens with the largest effect (p): bad: ' bad0'")
+    start = "Tokens with the largest effect (p with the prompt ' It was'): bad: ' bad0'"
+    line = starting(verdict(F, details=details), start)
     assert "' good4'" in line and "' good5'" not in line
 
 

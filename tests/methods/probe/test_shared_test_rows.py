@@ -83,7 +83,7 @@ def test_only_the_largest_size_asked_for_counts_in_the_summary(model, tmp_path):
     means = cells.group_by("layers").agg(pl.col("value").mean())
     assert result.rows["n_train"].n_unique() > 1
     assert result.summary["headline"]["value"] == pytest.approx(means["value"].max())
-    assert "over 4 repeats" in result.summary["verdict"][0]
+    assert "in each of 4 repeats, with 63 training rows;" in result.summary["verdict"][0]
 
 
 @pytest.mark.parametrize("classifier", ["nb", "qda", "logistic"])

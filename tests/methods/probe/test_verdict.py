@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -43,15 +44,17 @@ def test_the_headline_is_the_cell_that_validation_rows_choose():
         "The probe chosen on validation rows reads layer 7 (pooler mean, classifier logistic) and "
         "reaches accuracy 0.780 ["
     )
-    assert found[0].endswith("over 10 repeats; the majority baseline reaches 0.500.")
+    assert found[0].endswith(
+        "] on 400 test rows in each of 10 repeats; the majority baseline reaches 0.500."
+    )
     assert found[1].startswith(
-        "The best of all 4 cells on the test rows is layer 9 (pooler mean, classifier logistic) "
+        "The best of the 4 cells on the test rows is layer 9 (pooler mean, classifier logistic) "
         "with 0.790; choosing the best of them adds about 0.0"
     )
     assert found[1].endswith(" by chance.")
     assert sentences(CELLS[1])[0].startswith("The probe reads layer 7")
     alone = sentences(*CELLS[:2])
-    assert alone[1].startswith("It is also the best of all 2 cells on the test rows; choosing")
+    assert alone[1].startswith("It is also the best of the 2 cells on the test rows; choosing")
 
 
 def test_a_choice_that_differs_between_repeats_says_how_often_it_was_made():
@@ -71,17 +74,15 @@ def test_a_choice_that_differs_between_repeats_says_how_often_it_was_made():
 
 def test_layers_are_worse_as_good_or_not_told_apart():
     found = sentences()
-    assert "Layer 6 is worse (Holm's test, 5% over all 3 comparisons)." in found
-    assert (
-        "Layer 8 is as good, within 0.02 (equivalence tests, 5% over all 3 comparisons)." in found
-    )
+    assert "Layer 6 is worse (Holm's test, 5% over 3 comparisons)." in found
+    assert "Layer 8 is as good, within 0.02 (equivalence tests, 5% over 3 comparisons)." in found
     (unknown,) = [one for one in found if one.startswith("Layer 9")]
     assert unknown.startswith(
         "Layer 9 is neither shown to be worse nor as good: 400 test rows in each of 10 repeats "
         "can't tell; about "
     )
     better = sentences(*CELLS[:3], score(0.9, "10", wobble=0.1))
-    assert "Layer 10 is better (Holm's test, 5% over all 3 comparisons)." in better
+    assert "Layer 10 is better (Holm's test, 5% over 3 comparisons)." in better
     many = [score(0.6, str(k), wobble=0.1) for k in range(5)]
     assert any(s.startswith("All 5 other layers are worse (") for s in sentences(CELLS[1], *many))
 
@@ -142,13 +143,11 @@ def test_twin_control_and_code_are_described_where_they_were_measured():
     text = " ".join(sentences(**given, control_seen=0.934))
     assert "random weights reaches 0.640; the pretrained one against it: better, +0.140 [" in text
     assert (
-        "Selectivity, against the control task (0.550; 93% of its test rows have a word seen in "
-        "training): better, +0.230 ["
+        "Selectivity, against the control task (0.550; 93% of its test rows have a control word "
+        "seen in training): better, +0.230 ["
     ) in text
     assert "812 bits instead of the 1,400 bits of the class frequencies alone (uniform" in text
     assert "code: 1,500), 1.72x compression." in text
-    held = " ".join(sentences(**given, control_seen=0.0))
-    assert "(0.550; its test rows have no word seen in training, as in the task itself): " in held
     unknown = " ".join(sentences(twins=(score(0.77, wobble=9.0),)))
     assert "against it: 400 test rows in each of 10 repeats can't tell" in unknown
 
@@ -169,8 +168,34 @@ def test_few_rows_tell_less_apart_than_many():
 
 def test_one_split_of_another_metric_tells_nothing_apart():
     found = sentences(*one_split(0.6, 0.9), metric="auc")
-    assert found[0].endswith("reaches ROC AUC 0.900 over 1 repeat.")
+    assert found[0].endswith("reaches ROC AUC 0.900 on 200 test rows.")
     assert any("can't be tested with a single split" in one for one in found)
+
+
+def test_repeats_whose_differences_have_no_error_are_no_single_split():
+    blocks = tuple((np.nan,) * 4 for _ in range(10))
+    cells = [
+        replace(one, resampling=ResamplingInfo(7, 2, blocks=blocks))
+        for one in (score(0.6, "6"), score(0.78, validation=0.8))
+    ]
+    found = " ".join(sentences(*cells, metric="ap"))
+    assert "Differences between layers can't be tested with so few test rows." in found
+    assert "single split" not in found
+
+
+def test_folds_are_called_folds_and_a_curve_names_its_training_size():
+    first, *_ = sentences(repeat_name="fold")
+    assert "on 400 test rows in each of 10 folds" in first
+    first, *_ = sentences(curve_rows=1400)
+    assert "in each of 10 repeats, with 1,400 training rows." in first
+
+
+def test_a_code_that_is_no_shorter_says_nothing_about_other_codes():
+    found = sentences(mdl=(187.2, 182.0, 182.0))[-1]
+    assert found.endswith(
+        "187 bits, no shorter than the 182 bits of the class frequencies alone (uniform code: "
+        "182): no compression."
+    )
 
 
 @pytest.mark.parametrize(("bow", "share"), [(0.64, 0.5), (0.78, 1.0), (0.5, None), (0.4, None)])

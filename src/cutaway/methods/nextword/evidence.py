@@ -71,6 +71,11 @@ class FeatureEvidence(MetricEvidence):
     baselines: Mapping[str, FeatureScore]
 
     @property
+    def every(self) -> tuple[FeatureScore, ...]:
+        """The cells, then the baselines."""
+        return (*self.cells, *self.baselines.values())
+
+    @property
     def rows(self) -> int:
         """The number of test rows of a repeat."""
         return rows_tested(self.cells[0])
@@ -89,8 +94,8 @@ class FeatureEvidence(MetricEvidence):
     def test(self) -> str:
         """The name of the paired test that compares two cells."""
         if self.repeats == 1:
-            return "paired test over blocks of test rows"
-        return f"paired test over blocks of the test rows of {self.repeats} splits"
+            return "paired t over blocks of test rows"
+        return f"paired t over blocks of the test rows of {self.repeats} splits"
 
     def choose(self, among: Sequence[FeatureScore]) -> ChosenFeature | None:
         """The cell chosen on validation rows; None if none of them has a validation score."""

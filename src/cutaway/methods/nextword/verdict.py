@@ -13,7 +13,13 @@ import polars as pl
 
 from cutaway.core.names import short_names
 from cutaway.data.main_metric import accuracy_warning, choices_score
-from cutaway.measure.conclusions import Conclusion, describe, equivalence_interval, round_rows_up
+from cutaway.measure.conclusions import (
+    Conclusion,
+    describe,
+    equivalence_interval,
+    margin_of,
+    rows_would_show,
+)
 from cutaway.measure.repeats import ResamplingInfo
 from cutaway.methods.nextword.evidence import (
     ChosenFeature,
@@ -113,13 +119,9 @@ def _task_result(
         **found,
         "headline": {**where, **evidence.headline_facts(chosen)} if chosen else None,
         "best_on_test": {**where, **best},
-        "scores": [_score_facts(evidence, score) for score in _all_scores(evidence)],
+        "scores": [_score_facts(evidence, one) for one in evidence.every],
         "verdict": verdict,
     }
-
-
-def _all_scores(evidence: FeatureEvidence) -> list[FeatureScore]:
-    return [*evidence.cells, *evidence.baselines.values()]
 
 
 def _score_facts(evidence: FeatureEvidence, score: FeatureScore) -> dict[str, Any]:
@@ -182,15 +184,15 @@ def _best_on_test_sentence(
     cell = (best["prompt"], best["features"])
     is_chosen = chosen is not None and chosen.agreeing == evidence.repeats
     if chosen is not None and is_chosen and cell == (chosen.score.prompt, chosen.score.features):
-        start = f"It is also the best of all {best['cells']} cells on the test rows"
+        start = f"It is also the best of the {best['cells']} cells on the test rows"
     else:
         name = FEATURE_NAMES[best["features"]] + prompt_phrase(best["prompt"])
         start = (
-            f"The best of all {best['cells']} cells on the test rows is {name} with "
+            f"The best of the {best['cells']} cells on the test rows is {name} with "
             f"{best['value']:.3f}"
         )
     gain = best["gained_by_chance"]
-    adds = "" if gain is None else f"; choosing the best of them there adds {gain:.3f} by chance"
+    adds = "" if gain is None else f"; choosing the best of them adds about {gain:.3f} by chance"
     return [f"{start}{adds}."]
 
 
@@ -252,18 +254,14 @@ def _prompt_sentence(evidence: FeatureEvidence) -> list[str]:
         part
         for kind, start in (
             ("shown", "changes"),
-            ("absent", f"no change larger than {_margin(found):g}"),
+            ("absent", f"no change larger than {margin_of(evidence.metric):g}"),
             ("unknown", f"{evidence.rows:,} {evidence.unit} can't tell"),
         )
         if (part := _prompt_effects(found, kind, start))
     ]
-    tested = f"{evidence.test}, {len(pairs)} comparisons at 5 % together"
-    title = evidence.facts.title
-    return [f"Effect of the prompt {prompt!r} on {title} ({tested}): {'; '.join(parts)}."]
-
-
-def _margin(found: Mapping[str, Conclusion]) -> float:
-    return next(iter(found.values())).margin
+    together = f", {len(pairs)} comparisons at 5 % together" if len(pairs) > 1 else ""
+    start = f"Effect of the prompt {prompt!r} on {evidence.facts.title} ({evidence.test}{together})"
+    return [f"{start}: {'; '.join(parts)}."]
 
 
 def _prompt_effects(found: Mapping[str, Conclusion], kind: str, start: str) -> str:
@@ -275,8 +273,8 @@ def _prompt_effects(found: Mapping[str, Conclusion], kind: str, start: str) -> s
             span = equivalence_interval(one.difference, one.level / 2)
             bounds = "" if math.isnan(span.low) else f" [{span.low:+.3f}, {span.high:+.3f}]"
             listed.append(f"{name} {span.mean:+.3f}{bounds}")
-            needed += [one.rows_needed] if one.rows_needed else []
-    more = f" (about {round_rows_up(max(needed)):,} would)" if needed else ""
+            needed += [(one.rows_needed, one.margin)] if one.rows_needed else []
+    more = f" ({rows_would_show(*max(needed))})" if needed else ""
     return f"{start}{more}: {', '.join(listed)}" if listed else ""
 
 
@@ -306,9 +304,10 @@ def _linearity_sentence(rows: pl.DataFrame) -> list[str]:
     if not all(values.values()) or None in (v[-1] for v in values.values()):
         return []
     phi_p, linear, quadratic = (v[-1] for v in values.values())
+    where = prompt_phrase(rows.filter(pl.col("metric") == "r2_from_f")["prompt"][-1])
     return [
-        f"R2 on test rows: Phi p from f {phi_p:.3f} (linear); log-partition from f {linear:.3f} "
-        f"(linear), {quadratic:.3f} (quadratic)."
+        f"R2 on test rows{where}: Phi p from f {phi_p:.3f} (linear); log-partition "
+        f"from f {linear:.3f} (linear), {quadratic:.3f} (quadratic)."
     ]
 
 
@@ -323,7 +322,7 @@ def _top_tokens_sentence(details: Sequence[Mapping[str, Any]]) -> list[str]:
         if (one["features"], one["prompt"]) == (kinds[0], prompt):
             by_label.setdefault(one["label"], []).append(repr(one["token"]))
     listing = "; ".join(f"{label}: {' '.join(some[:5])}" for label, some in by_label.items())
-    return [f"Tokens with the largest effect ({kinds[0]}): {listing}."]
+    return [f"Tokens with the largest effect ({kinds[0]}{prompt_phrase(prompt)}): {listing}."]
 
 
 def _missing_words_sentences(words: Mapping[str, Any]) -> list[str]:

@@ -77,6 +77,10 @@ class Evidence(MetricEvidence):
     task: Task = "binary"
     warning: str = ""
     """The sentence on an accuracy at or below that of the most frequent class."""
+    repeat_name: str = "repeat"
+    """What a split is called: repeat or fold."""
+    curve_rows: int | None = None
+    """The largest training size of a learning curve, which is the one that is judged."""
 
     @property
     def constant(self) -> str:
@@ -154,7 +158,7 @@ class Evidence(MetricEvidence):
     @property
     def unit(self) -> str:
         """What `rows` counts."""
-        return rows_unit(len(self.headline.values), "repeats")
+        return rows_unit(len(self.headline.values), f"{self.repeat_name}s")
 
     @property
     def test(self) -> str:
@@ -213,7 +217,7 @@ def best_on_test_facts(evidence: Evidence) -> dict[str, Any]:
 
 
 def warn_accuracy(
-    rows: pl.DataFrame, chosen: Mapping[int, CellName], texts: TextSet, *, curve: bool
+    rows: pl.DataFrame, chosen: Mapping[int, CellName], texts: TextSet, *, protocol: str
 ) -> str:
     """The sentence on choices whose accuracy is not above the majority's; empty if it is.
 
@@ -222,7 +226,7 @@ def warn_accuracy(
     if texts.task not in ("binary", "multiclass"):
         return ""
     done = rows.filter((pl.col("status") == "done") & pl.col("metric").is_in(["accuracy", "auc"]))
-    if curve:
+    if protocol == "curve":
         done = done.filter(pl.col("n_train") == pl.col("n_train").max())
     where = {
         repeat: dict(zip(("kind", *CELL_COLUMNS), ("probe", *cell), strict=True))

@@ -118,7 +118,7 @@ def measure(request: ProbeRequest, run: Run) -> Outcome:
     table = probe_table(results.rows)
     metrics = {texts.name: probe_metric(spec, texts) for texts in request.sets}
     summary, baselines = summarise(
-        table, request.sets, results.resampling, curve=spec.protocol == "curve", metrics=metrics
+        table, request.sets, results.resampling, protocol=spec.protocol, metrics=metrics
     )
     summary["verdict"] += shared_words_notes(spec, request.sets)
     return Outcome(
@@ -222,8 +222,8 @@ class ProbeGrid:
 
     def _evidence(self, keys: list[str]) -> Evidence:
         """The scores of the measured cells, for the choice among them."""
-        metric, curve = self.inputs.metric, self.inputs.spec.protocol == "curve"
-        return make_evidence(probe_table(self.progress.rows(keys)), metric, {}, curve=curve)
+        table = probe_table(self.progress.rows(keys))
+        return make_evidence(table, self.inputs.metric, {}, protocol=self.inputs.spec.protocol)
 
     def _cell(self, layers: str, pool: str, classifier: str, kind: str = "probe") -> ProbeCell:
         return ProbeCell(

@@ -173,20 +173,21 @@ def summarise(
     resampling: Mapping[CellKey, ResamplingInfo] | None = None,
     *,
     metrics: Mapping[str, str],
-    curve: bool = False,
+    protocol: str = "repeats",
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The summary and the baselines of a run, as JSON-ready values.
 
     `metrics` are the main metrics by data set.
-    `resampling` tells how the repeats of a cell were drawn, where its rows don't; `curve` that the
-    run has several training sizes.
+    `resampling` tells how the repeats of a cell were drawn, where its rows don't.
     """
     results, baselines = [], {}
     for texts in sets:
         of_set = table.filter(pl.col("data") == texts.name)
         for model in of_set["model"].unique(maintain_order=True):
             rows = of_set.filter(pl.col("model") == model)
-            found = _finding(rows, model, texts, metrics[texts.name], resampling or {}, curve=curve)
+            found = _finding(
+                rows, model, texts, metrics[texts.name], resampling or {}, protocol=protocol
+            )
             baselines[f"{model} on {texts.name}"] = found.pop("baselines")
             results.append(found)
     several, short = len(results) > 1, short_names(f["model"] for f in results)
@@ -223,23 +224,24 @@ def _finding(
     metric: str,
     resampling: Mapping[CellKey, ResamplingInfo],
     *,
-    curve: bool,
+    protocol: str,
 ) -> dict[str, Any]:
     """The headline, the verdict and the baselines of one model on one data set."""
     from cutaway.methods.probe.verdict import verdict_sentences
 
-    evidence = make_evidence(rows, metric, resampling, curve=curve)
+    evidence = make_evidence(rows, metric, resampling, protocol=protocol)
     failed = rows.filter(pl.col("status") == "failed")
     failures = []
     if failed.height:
-        failures = [f"{failed.height} cells failed; the first: {failed['reason'][0]}"]
+        many = "1 cell failed" if failed.height == 1 else f"{failed.height} cells failed; the first"
+        failures = [f"{many}: {failed['reason'][0]}"]
     shared = {"model": model, "data": texts.name, "task": texts.task, "metric": metric}
     if not evidence.cells:
         verdict = ["No cell could be measured.", *failures]
         empty = {"headline": None, "best_on_test": None}
         return {**shared, **empty, "verdict": verdict, "baselines": {}}
     chosen = dict(zip(evidence.repeats, evidence.choice.by_repeat, strict=True))
-    warning = warn_accuracy(rows, chosen, texts, curve=curve)
+    warning = warn_accuracy(rows, chosen, texts, protocol=protocol)
     evidence = replace(evidence, task=texts.task, warning=warning)
     facts = {"model": model, "data": texts.name, "metric": metric}
     majority = evidence.baselines.get("majority")
@@ -258,13 +260,16 @@ def make_evidence(
     metric: str,
     resampling: Mapping[CellKey, ResamplingInfo],
     *,
-    curve: bool = False,
+    protocol: str = "repeats",
 ) -> Evidence:
     """What a verdict on these rows, of one model and data set, is based on.
 
     A learning curve is judged at its largest training size.
     """
-    rows = _largest_size(rows, metric) if curve else rows
+    curve_rows = None
+    if protocol == "curve":
+        rows = _largest_size(rows, metric)
+        curve_rows = rows.filter(pl.col("metric") == metric)["n_train"].max()
     done = rows.filter(pl.col("status") == "done")
     repeats = done.filter((pl.col("kind") == "probe") & (pl.col("metric") == metric))["repeat"]
     order = tuple(sorted(set(repeats)))
@@ -281,6 +286,8 @@ def make_evidence(
         controls=scores["control"],
         repeats=order,
         control_seen=None if seen.is_empty() else float(np.mean(seen.to_numpy())),
+        repeat_name="fold" if protocol == "kfold" else "repeat",
+        curve_rows=curve_rows,
     )
     return replace(evidence, mdl=_mdl_of_chosen(rows, evidence))
 

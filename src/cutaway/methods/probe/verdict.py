@@ -10,7 +10,7 @@ from math import isnan
 
 import numpy as np
 
-from cutaway.measure.conclusions import Conclusion, describe, round_rows_up
+from cutaway.measure.conclusions import Conclusion, describe, rows_would_show
 from cutaway.measure.intervals import Interval
 from cutaway.methods.probe.evidence import Evidence, ProbeScore
 from cutaway.methods.probe.spec import LEARNED_POOLER
@@ -43,17 +43,18 @@ def _headline(evidence: Evidence) -> str:
     guess = ""
     if majority is not None:
         guess = f"; the {evidence.constant} baseline reaches {_format(majority.mean)}"
-    count = len(top.values)
-    repeats = "1 repeat" if count == 1 else f"{count} repeats"
+    count, one = len(top.values), evidence.repeat_name
     who, how_often, each = "probe", "", ""
     if len(evidence.measured) > 1:
         who = "probe chosen on validation rows"
         if evidence.agreeing < count:
-            how_often = f"; best on average, chosen in {evidence.agreeing} of {repeats}"
-            each = ", with each repeat's own choice,"
+            how_often = f"; best on average, chosen in {evidence.agreeing} of {count} {one}s"
+            each = f", with each {one}'s own choice,"
+    trained = "" if evidence.curve_rows is None else f", with {evidence.curve_rows:,} training rows"
     return (
         f"The {who} reads {_cell_name(top, how_often)} and{each} reaches {evidence.facts.title} "
-        f"{_format(top.mean)}{_interval_text(evidence.interval(top))} over {repeats}{guess}."
+        f"{_format(top.mean)}{_interval_text(evidence.interval(top))} on {evidence.rows:,} "
+        f"{evidence.unit}{trained}{guess}."
     )
 
 
@@ -62,8 +63,8 @@ def _best_on_test(evidence: Evidence) -> str:
     if cells == 1:
         return ""
     same = evidence.agreeing == len(top.values) and top.name == evidence.headline.name
-    start = f"It is also the best of all {cells} cells on the test rows" if same else (
-        f"The best of all {cells} cells on the test rows is {_cell_name(top)} with "
+    start = f"It is also the best of the {cells} cells on the test rows" if same else (
+        f"The best of the {cells} cells on the test rows is {_cell_name(top)} with "
         f"{_format(top.mean)}"
     )  # fmt: skip
     if isnan(evidence.chance_gain):
@@ -78,6 +79,8 @@ def _layers(evidence: Evidence) -> list[str]:
     if not found:
         return []
     if all(isnan(one.difference.p) for one in found.values()):
+        if len(evidence.headline.values) > 1:
+            return ["Differences between layers can't be tested with so few test rows."]
         return [
             "Differences between layers can't be tested with a single split; the protocols "
             "repeats and kfold have several."
@@ -92,10 +95,10 @@ def _layers(evidence: Evidence) -> list[str]:
         return f"{every or _layer_list(names)} {verb} {sentence}."
 
     margin = next(iter(found.values())).margin
-    count = "1 comparison" if len(found) == 1 else f"all {len(found)} comparisons"
+    count = "1 comparison" if len(found) == 1 else f"{len(found)} comparisons"
     over = f"{evidence.level:.0%} over {count}"
     needed = [one.rows_needed for one in found.values() if one.rows_needed is not None]
-    more = f"; about {round_rows_up(max(needed)):,} would" if needed else ""
+    more = f"; {rows_would_show(max(needed), margin)}" if needed else ""
     return [
         listed(lambda one: one.kind == "shown" and _gain(one) > 0, f"worse (Holm's test, {over})"),
         listed(lambda one: one.kind == "shown" and _gain(one) < 0, f"better (Holm's test, {over})"),
@@ -155,9 +158,11 @@ def _control(evidence: Evidence) -> str:
     other, seen = evidence.at_choice(evidence.controls), evidence.control_seen
     if other is None:
         return ""
-    words = "" if seen is None else f"; {seen:.0%} of its test rows have a word seen in training"
-    if seen == 0:
-        words = "; its test rows have no word seen in training, as in the task itself"
+    words = (
+        ""
+        if seen is None
+        else f"; {seen:.0%} of its test rows have a control word seen in training"
+    )
     return (
         f"Selectivity, against the control task ({_format(other.mean)}{words}): "
         f"{_outcome(evidence, evidence.compare(other))}."
@@ -171,7 +176,7 @@ def _mdl(evidence: Evidence) -> str:
     start = f"Minimum description length of the training labels: {bits:,.0f} bits"
     without = f"{prior:,.0f} bits of the class frequencies alone (uniform code: {uniform:,.0f})"
     if bits >= prior:
-        return f"{start}, no shorter than the {without}: these features do not compress the labels."
+        return f"{start}, no shorter than the {without}: no compression."
     return f"{start} instead of the {without}, {prior / bits:.2f}x compression."
 
 

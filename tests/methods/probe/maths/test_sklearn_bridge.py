@@ -9,7 +9,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from cutaway.core.errors import BadSpec
+from cutaway.core.errors import BadData, BadSpec
 from cutaway.methods.probe.maths.fitted import FitSettings
 from cutaway.methods.probe.maths.sklearn_bridge import clone_factory, sklearn_fit
 
@@ -86,3 +86,31 @@ def test_parameters_are_counted():
     tree = fit(DecisionTreeClassifier(max_depth=1), FitSettings("multiclass", 3))
     assert tree.parameters == 3
     assert fit(LogisticRegression(), FitSettings("multiclass", 3)).parameters == 3 * 5 + 3
+
+
+class Broken:
+    """An estimator whose answers have something wrong."""
+
+    def __init__(self, answers):
+        self.answers = answers
+
+    def fit(self, x, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, x):
+        return np.resize(np.asarray(self.answers, dtype=float), (len(x), len(self.answers)))
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ((0.5, np.nan), "Broken gave scores that are no numbers for 120 of 120 rows."),
+        ((0.5, np.inf), "Broken gave scores that are no numbers for 120 of 120 rows."),
+        ((0.2, 0.3, 0.5), "Broken gave 3 scores per row for 2 classes."),
+    ],
+)
+def test_scores_that_are_no_numbers_or_of_other_classes_are_refused(answers, message):
+    probe = fit(Broken(answers), FitSettings("binary", 2), y=Y % 2)
+    with pytest.raises(BadData, match=message):
+        probe.scores(X)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier, is_regressor
 from torch import Tensor
 
-from cutaway.core.errors import BadSpec
+from cutaway.core.errors import BadData, BadSpec
 from cutaway.methods.probe.maths.fitted import (
     FitFunction,
     FitSettings,
@@ -79,7 +79,16 @@ def _as_fitted_probe(made: Any, settings: FitSettings) -> FittedProbe:
         cut = 0.5 if hasattr(made, "predict") else float("nan")
 
     def score(x: Tensor) -> Tensor:
-        return torch.from_numpy(np.asarray(read(_to_numpy(x)), dtype=np.float64))
+        scores = np.asarray(read(_to_numpy(x)), dtype=np.float64)
+        # A margin may be infinite, a probability or a value may not.
+        wrong = np.isnan(scores) if link == "margin" else ~np.isfinite(scores)
+        if wrong.any():
+            bad = int(wrong.reshape(len(scores), -1).any(axis=1).sum())
+            raise BadData(
+                f"{type(made).__name__} gave scores that are no numbers for {bad} of {len(scores)} "
+                "rows."
+            )
+        return torch.from_numpy(scores)
 
     def predict_proba(x: Tensor) -> Tensor:
         return torch.from_numpy(_align_columns(made.predict_proba(_to_numpy(x)), made, settings))
@@ -115,6 +124,10 @@ def _align_columns(scores: NDArray[Any], made: Any, settings: FitSettings) -> ND
         return scores
     if scores.ndim == 1:
         scores = np.stack([-scores, scores], 1)
+    if scores.shape[1] != len(seen):
+        raise BadData(
+            f"{type(made).__name__} gave {scores.shape[1]} scores per row for {len(seen)} classes."
+        )
     lowest = min(float(scores.min(initial=0.0)), 0.0)
     full = np.full((len(scores), settings.classes), lowest)
     full[:, seen] = scores
