@@ -251,14 +251,21 @@ def _fixed_part(ground: SplitData, name: str) -> RowIndices:
 
 
 def _check_two_classes(ground: SplitData, part: str) -> None:
-    """Rows of one class can't train, choose or test a classifier."""
-    rows = _fixed_part(ground, part)
-    labels = np.unique(ground.groups[rows])
-    if ground.has_classes and len(labels) == 1:
+    if ground.has_classes:
+        labels = ground.groups[_fixed_part(ground, part)]
+        check_two_classes(labels, part, ground.classes, instead="--protocol repeats")
+
+
+def check_two_classes(
+    labels: NDArray[np.integer], part: str, classes: Sequence[str], *, instead: str
+) -> None:
+    """BadData if a part has rows of one class: they can't train, choose or test a classifier."""
+    if len(labels) and bool((labels == labels[0]).all()):
+        number = int(labels[0])
+        name = classes[number] if number < len(classes) else str(number)
         raise BadData(
-            f"All {len(rows)} rows of the part {part!r} have the label "
-            f"{ground.name(int(labels[0]))!r}. Give it rows of at least two classes, or use "
-            "protocol 'repeats', which cuts new parts from all rows."
+            f"All {len(labels)} rows of the part {part!r} have the label {name!r}. Give it rows of "
+            f"at least two classes, or have new parts cut from all rows ({instead})."
         )
 
 

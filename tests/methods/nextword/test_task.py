@@ -129,6 +129,14 @@ def test_fixed_parts_are_used_and_other_rows_dropped(last: str, tested: str) -> 
     assert set(task.texts.parts) == {"train", tested}
 
 
+def test_a_test_part_of_one_class_is_refused_by_its_label() -> None:
+    parts = ["train"] * 30 + ["test"] * 10
+    task, spec = task_of(labelled(parts=parts))
+    task.labels[30:] = 1
+    with pytest.raises(BadData, match=r"All 10 rows of the part 'test' have the label 'yes'"):
+        task_splits(task, spec)
+
+
 def test_repeats_replace_fixed_parts() -> None:
     parts = ["train"] * 30 + ["test"] * 10
     task, spec = task_of(labelled(parts=parts), repeats=2)

@@ -15,7 +15,7 @@ from cutaway.data.labels import check_learnable
 from cutaway.data.load import load_task, load_text_set
 from cutaway.data.main_metric import main_metric
 from cutaway.data.tasks import SplitProtocol, TaskFile, find_task
-from cutaway.measure.splits import Split, repeat_rng
+from cutaway.measure.splits import Split, check_two_classes, repeat_rng
 from cutaway.measure.strata import stratified_cut
 from cutaway.methods.nextword.maths.classify import stratified_folds
 from cutaway.methods.nextword.spec import NextwordSpec
@@ -193,8 +193,10 @@ SplitRows = tuple[int, NDArray[Any], NDArray[Any]]
 
 def _fixed(task: NextwordTask, seed: int) -> Iterator[SplitRows]:
     texts = task.texts
-    parts = set(np.asarray(texts.parts).tolist())
-    yield 0, texts.rows_of("train"), texts.rows_of(_test_part(parts))
+    part = _test_part(set(np.asarray(texts.parts).tolist()))
+    test = texts.rows_of(part)
+    check_two_classes(task.labels[test], part, texts.classes, instead="--repeats 5")
+    yield 0, texts.rows_of("train"), test
 
 
 def _test_part(parts: set[str]) -> str:
