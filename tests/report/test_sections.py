@@ -55,6 +55,11 @@ def test_several_runs_are_listed_in_a_table(count: int) -> None:
     assert text.count("<tr>") == (count + 1 if count > 1 else 0)
 
 
+def test_a_table_shows_the_last_part_of_a_path() -> None:
+    made = sections.html_table(pl.DataFrame({"model": ["/models/tiny"] * 2, "value": [0.1, 0.2]}))
+    assert "<td>tiny</td>" in made and "/models" not in made
+
+
 def test_a_table_joins_the_interval_and_escapes_every_cell() -> None:
     interval = {"mean": [0.5], "low": [0.4], "high": [0.6]}
     frame = pl.DataFrame({"kind": ["baseline"], "name": [NASTY], **interval})

@@ -53,6 +53,13 @@ def test_rich_tables_take_markup_as_text() -> None:
     assert "[red]x[/red]" in tables.to_text(pl.DataFrame({"name": ["[red]x[/red]"]}))
 
 
+def test_a_table_that_is_not_for_a_terminal_shows_every_cell_whole() -> None:
+    frame = pl.DataFrame({f"column {k}": [f"{k}" * 40] for k in range(9)})
+    _, line = tables.to_text(frame).splitlines()
+    assert line.split() == [f"{k}" * 40 for k in range(9)]
+    assert "…" in tables.to_text(frame, width=80)
+
+
 def test_what_all_lines_share_is_split_off_with_short_paths() -> None:
     frame = pl.DataFrame(
         {"model": ["/a/b/gpt"] * 2, "kind": ["x", "y"], "lambda": [None, None], "value": [1.0, 1.0]}

@@ -146,7 +146,11 @@ def _tables(record: RecordLike, rows: pl.DataFrame) -> str:
 
 
 def html_table(frame: pl.DataFrame) -> str:
-    """A frame as an HTML table, every cell escaped; mean, low and high in one column."""
+    """A frame as an HTML table, every cell escaped; mean, low and high in one column.
+
+    Of paths the last part is shown, unless two would become one name.
+    """
+    frame = tables.with_short_names(frame)
     if {"mean", "low", "high"} <= set(frame.columns):
         frame = _join_interval(frame)
     right = [frame.schema[name].is_numeric() or name == "score" for name in frame.columns]

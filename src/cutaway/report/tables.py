@@ -22,6 +22,9 @@ COUNT_COLUMNS = frozenset(
 # With one of these at its start, spreadsheets take text for a formula.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
+UNLIMITED_WIDTH = 100_000
+"""Columns of a table that is not for a terminal: more than any needs."""
+
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -130,9 +133,10 @@ def rich_table(frame: pl.DataFrame, *, title: str | None = None) -> Table:
     return table
 
 
-def to_text(frame: pl.DataFrame, width: int = 120) -> str:
-    """The frame as plain text for a terminal or a file."""
-    out = io.StringIO()
+def to_text(frame: pl.DataFrame, width: int | None = None) -> str:
+    """The frame as plain text: as wide as the terminal, or as it needs where there is none."""
+    out, console = io.StringIO(), SafeConsole()
+    width = width or (console.width if console.is_terminal else UNLIMITED_WIDTH)
     SafeConsole(file=out, width=width, color_system=None).print(rich_table(frame))
     return out.getvalue()
 

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from cutaway.core.errors import Missing
+from cutaway.core.names import short_name
 from cutaway.methods.probe import details
 from cutaway.methods.probe.aggregate import (
     aggregate_cells,
@@ -305,7 +306,7 @@ def _cell_caption(entry: details.AnyDetail) -> str:
     """A sentence naming the cell; plain text, not escaped."""
     return (
         f"Shown: {entry.classifier} on layer {entry.layers}, pooler {entry.pool}, "
-        f"{entry.model} on {entry.data}."
+        f"{short_name(entry.model)} on {short_name(entry.data)}."
     )
 
 
