@@ -14,6 +14,7 @@ from torch import Tensor
 
 from cutaway.console import Console
 from cutaway.core.errors import Missing
+from cutaway.core.names import short_name
 from cutaway.core.textset import TextSet
 from cutaway.engine import PieceFailed, find_engine, run_pieces
 from cutaway.extract.estimate import disk_bytes
@@ -142,7 +143,7 @@ def extract_rows(
             all_visitors.insert(0, pooling)
         return run_pass(
             lm, part.token_rows, all_visitors, console=console, todo=todo, budget=budget,
-            title=f"reading {lm.name}",
+            title=f"reading {short_name(lm.name)}",
         )  # fmt: skip
 
 
@@ -173,7 +174,7 @@ def extract_on_workers(
     missing = np.flatnonzero(~table.covered(columns))
     ranges = list(split_ranges(token_rows, missing, find_engine(engine).workers()))
     done: list[PassStats] = []
-    with console.progress(f"reading {handle.name}", len(missing)) as advance:
+    with console.progress(f"reading {short_name(handle.name)}", len(missing)) as advance:
         for part, result in run_pieces(
             engine, worker, ranges, key=lambda part: part.key, needs=handle.resources(engine),
             notify=console.print,

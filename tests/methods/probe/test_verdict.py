@@ -152,6 +152,13 @@ def test_twin_control_and_code_are_described_where_they_were_measured():
     assert "against it: 400 test rows in each of 10 repeats can't tell" in unknown
 
 
+def test_a_control_without_a_value_in_some_repeats_says_in_how_many_it_has_one():
+    control = score(0.55, wobble=0.2)
+    some = replace(control, values=(float("nan"),) * 3 + control.values[3:])
+    text = " ".join(sentences(controls=(some,), control_seen=0.5))
+    assert "against the control task (0.550 in 7 of 10 repeats; 50% of" in text
+
+
 def one_split(*values: float, rows: int = 200) -> tuple[ProbeScore, ...]:
     """A cell per layer, each measured on one split; the last has the best validation score."""
     return tuple(

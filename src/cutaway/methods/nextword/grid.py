@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec, CutawayError
+from cutaway.core.names import short_name
 from cutaway.engine import PieceFailed, find_engine, run_pieces
 from cutaway.extract.model_handle import ModelHandle
 from cutaway.extract.request import build_token_rows
@@ -197,7 +198,9 @@ class NextwordGrid:
         # Texts that can't be read fail the run, not a single piece: so read them first.
         for prompt in dict.fromkeys(p.prompt for p in todo if p.kind not in self.spec.baselines):
             _ = self.features(prompt).activations
-        with self.console.progress(f"{self.lm.name} on {self.task.name}", len(todo)) as advance:
+        with self.console.progress(
+            f"{short_name(self.lm.name)} on {self.task.name}", len(todo)
+        ) as advance:
             for piece, result in self._results(todo):
                 failed = isinstance(result, Exception)
                 rows, details, predictions = (

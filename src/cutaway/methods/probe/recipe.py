@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from cutaway.core.names import short_name
 from cutaway.core.textset import TextSet
 from cutaway.data.labels import check_learnable
 from cutaway.data.load import load_text_set
@@ -243,7 +244,7 @@ class ProbeGrid:
         inputs, engine = self.inputs, self.inputs.spec.engine
         self._extract_for(missing)
         sent = inputs if find_engine(engine).in_process else inputs.for_workers()
-        title = f"probing {inputs.lm.name} on {inputs.texts.name}"
+        title = f"probing {short_name(inputs.lm.name)} on {inputs.texts.name}"
         with inputs.console.progress(title, len(missing)) as advance:
             for piece, result in run_pieces(
                 engine, partial(measure_piece, inputs=sent), missing,

@@ -139,7 +139,7 @@ def _text_baseline(evidence: Evidence, name: str) -> str:
     elif not isnan(share) and found.kind == "shown" and _gain(found) > 0:
         reached = f", {share:.0%} of the gain over the {evidence.constant} baseline"
     return (
-        f"A {BASELINE_TITLES[name]} baseline reaches {_format(base.mean)}{reached}; the probe "
+        f"A {BASELINE_TITLES[name]} baseline reaches {_mean(evidence, base)}{reached}; the probe "
         f"({_format(top.mean)}) against it: {_outcome(evidence, found)}."
     )
 
@@ -149,7 +149,7 @@ def _twin(evidence: Evidence) -> str:
     if other is None:
         return ""
     return (
-        f"The same model with random weights reaches {_format(other.mean)}; the pretrained one "
+        f"The same model with random weights reaches {_mean(evidence, other)}; the pretrained one "
         f"against it: {_outcome(evidence, evidence.compare(other))}."
     )
 
@@ -164,7 +164,7 @@ def _control(evidence: Evidence) -> str:
         else f"; {seen:.0%} of its test rows have a control word seen in training"
     )
     return (
-        f"Selectivity, against the control task ({_format(other.mean)}{words}): "
+        f"Selectivity, against the control task ({_mean(evidence, other)}{words}): "
         f"{_outcome(evidence, evidence.compare(other))}."
     )
 
@@ -189,6 +189,13 @@ def _learned_pooling(evidence: Evidence) -> str:
         f"The pooler learned uses its own classifier, {', '.join(sorted(names))} (one query over "
         "all tokens and a linear layer, trained together), whatever --classifier says."
     )
+
+
+def _mean(evidence: Evidence, score: ProbeScore) -> str:
+    """A mean, with its repeats if some have no value: differences are over these alone."""
+    known, count = sum(not isnan(v) for v in score.values), len(score.values)
+    some = "" if known == count else f" in {known} of {count} {evidence.repeat_name}s"
+    return f"{_format(score.mean)}{some}"
 
 
 def _gain(found: Conclusion) -> float:
