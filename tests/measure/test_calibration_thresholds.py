@@ -118,19 +118,22 @@ def test_the_own_threshold_is_kept_where_it_is_right(rows):
     kept, best = (np.mean([expected("accuracy", c, fresh) for c in found[k]]) for k in found)
     own = expected("accuracy", 0.0, fresh)
     assert own - kept < 0.002 and own - best > 0.004
-    assert np.mean(np.array(found["kept"]) == 0.0) > 0.8
+    assert np.mean(np.array(found["kept"]) == 0.0) >= 0.98
 
 
 @pytest.mark.parametrize(
-    ("metric", "share", "gap", "own"),
-    [("accuracy", 0.5, 2.5, 1.0), ("balanced_accuracy", 0.11, 1.0, 2.0), ("f1", 0.11, 1.0, 2.0)],
-)
-def test_a_threshold_that_the_rows_show_to_be_wrong_is_replaced(metric, share, gap, own):
+    ("metric", "rows", "share", "gap", "own"),
+    [
+        ("accuracy", 300, 0.5, 2.5, 1.0), ("balanced_accuracy", 300, 0.11, 1.0, 2.0),
+        ("f1", 300, 0.11, 1.0, 2.0), ("balanced_accuracy", 100, 0.12, 0.8, 2.0),
+    ],
+)  # fmt: skip
+def test_a_threshold_that_the_rows_show_to_be_wrong_is_replaced(metric, rows, share, gap, own):
     rng = np.random.default_rng(1)
     fresh = drawn(rng, 20_000, share, gap)
     chosen, best = [], []
     for _ in range(40):
-        scores, labels = drawn(rng, 300, share, gap)
+        scores, labels = drawn(rng, rows, share, gap)
         chosen.append(expected(metric, choose_threshold(scores, labels, own, metric=metric).value,
                                fresh))  # fmt: skip
         best.append(expected(metric, best_threshold(scores, labels, metric=metric).value, fresh))

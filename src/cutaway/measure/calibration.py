@@ -106,8 +106,11 @@ CRITERIA: dict[str, Callable[[Counts, Counts, int, int], Counts]] = {
     "balanced_accuracy": _balanced_accuracy,
 }
 """By metric: its value from true positives, predicted positives, positives and rows."""
-MOVE_ERRORS = 2.0
-"""Standard errors by which another threshold must be better than the classifier's own."""
+MOVE_ERRORS = {"accuracy": 3.0, "f1": 1.0, "balanced_accuracy": 1.0}
+"""Standard errors by which another threshold must be better than the classifier's own.
+
+The own one aims at accuracy: the best of many others must be better by more than such a choice
+gains by chance. It does not aim at metrics that weigh the classes, so there less is enough."""
 
 
 def choose_threshold(
@@ -116,15 +119,15 @@ def choose_threshold(
     """The classifier's own threshold, unless another one is clearly better on these rows.
 
     The best threshold of a few hundred rows is mostly noise: it is used only if its gain over `own`
-    is more than MOVE_ERRORS jackknife standard errors of the gain. Rows of a single class say
-    nothing about a threshold.
+    is more than the metric's MOVE_ERRORS times the jackknife standard error of the gain. Rows of a
+    single class say nothing about a threshold.
     """
     values, positive = np.asarray(scores, dtype=np.float64), np.asarray(labels) == 1
     best, mine = best_threshold(values, positive, metric=metric), Threshold(own)
     if positive.all() or not positive.any():
         return mine
     gain, error = _gain(CRITERIA[metric], positive, mine(values), best(values))
-    return best if gain > MOVE_ERRORS * error else mine
+    return best if gain > MOVE_ERRORS[metric] * error else mine
 
 
 def _gain(

@@ -225,7 +225,7 @@ class Broken:
 
 def test_scores_that_are_nan_are_refused_with_their_number():
     x, y = made("binary")
-    with pytest.raises(BadData, match="scores are NaN"):
+    with pytest.raises(BadData, match="no numbers for 22 of 150 rows"):
         probe_split(x, y, splits_of(y, "binary")[0], Broken(), task="binary")
 
 
