@@ -1,5 +1,6 @@
 """The rows of a graft run: one per kind of mask, size, seed and metric."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,6 +10,7 @@ import polars as pl
 from cutaway.measure.calibration import Reliability
 from cutaway.measure.intervals import Interval, clip_interval, over_seed_rows
 from cutaway.measure.metrics import UNIT, metric_facts
+from cutaway.measure.shared_rows import BlockScores, mean_block_scores
 from cutaway.recipe.result import Row, bounds
 
 GRAFT_SCHEMA = {
@@ -26,6 +28,8 @@ GRAFT_SCHEMA = {
     "low": pl.Float64,
     "high": pl.Float64,
 }
+PSEUDO = "pseudo_"
+"""Begins the metric of a row that has what one block of test rows contributes to a metric."""
 CELL_COLUMNS = ("kind", "sparsity", "data", "layer", "part", "head", "bin", "step", "metric")
 
 
@@ -45,6 +49,13 @@ class GraftCoordinates:
         """One row per metric."""
         return [self.row(kind, name, value, **cell) for name, value in scores.items()]
 
+    def blocks(self, kind: str, metric: str, scores: BlockScores, **cell: Any) -> list[Row]:
+        """The metric by blocks of test rows, from which models are compared."""
+        return [
+            self.row(kind, f"{PSEUDO}{metric}", value, bin=i, **cell)
+            for i, value in enumerate(scores.blocks)
+        ]
+
     def bins(self, kind: str, diagram: Reliability, **cell: Any) -> list[Row]:
         """A reliability diagram: confidence, accuracy and count of each bin that isn't empty."""
         return [
@@ -61,8 +72,27 @@ def with_seed_intervals(rows: Iterable[Row]) -> list[Row]:
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in listed:
         groups.setdefault(_cell(row), []).append(row)
-    ends = {key: _seed_interval(many) for key, many in groups.items() if len(many) > 1}
+    ends = {
+        key: _seed_interval(many)
+        for key, many in groups.items()
+        if len(many) > 1 and not many[0]["metric"].startswith(PSEUDO)
+    }
     return [row | ends.get(_cell(row), {}) for row in listed]
+
+
+def read_block_scores(rows: Iterable[Row], metric: str, worth: float) -> BlockScores:
+    """The score of one kind of model over its seeds by blocks of test rows, from its rows."""
+    values: dict[Any, float] = {}
+    blocks: dict[Any, list[float]] = {}
+    for row in rows:
+        value = math.nan if row["value"] is None else float(row["value"])
+        if row["metric"] == metric and row.get("bin") is None:
+            values[row.get("seed")] = value
+        elif row["metric"] == f"{PSEUDO}{metric}":
+            blocks.setdefault(row.get("seed"), []).append(value)
+    # Rows of a run that an earlier version began have no blocks.
+    made = [BlockScores(tuple(blocks.get(s, ())), (v,), worth) for s, v in values.items()]
+    return mean_block_scores(made) if made else BlockScores((), (math.nan,), worth)
 
 
 def _cell(row: Row) -> tuple[Any, ...]:

@@ -117,7 +117,7 @@ def _majority(evidence: Evidence) -> str:
         return ""
     found, rival = evidence.compare(base), f"{evidence.constant} baseline ({_format(base.mean)})"
     outcome = _outcome(evidence, found)
-    # Printed whatever the outcome: a test whose result is printed only if it fails has another level.
+    # Printed whatever the outcome: a test that is printed only when it fails has another level.
     if found.kind == "shown" and _gain(found) > 0:
         return f"The probe against the {rival}: {outcome}."
     return f"It is not shown that these layers encode the property: against the {rival}, {outcome}."
