@@ -14,17 +14,21 @@ from numpy.typing import NDArray
 from scipy import special
 
 from bench import intervals_rivals as rivals
+from bench.nulls.answers import accuracy_blocks
 from cutaway.measure.calibration import ece
-from cutaway.measure.intervals import Interval, corrected_t, over_seeds, ratio, wilson
-from cutaway.measure.jackknife import N_BLOCKS, assign_blocks, pseudo_values, row_scores
+from cutaway.measure.intervals import Interval, corrected_t, over_seeds, wilson
+from cutaway.measure.jackknife import N_BLOCKS, assign_blocks, row_scores
 from cutaway.measure.metrics import METRICS
 from cutaway.measure.repeats import (
     RepeatMetrics,
+    RowScores,
     metric_interval,
     paired_difference,
     resampling_info,
 )
+from cutaway.measure.shared_rows import BlockScores, seeds_interval
 from cutaway.measure.splits import Split, SplitPlan, split
+from cutaway.methods.graft.maths.gain import kept_gain
 
 Rng = np.random.Generator
 Array = NDArray[Any]
@@ -212,9 +216,8 @@ def _repeats(splits: Sequence[Split], right: list[Array], n: int) -> list[Repeat
     blocks = assign_blocks([one.test for one in splits], n)
     made = []
     for one, answers in zip(splits, right, strict=True):
-        scores = row_scores(
-            "accuracy", answers, lambda r, a=answers: float(a[r].mean()), blocks[one.test], N_BLOCKS
-        )
+        values = accuracy_blocks(answers, blocks[one.test], N_BLOCKS)
+        scores = RowScores(values, len(answers))
         made.append(RepeatMetrics.of(one, {}, {"accuracy": scores}))
     return made
 
@@ -247,16 +250,16 @@ def relative_gain(rows: int, *, accuracies: tuple[float, float, float]) -> Simul
             for a in accuracies
         ]
         blocks = assign_blocks([np.arange(rows)], rows)
-        gains = [
-            pseudo_values(lambda r, m=m: float(m[r].mean() - right[0][r].mean()), blocks, N_BLOCKS)
-            for m in right[1:]
+        each = [
+            BlockScores(accuracy_blocks(r.astype(float), blocks, N_BLOCKS), (float(r.mean()),))
+            for r in (right[1], right[0], right[2])
         ]
 
         def value(r: Array) -> float:
             below = right[2][r].mean() - right[0][r].mean()
             return float((right[1][r].mean() - right[0][r].mean()) / below) if below else np.nan
 
-        return Drawn(ends(ratio(*gains)), rivals.resampling(value, rows, rng), truth)
+        return Drawn(ends(kept_gain(*each)), rivals.resampling(value, rows, rng), truth)
 
     return simulate
 
@@ -310,9 +313,16 @@ def seeds(count: int, rows: int, *, accuracy: float, spread: float) -> Simulate:
             < middle + spread * rng.normal()
             for _ in range(count)
         ]
-        found = over_seeds([[wilson(float(r.sum()), rows)] for r in right])
-        means = [float(r.mean()) for r in right]
-        plain = corrected_t(means, n_train=1, n_test=0)
-        return Drawn(ends(found), {"t over seeds": ends(plain)}, truth)
+        blocks = assign_blocks([np.arange(rows)], rows)
+        each = [
+            BlockScores(
+                accuracy_blocks(r.astype(float), blocks, N_BLOCKS), (float(r.mean()),), rows
+            )
+            for r in right
+        ]
+        apart = over_seeds([[wilson(float(r.sum()), rows)] for r in right])
+        plain = corrected_t([one.mean for one in each], n_train=1, n_test=0)
+        others = {"t over seeds": ends(plain), "intervals of the seeds": ends(apart)}
+        return Drawn(ends(seeds_interval(each, "accuracy")), others, truth)
 
     return simulate

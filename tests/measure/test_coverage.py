@@ -13,7 +13,9 @@ SAMPLE = {
     "mcc near 1, equal classes, 40 rows": 60,
     "r2 medium, 40 rows": 60,
     "paired, repeats 3, 60 rows, difference 0": 100,
-    "relative gain 0.8, 200 rows": 40,
+    "relative gain 0.8, 200 rows": 200,
+    "curve, 40 of 140 training rows, 200 rows": 60,
+    "5 seeds, 200 rows, unequal trainings": 300,
 }
 
 

@@ -12,6 +12,7 @@ from cutaway.measure.shared_rows import (
     block_values,
     mean_block_scores,
     mean_difference,
+    seeds_interval,
     shared_rows_difference,
 )
 
@@ -120,3 +121,19 @@ def test_the_mean_of_differences_on_independent_rows_is_surer_than_each() -> Non
     assert found.p < min(one.p for one in each)
     lost = [each[0], shared_rows_difference(BlockScores((), (0.5,)), BlockScores((), (0.4,)))]
     assert math.isnan(mean_difference(lost).p)
+
+
+def test_seeds_that_answer_alike_know_no_more_than_one_and_others_know_more() -> None:
+    rng = np.random.default_rng(3)
+    one = rng.random(ROWS) < 0.7
+    alone = wilson(float(one.sum()), ROWS)
+    alike = seeds_interval([scored(one)] * 3, "accuracy")
+    assert alike.high - alike.low == pytest.approx(alone.high - alone.low, rel=0.35)
+    unlike = seeds_interval([scored(rng.permutation(one)) for _ in range(8)], "accuracy")
+    assert unlike.high - unlike.low < 0.7 * (alone.high - alone.low)
+
+
+def test_seeds_of_a_metric_that_is_no_proportion_have_an_interval_too() -> None:
+    blocks = [tuple(0.5 + 0.1 * np.random.default_rng(s).normal(size=20)) for s in range(3)]
+    found = seeds_interval([BlockScores(b, (float(np.mean(b)),)) for b in blocks], "pearson")
+    assert -1 < found.low < found.mean < found.high < 1

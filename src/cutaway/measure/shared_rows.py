@@ -8,7 +8,7 @@ for different ones is then wrong in either direction, so models are compared blo
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf, isnan, nan, sqrt
+from math import isnan, nan, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from cutaway.measure.intervals import (
     welch_freedom,
 )
 from cutaway.measure.jackknife import N_BLOCKS, assign_blocks, pseudo_values
+from cutaway.measure.metrics import metric_facts
+from cutaway.measure.repeats import ResamplingInfo, mean_interval
 
 TEST = "paired t over blocks of test rows"
 """What sentences call the test of `shared_rows_difference`."""
@@ -56,6 +58,19 @@ def mean_block_scores(trainings: Sequence[BlockScores]) -> BlockScores:
         return BlockScores((), values, trainings[0].worth)
     blocks = np.mean([one.blocks for one in trainings], axis=0)
     return BlockScores(tuple(blocks.tolist()), values, trainings[0].worth)
+
+
+def seeds_interval(seeds: Sequence[BlockScores], metric: str) -> Interval:
+    """The interval of a mean over trainings with several seeds on the same test rows.
+
+    Narrower than `over_seeds` of the seeds' own intervals, which don't say how alike the answers
+    of two seeds are.
+    """
+    facts, worth = metric_facts(metric), seeds[0].worth
+    rows = worth if facts.proportion else 1.0
+    basis = ResamplingInfo(rows, rows, rows, tuple(one.blocks for one in seeds), worth)
+    values = [one.mean for one in seeds]
+    return mean_interval(values, basis, share=facts.proportion, bounds=facts.bounds)
 
 
 def shared_rows_difference(
@@ -104,7 +119,7 @@ def _from_parts(
         # Equal in every row: no difference, or one that nothing is known about.
         ends = (gap, gap) if gap == 0.0 else (nan, nan)
         return Difference(Interval(gap, *ends, level, n), 1.0 if gap == 0.0 else nan)
-    freedom = welch_freedom(*parts, *([(added, inf)] if added else []))
+    freedom = welch_freedom(*parts)
     reach = t_quantile(freedom, level) * error
     span = Interval(gap, gap - reach, gap + reach, level, n, freedom)
     return Difference(span, t_p_value(freedom, abs(gap) / error), freedom)

@@ -10,7 +10,7 @@ import polars as pl
 from cutaway.measure.calibration import Reliability
 from cutaway.measure.intervals import Interval, clip_interval, over_seed_rows
 from cutaway.measure.metrics import UNIT, metric_facts
-from cutaway.measure.shared_rows import BlockScores, mean_block_scores
+from cutaway.measure.shared_rows import BlockScores, mean_block_scores, seeds_interval
 from cutaway.recipe.result import Row, bounds
 
 GRAFT_SCHEMA = {
@@ -66,22 +66,38 @@ class GraftCoordinates:
         ]
 
 
-def with_seed_intervals(rows: Iterable[Row]) -> list[Row]:
-    """The rows; a cell measured with several seeds gets the interval over the seeds."""
+def with_seed_intervals(rows: Iterable[Row], worth: float) -> list[Row]:
+    """The rows; a cell measured with several seeds gets the interval over the seeds.
+
+    For a metric that is known by blocks of test rows it comes from these; a perfect score of it is
+    worth that many rows.
+    """
     listed = list(rows)
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in listed:
         groups.setdefault(_cell(row), []).append(row)
-    ends = {
-        key: _seed_interval(many)
-        for key, many in groups.items()
-        if len(many) > 1 and not many[0]["metric"].startswith(PSEUDO)
-    }
+    ends = {}
+    for key, many in groups.items():
+        if len(many) > 1 and not many[0]["metric"].startswith(PSEUDO):
+            alike = [row for row in listed if _same_model(row, many[0])]
+            ends[key] = _seed_interval(many, block_scores_by_seed(alike, many[0]["metric"], worth))
     return [row | ends.get(_cell(row), {}) for row in listed]
+
+
+def _same_model(row: Row, other: Row) -> bool:
+    """Whether two rows are of the same kind of model on the same rows, whatever their seed."""
+    names = ("kind", "sparsity", "data", "layer", "part", "head", "step")
+    return all(row.get(name) == other.get(name) for name in names)
 
 
 def read_block_scores(rows: Iterable[Row], metric: str, worth: float) -> BlockScores:
     """The score of one kind of model over its seeds by blocks of test rows, from its rows."""
+    made = block_scores_by_seed(rows, metric, worth)
+    return mean_block_scores(made) if made else BlockScores((), (math.nan,), worth)
+
+
+def block_scores_by_seed(rows: Iterable[Row], metric: str, worth: float) -> list[BlockScores]:
+    """The score of every seed; without blocks if the rows have none."""
     values: dict[Any, float] = {}
     blocks: dict[Any, list[float]] = {}
     for row in rows:
@@ -91,18 +107,21 @@ def read_block_scores(rows: Iterable[Row], metric: str, worth: float) -> BlockSc
         elif row["metric"] == f"{PSEUDO}{metric}":
             blocks.setdefault(row.get("seed"), []).append(value)
     # Rows of a run that an earlier version began have no blocks.
-    made = [BlockScores(tuple(blocks.get(s, ())), (v,), worth) for s, v in values.items()]
-    return mean_block_scores(made) if made else BlockScores((), (math.nan,), worth)
+    return [BlockScores(tuple(blocks.get(s, ())), (v,), worth) for s, v in values.items()]
 
 
 def _cell(row: Row) -> tuple[Any, ...]:
     return tuple(row.get(name) for name in CELL_COLUMNS)
 
 
-def _seed_interval(rows: list[Row]) -> dict[str, float]:
+def _seed_interval(rows: list[Row], blocks: list[BlockScores]) -> dict[str, float]:
     """low and high of the mean over seeds, which share their test rows."""
+    metric = rows[0]["metric"]
+    if blocks and all(one.blocks for one in blocks):
+        found = seeds_interval(blocks, metric)
+        return {"low": found.low, "high": found.high}
     columns = [[row.get(name) for row in rows] for name in ("value", "low", "high")]
     interval = over_seed_rows(*columns)
-    if metric_facts(rows[0]["metric"]).bounds == UNIT:
+    if metric_facts(metric).bounds == UNIT:
         interval = clip_interval(interval, 0.0, 1.0)
     return {"low": interval.low, "high": interval.high}
