@@ -41,7 +41,8 @@ class Drawn:
     """The intervals of one simulated data set, and the truth that they should cover."""
 
     ours: Ends
-    rivals: dict[str, Ends]
+    rivals: Callable[[], dict[str, Ends]]
+    """Those of other methods; a function, because bootstraps take long."""
     truth: float
 
 
@@ -83,8 +84,9 @@ def one_test_set(
         place = int(rng.integers(len(near)))
         given = draw(rng, labels, near[place])
         found = _measured(metric, labels, lambda r: function(labels[r], given[r]))
-        others = rivals.of_metric(metric, labels, given, function, rng)
-        return Drawn(found, others, truths[place])
+        return Drawn(
+            found, lambda: rivals.of_metric(metric, labels, given, function, rng), truths[place]
+        )
 
     return simulate
 
@@ -101,7 +103,9 @@ def calibration(rows: int, *, sharper: float) -> Simulate:
     def simulate(rng: Rng) -> Drawn:
         p, labels = draw(rng, rows)
         found = _measured("ece", labels, lambda r: ece(p[r], labels[r]), p)
-        return Drawn(found, rivals.resampling(lambda r: ece(p[r], labels[r]), rows, rng), truth)
+        return Drawn(
+            found, lambda: rivals.resampling(lambda r: ece(p[r], labels[r]), rows, rng), truth
+        )
 
     return simulate
 
@@ -120,7 +124,8 @@ def regression(metric: str, rows: int, *, noise: float) -> Simulate:
         def value(r: Array) -> float:
             return function(labels[r], given[r])
 
-        return Drawn(_measured(metric, labels, value), rivals.resampling(value, rows, rng), truth)
+        found = _measured(metric, labels, value)
+        return Drawn(found, lambda: rivals.resampling(value, rows, rng), truth)
 
     return simulate
 
@@ -169,7 +174,7 @@ def protocol(
         values = [float(r.mean()) for r in right]
         found = ends(metric_interval(values, measured, "accuracy"))
         truth = own if plan.protocol == "fixed" else truths[0]
-        return Drawn(found, rivals.of_repeats(values, measured), truth)
+        return Drawn(found, lambda: rivals.of_repeats(values, measured), truth)
 
     return simulate
 
@@ -207,7 +212,7 @@ def compared(plan: SplitPlan, rows: int, *, width: int, apart: float, better: fl
         values = [[float(r.mean()) for r in right] for right in (second, first)]
         infos = [resampling_info(group, "accuracy") for group in (two, one)]
         found = paired_difference(*values, *infos, share=True)
-        return Drawn(ends(found.interval), rivals.of_pairs(*values, infos[0]), truths[0])
+        return Drawn(ends(found.interval), lambda: rivals.of_pairs(*values, infos[0]), truths[0])
 
     return simulate
 
@@ -259,7 +264,7 @@ def relative_gain(rows: int, *, accuracies: tuple[float, float, float]) -> Simul
             below = right[2][r].mean() - right[0][r].mean()
             return float((right[1][r].mean() - right[0][r].mean()) / below) if below else np.nan
 
-        return Drawn(ends(kept_gain(*each)), rivals.resampling(value, rows, rng), truth)
+        return Drawn(ends(kept_gain(*each)), lambda: rivals.resampling(value, rows, rng), truth)
 
     return simulate
 
@@ -271,8 +276,11 @@ def forgetting(texts: int, *, skew: float) -> Simulate:
     def simulate(rng: Rng) -> Drawn:
         values = np.exp(skew * rng.normal(size=texts)) - 1.0
         found = corrected_t(values, n_train=1, n_test=0)
-        others = rivals.resampling(lambda r: float(values[r].mean()), texts, rng)
-        return Drawn(ends(found), others, truth)
+        return Drawn(
+            ends(found),
+            lambda: rivals.resampling(lambda r: float(values[r].mean()), texts, rng),
+            truth,
+        )
 
     return simulate
 
@@ -295,7 +303,9 @@ def lost_answers(rows: int, *, before: float, after: float) -> Simulate:
         def value(r: Array) -> float:
             return float(right[0][r].mean() - right[1][r].mean())
 
-        return Drawn(ends(found.interval), rivals.resampling(value, rows, rng), before - after)
+        return Drawn(
+            ends(found.interval), lambda: rivals.resampling(value, rows, rng), before - after
+        )
 
     return simulate
 
@@ -323,6 +333,6 @@ def seeds(count: int, rows: int, *, accuracy: float, spread: float) -> Simulate:
         apart = over_seeds([[wilson(float(r.sum()), rows)] for r in right])
         plain = corrected_t([one.mean for one in each], n_train=1, n_test=0)
         others = {"t over seeds": ends(plain), "intervals of the seeds": ends(apart)}
-        return Drawn(ends(seeds_interval(each, "accuracy")), others, truth)
+        return Drawn(ends(seeds_interval(each, "accuracy")), lambda: others, truth)
 
     return simulate

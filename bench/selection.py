@@ -192,9 +192,13 @@ def draw_splits(states: LabelledStates, plan: SplitPlan, seed: int) -> tuple[Spl
 
 
 def cells(
-    states: LabelledStates, splits: tuple[Split, ...], blocks: NDArray[Any]
+    states: LabelledStates,
+    splits: tuple[Split, ...],
+    blocks: NDArray[Any],
+    *,
+    validated: bool = True,
 ) -> Iterator[ProbeScore]:
-    """Every cell's test and validation scores."""
+    """Every cell's test scores and, if `validated`, validation scores."""
     metric, count = states.metric, int(blocks.max()) + 1
     for layer, pool in states.features:
         for name in CLASSIFIERS:
@@ -207,5 +211,6 @@ def cells(
                 for one, found in zip(splits, done, strict=True)
             ]  # fmt: skip
             values = tuple(found.metrics[metric] for found in done)
-            seen = (tuple(f.validation.value(m) for f in done) for m in (metric, "auc"))
+            names = (metric, "auc") if validated else ()
+            seen = (tuple(f.validation.value(m) for f in done) for m in names)
             yield ProbeScore(values, resampling_info(group, metric), layer, pool, name, *seen)

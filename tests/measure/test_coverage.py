@@ -19,12 +19,6 @@ SAMPLE = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _without_rivals(monkeypatch):
-    for name in ("resampling", "of_metric", "of_repeats", "of_pairs"):
-        monkeypatch.setattr(f"bench.intervals_rivals.{name}", lambda *_: {})
-
-
 @pytest.mark.parametrize("name", SAMPLE)
 def test_intervals_cover_the_truth(name):
     rng, simulate = np.random.default_rng(0), SITUATIONS[name]()
