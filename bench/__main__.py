@@ -43,6 +43,8 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all?")
     parser.add_argument("--rows", type=int, help="sentences; each bench has its own default")
     parser.add_argument("--rounds", type=int, default=5, help="repeats of each measurement")
+    parser.add_argument("--sets", type=Path, help="a folder with real labelled sets")
+    parser.add_argument("--model", help="the model of benches that can use any")
     parser.add_argument("--keep-envs", action="store_true", help="keep the rivals' environments")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the JSON file to write")
     parser.add_argument("--page", type=Path, default=PAGE, help="the Markdown page to write")

@@ -14,17 +14,21 @@ from numpy.typing import NDArray
 from scipy import special
 
 from bench import intervals_rivals as rivals
+from bench.nulls.answers import accuracy_blocks
 from cutaway.measure.calibration import ece
-from cutaway.measure.intervals import Interval, corrected_t, over_seeds, ratio, wilson
-from cutaway.measure.jackknife import N_BLOCKS, assign_blocks, pseudo_values, row_scores
+from cutaway.measure.intervals import Interval, corrected_t, over_seeds, wilson
+from cutaway.measure.jackknife import N_BLOCKS, assign_blocks, row_scores
 from cutaway.measure.metrics import METRICS
 from cutaway.measure.repeats import (
     RepeatMetrics,
+    RowScores,
     metric_interval,
     paired_difference,
     resampling_info,
 )
+from cutaway.measure.shared_rows import BlockScores, seeds_interval
 from cutaway.measure.splits import Split, SplitPlan, split
+from cutaway.methods.graft.maths.gain import kept_gain
 
 Rng = np.random.Generator
 Array = NDArray[Any]
@@ -37,7 +41,8 @@ class Drawn:
     """The intervals of one simulated data set, and the truth that they should cover."""
 
     ours: Ends
-    rivals: dict[str, Ends]
+    rivals: Callable[[], dict[str, Ends]]
+    """Those of other methods; a function, because bootstraps take long."""
     truth: float
 
 
@@ -79,8 +84,9 @@ def one_test_set(
         place = int(rng.integers(len(near)))
         given = draw(rng, labels, near[place])
         found = _measured(metric, labels, lambda r: function(labels[r], given[r]))
-        others = rivals.of_metric(metric, labels, given, function, rng)
-        return Drawn(found, others, truths[place])
+        return Drawn(
+            found, lambda: rivals.of_metric(metric, labels, given, function, rng), truths[place]
+        )
 
     return simulate
 
@@ -97,7 +103,9 @@ def calibration(rows: int, *, sharper: float) -> Simulate:
     def simulate(rng: Rng) -> Drawn:
         p, labels = draw(rng, rows)
         found = _measured("ece", labels, lambda r: ece(p[r], labels[r]), p)
-        return Drawn(found, rivals.resampling(lambda r: ece(p[r], labels[r]), rows, rng), truth)
+        return Drawn(
+            found, lambda: rivals.resampling(lambda r: ece(p[r], labels[r]), rows, rng), truth
+        )
 
     return simulate
 
@@ -116,7 +124,8 @@ def regression(metric: str, rows: int, *, noise: float) -> Simulate:
         def value(r: Array) -> float:
             return function(labels[r], given[r])
 
-        return Drawn(_measured(metric, labels, value), rivals.resampling(value, rows, rng), truth)
+        found = _measured(metric, labels, value)
+        return Drawn(found, lambda: rivals.resampling(value, rows, rng), truth)
 
     return simulate
 
@@ -165,7 +174,7 @@ def protocol(
         values = [float(r.mean()) for r in right]
         found = ends(metric_interval(values, measured, "accuracy"))
         truth = own if plan.protocol == "fixed" else truths[0]
-        return Drawn(found, rivals.of_repeats(values, measured), truth)
+        return Drawn(found, lambda: rivals.of_repeats(values, measured), truth)
 
     return simulate
 
@@ -203,7 +212,7 @@ def compared(plan: SplitPlan, rows: int, *, width: int, apart: float, better: fl
         values = [[float(r.mean()) for r in right] for right in (second, first)]
         infos = [resampling_info(group, "accuracy") for group in (two, one)]
         found = paired_difference(*values, *infos, share=True)
-        return Drawn(ends(found.interval), rivals.of_pairs(*values, infos[0]), truths[0])
+        return Drawn(ends(found.interval), lambda: rivals.of_pairs(*values, infos[0]), truths[0])
 
     return simulate
 
@@ -212,9 +221,8 @@ def _repeats(splits: Sequence[Split], right: list[Array], n: int) -> list[Repeat
     blocks = assign_blocks([one.test for one in splits], n)
     made = []
     for one, answers in zip(splits, right, strict=True):
-        scores = row_scores(
-            "accuracy", answers, lambda r, a=answers: float(a[r].mean()), blocks[one.test], N_BLOCKS
-        )
+        values = accuracy_blocks(answers, blocks[one.test], N_BLOCKS)
+        scores = RowScores(values, len(answers))
         made.append(RepeatMetrics.of(one, {}, {"accuracy": scores}))
     return made
 
@@ -247,16 +255,16 @@ def relative_gain(rows: int, *, accuracies: tuple[float, float, float]) -> Simul
             for a in accuracies
         ]
         blocks = assign_blocks([np.arange(rows)], rows)
-        gains = [
-            pseudo_values(lambda r, m=m: float(m[r].mean() - right[0][r].mean()), blocks, N_BLOCKS)
-            for m in right[1:]
+        each = [
+            BlockScores(accuracy_blocks(r.astype(float), blocks, N_BLOCKS), (float(r.mean()),))
+            for r in (right[1], right[0], right[2])
         ]
 
         def value(r: Array) -> float:
             below = right[2][r].mean() - right[0][r].mean()
             return float((right[1][r].mean() - right[0][r].mean()) / below) if below else np.nan
 
-        return Drawn(ends(ratio(*gains)), rivals.resampling(value, rows, rng), truth)
+        return Drawn(ends(kept_gain(*each)), lambda: rivals.resampling(value, rows, rng), truth)
 
     return simulate
 
@@ -268,8 +276,11 @@ def forgetting(texts: int, *, skew: float) -> Simulate:
     def simulate(rng: Rng) -> Drawn:
         values = np.exp(skew * rng.normal(size=texts)) - 1.0
         found = corrected_t(values, n_train=1, n_test=0)
-        others = rivals.resampling(lambda r: float(values[r].mean()), texts, rng)
-        return Drawn(ends(found), others, truth)
+        return Drawn(
+            ends(found),
+            lambda: rivals.resampling(lambda r: float(values[r].mean()), texts, rng),
+            truth,
+        )
 
     return simulate
 
@@ -292,7 +303,9 @@ def lost_answers(rows: int, *, before: float, after: float) -> Simulate:
         def value(r: Array) -> float:
             return float(right[0][r].mean() - right[1][r].mean())
 
-        return Drawn(ends(found.interval), rivals.resampling(value, rows, rng), before - after)
+        return Drawn(
+            ends(found.interval), lambda: rivals.resampling(value, rows, rng), before - after
+        )
 
     return simulate
 
@@ -310,9 +323,16 @@ def seeds(count: int, rows: int, *, accuracy: float, spread: float) -> Simulate:
             < middle + spread * rng.normal()
             for _ in range(count)
         ]
-        found = over_seeds([[wilson(float(r.sum()), rows)] for r in right])
-        means = [float(r.mean()) for r in right]
-        plain = corrected_t(means, n_train=1, n_test=0)
-        return Drawn(ends(found), {"t over seeds": ends(plain)}, truth)
+        blocks = assign_blocks([np.arange(rows)], rows)
+        each = [
+            BlockScores(
+                accuracy_blocks(r.astype(float), blocks, N_BLOCKS), (float(r.mean()),), rows
+            )
+            for r in right
+        ]
+        apart = over_seeds([[wilson(float(r.sum()), rows)] for r in right])
+        plain = corrected_t([one.mean for one in each], n_train=1, n_test=0)
+        others = {"t over seeds": ends(plain), "intervals of the seeds": ends(apart)}
+        return Drawn(ends(seeds_interval(each, "accuracy")), lambda: others, truth)
 
     return simulate

@@ -8,6 +8,7 @@ each of them reports is compared with the score of the same choice on all the ot
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,12 @@ from numpy.typing import NDArray
 
 import cutaway
 from bench.report import row
+from cutaway.core.textset import Task, TextSet
 from cutaway.data.load import load_text_set
+from cutaway.data.main_metric import main_metric
+from cutaway.measure.intervals import Interval
 from cutaway.measure.jackknife import assign_blocks
-from cutaway.measure.repeats import RepeatMetrics, resampling_info
+from cutaway.measure.repeats import RepeatMetrics, metric_interval, resampling_info
 from cutaway.measure.splits import Split, SplitPlan, split
 from cutaway.methods.probe.evidence import (
     Evidence,
@@ -26,29 +30,57 @@ from cutaway.methods.probe.evidence import (
     best_on_test_facts,
     headline_facts,
 )
-from cutaway.methods.probe.maths.cell import probe_splits
+from cutaway.methods.probe.maths.cell import ProbeOutcome, probe_splits
 
 MODEL, DATA = "smollm2-135m", "gen:sentiment?n=3000"
 CLASSIFIERS = ("lda", "ridge", "nb")
 RUNS, ROWS, WIDTH = 200, 500, 32
 """Runs of each kind, rows of a run, principal components of the features (for speed)."""
 PARTS = (0.7, 0.1, 0.2)
-METRIC = "accuracy"
+ONE_SPLIT = SplitPlan(protocol="fixed")
 Features = Mapping[tuple[str, str], torch.Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledStates:
+    """The states of every layer and pooler, with the labels of the texts."""
+
+    features: Features
+    labels: NDArray[Any]
+    task: Task = "binary"
+    classes: tuple[str, ...] = ("0", "1")
+    metric: str = "accuracy"
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.labels)
+
+    def take(self, rows: NDArray[np.int64]) -> "LabelledStates":
+        """Some of the rows."""
+        some = {name: x[rows] for name, x in self.features.items()}
+        return replace(self, features=some, labels=self.labels[rows])
+
+    def fit(self, cell: tuple[str, str, str], splits: tuple[Split, ...]) -> list[ProbeOutcome]:
+        """One cell (layer, pooler, classifier) on these splits."""
+        layer, pool, name = cell
+        return probe_splits(
+            self.features[layer, pool], self.labels, splits, name, task=self.task,
+            classes=self.classes, metric=self.metric,
+        )  # fmt: skip
 
 
 def run(quick: bool, rows: int | None = None) -> dict[str, Any]:
     """Coverage of chance and of a confirmation set's score, and false claims about layers."""
     count, runs = rows or (300 if quick else 3000), 3 if quick else RUNS
     small = min(ROWS, count // 3)
-    features, labels = read_features(count, layers=(0, 15) if quick else None)
-    null = [null_run(features, labels, small, seed) for seed in range(runs)]
-    confirmed = [confirm(features, labels, small, seed) for seed in range(runs)]
+    states = read_states(MODEL, load_text_set(DATA, limit=count), layers=(0, 15) if quick else None)
+    null = [null_run(states, small, seed) for seed in range(runs)]
+    confirmed = [confirm(states, small, seed) for seed in range(runs)]
     covered = float(np.mean([one["covered"] for one in null]))
     false = float(np.mean([one["worse"] > 0 for one in null]))
-    agreed = float(np.mean([one["covered"] for one in confirmed]))
+    agreed = float(np.mean([one["in_interval"] for one in confirmed]))
     best, gain = (float(np.mean([one[name] for one in null])) for name in ("best", "gain"))
-    cells = len(features) * len(CLASSIFIERS)
+    cells = len(states.features) * len(CLASSIFIERS)
     return {
         "title": "Scores chosen on validation rows",
         "text": f"{MODEL} on {count} rows of {DATA}, {cells} cells, {runs} runs of {small} rows, "
@@ -68,10 +100,11 @@ def run(quick: bool, rows: int | None = None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def read_features(count: int, layers: tuple[int, ...] | None) -> tuple[Features, NDArray[Any]]:
+def read_states(
+    model: str, texts: TextSet, layers: tuple[int, ...] | None = None
+) -> LabelledStates:
     """The states of every layer and pooler, reduced to their principal components."""
-    texts = load_text_set(DATA, limit=count)
-    lm = cutaway.open(MODEL)
+    lm = cutaway.open(model)
     found = {}
     for pool in ("last", "mean"):
         states = lm.read(list(texts.texts), layers="all", pool=pool)
@@ -80,15 +113,16 @@ def read_features(count: int, layers: tuple[int, ...] | None) -> tuple[Features,
                 centred = values.float() - values.float().mean(0)
                 left, size, _ = torch.svd_lowrank(centred, q=WIDTH)
                 found[str(layer), pool] = left * size
-    return found, np.asarray(texts.labels)
+    labels = np.asarray(texts.labels)
+    return LabelledStates(found, labels, texts.task, texts.classes, main_metric(texts))
 
 
-def null_run(features: Features, labels: NDArray[Any], rows: int, seed: int) -> dict[str, float]:
+def null_run(states: LabelledStates, rows: int, seed: int) -> dict[str, float]:
     """One run of the grid on shuffled labels."""
     rng = np.random.default_rng(seed)
-    mine = rng.permutation(len(labels))[:rows]
-    shuffled = rng.permutation(np.arange(rows) % 2)
-    evidence = measured({k: x[mine] for k, x in features.items()}, shuffled, seed)
+    mine = states.take(rng.permutation(len(states))[:rows])
+    shuffled = replace(mine, labels=rng.permutation(np.arange(rows) % 2))
+    evidence = measured(shuffled, draw_splits(shuffled, ONE_SPLIT, seed))
     top, best = headline_facts(evidence), best_on_test_facts(evidence)
     shown = [one for one in evidence.other_layers.values() if one.kind == "shown"]
     return {
@@ -99,48 +133,84 @@ def null_run(features: Features, labels: NDArray[Any], rows: int, seed: int) -> 
     }
 
 
-def confirm(features: Features, labels: NDArray[Any], rows: int, seed: int) -> dict[str, float]:
-    """A small set's headline, and the score of the same fit on the rows that the set lacks."""
-    order = np.random.default_rng(seed).permutation(len(labels))
+def confirm(
+    states: LabelledStates, rows: int, seed: int, plan: SplitPlan = ONE_SPLIT
+) -> dict[str, float]:
+    """A small set's headline, and the score of the same fits on the rows that the set lacks."""
+    order = np.random.default_rng(seed).permutation(len(states))
     mine, rest = order[:rows], order[rows:]
-    evidence = measured({k: x[mine] for k, x in features.items()}, labels[mine], seed)
+    small = states.take(mine)
+    splits = draw_splits(small, plan, seed)
+    evidence = measured(small, splits)
     top = headline_facts(evidence)
-    (small,) = fixed_split(labels[mine], seed)
-    fresh = Split(0, mine[small.train], mine[small.val], rest)
-    ((layer, pool, name),) = evidence.choices()
-    (outcome,) = fit(features[layer, pool], labels, (fresh,), name)
-    return {"covered": top["low"] <= outcome.metrics[METRIC] <= top["high"]}
+    fresh, groups = [], []
+    for one, cell in zip(splits, evidence.choice.by_repeat, strict=True):
+        elsewhere = Split(one.repeat, mine[one.train], mine[one.val], rest, tested=len(rest))
+        (outcome,) = states.fit(cell, (elsewhere,))
+        blocks = assign_blocks([rest], len(states))
+        scores = outcome.outputs.row_scores(blocks[rest], int(blocks.max()) + 1, states.metric)
+        groups.append(RepeatMetrics.of(elsewhere, outcome.metrics, {states.metric: scores}))
+        fresh.append(outcome.metrics[states.metric])
+    found = metric_interval(fresh, groups, states.metric)
+    best = evidence.best_on_test
+    return {
+        "value": top["value"],
+        "confirmed": found.mean,
+        "best_on_test": best.mean,
+        "in_interval": top["low"] <= found.mean <= top["high"],
+        "in_both": within_both(top, found),
+        "width": top["high"] - top["low"],
+    }
 
 
-def measured(features: Features, labels: NDArray[Any], seed: int) -> Evidence:
-    """The scores of the whole grid on one split."""
-    splits = fixed_split(labels, seed)
-    blocks = assign_blocks([one.test for one in splits], len(labels))
-    return Evidence(METRIC, tuple(cells(features, labels, splits, blocks)), repeats=(0,))
+def within_both(top: Mapping[str, float], fresh: Interval) -> bool:
+    """Whether the difference to a fresh score is within the noise of both scores."""
+    value, gap = top["value"], fresh.mean - top["value"]
+    if gap > 0:
+        return gap <= float(np.hypot(top["high"] - value, fresh.mean - fresh.low))
+    return -gap <= float(np.hypot(value - top["low"], fresh.high - fresh.mean))
 
 
-def fixed_split(labels: NDArray[Any], seed: int) -> tuple[Split, ...]:
-    """One split into parts drawn at random."""
-    sizes = [round(share * len(labels)) for share in PARTS[:2]]
-    names = np.repeat(["train", "dev", "test"], [*sizes, len(labels) - sum(sizes)])
-    parts = np.random.default_rng([seed, 1]).permutation(names)
-    return split(labels, SplitPlan(protocol="fixed"), task="binary", parts=parts)
+def measured(states: LabelledStates, splits: tuple[Split, ...]) -> Evidence:
+    """The scores of the whole grid on these splits."""
+    blocks = assign_blocks([one.test for one in splits], len(states))
+    repeats = tuple(one.repeat for one in splits)
+    return Evidence(states.metric, tuple(cells(states, splits, blocks)), repeats=repeats)
+
+
+def draw_splits(states: LabelledStates, plan: SplitPlan, seed: int) -> tuple[Split, ...]:
+    """The splits of a plan; for a fixed one, into parts drawn at random."""
+    parts = None
+    if plan.protocol == "fixed":
+        sizes = [round(share * len(states)) for share in PARTS[:2]]
+        names = np.repeat(["train", "dev", "test"], [*sizes, len(states) - sum(sizes)])
+        parts = np.random.default_rng([seed, 1]).permutation(names)
+    return split(
+        states.labels, replace(plan, seed=seed), task=states.task, parts=parts,
+        classes=states.classes,
+    )  # fmt: skip
 
 
 def cells(
-    features: Features, labels: NDArray[Any], splits: tuple[Split, ...], blocks: NDArray[Any]
+    states: LabelledStates,
+    splits: tuple[Split, ...],
+    blocks: NDArray[Any],
+    *,
+    validated: bool = True,
 ) -> Iterator[ProbeScore]:
-    """Every cell's test and validation scores."""
-    for (layer, pool), x in features.items():
+    """Every cell's test scores and, if `validated`, validation scores."""
+    metric, count = states.metric, int(blocks.max()) + 1
+    for layer, pool in states.features:
         for name in CLASSIFIERS:
-            (one,) = fit(x, labels, splits, name)
-            rows = one.outputs.row_scores(blocks[splits[0].test], int(blocks.max()) + 1, METRIC)
-            repeat = RepeatMetrics.of(splits[0], one.metrics, {METRIC: rows})
-            seen = ((one.validation.value(metric),) for metric in (METRIC, "auc"))
-            value, drawn = one.metrics[METRIC], resampling_info([repeat], METRIC)
-            yield ProbeScore((value,), drawn, layer, pool, name, *seen)
-
-
-def fit(x: torch.Tensor, labels: NDArray[Any], splits: tuple[Split, ...], name: str) -> list[Any]:
-    """One classifier on these splits."""
-    return probe_splits(x, labels, splits, name, task="binary", classes=("0", "1"))
+            done = states.fit((layer, pool, name), splits)
+            group = [
+                RepeatMetrics.of(
+                    one, found.metrics,
+                    {metric: found.outputs.row_scores(blocks[one.test], count, metric)},
+                )
+                for one, found in zip(splits, done, strict=True)
+            ]  # fmt: skip
+            values = tuple(found.metrics[metric] for found in done)
+            names = (metric, "auc") if validated else ()
+            seen = (tuple(f.validation.value(m) for f in done) for m in names)
+            yield ProbeScore(values, resampling_info(group, metric), layer, pool, name, *seen)

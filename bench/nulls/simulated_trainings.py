@@ -4,14 +4,21 @@ Null: all models have the same true score, so no difference is true. Margin: the
 exactly the margin below which two scores count as equal, so no absence is true.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bench.nulls.answers import ALIKE, Likeness, Run, simulate
 from bench.nulls.tally import Verdict, World
 from cutaway.measure.conclusions import MARGIN
 from cutaway.measure.intervals import Interval, corrected_t, wilson
+from cutaway.measure.shared_rows import (
+    BlockScores,
+    block_values,
+    mean_difference,
+    shared_rows_difference,
+)
 from cutaway.methods.finetune.verdict import finetune_verdict
 from cutaway.methods.graft.verdict import forgetting_verdict, learning_verdict
 from cutaway.methods.inject.verdict import inject_verdict
@@ -19,68 +26,88 @@ from cutaway.methods.inject.verdict import inject_verdict
 CHANCE = 0.5
 SMALL, LARGE = 150, 8000
 """Test rows where differences are none, and where they are as large as the margin."""
-MASKS = ("learned", "random", "movement")
+KINDS = ("base", "tuned", "learned", "random", "movement")
+Models = Callable[[np.random.Generator, int], list[BlockScores]]
+"""The scores of models on so many test rows."""
 
 
-def _intervals(
-    rng: np.random.Generator, accuracies: Sequence[float], rows: int, like: Likeness
-) -> list[Interval]:
-    """The accuracies that models of these true accuracies reach on the same rows."""
-    # Half of the rows of a fixed split are test rows.
-    found = simulate(rng, accuracies, rows=2 * rows, repeats=1, protocol="fixed", like=like)
-    return [wilson(cell.values[0] * rows, rows) for cell in found]
+def scored(right: NDArray[np.bool_]) -> BlockScores:
+    """The accuracy of right and wrong answers, by blocks of rows."""
+    rows = len(right)
+    return BlockScores(
+        block_values(lambda r: float(right[r].mean()), rows), (float(right.mean()),), rows
+    )
 
 
-def finetune_run(gain: float, rows: int, like: Likeness) -> Run:
-    """The tuned model is better than the base by `gain`, and the majority is at chance."""
+def similar(accuracies: Sequence[float], like: Likeness) -> Models:
+    """Models of these true accuracies, which find the same rows hard."""
+
+    def draw(rng: np.random.Generator, rows: int) -> list[BlockScores]:
+        # Half of the rows of a fixed split are test rows.
+        found = simulate(rng, accuracies, rows=2 * rows, repeats=1, protocol="fixed", like=like)
+        return [BlockScores(one.resampling.blocks[0], one.values, rows) for one in found]
+
+    return draw
+
+
+def constant(answers: Sequence[int]) -> Models:
+    """Models that give every row the same answer, where labels are coin flips."""
+
+    def draw(rng: np.random.Generator, rows: int) -> list[BlockScores]:
+        labels = rng.integers(2, size=rows)
+        return [scored(labels == answer) for answer in answers]
+
+    return draw
+
+
+def _interval(score: BlockScores) -> Interval:
+    rows = round(score.worth)
+    return wilson(score.mean * rows, rows)
+
+
+def finetune_run(models: Models, rows: int, truth: float = CHANCE) -> Run:
+    """Base and tuned model; the majority is at chance."""
 
     def run(seed: int) -> Verdict:
         rng = np.random.default_rng(seed)
-        base, tuned = _intervals(rng, [CHANCE, CHANCE + gain], rows, like)
-        frequent = max(share := rng.binomial(rows, CHANCE), rows - share)
-        scores = {"base": base, "tuned": tuned, "majority": wilson(frequent, rows)}
+        labels = rng.integers(2, size=rows)
+        most = scored(labels == int(labels.mean() > CHANCE))
+        blocks = dict(zip(("base", "tuned", "majority"), [*models(rng, rows), most], strict=True))
         sentences = finetune_verdict(
-            {kind: {"accuracy": one} for kind, one in scores.items()}, "accuracy", task="coin",
-            steps=1, rows=32, shots=16,
+            {kind: {"accuracy": _interval(one)} for kind, one in blocks.items()}, blocks,
+            "accuracy", task="coin", steps=1, rows=32, shots=16,
         )  # fmt: skip
-        return Verdict(tuple(sentences), CHANCE + gain)
+        return Verdict(tuple(sentences), truth)
 
     return run
 
 
-def graft_run(gain: float, rows: int, like: Likeness) -> Run:
-    """The tuned model and the learned mask are better than all others by `gain`."""
+def graft_run(models: Models, rows: int) -> Run:
+    """Base, tuned model, and three masks."""
 
     def run(seed: int) -> Verdict:
-        accuracies = [CHANCE, CHANCE + gain, CHANCE + gain, CHANCE, CHANCE]
-        found = _intervals(np.random.default_rng(seed), accuracies, rows, like)
-        scores = {
-            kind: {"accuracy": {"value": one.mean, "low": one.low, "high": one.high}}
-            for kind, one in zip(("base", "tuned", *MASKS), found, strict=True)
-        }
+        found = models(np.random.default_rng(seed), rows)
+        blocks = dict(zip(KINDS, found, strict=True))
+        scores = {kind: {"accuracy": {"value": one.mean}} for kind, one in blocks.items()}
         scores["learned"]["relative_gain"] = {"value": 0.9}
-        sentences = learning_verdict(scores, "accuracy", "coin", size=1, total=100, rows=rows)
+        sentences = learning_verdict(
+            scores, blocks, "accuracy", "coin", size=1, total=100, rows=rows
+        )
         return Verdict(tuple(sentences))
 
     return run
 
 
-def continual_run(gain: float, rows: int, like: Likeness) -> Run:
-    """Grafts end better than sequential training by `gain`, on two tasks."""
+def continual_run(models: Models, rows: int) -> Run:
+    """Grafts and sequential training at the end of two tasks."""
 
     def run(seed: int) -> Verdict:
         rng = np.random.default_rng(seed)
-        tasks = [_intervals(rng, [CHANCE + gain, CHANCE], rows, like) for _ in range(2)]
-        ends = {}
-        for place, way in enumerate(("graft", "sequential")):
-            own = [task[place] for task in tasks]
-            mean = float(np.mean([one.mean for one in own]))
-            reach = float(np.linalg.norm([one.high - one.low for one in own])) / 4
-            ends[way] = Interval(mean, mean - reach, mean + reach, 0.95, 2)
+        difference = mean_difference([shared_rows_difference(*models(rng, rows)) for _ in range(2)])
         line = {"task": "one", "learned": 0.5, "before": 0.5, "end": 0.5}
-        means = {way: {"end": one.mean, "forgotten": 0.0} for way, one in ends.items()}
-        table = [{**line, "way": way} for way in ends]
-        return Verdict(tuple(forgetting_verdict(table, means, ["one", "two"], ends, rows)))
+        means = {way: {"end": 0.5, "forgotten": 0.0} for way in ("graft", "sequential")}
+        table = [{**line, "way": way} for way in means]
+        return Verdict(tuple(forgetting_verdict(table, means, ["one", "two"], difference, rows)))
 
     return run
 
@@ -104,19 +131,31 @@ def inject_run(gain: float, texts: int, noise: float) -> Run:
 
 def worlds() -> list[World]:
     """Every simulated world of the methods that train."""
-    small, large, wrong = (SMALL, Likeness()), (LARGE, ALIKE), ("difference",)
-    apart, absent = f"{MARGIN} apart, {LARGE:,} test rows", ("absence",)
-    equal = f"equal models, {SMALL} test rows"
+    high, wrong, absent = CHANCE + MARGIN, ("difference",), ("absence",)
+    made: list[World] = []
+    for name, pair, five in (
+        (
+            f"equal models, {SMALL} test rows",
+            similar([CHANCE] * 2, Likeness()),
+            similar([CHANCE] * 5, Likeness()),
+        ),
+        (f"constant answers, {SMALL} test rows", constant((0, 1)), constant((0, 1, 1, 0, 1))),
+    ):
+        claims, ends = (*wrong, "interval"), ("continual", "more-weights")
+        made += [
+            World(name, "finetune", claims, ("*",), finetune_run(pair, SMALL)),
+            World(name, "graft", wrong, ("gain", "keeps", "masks"), graft_run(five, SMALL)),
+            World(f"two tasks, {name}", "graft", wrong, ends, continual_run(pair, SMALL)),
+        ]
+    apart = f"{MARGIN} apart, {LARGE:,} test rows"
+    tuned, better = similar([CHANCE, high], ALIKE), similar([high, CHANCE], ALIKE)
+    masks = similar([CHANCE, high, high, CHANCE, CHANCE], ALIKE)
     return [
-        World(equal, "finetune", (*wrong, "interval"), ("*",), finetune_run(0.0, *small)),
-        World(equal, "graft", wrong, ("gain", "keeps", "masks"), graft_run(0.0, *small)),
-        World(f"two tasks, {equal}", "graft", wrong, ("continual", "more-weights"),
-              continual_run(0.0, *small)),
+        *made,
         World("equal trainings, 60 texts", "inject", wrong, ("*",), inject_run(0.0, 60, 0.1)),
-        World(apart, "finetune", absent, ("*",), finetune_run(MARGIN, *large)),
-        World(apart, "graft", absent, ("gain", "masks"), graft_run(MARGIN, *large)),
-        World(f"two tasks, {apart}", "graft", absent, ("continual",),
-              continual_run(MARGIN, *large)),
+        World(apart, "finetune", absent, ("*",), finetune_run(tuned, LARGE, high)),
+        World(apart, "graft", absent, ("gain", "masks"), graft_run(masks, LARGE)),
+        World(f"two tasks, {apart}", "graft", absent, ("continual",), continual_run(better, LARGE)),
         World(f"{MARGIN} apart, 4,000 texts", "inject", absent, ("*",),
               inject_run(MARGIN, 4000, 0.1)),
     ]  # fmt: skip

@@ -82,8 +82,9 @@ START = "Its accuracy is 0.882, not above the 0.887 of always answering the most
     [
         (auc(0.748, 0.7, 0.79), "; ROC AUC is 0.748 [0.700, 0.790], better than chance (0.5)."),
         (auc(0.52, 0.4, 0.6),
-         "; ROC AUC is 0.520 [0.400, 0.600], not shown to differ from chance (0.5)."),
-        (auc(0.3, 0.2, 0.4), "; ROC AUC is 0.300 [0.200, 0.400], worse than chance (0.5)."),
+         "; ROC AUC is 0.520 [0.400, 0.600], not shown to be above chance (0.5)."),
+        (auc(0.3, 0.2, 0.4),
+         "; ROC AUC is 0.300 [0.200, 0.400], not shown to be above chance (0.5)."),
         (auc(0.748), "; ROC AUC is 0.748 (chance: 0.5)."),
         (None, "."),
     ],

@@ -13,14 +13,10 @@ SAMPLE = {
     "mcc near 1, equal classes, 40 rows": 60,
     "r2 medium, 40 rows": 60,
     "paired, repeats 3, 60 rows, difference 0": 100,
-    "relative gain 0.8, 200 rows": 40,
+    "relative gain 0.8, 200 rows": 200,
+    "curve, 40 of 140 training rows, 200 rows": 60,
+    "5 seeds, 200 rows, unequal trainings": 300,
 }
-
-
-@pytest.fixture(autouse=True)
-def _without_rivals(monkeypatch):
-    for name in ("resampling", "of_metric", "of_repeats", "of_pairs"):
-        monkeypatch.setattr(f"bench.intervals_rivals.{name}", lambda *_: {})
 
 
 @pytest.mark.parametrize("name", SAMPLE)

@@ -1,6 +1,7 @@
 """Intervals of means over repeats use what the test rows and what the repeats tell."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from cutaway.measure.repeats import (
     RepeatMetrics,
     ResamplingInfo,
     RowScores,
+    curve_overlap,
     mean_interval,
     metric_interval,
     paired_difference,
@@ -223,3 +225,30 @@ def test_shots_drawn_from_all_rows_are_tested_on_all_rows_together():
 def test_a_thinned_train_part_remembers_what_it_was_drawn_from():
     made = split(np.arange(100) % 2, SplitPlan("curve", repeats=2, sizes=(10, 40)), task="binary")
     assert {(one.size, one.drawn) for one in made} == {(10, 70), (40, 70)}
+
+
+def test_trainings_that_share_rows_widen_the_interval_of_a_curve():
+    part = RepeatMetrics(0, 40, 20, 40, drawn=140)
+    assert curve_overlap([part]) == pytest.approx(0.2 * (1 - 40 / 140))
+    for whole in (RepeatMetrics(0, 140, 20, 40, drawn=140), RepeatMetrics(0, 40, 20, 40)):
+        assert curve_overlap([whole]) == 0.0
+    values = [0.6, 0.8, 0.7, 0.9]
+    blocks = tuple(tuple(v + 0.05 * (-1) ** i for i in range(20)) for v in values)
+    info = ResamplingInfo(140, 40, 130, blocks)
+    apart, shared = (
+        mean_interval(values, replace(info, overlap=o), share=True) for o in (0.0, 0.2)
+    )
+    assert shared.high - shared.low > 1.2 * (apart.high - apart.low)
+
+
+def test_the_bias_of_a_calibration_error_moves_its_interval_and_widens_it():
+    blocks = (tuple(0.1 + 0.02 * (-1) ** i for i in range(20)),)
+    plain, biased = (
+        mean_interval(
+            [0.1], ResamplingInfo(100, 100, 100, blocks, bias=b), share=False, bounds=UNIT
+        )
+        for b in (0.0, 0.06)
+    )
+    assert biased.low < plain.low and biased.mean == plain.mean == 0.1
+    # 0.04 is left of 0.1, with a standard error of 0.03 for the bias alone.
+    assert biased.low == 0.0 and biased.high > 0.1

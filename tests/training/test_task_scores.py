@@ -10,6 +10,8 @@ from sklearn.metrics import accuracy_score, f1_score
 from cutaway.measure.intervals import wilson
 from cutaway.training.task_model import make_plain_examples
 from cutaway.training.task_scores import (
+    block_scores,
+    constant_probabilities,
     majority_scores,
     metric_names,
     metric_values,
@@ -70,3 +72,20 @@ def test_the_majority_baseline_predicts_one_class_for_all(examples) -> None:
     assert majority_scores(regression(examples))["mse"].mean == pytest.approx(
         np.var(regression(examples).labels), rel=1e-6
     )
+
+
+def test_blocks_of_an_accuracy_have_it_as_their_mean_and_its_rows_as_their_worth(
+    examples, proba
+) -> None:
+    found = block_scores(examples, proba)
+    accuracy = metric_values(examples, proba, ["accuracy"])["accuracy"]
+    assert found.values == (accuracy,)
+    assert found.worth == len(examples)
+    assert len(found.blocks) == min(20, len(examples))
+    assert np.mean(found.blocks) == pytest.approx(accuracy, abs=0.02)
+
+
+def test_the_constant_prediction_scores_as_the_majority_baseline(examples) -> None:
+    skewed = replace(examples, labels=np.arange(len(examples)) % 3 // 2)
+    found = block_scores(skewed, constant_probabilities(skewed))
+    assert found.mean == majority_scores(skewed)["accuracy"].mean

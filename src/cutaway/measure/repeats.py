@@ -78,6 +78,8 @@ class ResamplingInfo:
     added_errors: float = DECISION_ERRORS
     bias: float = 0.0
     """These three as in `RowScores`."""
+    overlap: float = 0.0
+    """On a learning curve, the share of their training rows that two repeats have in common."""
 
     @property
     def block_means(self) -> tuple[float, ...]:
@@ -125,7 +127,8 @@ def mean_interval(
         found = corrected_t(known, n_train=basis.n_train, n_test=basis.n_test, level=level)
         return clip_interval(found, *bounds)
     between, freedom = _between(known, basis, rows)
-    error = float(np.sqrt(rows.mean + between))
+    # The bias is an estimate too: half of it counts as its standard error.
+    error = float(np.sqrt(rows.mean + between + (basis.bias / 2) ** 2))
     centre = min(max(mean - basis.bias, bounds[0] or -inf), mean) if basis.bias else mean
     worth = _worth(basis, repeats, share=share)
     found = from_standard_error(
@@ -251,7 +254,8 @@ def _between(
     common = (1 / basis.distinct_rows(repeats) - apart / repeats) * repeats / (repeats - 1)
     own = min(max(1 - common / apart, 0.0), 1.0)
     excess = max(0.0, _variance(values) - own * rows.one) * (1 - 6 * own / (repeats + 5))
-    between = excess / repeats
+    # Trainings that share rows err together.
+    between = excess * (1 / repeats + basis.overlap / (1 - basis.overlap))
     return between, welch_freedom((rows.mean, rows.freedom), (between, repeats - 1))
 
 
@@ -302,11 +306,25 @@ def resampling_info(group: Sequence[RepeatMetrics], metric: str) -> ResamplingIn
     if metric.endswith("_train"):
         return ResamplingInfo(drawn, train, round(train))
     known = [m.rows[metric] for m in group if metric in m.rows]
+    overlap = curve_overlap(group)
     if not known:
-        return ResamplingInfo(drawn, test, tested)
+        return ResamplingInfo(drawn, test, tested, overlap=overlap)
     worth, bias = (float(np.mean([getattr(k, n) for k in known])) for n in ("perfect_rows", "bias"))
     blocks = tuple(k.values for k in known)
-    return ResamplingInfo(drawn, test, tested, blocks, worth, known[0].added_errors, bias)
+    return ResamplingInfo(drawn, test, tested, blocks, worth, known[0].added_errors, bias, overlap)
+
+
+def curve_overlap(group: Sequence[RepeatMetrics]) -> float:
+    """The share of training rows that two repeats of a learning curve have in common.
+
+    It fades towards the whole training part, where a curve is the protocol repeats, whose
+    intervals cover without it.
+    """
+    one = group[0]
+    if one.drawn is None or one.drawn <= one.n_train:
+        return 0.0
+    every = one.drawn + one.n_val + one.n_test
+    return one.n_train / every * (1 - one.n_train / one.drawn)
 
 
 def group_by_size(measured: Sequence[RepeatMetrics]) -> Iterable[list[RepeatMetrics]]:

@@ -121,7 +121,7 @@ def test_intervals_over_seeds_hold_the_mean_and_stay_shares() -> None:
         HERE.row("learned", "accuracy", v, sparsity=0.1, seed=s)
         for s, v in enumerate((0.9, 0.99, 1.0))
     ]
-    found = with_seed_intervals([*rows, HERE.row("base", "accuracy", 0.5, sparsity=0.0)])
+    found = with_seed_intervals([*rows, HERE.row("base", "accuracy", 0.5, sparsity=0.0)], 50.0)
     assert {(r["low"], r["high"]) for r in found[:3]} == {(found[0]["low"], 1.0)}
     assert 0.7 < found[0]["low"] < 0.963
     assert "low" not in found[3]

@@ -5,8 +5,8 @@ import math
 from cutaway.methods.graft.forgetting import (
     STRATEGIES,
     base_scores,
+    end_difference,
     forgetting_by_task,
-    mean_end,
     score_at,
     summarise_forgetting,
 )
@@ -46,20 +46,26 @@ def test_forgetting_is_the_loss_since_a_task_was_learned() -> None:
 
 
 def test_means_leave_out_the_last_task_which_nothing_followed() -> None:
-    summary = summarise_forgetting(ROWS, ["one", "two"], METRICS, 100)
+    summary = summarise_forgetting(ROWS, METRICS, dict.fromkeys(METRICS, 100.0), 100)
     assert summary["means"]["graft"] == {"end": (0.85 + 0.8) / 2, "forgotten": 0.9 - 0.85}
     assert summary["means"]["sequential"]["forgotten"] == 0.95 - 0.6
     assert summary["sizes"] == [7.0]
     assert len(summary["verdict"]) == 3
 
 
-def test_the_mean_of_the_ends_is_surer_than_each() -> None:
-    rows = [{**row, "low": row["value"] - 0.03, "high": row["value"] + 0.03} for row in ROWS]
-    found = mean_end(rows, "graft", METRICS)
-    assert found.mean == (0.85 + 0.8) / 2
-    assert math.isclose(found.high - found.low, 0.06 / math.sqrt(2))
-    # Without intervals nothing is known about its error.
-    assert math.isnan(mean_end(ROWS, "graft", METRICS).low)
+def test_the_ends_are_compared_by_blocks_of_test_rows_over_all_tasks() -> None:
+    signs = {"graft": [1, -1] * 10, "sequential": [1] * 10 + [-1] * 10}
+    blocks = [
+        {**row, "metric": "pseudo_accuracy", "bin": i, "value": row["value"] + 0.05 * sign}
+        for row in ROWS
+        if row["metric"] == "accuracy" and row["kind"] in signs
+        for i, sign in enumerate(signs[row["kind"]])
+    ]
+    found = end_difference([*ROWS, *blocks], METRICS, dict.fromkeys(METRICS, 100.0))
+    assert math.isclose(found.interval.mean, (0.85 + 0.8) / 2 - (0.6 + 0.9) / 2)
+    assert found.interval.low > 0.03 and found.p < 0.001
+    # A run that an earlier version began has no blocks.
+    assert math.isnan(end_difference(ROWS, METRICS, dict.fromkeys(METRICS, 100.0)).p)
 
 
 def test_the_bases_scores_leave_out_calibration() -> None:

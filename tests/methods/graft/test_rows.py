@@ -5,7 +5,13 @@ import pytest
 
 from cutaway.measure.calibration import reliability
 from cutaway.measure.intervals import corrected_t
-from cutaway.methods.graft.rows import GRAFT_SCHEMA, GraftCoordinates, with_seed_intervals
+from cutaway.measure.shared_rows import BlockScores
+from cutaway.methods.graft.rows import (
+    GRAFT_SCHEMA,
+    GraftCoordinates,
+    read_block_scores,
+    with_seed_intervals,
+)
 from cutaway.recipe.result import table
 
 HERE = GraftCoordinates("base", "tuned", "task")
@@ -35,7 +41,7 @@ def test_the_interval_over_seeds_is_the_t_interval_within_the_metrics_range(
     values = [0.01, 0.2, 0.05]
     rows = [HERE.row("learned", metric, v, sparsity=0.1, seed=i) for i, v in enumerate(values)]
     expected = corrected_t(values, n_train=1, n_test=0)
-    for row in with_seed_intervals(rows):
+    for row in with_seed_intervals(rows, 50.0):
         assert row["low"] == (0.0 if low_end else expected.low)
         assert row["high"] == expected.high
     assert expected.low < 0
@@ -43,4 +49,26 @@ def test_the_interval_over_seeds_is_the_t_interval_within_the_metrics_range(
 
 def test_a_cell_with_one_seed_keeps_its_own_interval() -> None:
     rows = [HERE.row("learned", "accuracy", 0.5, sparsity=share, seed=0) for share in (0.1, 0.2)]
-    assert with_seed_intervals(rows) == rows
+    assert with_seed_intervals(rows, 50.0) == rows
+
+
+def test_blocks_are_read_back_as_the_mean_over_seeds() -> None:
+    cell = {"sparsity": 0.1, "data": "x"}
+    rows = []
+    for seed, value in ((0, 0.6), (1, 0.8)):
+        scores = BlockScores((value - 0.1, value + 0.1), (value,))
+        rows += [HERE.row("learned", "accuracy", value, seed=seed, **cell)]
+        rows += HERE.blocks("learned", "accuracy", scores, seed=seed, **cell)
+    found = read_block_scores(with_seed_intervals(rows, 50.0), "accuracy", 50.0)
+    assert found.blocks == pytest.approx((0.6, 0.8))
+    assert (found.values, found.worth) == ((0.6, 0.8), 50.0)
+    made = with_seed_intervals(rows, 50.0)
+    assert not any("low" in row for row in made if row.get("bin") is not None)
+    assert {row["low"] < 0.7 < row["high"] for row in made if row.get("bin") is None} == {True}
+
+
+def test_rows_without_blocks_or_scores_have_none() -> None:
+    row = HERE.row("learned", "accuracy", None, seed=0)
+    for rows in ([row], []):
+        found = read_block_scores(rows, "accuracy", 50.0)
+        assert found.blocks == () and np.isnan(found.mean)

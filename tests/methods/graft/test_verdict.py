@@ -2,7 +2,8 @@
 
 import pytest
 
-from cutaway.measure.intervals import Interval
+from cutaway.measure.intervals import Difference, Interval
+from cutaway.measure.shared_rows import BlockScores
 from cutaway.methods.graft.verdict import (
     evaluation_verdict,
     forgetting_verdict,
@@ -22,33 +23,52 @@ def scores(learned: float, *, gain: float | None = 0.9, **others: float) -> dict
     return found
 
 
+def learned_verdict(table: dict, **more) -> list[str]:
+    """The verdict on these scores; every second block is 0.05 above the mean of the learned mask,
+    and every block of the second half above that of the others."""
+    blocks = {}
+    for kind, found in table.items():
+        value = found["accuracy"]["value"]
+        signs = [(-1) ** i if kind in ("learned", "tuned") else 1 - 2 * (i < 10) for i in range(20)]
+        made = tuple(value + 0.05 * sign for sign in signs)
+        blocks[kind] = BlockScores(made, (value,), 400)
+    given = {"size": 1, "total": 10, "rows": 400, **more}
+    return learning_verdict(table, blocks, "accuracy", "sst2", **given)
+
+
 def test_the_first_sentence_has_size_and_scores() -> None:
-    first, gain, kept = learning_verdict(
-        scores(0.86), "accuracy", "sst2", size=100, total=10_000, rows=400
-    )
+    first, gain, kept = learned_verdict(scores(0.86), size=100, total=10_000)
     assert first.startswith(
         "100 of 10,000 tuned weights (1.0e-02) take accuracy on sst2 from 0.500"
     )
     assert "0.860" in first and "0.900" in first
-    assert gain.startswith("The tuned model against the base: better, +0.400 [+0.329, +0.471]")
+    assert gain.startswith("The tuned model against the base: better, +0.400 [+0.366, +0.434]")
     assert kept == "The skill keeps 90% of this gain."
+
+
+def test_the_share_of_the_gain_has_its_interval_if_there_is_one() -> None:
+    table = scores(0.86)
+    table["learned"]["relative_gain"] |= {"low": 0.812, "high": 0.991}
+    assert learned_verdict(table)[2] == (
+        "The skill keeps 90% of this gain (95 % interval 81% to 99%)."
+    )
 
 
 def test_a_tuning_without_gain_is_named() -> None:
     table = scores(0.5, gain=0.9, tuned=0.52)
-    verdict = learning_verdict(table, "accuracy", "sst2", size=1, total=10, rows=400)
+    verdict = learned_verdict(table)
     assert verdict[1].startswith("The tuned model against the base: 400 test rows can't tell")
     assert not any("keeps" in sentence for sentence in verdict)
 
 
 @pytest.mark.parametrize(
     ("learned", "word"),
-    # One comparison is at 2.5 %: a difference of 0.075 has p = 0.038.
-    [(0.8, "better, +0.100"), (0.775, "can't tell, +0.075"), (0.5, "worse, -0.200")],
+    # One comparison is at 2.5 %: a difference of 0.036 has p = 0.038.
+    [(0.8, "better, +0.100"), (0.736, "can't tell, +0.036"), (0.5, "worse, -0.200")],
 )
 def test_a_learned_mask_is_compared_with_every_baseline(learned: float, word: str) -> None:
     table = scores(learned, random=0.5, movement=0.7, fisher=float("nan"), removed=0.6)
-    verdict = learning_verdict(table, "accuracy", "sst2", size=1, total=10, rows=400)
+    verdict = learned_verdict(table)
     masks = [sentence for sentence in verdict if "mask of the same size" in sentence]
     assert len(masks) == 2 and "against the movement mask of the same size (0.700)" in masks[1]
     assert word in masks[1]
@@ -89,9 +109,11 @@ def forgetting(graft_end: float, plain_end: float) -> list[str]:
         "graft": {"end": graft_end, "forgotten": 0.9 - graft_end},
         "sequential": {"end": plain_end, "forgotten": 0.9 - plain_end},
     }
-    ends = {way: Interval(x, x - 0.04, x + 0.04, 0.95, 2) for way, x in
-            (("graft", graft_end), ("sequential", plain_end))}  # fmt: skip
-    return forgetting_verdict(table, means, ["one", "two"], ends, 300)
+    gap = graft_end - plain_end
+    found = Difference(
+        Interval(gap, gap - 0.06, gap + 0.06, 0.95, 2), 0.5 if abs(gap) < 0.06 else 0.01
+    )
+    return forgetting_verdict(table, means, ["one", "two"], found, 300)
 
 
 def test_forgetting_is_reported_for_both_strategies() -> None:
@@ -110,9 +132,8 @@ def test_grafts_that_end_lower_come_with_a_remedy() -> None:
 def test_another_precision_is_named_with_the_number_of_weights() -> None:
     same = dict.fromkeys(("base", "tuned", "compared"), "float32")
     mixed = same | {"tuned": "bfloat16", "compared": "bfloat16"}
-    arguments = (scores(0.86), "accuracy", "sst2")
     plain, said = (
-        learning_verdict(*arguments, size=100, total=10_000, rows=400, compared=compared)
+        learned_verdict(scores(0.86), size=100, total=10_000, compared=compared)
         for compared in (same, mixed)
     )
     assert said[:-1] == plain

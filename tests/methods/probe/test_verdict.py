@@ -118,6 +118,12 @@ def test_what_is_not_above_the_majority_is_not_shown_to_be_encoded(mean, wobble,
     assert part in found
 
 
+def test_the_comparison_with_the_majority_is_printed_when_the_probe_is_better_too():
+    found = sentences(score(0.7, "3", wobble=0.1), baselines={"majority": score(0.5, "-")})
+    (said,) = [one for one in found if "against the majority baseline (0.500)" in one]
+    assert said.startswith("The probe against the majority baseline (0.500): better, +0.200 [")
+
+
 def test_words_are_better_worse_equal_or_not_told_apart():
     def said(base: ProbeScore) -> str:
         found = sentences(baselines=BASES | {"bow": base})

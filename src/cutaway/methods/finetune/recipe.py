@@ -11,6 +11,7 @@ from torch import nn
 
 from cutaway.core.errors import BadSpec
 from cutaway.engine.process_group import process_group
+from cutaway.measure.shared_rows import BlockScores
 from cutaway.methods.finetune.rows import FINETUNE_SCHEMA, FinetuneCoordinates, curve_rows
 from cutaway.methods.finetune.spec import FinetuneSpec
 from cutaway.methods.finetune.verdict import finetune_verdict
@@ -27,7 +28,13 @@ from cutaway.training.finetune_loop import restored, run_finetuning
 from cutaway.training.loop import TrainingResult
 from cutaway.training.predictions import prediction_samples, split_table
 from cutaway.training.task_model import TaskModel, finetune_mode, make_task_model
-from cutaway.training.task_scores import Scores, majority_scores, scores_with_intervals
+from cutaway.training.task_scores import (
+    Scores,
+    block_scores,
+    constant_probabilities,
+    majority_scores,
+    scores_with_intervals,
+)
 from cutaway.training.task_split import TaskSplit, load_task_split
 from cutaway.training.trainable_params import trainable_params
 
@@ -68,6 +75,8 @@ class FinetuneOutcome:
     params: Mapping[str, nn.Parameter]
     trained: TrainingResult
     scores: Mapping[str, Scores]
+    blocks: Mapping[str, BlockScores]
+    """The task's metric by kind of model and blocks of test rows."""
 
 
 def resolve(spec: FinetuneSpec, context: Context) -> FinetuneRequest:
@@ -128,8 +137,10 @@ def train_and_score(
     keep_predictions(request, found, run)
     scores = {kind: scores_with_intervals(examples, proba) for kind, proba in found.items()}
     scores["majority"] = majority_scores(examples)
+    constant = {"majority": constant_probabilities(examples)}
+    blocks = {kind: block_scores(examples, proba) for kind, proba in (found | constant).items()}
     model.module.eval()
-    return FinetuneOutcome(params, trained, scores)
+    return FinetuneOutcome(params, trained, scores, blocks)
 
 
 def keep_predictions(
@@ -199,7 +210,7 @@ def summarise_finetuning(
         "checkpoint": str(Path(spec.out) if spec.out else own),
         "notes": list(split.texts.notes),
         "verdict": finetune_verdict(
-            done.scores, metric, task=split.task.name, steps=trained.best_step,
+            done.scores, done.blocks, metric, task=split.task.name, steps=trained.best_step,
             rows=len(split.train), shots=spec.shots,
         ),
     }  # fmt: skip

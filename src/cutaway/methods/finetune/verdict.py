@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
-from cutaway.measure.conclusions import Conclusion, conclude, describe, margin_of, unpaired
+from cutaway.measure.conclusions import Conclusion, conclude, describe, margin_of
 from cutaway.measure.intervals import Interval
+from cutaway.measure.shared_rows import TEST, BlockScores, shared_rows_difference
 
 LEVEL = 0.05
-TEST = "z test, unpaired"
 
 
 def finetune_verdict(
     scores: Mapping[str, Mapping[str, Interval]],
+    blocks: Mapping[str, BlockScores],
     metric: str,
     *,
     task: str,
@@ -20,7 +20,10 @@ def finetune_verdict(
     rows: int,
     shots: int | None,
 ) -> list[str]:
-    """Scores before and after, against the base and the majority baseline."""
+    """Scores before and after, against the base and the majority baseline.
+
+    `blocks` are the scores of base, tuned model and majority baseline by blocks of test rows.
+    """
     before, after, constant = (scores[kind][metric] for kind in ("base", "tuned", "majority"))
     per_class = f" ({shots} per class)" if shots else ""
     verdict = [
@@ -29,14 +32,15 @@ def finetune_verdict(
         f"{after.n} test rows) in {steps} steps on {rows} rows{per_class}; the majority baseline "
         f"scores {_format(constant.mean)}."
     ]
-    against_base = _compare(after, before, metric)
-    verdict.append(f"Against the base: {_outcome(against_base, after.n)}.")
+
+    def compare(other: str, level: float) -> Conclusion:
+        found = shared_rows_difference(blocks["tuned"], blocks[other])
+        return conclude(found, margin=margin_of(metric), rows=after.n, level=level)
+
+    verdict.append(f"Against the base: {_outcome(compare('base', LEVEL), after.n)}.")
     if not math.isnan(constant.mean):
-        # A score without an interval is that of every constant prediction, and known.
-        same = math.isnan(constant.low)
-        known = replace(constant, low=constant.mean, high=constant.mean) if same else constant
         # The most frequent class is that of the test rows: one of at least two that were tried.
-        found = _compare(after, known, metric, level=LEVEL / 2)
+        found = compare("majority", LEVEL / 2)
         verdict.append(f"Against the majority baseline: {_outcome(found, after.n)}.")
         if not (found.kind == "shown" and found.difference.interval.mean > 0):
             verdict.append(
@@ -46,10 +50,6 @@ def finetune_verdict(
         error = {kind: _format(scores[kind]["ece"].mean) for kind in ("base", "tuned")}
         verdict.append(f"Calibration error (ECE): {error['base']} before, {error['tuned']} after.")
     return verdict
-
-
-def _compare(first: Interval, second: Interval, metric: str, level: float = LEVEL) -> Conclusion:
-    return conclude(unpaired(first, second), margin=margin_of(metric), rows=first.n, level=level)
 
 
 def _outcome(found: Conclusion, rows: int) -> str:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec
 from cutaway.extract.model_handle import training_resources
+from cutaway.measure.jackknife import perfect_rows
 from cutaway.methods.graft.continual_skill import ContinualTask, learn_task_skill
 from cutaway.methods.graft.forgetting import base_scores, summarise_forgetting
 from cutaway.methods.graft.maths.patch import values_at, write_values
@@ -47,7 +48,7 @@ from cutaway.training.cost import estimate_training
 from cutaway.training.finetune_loop import restored, run_finetuning
 from cutaway.training.predictions import split_table
 from cutaway.training.task_model import finetune_mode, make_task_model
-from cutaway.training.task_scores import scores_with_intervals
+from cutaway.training.task_scores import block_scores, scores_with_intervals
 from cutaway.training.task_split import load_task_split
 from cutaway.training.trainable_params import trainable_params
 
@@ -99,14 +100,13 @@ def measure(request: ContinualRequest, run: Run) -> Outcome:
     rows = list(training.score_all_tasks("base", 0))
     by_strategy = run_strategies(training, run)
     rows += [row for strategy in STRATEGY_RUNNERS for row in by_strategy[strategy]]
-    names = [task.name for task in request.tasks]
-    metrics = {task.name: task.model.examples.metric for task in request.tasks}
+    tests = {task.name: task.model.examples.take(task.split.test) for task in request.tasks}
+    metrics = {name: examples.metric for name, examples in tests.items()}
+    worth = {name: perfect_rows(one.metric, one.labels) for name, one in tests.items()}
     texts = [task.split.texts for task in request.tasks]
     return Outcome(
         rows=table(rows, GRAFT_SCHEMA),
-        summary=summarise_forgetting(
-            rows, names, metrics, min(len(task.split.test) for task in request.tasks)
-        ),
+        summary=summarise_forgetting(rows, metrics, worth, min(map(len, tests.values()))),
         baselines=base_scores(rows),
         model=model_facts(request.lm),
         data=[{"name": t.name, "rows": len(t), "digest": t.digest} for t in texts],
@@ -161,16 +161,25 @@ class ContinualTraining:
         names = [examples.metric, *(["ece"] if examples.task != "regression" else [])]
         probabilities = task.model.predict_proba(task.split.test)
         scores = scores_with_intervals(examples, probabilities, names)
-        return self.rows(kind, stage, task, scores, data=task.split.texts.name)
+        coordinates, cell = self._coordinates(stage, task)
+        cell |= {"data": task.split.texts.name}
+        blocks = block_scores(examples, probabilities)
+        return [
+            *coordinates.scores(kind, scores, **cell),
+            *coordinates.blocks(kind, examples.metric, blocks, **cell),
+        ]
 
-    def rows(
-        self, kind: str, stage: int, task: ContinualTask, scores: Mapping[str, Any], **cell: Any
-    ) -> list[Row]:
-        """One row per metric."""
+    def size_row(self, stage: int, task: ContinualTask, size: int) -> Row:
+        """The number of weights of a task's skill."""
+        coordinates, cell = self._coordinates(stage, task)
+        return coordinates.row("graft", "size", float(size), **cell)
+
+    def _coordinates(
+        self, stage: int, task: ContinualTask
+    ) -> tuple[GraftCoordinates, dict[str, Any]]:
         spec = self.request.spec
-        coordinates = GraftCoordinates(self.request.lm.name, None, task.name)
-        cell |= {"step": stage, "seed": spec.seed, "sparsity": spec.sparsity}
-        return coordinates.scores(kind, scores, **cell)
+        cell = {"step": stage, "seed": spec.seed, "sparsity": spec.sparsity}
+        return GraftCoordinates(self.request.lm.name, None, task.name), cell
 
     def skill(self, stage: int, before: Params, base: str) -> Skill:
         """The skill of what was learned since `before`, found or loaded; with its scores."""
@@ -225,7 +234,7 @@ def train_with_grafts(training: ContinualTraining) -> Iterator[Row]:
         assign_weights(params, before)
         write_values(params, patch.mask, patch.after)
         frozen = union_mask([frozen, patch.mask])
-        yield from training.rows("graft", stage, task, {"size": float(patch.size)})
+        yield training.size_row(stage, task, patch.size)
         yield from training.score_all_tasks("graft", stage)
 
 

@@ -207,12 +207,10 @@ def skill_scores(
     """The scores on one set by kind of model."""
     scores = {kind: task_scores(examples, found) for kind, found in outputs.items()}
     if "tuned" in outputs:
-        value = {kind: found[examples.metric].mean for kind, found in scores.items()}
         for kind in ("learned", "removed"):
             scores[kind] |= gain_and_agreement(
-                examples, outputs[kind], outputs["tuned"], value[kind], value["base"],
-                value["tuned"],
-            )  # fmt: skip
+                examples, outputs[kind], outputs["base"], outputs["tuned"]
+            )
     return scores
 
 

@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from cutaway.measure.intervals import Interval
+from cutaway.measure.intervals import Difference
+from cutaway.measure.shared_rows import mean_difference, shared_rows_difference
+from cutaway.methods.graft.rows import PSEUDO, read_block_scores
 from cutaway.methods.graft.verdict import forgetting_verdict
 from cutaway.recipe.result import Row
 
@@ -21,20 +23,29 @@ def score_at(rows: Sequence[Row], kind: str, task: str, stage: int, metric: str)
     return float("nan")
 
 
-def mean_end(rows: Sequence[Row], kind: str, metrics: Mapping[str, str]) -> Interval:
-    """The mean score at the end over all tasks; the tasks' test rows are independent."""
-    ends = [
-        row
-        for row in rows
-        if (row["kind"], row["step"]) == (kind, len(metrics))
-        and row["metric"] == metrics.get(row["task"])
-    ]
-    low, high, value = (
-        np.array([np.nan if row.get(name) is None else row[name] for row in ends])
-        for name in ("low", "high", "value")
-    )
-    mean, reach = float(value.mean()), float(np.linalg.norm(high - low) / 2 / max(1, len(ends)))
-    return Interval(mean, mean - reach, mean + reach, 0.95, len(ends))
+def end_difference(
+    rows: Sequence[Row], metrics: Mapping[str, str], worth: Mapping[str, float]
+) -> Difference:
+    """The mean score of grafts less that of sequential training at the end, over all tasks.
+
+    The tasks' test rows are independent. `worth` are the rows that a perfect score is worth.
+    """
+    found = []
+    for task, metric in metrics.items():
+        both = [
+            read_block_scores(
+                [
+                    r
+                    for r in rows
+                    if (r["kind"], r["task"], r["step"]) == (kind, task, len(metrics))
+                ],
+                metric,
+                worth[task],
+            )
+            for kind in STRATEGIES
+        ]
+        found.append(shared_rows_difference(*both))
+    return mean_difference(found)
 
 
 def forgetting_by_task(
@@ -62,19 +73,19 @@ def forgetting_by_task(
 
 
 def summarise_forgetting(
-    rows: Sequence[Row], tasks: Sequence[str], metrics: Mapping[str, str], test_rows: int
+    rows: Sequence[Row], metrics: Mapping[str, str], worth: Mapping[str, float], test_rows: int
 ) -> dict[str, Any]:
-    """The forgetting table, means over tasks, and the verdict."""
-    ends = {strategy: mean_end(rows, strategy, metrics) for strategy in STRATEGIES}
+    """The forgetting table, means over tasks, and the verdict; tasks in the order of `metrics`."""
+    tasks, difference = list(metrics), end_difference(rows, metrics, worth)
     table = forgetting_by_task(rows, tasks, metrics)
     means = {strategy: _means(table, strategy) for strategy in STRATEGIES}
     return {
         "verb": "continual",
-        "tasks": list(tasks),
+        "tasks": tasks,
         "forgetting": table,
         "means": means,
         "sizes": [row["value"] for row in rows if row["metric"] == "size"],
-        "verdict": forgetting_verdict(table, means, tasks, ends, test_rows),
+        "verdict": forgetting_verdict(table, means, tasks, difference, test_rows),
     }
 
 
@@ -92,5 +103,5 @@ def base_scores(rows: Sequence[Row]) -> dict[str, Any]:
     return {
         f"base on {row['task']}": row["value"]
         for row in rows
-        if row["kind"] == "base" and row["metric"] != "ece"
+        if row["kind"] == "base" and row["metric"] != "ece" and not row["metric"].startswith(PSEUDO)
     }

@@ -10,6 +10,7 @@ import torch
 
 from cutaway.console import Console
 from cutaway.extract.model_handle import training_resources
+from cutaway.measure.jackknife import perfect_rows
 from cutaway.methods.graft.atlas import atlas_rows
 from cutaway.methods.graft.cost import estimate_mask_learning
 from cutaway.methods.graft.mask_measurement import (
@@ -84,7 +85,11 @@ def measure(request: LearnRequest, run: Run) -> Outcome:
     rows += masks.output_rows("tuned", tuned, sparsity=1.0)
     rows += mask_rows(masks, sizes, run)
     skill, removed = best_skill(masks, sizes[0], run.progress)
-    rows = with_seed_intervals([*rows, *removed, *atlas_rows(masks.coordinates, pair.lm, skill)])
+    examples = evaluator.test_examples
+    rows = with_seed_intervals(
+        [*rows, *removed, *atlas_rows(masks.coordinates, pair.lm, skill)],
+        perfect_rows(examples.metric, examples.labels),
+    )
     meta = skill_metadata(
         spec, pair, request.split, skill, rows, share=sizes[0] / pair.total, seeds=request.seeds
     )

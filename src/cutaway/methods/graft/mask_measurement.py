@@ -18,6 +18,7 @@ from cutaway.methods.graft.task_evaluator import TaskEvaluator, TaskOutputs
 from cutaway.recipe.result import Row
 from cutaway.store.samples import SamplePieces, text_digests
 from cutaway.training.predictions import prediction_samples
+from cutaway.training.task_scores import block_scores
 from cutaway.training.task_split import TaskSplit
 
 LEARNED = "learned"
@@ -99,7 +100,13 @@ class MaskMeasurement:
         scores = evaluator.scores(outputs, self.base, self.tuned)
         diagram = evaluator.reliability(outputs)
         bins = [] if diagram is None else self.coordinates.bins(kind, diagram, **cell)
-        return self.coordinates.scores(kind, scores, **cell) + bins
+        examples = evaluator.test_examples
+        blocks = block_scores(examples, outputs.probabilities)
+        return [
+            *self.coordinates.scores(kind, scores, **cell),
+            *self.coordinates.blocks(kind, examples.metric, blocks, **cell),
+            *bins,
+        ]
 
     def _keep_predictions(self, kind: str, outputs: TaskOutputs, cell: Mapping[str, Any]) -> None:
         """The predictions on the test rows as samples, if they are wanted."""

@@ -9,8 +9,9 @@ import polars as pl
 
 from cutaway import __version__
 from cutaway.core.textset import TextSet
+from cutaway.measure.jackknife import perfect_rows
 from cutaway.methods.graft.model_pair import ModelPair
-from cutaway.methods.graft.rows import GRAFT_SCHEMA
+from cutaway.methods.graft.rows import GRAFT_SCHEMA, read_block_scores
 from cutaway.methods.graft.skill import Skill
 from cutaway.methods.graft.spec import LearnSpec
 from cutaway.methods.graft.verdict import MAIN_KINDS, learning_verdict
@@ -86,8 +87,8 @@ def mean_scores(rows: Sequence[Row], kind: str, share: float) -> dict[str, Any]:
     """Mean over seeds of each metric of one kind of mask at this size, with its interval."""
     cells: dict[str, list[Row]] = {}
     for row in rows:
-        right_size = kind in ("base", "tuned") or row.get("sparsity") == share
-        if row["kind"] == kind and right_size and all(row.get(c) is None for c in DETAIL_COLUMNS):
+        whole = all(row.get(column) is None for column in DETAIL_COLUMNS)
+        if row["kind"] == kind and _has_size(row, share) and whole:
             cells.setdefault(row["metric"], []).append(row)
     return {
         metric: {
@@ -97,6 +98,10 @@ def mean_scores(rows: Sequence[Row], kind: str, share: float) -> dict[str, Any]:
         }
         for metric, many in cells.items()
     }
+
+
+def _has_size(row: Row, share: float) -> bool:
+    return row["kind"] in ("base", "tuned") or row.get("sparsity") == share
 
 
 def summarise_learning(
@@ -110,9 +115,18 @@ def summarise_learning(
 ) -> dict[str, Any]:
     """Scores of every kind at the first size, the metric by size, and the verdict."""
     total, metric = pair.total, pair.model.examples.metric
+    test_labels = pair.model.examples.labels[split.test]
     kinds = list(dict.fromkeys(row["kind"] for row in rows))
     by_size = {n: {kind: mean_scores(rows, kind, n / total) for kind in kinds} for n in sizes}
-    scores = by_size[sizes[0]]
+    scores, worth = by_size[sizes[0]], perfect_rows(metric, test_labels)
+    blocks = {
+        kind: read_block_scores(
+            [row for row in rows if row["kind"] == kind and _has_size(row, sizes[0] / total)],
+            metric,
+            worth,
+        )
+        for kind in kinds
+    }
     best = {k: v for k, v in scores["learned"].get(metric, {}).items() if k != "n"}
     return {
         "metric": metric,
@@ -132,6 +146,7 @@ def summarise_learning(
         },
         "verdict": learning_verdict(
             scores,
+            blocks,
             metric,
             split.task.name,
             size=sizes[0],

@@ -12,14 +12,14 @@ from cutaway.core.textset import TextSet
 from cutaway.data.load import load_text_set
 from cutaway.measure.calibration import Reliability, reliability
 from cutaway.measure.intervals import Interval, corrected_t, wilson
-from cutaway.methods.graft.maths.gain import relative_gain
+from cutaway.methods.graft.maths.gain import kept_gain
 from cutaway.models.batches import TokenBudget, batches_by_length
 from cutaway.models.lm import LM
 from cutaway.models.loss import lm_loss, mask_tokens, mlm_loss
 from cutaway.models.tokens import pad, tokenize
 from cutaway.training.prompting import EVAL_BATCH_TOKENS, PromptedExamples, predict_from_proba
 from cutaway.training.task_model import TaskModel
-from cutaway.training.task_scores import metric_values, scores_with_intervals
+from cutaway.training.task_scores import block_scores, metric_values, scores_with_intervals
 from cutaway.training.task_split import TaskSplit
 
 # The weight of the loss in a mask's score: it only breaks ties of the metric.
@@ -66,12 +66,8 @@ class TaskEvaluator:
     def scores(self, outputs: TaskOutputs, base: TaskOutputs, tuned: TaskOutputs) -> dict[str, Any]:
         """The task's metrics, the relative gain, agreement with the tuned model, text loss."""
         examples = self.test_examples
-        ends = [
-            metric_values(examples, one.probabilities, [examples.metric])[examples.metric]
-            for one in (base, tuned)
-        ]
         scores = task_scores(examples, outputs)
-        scores |= gain_and_agreement(examples, outputs, tuned, scores[examples.metric].mean, *ends)
+        scores |= gain_and_agreement(examples, outputs, base, tuned)
         return scores if outputs.lm_loss is None else scores | {"lm_loss": outputs.lm_loss}
 
     def reliability(self, outputs: TaskOutputs) -> Reliability | None:
@@ -109,13 +105,12 @@ def task_scores(examples: PromptedExamples, outputs: TaskOutputs) -> dict[str, A
 def gain_and_agreement(
     examples: PromptedExamples,
     outputs: TaskOutputs,
+    base: TaskOutputs,
     tuned: TaskOutputs,
-    value: float,
-    base_value: float,
-    tuned_value: float,
 ) -> dict[str, Any]:
     """The metric's gain relative to the tuned model's, and agreement with its predictions."""
-    scores: dict[str, Any] = {"relative_gain": relative_gain(value, base_value, tuned_value)}
+    blocks = [block_scores(examples, one.probabilities) for one in (outputs, base, tuned)]
+    scores: dict[str, Any] = {"relative_gain": kept_gain(*blocks)}
     if examples.task != "regression":
         same = int((outputs.predictions == tuned.predictions).sum())
         scores["agreement"] = wilson(same, len(examples))

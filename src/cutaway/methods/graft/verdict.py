@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cutaway.measure.conclusions import Conclusion, conclude, describe, margin_of, unpaired
-from cutaway.measure.intervals import Interval
+from cutaway.measure.conclusions import Conclusion, conclude, describe, margin_of
+from cutaway.measure.intervals import Difference
+from cutaway.measure.shared_rows import TEST, BlockScores, shared_rows_difference
 
 LEVEL = 0.05
-TEST = "z test, unpaired"
 MAIN_KINDS = ("base", "tuned", "learned", "removed")
 """Kinds of rows that aren't baseline masks."""
 MAX_EVALUATION_SENTENCES = 12
@@ -22,24 +22,31 @@ def moved_sentence(total: int, compared: Mapping[str, str]) -> str:
 
 
 def learning_verdict(
-    scores: Mapping[str, Any], metric: str, task: str, *, size: int, total: int,
-    rows: int, compared: Mapping[str, str] | None = None,
+    scores: Mapping[str, Any], blocks: Mapping[str, BlockScores], metric: str, task: str, *,
+    size: int, total: int, rows: int, compared: Mapping[str, str] | None = None,
 ) -> list[str]:  # fmt: skip
-    """How much of the gain a learned mask keeps, and how it compares with the baselines."""
+    """How much of the gain a learned mask keeps, and how it compares with the baselines.
+
+    `blocks` are the scores of every kind by blocks of test rows.
+    """
     at = {kind: _value(found, metric) for kind, found in scores.items()}
-    gain = _value(scores["learned"], "relative_gain")
     verdict = [
         f"{size:,} of {total:,} tuned weights ({size / total:.1e}) take {metric} on {task} from "
         f"{at['base']:.3f} to {at['learned']:.3f}; all of them reach {at['tuned']:.3f}."
     ]
-    spans = {kind: _interval(found, metric) for kind, found in scores.items()}
-    tuning = _compare(spans["tuned"], spans["base"], metric, rows)
+
+    def compare(first: str, second: str, among: int = 1) -> Conclusion:
+        found = shared_rows_difference(blocks[first], blocks[second])
+        return _conclude(found, metric, rows, among=among)
+
+    tuning = compare("tuned", "base")
     verdict.append(f"The tuned model against the base: {_outcome(tuning, rows)}.")
-    if tuning.kind == "shown" and tuning.difference.interval.mean > 0 and not math.isnan(gain):
-        verdict.append(f"The skill keeps {gain:.0%} of this gain.")
+    kept = _kept_sentence(scores["learned"].get("relative_gain", {}))
+    if tuning.kind == "shown" and tuning.difference.interval.mean > 0 and kept:
+        verdict.append(kept)
     others = [k for k, v in at.items() if k not in MAIN_KINDS and not math.isnan(v)]
     for kind in others:
-        found = _compare(spans["learned"], spans[kind], metric, rows, among=len(others))
+        found = compare("learned", kind, among=len(others))
         verdict.append(
             f"The learned mask against the {kind} mask of the same size ({at[kind]:.3f}): "
             f"{_outcome(found, rows)}."
@@ -56,19 +63,19 @@ def _value(scores: Mapping[str, Any], metric: str) -> float:
     return float("nan") if value is None else float(value)
 
 
-def _interval(scores: Mapping[str, Any], metric: str) -> Interval:
-    """A score with its interval; NaN where it has none."""
-    given = scores.get(metric, {})
-    low, high = (math.nan if given.get(end) is None else given[end] for end in ("low", "high"))
-    return Interval(_value(scores, metric), low, high, 0.95, 1)
+def _kept_sentence(gain: Mapping[str, float | None]) -> str:
+    """The share of the gain that the skill keeps; empty if there is none."""
+    share, low, high = (gain.get(name) for name in ("value", "low", "high"))
+    if share is None:
+        return ""
+    if low is None or high is None:
+        return f"The skill keeps {share:.0%} of this gain."
+    return f"The skill keeps {share:.0%} of this gain (95 % interval {low:.0%} to {high:.0%})."
 
 
-def _compare(
-    first: Interval, second: Interval, metric: str, rows: int, *, among: int = 1
-) -> Conclusion:
-    """Whether the first is better; `among` so many comparisons that hold the level together."""
-    level, margin = LEVEL / among, margin_of(metric)
-    return conclude(unpaired(first, second), margin=margin, rows=rows, level=level)
+def _conclude(found: Difference, metric: str, rows: int, *, among: int = 1) -> Conclusion:
+    """What is concluded; `among` so many comparisons that hold the level together."""
+    return conclude(found, margin=margin_of(metric), rows=rows, level=LEVEL / among)
 
 
 def _outcome(found: Conclusion, rows: int) -> str:
@@ -106,12 +113,12 @@ def forgetting_verdict(
     table: Sequence[Mapping[str, Any]],
     means: Mapping[str, Mapping[str, float]],
     tasks: Sequence[str],
-    ends: Mapping[str, Interval],
+    difference: Difference,
     rows: int,
 ) -> list[str]:
     """How much of the first task and of all earlier tasks each strategy forgets.
 
-    `ends` are the mean final scores with their intervals, over `rows` test rows per task.
+    `difference` is that of the mean final scores, over `rows` test rows per task.
     """
     first = {line["way"]: line for line in table if line["task"] == tasks[0]}
     graft, plain = first["graft"], first["sequential"]
@@ -125,7 +132,7 @@ def forgetting_verdict(
         f"{lost['forgotten']:.3f} with sequential training. Mean final score over all tasks: "
         f"{kept['end']:.3f} and {lost['end']:.3f}.",
     ]
-    found = _compare(ends["graft"], ends["sequential"], "accuracy", rows)
+    found = _conclude(difference, "accuracy", rows)
     verdict.append(f"Grafts against sequential training at the end: {_outcome(found, rows)}.")
     if found.kind == "shown" and found.difference.interval.mean < 0:
         verdict.append(

@@ -118,13 +118,12 @@ def _majority(evidence: Evidence) -> str:
     base = evidence.baselines.get("majority")
     if base is None:
         return ""
-    found = evidence.compare(base)
+    found, rival = evidence.compare(base), f"{evidence.constant} baseline ({_format(base.mean)})"
+    outcome = _outcome(evidence, found)
+    # Printed whatever the outcome: a test that is printed only when it fails has another level.
     if found.kind == "shown" and _gain(found) > 0:
-        return ""
-    return (
-        "It is not shown that these layers encode the property: against the "
-        f"{evidence.constant} baseline ({_format(base.mean)}), {_outcome(evidence, found)}."
-    )
+        return f"The probe against the {rival}: {outcome}."
+    return f"It is not shown that these layers encode the property: against the {rival}, {outcome}."
 
 
 def _text_baseline(evidence: Evidence, name: str) -> str:

@@ -4,7 +4,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from cutaway.core.errors import BadSpec
+from cutaway.measure.intervals import Interval, ratio
+from cutaway.measure.shared_rows import BlockScores
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,19 @@ class SizeSearchResult:
 def relative_gain(graft: float, base: float, tuned: float) -> float:
     """(graft - base) / (tuned - base); NaN if fine-tuning brought no gain."""
     return (graft - base) / (tuned - base) if tuned > base else math.nan
+
+
+def kept_gain(graft: BlockScores, base: BlockScores, tuned: BlockScores) -> Interval:
+    """The relative gain with Fieller's interval over blocks of test rows.
+
+    Without ends (NaN) if the gain is not shown: its share can then be anything.
+    """
+    share = relative_gain(graft.mean, base.mean, tuned.mean)
+    found = ratio(np.subtract(graft.blocks, base.blocks), np.subtract(tuned.blocks, base.blocks))
+    if math.isnan(share) or math.isnan(found.low):
+        return Interval(share, math.nan, math.nan, 0.95, found.n)
+    # Pseudo-values of a metric that is no mean over rows have nearly its value as their mean.
+    return Interval(share, min(found.low, share), max(found.high, share), 0.95, found.n)
 
 
 def find_smallest_size(
