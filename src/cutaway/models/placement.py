@@ -1,6 +1,7 @@
 """Where a model's weights are kept, and in which precision: device, dtype, quantisation."""
 
 import atexit
+import logging
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -65,6 +66,8 @@ class Placement:
     def _quantisation(self) -> Any:
         from transformers import BitsAndBytesConfig
 
+        # It warns at every layer of every pass that int8 rounds its inputs to float16.
+        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
         config: Any = BitsAndBytesConfig
         return config(**QUANTISATIONS[self.quantise], bnb_4bit_compute_dtype=DTYPES[self.dtype])
 

@@ -104,6 +104,9 @@ GRADIENT_COPIES = 3
 """Copies of the trained weights besides the model: gradients, two of the optimizer."""
 ADAPTED_COPIES = 2
 """Copies of the weights that adapters change: their sum with the adapters, and its gradient."""
+EMBEDDING_GRADIENTS = 3
+"""Gradients of the embeddings that are in memory before they are added: of the lookup, the head and
+the regulariser."""
 FISHER_COPIES = 1.5
 """Copies of the weights in a pass of `fisher`: the sums, and the gradients of a batch."""
 FISHER_TOKENS = 512
@@ -292,7 +295,8 @@ class InjectSpec(SamplesOption):
         """Those of a training step, or of a pass that estimates Fishers."""
         questions, texts = self.batch * QUESTION_TOKENS, self.retain_batch * self.max_tokens
         examples = min(FISHER_TOKENS, self.fisher_examples * self.max_tokens)
-        return size.training(max(questions, texts, examples))
+        passes = size.training(max(questions, texts, examples))
+        return passes + (EMBEDDING_GRADIENTS * 4 * size.largest if self.weights == "all" else 0)
 
     @property
     def strengths_by_regulariser(self) -> dict[str, tuple[float, ...]]:
