@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from cutaway.core.model_size import ModelSize, WeightCopies
+from cutaway.core.model_size import NO_COPIES, ModelSize, WeightCopies
 from cutaway.recipe.options import MAX_SEED, Names, RunOptions
 
 
@@ -96,9 +96,10 @@ class TrainingSpec(LabelledDataSpec):
 
     @property
     def weight_copies(self) -> WeightCopies:
-        """Those of the trained weights."""
-        few = self.biases_only or self.params
-        return WeightCopies(0.0 if few else self.optimizer_copies, not self.fixed_embeddings)
+        """Those of the trained weights; the best ones are in a file."""
+        if self.biases_only or self.params:
+            return NO_COPIES
+        return WeightCopies(self.optimizer_copies, not self.fixed_embeddings, in_files=1.0)
 
     def work_bytes(self, size: ModelSize) -> int:
         """Those of a training step."""

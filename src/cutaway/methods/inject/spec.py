@@ -279,7 +279,7 @@ class InjectSpec(SamplesOption):
     def weight_copies(self) -> WeightCopies:
         """Those of a training, or of the passes that estimate Fishers, which take all weights.
 
-        The initial weights and the Fishers are in files.
+        Initial weights, best weights and the Fisher are in files.
         """
         share = {"all": 1.0, "blocks": 1.0, "last": 0.25}[self.weights] if 0 in self.lora else 0.0
         fishers = self.clash or "ewc" in self.strengths_by_regulariser
@@ -288,8 +288,8 @@ class InjectSpec(SamplesOption):
             other = max(other, ADAPTED_COPIES)
         if GRADIENT_COPIES * share >= other:
             whole = self.weights == "all"
-            return WeightCopies(GRADIENT_COPIES * share, whole, share + fishers)
-        return WeightCopies(other, True, share + fishers)
+            return WeightCopies(GRADIENT_COPIES * share, whole, 2 * share + fishers)
+        return WeightCopies(other, True, 2 * share + fishers)
 
     def work_bytes(self, size: ModelSize) -> int:
         """Those of a training step, or of a pass that estimates Fishers."""
