@@ -1,5 +1,7 @@
 """The key of stored activations changes with everything that can change a number."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,8 @@ def test_other_texts_weights_and_kernels_have_other_keys(tiny_lm, texts):
         ask.key(lm, texts.take(range(3))),
         ask.key(tiny_lm("llama"), texts),
         ask.key(tiny_lm("gpt2", attention="eager"), texts),
+        ask.key(replace(lm, quantise="int8"), texts),
+        ask.key(replace(lm, quantise="int4"), texts),
         ask.key(lm, TextSet("pairs", texts.texts, pairs=texts.texts)),
     ]
     assert len({str(key) for key in keys}) == len(keys)

@@ -6,7 +6,7 @@ import pytest
 
 from cutaway.console import Console, messages_on
 from cutaway.core.errors import BadModel, NoRoom
-from cutaway.core.model_size import PROGRAM_BYTES, ModelSize
+from cutaway.core.model_size import NO_COPIES, PROGRAM_BYTES, ModelSize, WeightCopies
 from cutaway.methods.finetune.spec import FinetuneSpec
 from cutaway.methods.graft.spec import LearnSpec
 from cutaway.methods.inject.spec import FisherSpec, InjectSpec
@@ -40,7 +40,7 @@ CPU = Placement("cpu", "float32")
 
 @pytest.mark.parametrize(
     ("copies", "need", "words"),
-    [((0.0, True), 1, "Choose a smaller"), ((3.0, True), 4, "Train fewer weights")],
+    [(NO_COPIES, 1, "Choose a smaller"), (WeightCopies(3.0), 4, "Train fewer weights")],
 )
 def test_one_byte_too_little_is_refused_and_enough_is_not(
     copies, need, words, free, folder_of
@@ -107,13 +107,23 @@ def test_fewer_trained_weights_need_less() -> None:
 
     assert need() > need(weights="blocks") > need(weights="last") > SIZE.bytes(4)
     assert need(lora="8") < need(lora="0,8") == need()
+    # The Fishers are those of all weights, also where few are trained.
+    assert need(weights="last", clash=False, regulariser="l2sp") < need(weights="last")
+    assert need(weights="last", retain=["a", "b"]) > need(weights="last")
     few = FinetuneSpec(model="m", task="sst2", biases_only=True)
-    assert few.weight_copies[0] == 0
-    assert ProbeSpec(model="m", data="d").weight_copies[0] == 1
-    assert ProbeSpec(model="m", data="d", baselines="majority").weight_copies[0] == 0
+    assert few.weight_copies.count == 0
+    assert ProbeSpec(model="m", data="d").weight_copies.count == 1
+    assert ProbeSpec(model="m", data="d", baselines="majority").weight_copies.count == 0
+
+
+def test_what_is_in_files_on_a_cpu_is_in_the_memory_of_a_gpu() -> None:
+    copies = InjectSpec(model="m").weight_copies
+    here, there = (Workload(copies).need(SIZE, Placement(d, "float32")) for d in ("cpu", "cuda"))
+    assert (here.copies, here.views) == (3 * 4 * SIZE.weights, 3 * 4 * SIZE.weights)
+    assert (there.copies, there.views) == (here.copies + here.views, 0)
 
 
 def test_every_method_says_what_it_needs() -> None:
     needs = memory_by_method(ModelSize(10**9, 10**8, 2048, 20, 50_000), CPU)
     assert needs["probe"] > 8 * 10**9 > needs["nextword"] > 4 * 10**9 + PROGRAM_BYTES
-    assert needs["inject"] > needs["graft"] > needs["finetune"] > 5 * 10**9
+    assert needs["graft"] > needs["inject"] > needs["finetune"] > 5 * 10**9

@@ -8,7 +8,7 @@ import torch
 
 from cutaway.core.errors import BadModel, BadSpec, CutawayError
 from cutaway.models import placement
-from cutaway.models.check import quick_check
+from cutaway.models.check import quick_check, run_checks
 from cutaway.models.hooks import collect_states
 from cutaway.models.lm import LM
 from cutaway.models.load import open_model, random_twin
@@ -20,8 +20,9 @@ from cutaway.models.placement import (
     module_placement,
     need_changeable,
 )
+from cutaway.models.rounding import relative_error
 from cutaway.models.sites import Site
-from tests.tiny import FAMILIES
+from tests.tiny import FAMILIES, tiny
 
 # transformers runs this family only on one device: its blocks get weights of other modules as
 # arguments.
@@ -198,8 +199,9 @@ def test_what_this_machine_cannot_do_is_refused(here, options, words, machine) -
 def test_a_device_that_is_not_there_is_refused_with_those_that_are(device) -> None:
     if torch.cuda.is_available() or torch.backends.mps.is_available():
         pytest.skip("this machine has such a device")
-    with pytest.raises(BadSpec, match="On this machine: auto, cpu, map"):
+    with pytest.raises(BadSpec, match="On this machine: auto, cpu, map") as refused:
         choose_placement(device, "float32")
+    assert len(str(refused.value)) < 200
 
 
 def test_a_precision_that_the_device_lacks_is_refused(monkeypatch) -> None:
@@ -209,6 +211,20 @@ def test_a_precision_that_the_device_lacks_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(torch, "ones", lacking)
     with pytest.raises(BadSpec, match=r"can't be used on device 'cpu': torch.float16 is not"):
         choose_placement("cpu", "float16")
+
+
+@pytest.mark.parametrize("how", ["int8", "int4"])
+def test_a_quantised_model_is_read_checked_and_kept_apart(how, tmp_path) -> None:
+    pytest.importorskip("bitsandbytes")
+    config = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    tiny("llama", tmp_path, **config)
+    texts, plain = ["a red bird sings", "two dogs"], open_model(tmp_path)
+    lm = open_model(tmp_path, quantise=how)
+    assert lm.module.is_quantized
+    assert all(one.passed for one in run_checks(lm))
+    assert lm.identity != plain.identity
+    states = [one.read(texts, layers=[2], pool="last")[2] for one in (plain, lm)]
+    assert 1e-4 < relative_error(*states) < 0.5
 
 
 def test_quantised_weights_are_not_changed() -> None:

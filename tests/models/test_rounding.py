@@ -1,5 +1,7 @@
 """Rounding is told from faults by measured noise, in every precision."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -32,6 +34,21 @@ def test_noise_that_could_hide_a_fault_is_never_fine() -> None:
 @pytest.mark.parametrize("bad", [float("inf"), float("nan")])
 def test_what_is_not_a_number_is_wrong(bad) -> None:
     assert judge(bad, 1.0) == judge(0.0, bad) == "wrong"
+
+
+@pytest.mark.parametrize(("quantise", "dtype"), [("none", "float32"), ("int8", "float16")])
+def test_the_last_place_of_quantised_layers_is_that_of_float16(quantise, dtype, lm_of) -> None:
+    from cutaway.models.hooks import collect_states
+
+    lm = replace(lm_of("gpt2"), quantise=quantise)
+    ids = torch.arange(5, 15)[None]
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    with torch.no_grad():
+        plain = collect_states(lm, ids, mask).layers[0]
+        with disturbed(lm, 0):
+            got = collect_states(lm, ids, mask).layers[0]
+    unit = torch.finfo(getattr(torch, dtype)).eps
+    assert relative_error(got, plain) == pytest.approx(unit, rel=0.1)
 
 
 def test_an_error_is_relative_per_vector() -> None:

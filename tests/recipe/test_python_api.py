@@ -1,5 +1,6 @@
 """Python functions of verbs: objects and paths in place of names, groups, refusals."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from cutaway.catalog import GROUPS, VERBS
 from cutaway.core.errors import BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.recipe import life_cycle, python_api
+from cutaway.recipe.artefact_handle import InFile
 
 TEXTS = TextSet("mine", ("a", "b"), labels=(0, 1), task="binary")
 
@@ -43,6 +45,27 @@ def test_the_first_field_may_come_without_its_name(verb, calls) -> None:
     }
     function(["one", "two"] if several else "one", **needed)
     assert getattr(calls[0][1], verb.first) == (("one", "two") if several else "one")
+
+
+@dataclass(frozen=True)
+class Loaded(InFile):
+    file: Path | None
+
+
+def test_what_was_loaded_from_a_file_is_given_by_its_name(calls) -> None:
+    one, two = Loaded(Path("one.safetensors")), Loaded(Path("two.safetensors"))
+    cutaway.graft.overlap([one, "two.safetensors"])
+    cutaway.graft.overlap(one, two)
+    cutaway.graft.attach(one, base="base", out="out")
+    cutaway.shortcut.eval(model="m", text="t", shortcut=one)
+    cutaway.inject(model="m", fisher=one)
+    cutaway.fisher(model="m", text="t", against=[one])
+    both = ("one.safetensors", "two.safetensors")
+    assert [spec.skill for _, spec, _ in calls[:3]] == [both, both, "one.safetensors"]
+    assert calls[3][1].shortcut == calls[4][1].fisher == "one.safetensors"
+    assert calls[5][1].against == ("one.safetensors",)
+    with pytest.raises(BadSpec, match="skill: this Loaded is in no file. Save it first"):
+        cutaway.graft.attach(Loaded(None), base="base", out="out")
 
 
 def test_paths_are_names(calls) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -148,6 +149,35 @@ def test_the_best_weights_survive_a_stop_after_them(tmp_path) -> None:
     assert expected.best_step == 4
     assert run(second, tmp_path).best_step == 4
     assert same(first, second)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="Linux counts memory there")
+def test_the_best_weights_take_no_memory(tmp_path) -> None:
+    module = nn.Linear(4096, 4096, bias=False)
+    scores, used = iter([0.0, 2.0, 1.0, 1.0]), []
+
+    def evaluate() -> dict[str, float]:
+        used.append(anonymous_memory())
+        return {"score": next(scores)}
+
+    plan = TrainingPlan(steps=3, lr=0.1, every=1, optimizer="sgd")
+    params = dict(module.named_parameters())
+    train(
+        params,
+        lambda step: {"loss": module.weight.square().mean()},
+        plan,
+        folder=tmp_path,
+        identity={},
+        evaluate=evaluate,
+        score="score",
+    )
+    assert used[-1] - used[0] < 0.5 * module.weight.nbytes
+
+
+def anonymous_memory() -> int:
+    """Bytes of this process that are in no file."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
 
 
 def test_without_a_score_the_last_weights_count(tmp_path) -> None:

@@ -2,10 +2,26 @@
 
 from dataclasses import dataclass
 
-WeightCopies = tuple[float, bool]
-"""How many copies of the weights are held besides the model (gradients, states of an optimizer),
-and whether they include the embeddings."""
-NO_COPIES: WeightCopies = (0.0, True)
+
+@dataclass(frozen=True)
+class WeightCopies:
+    """How many copies of the weights a command holds besides the model."""
+
+    count: float = 0.0
+    """In memory: gradients, states of an optimizer."""
+    embeddings: bool = True
+    """Whether they include the embeddings."""
+    in_files: float = 0.0
+    """On a CPU these are views of files, which take memory only while it is free."""
+
+    def on(self, device: str) -> "WeightCopies":
+        """The copies on a device: other devices have no files."""
+        if device == "cpu":
+            return self
+        return WeightCopies(self.count + self.in_files, self.embeddings)
+
+
+NO_COPIES = WeightCopies()
 PROGRAM_BYTES = 900_000_000
 """Python with the libraries, a tokenizer and the data."""
 READ_TOKENS = 1024
@@ -27,9 +43,8 @@ class ModelSize:
 
     def bytes(self, itemsize: int, copies: WeightCopies = NO_COPIES) -> int:
         """Memory of the model and of copies of its weights."""
-        count, embeddings = copies
-        copied = self.weights if embeddings else self.weights - self.largest
-        return round(itemsize * (self.weights + count * copied))
+        copied = self.weights if copies.embeddings else self.weights - self.largest
+        return round(itemsize * (self.weights + copies.count * copied))
 
     def reading(self, tokens: int = READ_TOKENS) -> int:
         """Memory of a forward pass over this many tokens, in float32."""
@@ -52,6 +67,8 @@ class MemoryNeed:
     """The states of a batch, and tables of the method."""
     file: int = 0
     """The largest file of the checkpoint, which is in memory while it is read."""
+    views: int = 0
+    """Copies of the weights in files that the system may keep in memory; not in the total."""
 
     @property
     def total(self) -> int:
@@ -63,7 +80,8 @@ class MemoryNeed:
         parts = [f"weights {gigabytes(self.weights)}"]
         parts += [f"copies of weights {gigabytes(self.copies)}"] if self.copies else []
         parts += [f"activations {gigabytes(self.states)}", f"libraries {gigabytes(PROGRAM_BYTES)}"]
-        return f"Memory with {name}: about {gigabytes(self.total)} ({', '.join(parts)})"
+        files = f", and {gigabytes(self.views)} of files if it is free" if self.views else ""
+        return f"Memory with {name}: about {gigabytes(self.total)} ({', '.join(parts)}){files}"
 
 
 def gigabytes(size: float) -> str:

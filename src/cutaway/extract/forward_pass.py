@@ -272,7 +272,7 @@ def _budget_for(lm: LM, tokens: int) -> TokenBudget:
 def _speed_key(lm: LM) -> str:
     """Everything that the speed of a batch depends on."""
     place = (lm.digest, lm.device, lm.dtype, lm.attention, torch.get_num_threads())
-    return digest_json([*place, torch.__version__])
+    return digest_json([*place, lm.quantise, torch.__version__])
 
 
 def _forward_batch(

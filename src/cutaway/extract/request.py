@@ -81,7 +81,7 @@ class ExtractionRequest:
             "paired": texts.pairs is not None,
             "transformers": version("transformers"),
             "layout": 2,
-            **lm.chat_identity,
+            **lm.reading_identity,
         }
 
 

@@ -154,7 +154,8 @@ class _Template:
         try:
             return self._text(messages)
         except Exception as error:  # a template can raise anything
-            reason = " ".join(str(error).split())[:_ERROR_LENGTH] or type(error).__name__
+            reason = " ".join(str(error).split())[:_ERROR_LENGTH].rstrip(".")
+            reason = reason or type(error).__name__
             roles = ", ".join(message.role for message in messages)
             raise BadData(
                 f"{where} (roles: {roles}) is refused by the chat template of {self.lm.name!r}: "

@@ -82,21 +82,21 @@ class LM:
     @property
     def identity(self) -> dict[str, Any]:
         """Everything about the model that can change a number; part of every run's address."""
-        quantised = {} if self.quantise == "none" else {"quantise": self.quantise}
-        return quantised | {
+        return {
             "weights": self.digest,
             "tokenizer": self.tokenizer_digest,
             "dtype": self.dtype,
             "attention": self.attention,
             "context": self.context,
             "segments": self.token_types,
-            **self.chat_identity,
+            **self.reading_identity,
         }
 
     @property
-    def chat_identity(self) -> dict[str, Any]:
-        """What the chat template adds to an identity: nothing without one."""
-        return {} if self.chat is None else {"chat": self.chat.identity}
+    def reading_identity(self) -> dict[str, Any]:
+        """What quantised layers and a chat template add to an identity; nothing without them."""
+        quantised = {} if self.quantise == "none" else {"quantise": self.quantise}
+        return quantised | ({} if self.chat is None else {"chat": self.chat.identity})
 
     @property
     def short_id(self) -> str:
@@ -283,5 +283,5 @@ def model_facts(lm: LM) -> dict[str, Any]:
     return {name: getattr(lm, name) for name in names} | {
         "start_tokens": tokens_in_front(lm.tokenizer),
         "warnings": [asdict(one) for one in lm.warnings],
-        **lm.chat_identity,
+        **lm.reading_identity,
     }

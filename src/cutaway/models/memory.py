@@ -29,12 +29,14 @@ class Workload:
 
     def need(self, size: ModelSize, placement: Placement, file: int = 0) -> MemoryNeed:
         """The bytes for a model of this size."""
-        itemsize = DTYPES[placement.dtype].itemsize
-        weights, whole = size.bytes(itemsize), size.bytes(itemsize, self.copies)
+        itemsize, held = DTYPES[placement.dtype].itemsize, self.copies.on(placement.device)
+        plain = size.bytes(itemsize)
+        weights, copies = plain, size.bytes(itemsize, held) - plain
+        views = size.bytes(itemsize, WeightCopies(held.in_files, held.embeddings)) - plain
         if placement.quantise != "none":
             linear = size.weights - size.largest
             weights = round(itemsize * size.largest + QUANTISED_BYTES[placement.quantise] * linear)
-        return MemoryNeed(weights, whole - size.bytes(itemsize), self.states(size), file)
+        return MemoryNeed(weights, copies, self.states(size), file, views)
 
 
 def checkpoint_size(files: list[Path], config: Any = None) -> ModelSize:

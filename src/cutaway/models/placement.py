@@ -1,6 +1,7 @@
 """Where a model's weights are kept, and in which precision: device, dtype, quantisation."""
 
 import atexit
+import logging
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -65,6 +66,8 @@ class Placement:
     def _quantisation(self) -> Any:
         from transformers import BitsAndBytesConfig
 
+        # It warns at every layer of every pass that int8 rounds its inputs to float16.
+        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
         config: Any = BitsAndBytesConfig
         return config(**QUANTISATIONS[self.quantise], bnb_4bit_compute_dtype=DTYPES[self.dtype])
 
@@ -112,7 +115,7 @@ def choose_device(device: str) -> str:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
+        reason = str(error).splitlines()[0].split(". ")[0].rstrip(".")
         here = ", ".join(["auto", "cpu", "map", *_accelerators()])
         raise BadSpec(
             f"device {device!r} can't be used: {reason}. On this machine: {here}."
@@ -138,7 +141,7 @@ def _need_dtype(device: str, dtype: str) -> None:
         one = torch.ones(1, 1, device=device, dtype=DTYPES[dtype])
         one @ one
     except (RuntimeError, TypeError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
+        reason = str(error).splitlines()[0].split(". ")[0].rstrip(".")
         raise BadSpec(
             f"dtype {dtype!r} can't be used on device {device!r}: {reason}. Try float32."
         ) from None

@@ -72,18 +72,25 @@ def rounding_noise(
 def disturbed(lm: LM, seed: int) -> Iterator[None]:
     """Within it, every entry of every block's input is changed by one unit in the last place."""
     rng = torch.Generator().manual_seed(seed)
+    # transformers computes norms and softmax in float32, also in a float64 model. Quantised layers
+    # round their inputs to 16 bits or fewer, and int8 depends on the other rows of a batch.
+    least = torch.float16 if _is_quantised(lm) else torch.float32
 
     def disturb(_: nn.Module, args: Any, kwargs: Any) -> Any:
         state = input_state(args, kwargs)
         signs = torch.randint(2, state.shape, generator=rng).to(state) * 2 - 1
-        # transformers computes norms and softmax in float32, also in a float64 model.
-        unit = max(torch.finfo(dtype).eps for dtype in (state.dtype, torch.float32))
+        unit = max(torch.finfo(dtype).eps for dtype in (state.dtype, least))
         return replace_input_state(args, kwargs, state * (1 + signs * unit))
 
     with ExitStack() as stack:
         for block in lm.blocks:
             add_pre_hook(stack, block, disturb)
         yield
+
+
+def _is_quantised(lm: LM) -> bool:
+    """Whether layers are quantised, by us or in the checkpoint."""
+    return lm.quantise != "none" or bool(getattr(lm.module, "is_quantized", False))
 
 
 def with_seed(lm: LM, read: Callable[[], T]) -> T:
@@ -100,7 +107,7 @@ def wider_precision(lm: LM) -> Iterator[bool]:
     Yields False, and changes nothing, where that is impossible: float64, quantised or distributed
     weights, too little memory, a device without float64.
     """
-    distributed = bool(lm.device_map) or lm.quantise != "none"
+    distributed = bool(lm.device_map) or _is_quantised(lm)
     wider = None if distributed else WIDER.get(lm.dtype)
     tensors = [*lm.module.parameters(), *lm.module.buffers()]
     floating = [t for t in tensors if t.is_floating_point() and t.dtype != wider]

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from cutaway.core.device_name import need_device_name
 from cutaway.core.errors import CutawayError
-from cutaway.core.model_size import ModelSize
+from cutaway.core.model_size import NO_COPIES, ModelSize, WeightCopies
 from cutaway.core.spec import Spec
 from cutaway.engine import find_engine
 from cutaway.store.remote import check_url, is_url
@@ -112,10 +112,9 @@ class RunOptions(Spec):
     """Whether the verb changes or differentiates weights, which quantised ones don't allow."""
 
     @property
-    def weight_copies(self) -> tuple[float, bool]:
-        """Copies of the weights that the verb holds besides the model, such as gradients, and
-        whether they include the embeddings; about."""
-        return 0.0, True
+    def weight_copies(self) -> WeightCopies:
+        """Copies of the weights that the verb holds besides the model, about."""
+        return NO_COPIES
 
     def work_bytes(self, size: ModelSize) -> int:
         """Memory of activations and of the method's tables, with a model of this size; about."""

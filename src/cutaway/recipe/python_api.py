@@ -14,8 +14,10 @@ from pydantic.fields import FieldInfo
 
 from cutaway.catalog import VERBS, Verb
 from cutaway.console import Console
+from cutaway.core.errors import BadSpec
 from cutaway.core.spec import Spec, build_spec
 from cutaway.recipe import life_cycle
+from cutaway.recipe.artefact_handle import InFile
 from cutaway.recipe.objects import name_objects
 
 
@@ -27,7 +29,7 @@ def python_function(verb: Verb) -> Callable[..., Any]:
     def call(*args: Any, quiet: bool = False, **options: Any) -> Any:
         if args:
             options = {verb.first: _first(verb, args), **options}
-        options = {k: str(v) if isinstance(v, Path) else v for k, v in options.items()}
+        options = {name: with_file_names(name, value) for name, value in options.items()}
         named, objects = name_objects(options, verb.objects, single=single)
         spec: Any = build_spec(cls, named)
         return life_cycle.run(verb, spec, life_cycle.Context(Console(quiet=quiet), objects))
@@ -38,6 +40,19 @@ def python_function(verb: Verb) -> Callable[..., Any]:
     call.__doc__ = documentation(verb)
     call.__signature__ = signature(verb)  # type: ignore[attr-defined]
     return call
+
+
+def with_file_names(option: str, value: Any) -> Any:
+    """The value of an option with paths, loaded maps, skills and Fishers as names of files."""
+    if type(value) in (list, tuple):
+        return type(value)(with_file_names(option, one) for one in value)
+    if isinstance(value, Path):
+        return str(value)
+    if not isinstance(value, InFile):
+        return value
+    if value.file is None:
+        raise BadSpec(f"{option}: this {type(value).__name__} is in no file. Save it first.")
+    return str(value.file)
 
 
 def group_functions(group: str) -> dict[str, Verb]:

@@ -33,6 +33,16 @@ class Artefact:
         lookup(dict.fromkeys(self.names), name, kind=f"tensor in {self.path.name}")
         return tensors.map_tensor(self.path, name)
 
+    def tensors(self, prefix: str = "") -> "dict[str, Tensor]":
+        """The tensors whose names begin with a prefix, by the rest of their names.
+
+        They are views of the file: they take memory only while it is free, and stay valid when the
+        file is removed.
+        """
+        names = [name for name in self.names if name.startswith(prefix)]
+        found = tensors.map_tensors(self.path, names)
+        return {name.removeprefix(prefix): value for name, value in found.items()}
+
 
 def save_artefact(path: Path, values: Mapping[str, "Tensor"], meta: Mapping[str, Any]) -> Path:
     """Write tensors to `path`, then `meta` to the JSON next to it."""

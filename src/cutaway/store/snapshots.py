@@ -53,8 +53,8 @@ class SaveClock:
 
 def write_snapshot(
     folder: Path, step: int, tensors: "Mapping[str, Tensor]", facts: Mapping[str, Any]
-) -> None:
-    """Write a snapshot; if killed at any moment, the one before is still there."""
+) -> Path:
+    """Write a snapshot; its file. If killed at any moment, the one before is still there."""
     place = folder / f"step-{step:08d}"
     aside = files.temporary_path(place)
     try:
@@ -68,6 +68,7 @@ def write_snapshot(
     for older in _steps(folder):
         if older != place:
             files.remove_folder(older)
+    return place / STATE_FILE
 
 
 def read_snapshot(folder: Path, console: Console) -> Artefact | None:
@@ -131,8 +132,4 @@ class Snapshots:
 
 def saved_tensors(saved: Artefact, prefix: str) -> "dict[str, Tensor]":
     """Copies of the tensors whose names begin with `prefix/`, by the rest of their names."""
-    return {
-        name.removeprefix(f"{prefix}/"): saved.tensor(name).clone()
-        for name in saved.names
-        if name.startswith(f"{prefix}/")
-    }
+    return {name: value.clone() for name, value in saved.tensors(f"{prefix}/").items()}

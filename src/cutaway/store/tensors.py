@@ -128,11 +128,19 @@ def tensor_names(path: Path) -> tuple[str, ...]:
 
 def map_tensor(path: Path, name: str) -> "Tensor":
     """One tensor as a memory-mapped view of the file."""
+    return map_tensors(path, [name])[name]
+
+
+def map_tensors(path: Path, names: Sequence[str]) -> "dict[str, Tensor]":
+    """Some tensors as memory-mapped views of the file."""
     from safetensors import SafetensorError, safe_open
 
+    name = ""
     try:
         with safe_open(path, framework="pt") as file:
-            tensor: Tensor = file.get_tensor(name)
-            return tensor
+            found: dict[str, Tensor] = {}
+            for name in names:
+                found[name] = file.get_tensor(name)
+            return found
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise Corrupt(f"{str(path)!r} has no intact tensor {name!r}: {error}.") from None

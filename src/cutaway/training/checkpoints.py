@@ -10,7 +10,7 @@ from torch import Tensor
 from cutaway.console import Console
 from cutaway.core.errors import Mismatch
 from cutaway.store import files
-from cutaway.store.artefacts import Artefact
+from cutaway.store.artefacts import Artefact, load_artefact
 from cutaway.store.snapshots import read_snapshot, write_snapshot
 
 
@@ -27,10 +27,16 @@ class TrainingState:
     """By parameter name."""
 
 
-def save_state(folder: Path, identity: Mapping[str, Any], state: TrainingState) -> None:
-    """Write the state to `folder`; if killed at any moment, the state before is still there."""
+def save_state(
+    folder: Path, identity: Mapping[str, Any], state: TrainingState
+) -> dict[str, Tensor]:
+    """Write the state to `folder`; the best weights as views of the file.
+
+    If killed at any moment, the state before is still there.
+    """
     facts = {"identity": identity, **state.facts}
-    write_snapshot(folder, state.facts["step"], dict(_named_tensors(state)), facts)
+    path = write_snapshot(folder, state.facts["step"], dict(_named_tensors(state)), facts)
+    return load_artefact(path, verify=False).tensors("weights/" if state.best is None else "best/")
 
 
 def load_state(
@@ -54,17 +60,14 @@ def _named_tensors(state: TrainingState) -> Iterator[tuple[str, Tensor]]:
 
 
 def _state_from_artefact(artefact: Artefact) -> TrainingState:
-    parts: dict[str, dict[str, Tensor]] = {"weights": {}, "best": {}, "optimizer": {}}
-    for name in artefact.names:
-        part, _, rest = name.partition("/")
-        # A copy, because the file is removed with the next checkpoint.
-        parts[part][rest] = artefact.tensor(name).clone()
     optimizer: dict[str, dict[str, Tensor]] = {}
-    for name, value in parts["optimizer"].items():
+    for name, value in artefact.tensors("optimizer/").items():
         parameter, _, key = name.rpartition("/")
-        optimizer.setdefault(parameter, {})[key] = value
+        # A copy, because the optimizer changes it.
+        optimizer.setdefault(parameter, {})[key] = value.clone()
     facts = {key: value for key, value in artefact.meta.items() if key != "identity"}
-    return TrainingState(facts, parts["weights"], parts["best"] or None, optimizer)
+    best = artefact.tensors("best/") or None
+    return TrainingState(facts, artefact.tensors("weights/"), best, optimizer)
 
 
 def _need_same_identity(saved: Any, current: Any, folder: Path) -> None:

@@ -96,7 +96,7 @@ def train(
     def save(*, due: bool) -> None:
         if group.first and (not due or clock.due()):
             began = time.monotonic()
-            save_state(folder, identity, run.state())
+            run.use_saved_best(save_state(folder, identity, run.state()))
             clock.saved(began)
 
     with (
@@ -150,6 +150,16 @@ class _TrainingRun:
         if self.score is not None:
             self.best_weights = saved.best or saved.weights
 
+    @property
+    def _best_on_disk(self) -> bool:
+        """Whether checkpoints hold the best weights; several processes keep them in memory."""
+        return process_group().size == 1
+
+    def use_saved_best(self, views: dict[str, Tensor]) -> None:
+        """Take the best weights from the checkpoint that was just written."""
+        if self.score is not None and self.best_step and self._best_on_disk:
+            self.best_weights = views
+
     def take_steps(
         self,
         loss: StepLoss,
@@ -190,7 +200,7 @@ class _TrainingRun:
         if self.best_step == 0 or value is None or _is_better(value, self.best):
             self.best, self.best_step = value, self.step
             self.best_weights = None
-            if value is not None:
+            if value is not None and not self._best_on_disk:
                 self.best_weights = {name: p.detach().clone() for name, p in self.params.items()}
         idle = sum(row["step"] > self.best_step for row in self.curve)
         if self.step >= self.plan.steps:

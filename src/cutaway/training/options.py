@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from cutaway.core.model_size import ModelSize
+from cutaway.core.model_size import NO_COPIES, ModelSize, WeightCopies
 from cutaway.recipe.options import MAX_SEED, Names, RunOptions
 
 
@@ -90,14 +90,16 @@ class TrainingSpec(LabelledDataSpec):
 
     @property
     def optimizer_copies(self) -> int:
-        """Copies of the trained weights: gradients, best weights, states of the optimizer."""
-        return 1 + (3 if self.optimizer == "adamw" else 1) + bool(self.l1)
+        """Copies of the trained weights: gradients, states of the optimizer, their start."""
+        states = 2 if self.optimizer == "adamw" else bool(self.momentum)
+        return 1 + states + bool(self.l1)
 
     @property
-    def weight_copies(self) -> tuple[float, bool]:
-        """Those of the trained weights."""
-        few = self.biases_only or self.params
-        return 0.0 if few else self.optimizer_copies, not self.fixed_embeddings
+    def weight_copies(self) -> WeightCopies:
+        """Those of the trained weights; the best ones are in a file."""
+        if self.biases_only or self.params:
+            return NO_COPIES
+        return WeightCopies(self.optimizer_copies, not self.fixed_embeddings, in_files=1.0)
 
     def work_bytes(self, size: ModelSize) -> int:
         """Those of a training step."""

@@ -6,6 +6,7 @@ import pytest
 
 import cutaway
 from cutaway.catalog import VERBS
+from cutaway.core.errors import BadSpec
 from cutaway.methods.graft import api
 from cutaway.methods.graft.skill import Skill
 
@@ -33,3 +34,13 @@ def test_an_unknown_verb_is_an_attribute_error() -> None:
 
 def test_load_gives_a_skill(skill) -> None:
     assert isinstance(cutaway.graft.load(skill), Skill)
+
+
+def test_a_loaded_skill_is_taken_where_its_file_is(skill, tmp_path) -> None:
+    loaded = cutaway.graft.load(skill)
+    runs = str(tmp_path / "runs")
+    by_name = cutaway.graft.overlap([skill, skill], runs=runs, quiet=True)
+    by_object = cutaway.graft.overlap([loaded, loaded], runs=runs, quiet=True)
+    assert by_object.path == by_name.path
+    with pytest.raises(BadSpec, match="Save it first"):
+        cutaway.graft.overlap([loaded.rounded_to("bfloat16"), loaded])

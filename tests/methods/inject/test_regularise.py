@@ -28,7 +28,7 @@ def retained(lm):
 def inputs(lm, trainable, retained, strength: float = 2.0) -> RegulariserInputs:
     rng = torch.Generator().manual_seed(0)
     fisher = {n: torch.rand(w.shape, generator=rng) for n, w in trainable.anchor.items()}
-    return RegulariserInputs(lm, trainable, retained, fisher, strength, 4, 0)
+    return RegulariserInputs(lm, trainable, retained, fisher, 0.5, strength, 4, 0)
 
 
 def move(trainable, size: float = 0.05) -> None:
@@ -60,7 +60,7 @@ def test_weight_penalties_are_their_formula(name, rank, lm, retained) -> None:
         expected = sum(
             float(
                 (
-                    (given.fisher[n] if name == "ewc" else 1.0)
+                    (given.fisher[n] / 0.5 if name == "ewc" else 1.0)
                     * (weight.detach() - trainable.anchor[n]).double().square()
                 ).sum()
             )

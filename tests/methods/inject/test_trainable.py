@@ -1,9 +1,12 @@
 """Trainable weights and adapters: changed, merged and restored."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from cutaway.methods.inject.trainable import (
+    START_FILE,
     WEIGHT_PREFIXES,
     full_weights,
     lora_weights,
@@ -51,6 +54,33 @@ def test_chosen_weights_are_trained_and_restored(which, toys) -> None:
         with merged_adapters(lm, trainable) as weights:
             assert all(torch.equal(v, before[n] + 1.0) for n, v in weights.items())
     assert all(torch.equal(value, before[name]) for name, value in lm.params().items())
+
+
+def test_initial_weights_are_views_of_a_file_if_there_is_a_folder(toys, tmp_path) -> None:
+    lm = open_model(toys["causal"], check=False)
+    before = {name: value.clone() for name, value in lm.params().items()}
+    with full_weights(lm, "all", tmp_path) as trainable:
+        with torch.no_grad():
+            for value in trainable.params.values():
+                value.add_(1.0)
+        (tmp_path / START_FILE).unlink()
+        assert all(torch.equal(v, before[n]) for n, v in trainable.anchor.items())
+        assert all(is_in_file(value, START_FILE) for value in trainable.anchor.values())
+    assert all(torch.equal(value, before[name]) for name, value in lm.params().items())
+    with full_weights(lm, "all") as trainable:
+        assert not any(is_in_file(value, START_FILE) for value in trainable.anchor.values())
+
+
+def is_in_file(value: torch.Tensor, name: str) -> bool:
+    """Whether a tensor's memory is that of a mapped file (on Linux; elsewhere it is not known)."""
+    maps = Path("/proc/self/maps")
+    if not maps.is_file():
+        pytest.skip("no list of mapped files")
+    for line in maps.read_text().splitlines():
+        start, end = (int(part, 16) for part in line.split()[0].split("-"))
+        if start <= value.data_ptr() < end:
+            return name in line
+    return False
 
 
 def test_adapters_start_without_a_change_and_are_removed(toys) -> None:

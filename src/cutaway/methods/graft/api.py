@@ -4,10 +4,11 @@
     cutaway.graft.learn(base="smollm2-135m", tuned="tuned", task="sst2", out="skill.safetensors")
     skill = cutaway.graft.load("skill.safetensors")
     skill.attach(model); skill.detach(model)              # in place, bit for bit
+    cutaway.graft.attach(skill, base="smollm2-135m", out="with-skill")
     cutaway.graft.overlap(["one.safetensors", "two.safetensors"]).figure("overlap")
 
 The verbs are made from the catalog: keyword arguments are the flags of the command line, and
-models and data may be given as objects.
+models, data and loaded skills may be given as objects.
 """
 
 from collections.abc import Callable

@@ -25,6 +25,7 @@ from cutaway.methods.graft.maths.select import Mask, Params
 from cutaway.models.digests import checksum
 from cutaway.models.lm import LM
 from cutaway.models.start_token import report_other_start
+from cutaway.recipe.artefact_handle import InFile
 from cutaway.store.artefacts import load_artefact, save_artefact
 from cutaway.store.tensors import dtype_name
 from cutaway.store.versions import report_other_versions
@@ -35,7 +36,7 @@ HEAD_PREFIX = "head."
 
 
 @dataclass(frozen=True, eq=False)
-class Skill:
+class Skill(InFile):
     """A sparse change of weights; `meta` has its base, task and metrics."""
 
     patch: Patch
@@ -43,6 +44,8 @@ class Skill:
     meta: dict[str, Any]
     head: dict[str, Tensor] = field(default_factory=dict)
     """The classification head that it was measured with, by weight name; may be empty."""
+    file: Path | None = None
+    """The file that it was loaded from; None for one that was made or changed since."""
 
     @property
     def size(self) -> int:
@@ -58,7 +61,7 @@ class Skill:
         """The skill with the values that a checkpoint of this precision has with it."""
         patch, dtype = self.patch, getattr(torch, precision)
         after = {name: value.to(dtype).to(value.dtype) for name, value in patch.after.items()}
-        return replace(self, patch=replace(patch, after=after))
+        return replace(self, patch=replace(patch, after=after), file=None)
 
     @property
     def task(self) -> str:
@@ -192,7 +195,7 @@ def load_skill(path: Path | str) -> Skill:
     before, after = ({n: v.clone() for n, v in parts[k].items()} for k in ("before", "after"))
     heads = [name for name in artefact.names if name.startswith(HEAD_PREFIX)]
     head = {name.removeprefix(HEAD_PREFIX): artefact.tensor(name).clone() for name in heads}
-    return Skill(Patch(Mask(indices), before, after), shapes, meta, head)
+    return Skill(Patch(Mask(indices), before, after), shapes, meta, head, artefact.path)
 
 
 def _tensor_table(path: Path | str, table: Any) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from cutaway.core.model_size import ModelSize
+from cutaway.core.model_size import ModelSize, WeightCopies
 from cutaway.recipe.options import MAX_SEED, Names, RunOptions, SamplesOption, SomeNames
 from cutaway.training.options import LabelledDataSpec, LabelWords, TrainingSpec
 
@@ -119,9 +119,9 @@ class LearnSpec(TaskDataSpec, SamplesOption):
         return 6 if self.optimizer == "adam" else 5
 
     @property
-    def weight_copies(self) -> tuple[float, bool]:
+    def weight_copies(self) -> WeightCopies:
         """Those of the changed weights; an adapter may change few."""
-        return (1.0 if "+" in self.tuned else float(self.mask_copies)), True
+        return WeightCopies(1.0 if "+" in self.tuned else float(self.mask_copies))
 
     def work_bytes(self, size: ModelSize) -> int:
         """Those of a backward pass."""

@@ -116,6 +116,8 @@ class SweepContext:
     """The folder of the unfinished run."""
     before: RetainedScores
     fisher: Mapping[str, Tensor] | None
+    fisher_scale: float = 1.0
+    """What the Fisher is divided by."""
     base_answers: Mapping[int, Mapping[str, TaskAnswers]] = field(default_factory=dict)
     """By seed and task, what the fine-tuned base model answers."""
 
@@ -144,7 +146,7 @@ def train_cell(
     """
     spec, lm = context.request.spec, context.request.lm
     folder, first = context.folder / "training" / cell.name, process_group().first
-    with _trainable_weights(lm, spec, cell) as trainable:
+    with _trainable_weights(lm, spec, cell, folder) as trainable:
         trained = _train(context, cell, trainable, folder, console)
         with merged_adapters(lm, trainable) as weights:
             rows = _measure_cell(context, cell, trainable, weights, trained) if first else []
@@ -159,9 +161,11 @@ def train_cell(
 
 
 def _trainable_weights(
-    lm: LM, spec: InjectSpec, cell: InjectCell
+    lm: LM, spec: InjectSpec, cell: InjectCell, folder: Path
 ) -> AbstractContextManager[Trainable]:
-    return lora_weights(lm, cell.lora, cell.seed) if cell.lora else full_weights(lm, spec.weights)
+    if cell.lora:
+        return lora_weights(lm, cell.lora, cell.seed)
+    return full_weights(lm, spec.weights, folder)
 
 
 def _train(
@@ -171,7 +175,14 @@ def _train(
     spec, lm, skill, retained = request.spec, request.lm, request.skill, request.retained
     skill_loss = make_skill_loss(lm, skill, spec.regression)
     inputs = RegulariserInputs(
-        lm, trainable, retained, context.fisher, cell.strength, spec.retain_batch, cell.seed
+        lm,
+        trainable,
+        retained,
+        context.fisher,
+        context.fisher_scale,
+        cell.strength,
+        spec.retain_batch,
+        cell.seed,
     )
     extra = make_extra_loss(cell.regulariser, inputs)
     order = make_batch_order(skill.train_examples.rows, spec.batch, cell.seed)

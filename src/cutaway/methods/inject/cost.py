@@ -2,22 +2,23 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from cutaway.core.model_size import ModelSize
 from cutaway.methods.inject.cells import InjectRequest, sweep_cells
 from cutaway.methods.inject.retain import monitored_loss
 from cutaway.methods.inject.skill import dev_exact_match, make_skill_loss
-from cutaway.methods.inject.spec import ANCHOR_COPIES, TRAINED_COPIES
 from cutaway.methods.inject.task_forgetting import make_head_model
-from cutaway.methods.inject.trainable import full_weights, lora_weights
+from cutaway.methods.inject.trainable import chosen_weights, lora_weights
 from cutaway.recipe.cost import Estimate
 from cutaway.training.batch_order import make_batch_order
 from cutaway.training.cost import estimate_training
-from cutaway.training.loop import training_step
+from cutaway.training.loop import gradients_enabled, training_step
 from cutaway.training.plan import TrainingPlan, make_optimizer
 
 TRIAL_STEPS = 3
@@ -32,8 +33,6 @@ class TrialSteps:
     seconds: float
     weights: int
     bytes: int
-    changed: int
-    """Bytes of the model's weights that change: with adapters more than what is trained."""
 
 
 def sweep_cost(request: InjectRequest) -> Estimate:
@@ -54,8 +53,10 @@ def sweep_cost(request: InjectRequest) -> Estimate:
         + trainings * evaluations * evaluation
         + (trainings + spec.repeats) * finetuning
     )
-    state = max(TRAINED_COPIES * t.bytes for t in trials.values())
-    memory = max(TRAINED_COPIES * t.bytes + ANCHOR_COPIES * t.changed for t in trials.values())
+    size = ModelSize(lm.parameters, lm.vocab * lm.width)
+    # Of a training: weights, best weights, two of the optimizer, and the initial weights.
+    state = max(5 * t.bytes for t in trials.values())
+    memory = size.bytes(4, spec.weight_copies.on(lm.device))
     counts = {
         "steps": spec.steps * trainings,
         "rows": len(request.skill.train),
@@ -75,28 +76,33 @@ def _trial_steps(request: InjectRequest, rank: int) -> TrialSteps:
     spec, lm, skill = request.spec, request.lm, request.skill
     skill_loss = make_skill_loss(lm, skill, spec.regression)
     order = make_batch_order(skill.train_examples.rows, spec.batch, spec.seed)
-    with lora_weights(lm, rank, spec.seed) if rank else full_weights(lm, spec.weights) as trainable:
-        params = trainable.params
-        for parameter in params.values():
-            parameter.requires_grad_(True)
-        plan = TrainingPlan(steps=TRIAL_STEPS, lr=spec.lr)
+    with _trial_weights(request, rank) as params, gradients_enabled(params):
+        # The first step of a warm-up has the rate 0, so that no weight changes.
+        plan = TrainingPlan(steps=TRIAL_STEPS, lr=spec.lr, warmup=1)
         optimizer = make_optimizer(params, plan)
 
-        def loss(step: int) -> dict[str, Tensor]:
-            return {"loss": skill_loss.parts(order(step))["skill"]}
+        def take(number: int) -> Callable[[], Any]:
+            def loss(_: int) -> dict[str, Tensor]:
+                return {"loss": skill_loss.parts(order(number))["skill"]}
 
-        def take(step: int) -> Callable[[], Any]:
-            return lambda: training_step(params, optimizer, loss, plan, step)
+            return lambda: training_step(params, optimizer, loss, plan, 0)
 
-        seconds = min(_seconds_of(take(step)) for step in range(TRIAL_STEPS))
-        for parameter in params.values():
-            parameter.requires_grad_(False)
+        seconds = min(_seconds_of(take(number)) for number in range(TRIAL_STEPS))
         return TrialSteps(
             seconds,
             sum(p.numel() for p in params.values()),
             sum(p.nbytes for p in params.values()),
-            sum(w.nbytes for w in trainable.anchor.values()),
         )
+
+
+@contextmanager
+def _trial_weights(request: InjectRequest, rank: int) -> Iterator[dict[str, nn.Parameter]]:
+    """The trained weights: adapters of this rank, or the model's own (0)."""
+    if not rank:
+        yield chosen_weights(request.lm, request.spec.weights)
+        return
+    with lora_weights(request.lm, rank, request.spec.seed) as trainable:
+        yield trainable.params
 
 
 def _seconds_of(work: Callable[[], Any]) -> float:

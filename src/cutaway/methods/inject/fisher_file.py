@@ -28,7 +28,7 @@ class FisherFile(SavedArtefact):
 
     def tensors(self) -> dict[str, Tensor]:
         """The Fisher information by weight name."""
-        return {name: self.artefact.tensor(name) for name in self.artefact.names}
+        return self.artefact.tensors()
 
     def need_model(self, lm: LM) -> None:
         """Mismatch unless the Fisher was estimated on exactly this model."""

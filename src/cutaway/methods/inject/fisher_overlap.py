@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 FisherTensors = Mapping[str, Tensor]
 TOP_ENTRIES, WINDOW = 800, 40
 """The number of largest entries and the window of their moving average, as in the paper."""
-FOLDER, RETAINED_FILE, OVERLAP_FILE = "fishers", "retained.safetensors", "clash.json"
+FOLDER, OVERLAP_FILE = "fishers", "clash.json"
+SKILL_FILE, RETAINED_FILE = "skill.safetensors", "retained.safetensors"
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,10 @@ def retained_fisher(
         console.print("Comparing the Fisher information of the skill and the retained texts.")
         problems = answer_examples(lm, request.skill.train, request.skill.answer_format)
         few = sample_examples(problems, spec.fisher_examples, spec.seed)
-        fisher = mean_squared_gradients(lm, few, spec, console, folder / "sums" / "skill")
+        fisher = _in_file(
+            folder / SKILL_FILE,
+            mean_squared_gradients(lm, few, spec, console, folder / "sums" / "skill"),
+        )
         coordinates = InjectCoordinates(lm.name, request.skill.name, "fisher")
         comparison = FisherComparison(lm, coordinates, "skill", fisher, seed=spec.seed)
         comparison.add_mass("skill", fisher)
@@ -77,16 +81,23 @@ def retained_fisher(
         if comparison is not None:
             comparison.add(name, part)
         if sets > 1:
-            part = {n: v / sets + retained.get(n, 0) for n, v in part.items()}
+            for weight, value in part.items():
+                value.div_(sets).add_(retained.get(weight, 0))
         retained = part
     if comparison is not None:
         comparison.add_mass("retained", retained)
         overlap = comparison.overlap
         files.write_sealed(folder / OVERLAP_FILE, asdict(overlap))
     if spec.fisher is None:
-        save_artefact(folder / RETAINED_FILE, retained, {"kind": "mean"})
+        retained = _in_file(folder / RETAINED_FILE, retained)
     files.remove_folder(folder / "sums")
     return retained, overlap
+
+
+def _in_file(path: Path, fisher: FisherTensors) -> FisherTensors:
+    """The same values as views of a file, which take memory only while it is free."""
+    save_artefact(path, fisher, {"kind": "mean"})
+    return load_artefact(path, verify=False).tensors()
 
 
 def _load_retained(spec: InjectSpec, lm: LM, folder: Path) -> FisherTensors | None:
@@ -97,7 +108,7 @@ def _load_retained(spec: InjectSpec, lm: LM, folder: Path) -> FisherTensors | No
         saved = load_artefact(folder / RETAINED_FILE)
     except (Corrupt, Missing):
         return None
-    return {name: saved.tensor(name) for name in saved.names}
+    return saved.tensors()
 
 
 def _load_overlap(folder: Path) -> FisherOverlap | None:

@@ -23,6 +23,7 @@ from cutaway.methods.inject.examples import Examples, example_losses
 from cutaway.methods.inject.maths.example_hooks import PerExampleHooks
 from cutaway.methods.inject.maths.fisher_rules import NoGradientRule
 from cutaway.methods.inject.maths.loop import FisherSample, add_by_autograd, gradient_hooks
+from cutaway.methods.inject.spec import FISHER_TOKENS
 from cutaway.models.batches import TokenBatch, TokenBudget, batches_by_length
 from cutaway.models.lm import LM
 from cutaway.models.rounding import disturbed, judge
@@ -31,7 +32,7 @@ from cutaway.store.snapshots import Snapshots
 # Passes with disturbed inputs that measure the rounding noise of gradients.
 NOISE_DRAWS = 2
 # The most logits, and the most padded tokens, in a batch.
-MAX_LOGITS, MAX_TOKENS = 1 << 25, 512
+MAX_LOGITS, MAX_TOKENS = 1 << 25, FISHER_TOKENS
 
 
 @dataclass(frozen=True)

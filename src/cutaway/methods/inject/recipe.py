@@ -29,7 +29,7 @@ from cutaway.methods.inject.checkpoints import CHECKPOINT_FOLDER, SweepCheckpoin
 from cutaway.methods.inject.cost import sweep_cost
 from cutaway.methods.inject.fisher_file import load_fisher
 from cutaway.methods.inject.fisher_overlap import FisherOverlap, retained_fisher
-from cutaway.methods.inject.maths.penalty import normalise_fisher
+from cutaway.methods.inject.maths.penalty import fisher_mean
 from cutaway.methods.inject.pareto import pareto_points
 from cutaway.methods.inject.retain import read_retained_sets, score_retained
 from cutaway.methods.inject.rows import DETAILS_FILE, InjectCoordinates, inject_frame
@@ -116,7 +116,8 @@ def prepare_sweep(
     before = score_retained(lm, request.retained, request.spec.seed)
     # The first process computes and saves the Fisher information, the others read it.
     fisher, overlap = group.rank0_first(lambda: retained_fisher(request, folder, console))
-    context = SweepContext(request, name, folder, before, scale_fisher(fisher, request.spec, lm))
+    fisher, scale = penalty_fisher(fisher, request.spec, lm)
+    context = SweepContext(request, name, folder, before, fisher, scale)
     if group.first and BEFORE not in progress.done():
         coordinates = InjectCoordinates(lm.name, request.skill.name)
         rows = skill_rows(context, coordinates, "before", request.spec.seed)
@@ -126,14 +127,14 @@ def prepare_sweep(
     return finetune_base(context, progress, console), overlap
 
 
-def scale_fisher(
+def penalty_fisher(
     fisher: Mapping[str, Tensor] | None, spec: InjectSpec, lm: LM
-) -> Mapping[str, Tensor] | None:
-    """The Fisher information as ewc uses it, on the model's device; None without ewc."""
+) -> tuple[Mapping[str, Tensor] | None, float]:
+    """The Fisher information on the model's device and what ewc divides it by; None without ewc."""
     if fisher is None or "ewc" not in spec.strengths_by_regulariser:
-        return None
+        return None, 1.0
     here = {name: value.to(lm.device) for name, value in fisher.items()}
-    return normalise_fisher(here) if spec.fisher_scale == "mean" else here
+    return here, fisher_mean(here) if spec.fisher_scale == "mean" else 1.0
 
 
 def finetune_base(context: SweepContext, progress: Progress, console: Console) -> SweepContext:

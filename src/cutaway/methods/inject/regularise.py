@@ -27,6 +27,8 @@ class RegulariserInputs:
     trainable: Trainable
     retained: Sequence[RetainedSet]
     fisher: Mapping[str, Tensor] | None
+    fisher_scale: float
+    """What the Fisher is divided by; done with the strength, so that no scaled copy is kept."""
     strength: float
     batch: int
     seed: int
@@ -39,17 +41,19 @@ def make_extra_loss(name: str, inputs: RegulariserInputs) -> ExtraLoss | None:
 
 
 def _ewc(inputs: RegulariserInputs) -> ExtraLoss:
-    return _weight_penalty(inputs, inputs.fisher)
+    return _weight_penalty(inputs, inputs.fisher, inputs.strength / inputs.fisher_scale)
 
 
 def _l2sp(inputs: RegulariserInputs) -> ExtraLoss:
-    return _weight_penalty(inputs, None)
+    return _weight_penalty(inputs, None, inputs.strength)
 
 
-def _weight_penalty(inputs: RegulariserInputs, fisher: Mapping[str, Tensor] | None) -> ExtraLoss:
+def _weight_penalty(
+    inputs: RegulariserInputs, fisher: Mapping[str, Tensor] | None, strength: float
+) -> ExtraLoss:
     anchor = inputs.trainable.anchor
     chosen = None if fisher is None else {name: fisher[name] for name in anchor}
-    return lambda step: fused_penalty(inputs.trainable.weights(), anchor, chosen, inputs.strength)
+    return lambda step: fused_penalty(inputs.trainable.weights(), anchor, chosen, strength)
 
 
 def _kl(inputs: RegulariserInputs) -> ExtraLoss:

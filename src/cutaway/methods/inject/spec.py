@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from cutaway.core.lookup import lookup
-from cutaway.core.model_size import READ_TOKENS, ModelSize
+from cutaway.core.model_size import READ_TOKENS, ModelSize, WeightCopies
 from cutaway.recipe.options import ChatOptions, Names, SamplesOption
 
 REGULARISERS = {
@@ -100,11 +100,17 @@ DigitCounts = Annotated[tuple[int, ...], BeforeValidator(_digit_counts)]
 Ranks = Annotated[tuple[int, ...], BeforeValidator(_lora_ranks), Field(min_length=1)]
 
 
-# Copies of the trainable weights: weights, gradients, two of the optimizer. Copies of the weights
-# that change: their start, the Fisher information, and the best weights so far.
-TRAINED_COPIES, ANCHOR_COPIES = 4, 3
+GRADIENT_COPIES = 3
+"""Copies of the trained weights besides the model: gradients, two of the optimizer."""
+ADAPTED_COPIES = 2
+"""Copies of the weights that adapters change: their sum with the adapters, and its gradient."""
+EMBEDDING_GRADIENTS = 3
+"""Gradients of the embeddings that are in memory before they are added: of the lookup, the head and
+the regulariser."""
 FISHER_COPIES = 1.5
 """Copies of the weights in a pass of `fisher`: the sums, and the gradients of a batch."""
+FISHER_TOKENS = 512
+"""Tokens in a batch of that pass, at most."""
 
 QUESTION_TOKENS = 32
 """Tokens of a question with its answer, about, when memory is estimated before they are read."""
@@ -149,9 +155,9 @@ class FisherSpec(ChatOptions):
     """Where to write the Fisher (FILE.safetensors); by default the run's folder."""
 
     @property
-    def weight_copies(self) -> tuple[float, bool]:
+    def weight_copies(self) -> WeightCopies:
         """The sums and the gradients."""
-        return FISHER_COPIES, True
+        return WeightCopies(FISHER_COPIES)
 
     def work_bytes(self, size: ModelSize) -> int:
         """Those of a backward pass."""
@@ -270,14 +276,27 @@ class InjectSpec(SamplesOption):
         return values
 
     @property
-    def weight_copies(self) -> tuple[float, bool]:
-        """Those of the trained weights, and for adapters those of the weights that they change."""
-        full = {"all": 1.0, "blocks": 1.0, "last": 0.25}[self.weights] if 0 in self.lora else 0.0
-        return (TRAINED_COPIES - 1) * full + ANCHOR_COPIES * (full or 1.0), self.weights == "all"
+    def weight_copies(self) -> WeightCopies:
+        """Those of a training, or of the passes that estimate Fishers, which take all weights.
+
+        Initial weights, best weights and the Fisher are in files.
+        """
+        share = {"all": 1.0, "blocks": 1.0, "last": 0.25}[self.weights] if 0 in self.lora else 0.0
+        fishers = self.clash or "ewc" in self.strengths_by_regulariser
+        other = (FISHER_COPIES + (len(self.retain) > 1)) * fishers
+        if any(self.lora):
+            other = max(other, ADAPTED_COPIES)
+        if GRADIENT_COPIES * share >= other:
+            whole = self.weights == "all"
+            return WeightCopies(GRADIENT_COPIES * share, whole, 2 * share + fishers)
+        return WeightCopies(other, True, 2 * share + fishers)
 
     def work_bytes(self, size: ModelSize) -> int:
-        """Those of a training step."""
-        return size.training(max(self.batch * QUESTION_TOKENS, self.retain_batch * self.max_tokens))
+        """Those of a training step, or of a pass that estimates Fishers."""
+        questions, texts = self.batch * QUESTION_TOKENS, self.retain_batch * self.max_tokens
+        examples = min(FISHER_TOKENS, self.fisher_examples * self.max_tokens)
+        passes = size.training(max(questions, texts, examples))
+        return passes + (EMBEDDING_GRADIENTS * 4 * size.largest if self.weights == "all" else 0)
 
     @property
     def strengths_by_regulariser(self) -> dict[str, tuple[float, ...]]:

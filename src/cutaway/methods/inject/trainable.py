@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,9 +11,12 @@ from torch import Tensor, nn
 
 from cutaway.console import quiet_transformers
 from cutaway.core.errors import BadSpec, Missing
+from cutaway.engine.process_group import process_group
 from cutaway.models.lm import LM
+from cutaway.store.artefacts import load_artefact, save_artefact
 
 ADAPTER_NAME = "default"
+START_FILE = "start.safetensors"
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,18 +39,37 @@ class Trainable:
         }
 
 
-@contextmanager
-def full_weights(lm: LM, which: str) -> Iterator[Trainable]:
-    """The model's own weights; their values are restored afterwards."""
+def chosen_weights(lm: LM, which: str) -> dict[str, nn.Parameter]:
+    """The model's weights that are trained."""
     prefixes = tuple(WEIGHT_PREFIXES[which](lm))
-    params = {n: p for n, p in lm.module.named_parameters() if n.startswith(prefixes)}
-    anchor = {name: p.detach().clone() for name, p in params.items()}
+    return {n: p for n, p in lm.module.named_parameters() if n.startswith(prefixes)}
+
+
+@contextmanager
+def full_weights(lm: LM, which: str, folder: Path | None = None) -> Iterator[Trainable]:
+    """The model's own weights; their values are restored afterwards.
+
+    On a CPU their initial values are in a file in `folder`, where one is given.
+    """
+    params = chosen_weights(lm, which)
+    in_file = folder is not None and lm.device == "cpu" and process_group().size == 1
+    anchor = _saved_copy(folder / START_FILE, params) if folder and in_file else _copy(params)
     try:
         yield Trainable(params, anchor)
     finally:
         with torch.no_grad():
             for name, p in params.items():
                 p.copy_(anchor[name])
+
+
+def _copy(params: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in params.items()}
+
+
+def _saved_copy(path: Path, params: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The values as views of a file that is written now."""
+    save_artefact(path, {n: p.detach() for n, p in params.items()}, {"kind": "start"})
+    return load_artefact(path, verify=False).tensors()
 
 
 def _last_quarter(lm: LM) -> list[str]:

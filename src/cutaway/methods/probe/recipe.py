@@ -135,7 +135,7 @@ def measure(request: ProbeRequest, run: Run) -> Outcome:
 
 def estimate(request: ProbeRequest) -> list[Estimate]:
     """The cost of the forward passes, one estimate per model and data set."""
-    context, (copies, _) = Context(), request.spec.weight_copies
+    context, copies = Context(), request.spec.weight_copies.count
     estimates = []
     for lm in request.models:
         twin_mb = copies * sum(p.nbytes for p in lm.module.parameters()) / 2**20

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from cutaway.core.model_size import WeightCopies
 from cutaway.recipe.options import (
     ChatOptions,
     LayerChoices,
@@ -80,9 +81,9 @@ class ProbeSpec(ChatOptions, SamplesOption):
     """Attention kernel; auto uses eager only if a pooler needs attention weights."""
 
     @property
-    def weight_copies(self) -> tuple[float, bool]:
+    def weight_copies(self) -> WeightCopies:
         """The randomly initialised twin is a second model."""
-        return float("twin" in self.baselines), True
+        return WeightCopies(float("twin" in self.baselines))
 
     @field_validator("baselines")
     @classmethod

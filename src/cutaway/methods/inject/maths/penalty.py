@@ -140,11 +140,17 @@ def kl_from_base(
 
 def normalise_fisher(fisher: Params) -> dict[str, Tensor]:
     """The Fisher divided by its mean, so that strengths are comparable with those of L2-SP."""
+    mean = fisher_mean(fisher)
+    return {name: value / mean for name, value in fisher.items()}
+
+
+def fisher_mean(fisher: Params) -> float:
+    """The mean over all weights; BadSpec if it is 0."""
     count = sum(value.numel() for value in fisher.values())
     mean = sum(float(to_float64(value).sum()) for value in fisher.values()) / count
     if not mean > 0:
         raise BadSpec("The Fisher is 0 everywhere: its examples have no gradient.")
-    return {name: value / mean for name, value in fisher.items()}
+    return mean
 
 
 def add_lora_gradient(
