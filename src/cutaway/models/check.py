@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from cutaway.core.digest import digest_json
-from cutaway.core.errors import BadModel, CheckFailed
+from cutaway.core.errors import BadModel, CheckFailed, CutawayError
 from cutaway.home import read_memo, write_memo
 from cutaway.models import consistency, hooks, rounding, sites
 from cutaway.models.chat import template_facts
@@ -18,6 +18,8 @@ from cutaway.models.consistency import ConsistencyCheck
 from cutaway.models.english_loss import with_loss_warnings
 from cutaway.models.lm import LM
 from cutaway.models.model_warnings import ModelWarning
+from cutaway.models.plausible_config import reason_of
+from cutaway.models.propose import FAILURES
 from cutaway.models.rounding import FINE, wider_precision
 from cutaway.models.start_token import tokens_in_front
 
@@ -112,7 +114,7 @@ def run_checks(lm: LM, *, thorough: bool = True) -> tuple[ConsistencyCheck, ...]
     What is above the rounding noise is measured again in a wider precision, if that is possible.
     Rounding disappears there; a difference that stays is wrong.
     """
-    with torch.no_grad(), few_threads(lm):
+    with torch.no_grad(), few_threads(lm), _refuse_failing(lm):
         sample = consistency.check_sample(lm)
         functions = consistency.applicable_checks(lm, thorough=thorough)
         checks = {measure: measure(lm, sample) for measure in functions}
@@ -124,6 +126,22 @@ def run_checks(lm: LM, *, thorough: bool = True) -> tuple[ConsistencyCheck, ...]
         for measure, again in _measure_wider(lm, above, sample.noise).items():
             checks[measure] = _second_verdict(checks[measure], again)
         return tuple(checks.values())
+
+
+@contextmanager
+def _refuse_failing(lm: LM) -> Iterator[None]:
+    """BadModel when a pass over a short sentence ends in an error of the model's own code."""
+    try:
+        yield
+    except (NotImplementedError, torch.OutOfMemoryError, CutawayError):
+        raise
+    except FAILURES as error:
+        if lm.device_map or lm.quantise != "none":
+            raise  # says what to do about it: refuse_undistributable
+        raise BadModel(
+            f"{lm.name!r} ({lm.family}) can't be read: a short sentence ends in "
+            f"{type(error).__name__}: {reason_of(error)}"
+        ) from error
 
 
 @contextmanager
