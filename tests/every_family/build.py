@@ -19,7 +19,7 @@ EVERY_FAMILY = [
     )
     for family in table
 ]
-LARGEST = 3_000_000
+LARGEST = 10_000_000
 NOT_PARTS = ("per_layer_config",)
 
 

@@ -218,8 +218,8 @@ def shifted_tokens(lm: LM) -> Iterator[LM]:
 
 @fault("run_from starts a block too late", at_opening=False)
 def late_start(lm: LM) -> Iterator[LM]:
-    def wrong(lm, hidden, layer, mask):
-        return hooks.run_from(lm, hidden, min(layer + 1, lm.layers), mask)
+    def wrong(lm, hidden, layer, ids, mask):
+        return hooks.run_from(lm, hidden, min(layer + 1, lm.layers), ids, mask)
 
     with patch.object(consistency, "run_from", wrong):
         yield lm

@@ -49,7 +49,7 @@ def assemble_lm(
         kind=kind,
         digest=digest,
         tokenizer_digest=tokenizer_digest(tokenizer),
-        context=_context(module.config, tokenizer, anatomy),
+        context=_context(module.config.get_text_config(decoder=True), tokenizer, anatomy),
         dtype=dtype,
         device=device or input_device(module, anatomy.embeddings),
         device_map=module_placement(module),
@@ -104,7 +104,7 @@ def _opening_notes(module: Any, anatomy: Anatomy, attention: str) -> list[str]:
 
 def _context(config: Any, tokenizer: Any, anatomy: Anatomy) -> int:
     """The context length that both model and tokenizer allow."""
-    positions = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None) or 0
+    positions = getattr(config, "max_position_embeddings", None) or 0
     # xlnet says -1: no limit.
     limits = [int(positions) - anatomy.first_position] if positions > 0 else []
     if 0 < tokenizer.model_max_length < NO_LENGTH_LIMIT:

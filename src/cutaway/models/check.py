@@ -16,6 +16,7 @@ from cutaway.models import consistency, hooks, rounding, sites
 from cutaway.models.chat import template_facts
 from cutaway.models.consistency import ConsistencyCheck
 from cutaway.models.english_loss import with_loss_warnings
+from cutaway.models.find_blocks import HOWTO
 from cutaway.models.lm import LM
 from cutaway.models.model_warnings import ModelWarning
 from cutaway.models.plausible_config import reason_of
@@ -23,6 +24,11 @@ from cutaway.models.propose import FAILURES
 from cutaway.models.rounding import FINE, wider_precision
 from cutaway.models.start_token import tokens_in_front
 
+PROPOSAL_ADVICE = {
+    "padding on the right changes nothing": "The family lets padding change the states of a text, "
+    "so they would depend on the other texts of its batch."
+}
+"""What a failed check of a proposed anatomy means, where a row wouldn't change it."""
 THREAD_BYTES = 600_000_000
 """Weights for which one thread is as fast as two on a sentence."""
 
@@ -97,8 +103,7 @@ def quick_check(lm: LM, *, remember: bool = True) -> LM:
         if lm.anatomy.proposed and failed is not None:
             raise BadModel(
                 f"Family {lm.family!r} has no row, and the anatomy proposed for {lm.name!r} fails "
-                f"the check {_figures(failed)}. Write a row for it: "
-                "docs/howto/add-a-model-family.md"
+                f"the check {_figures(failed)}. {PROPOSAL_ADVICE.get(failed.name, HOWTO)}"
             )
         need_checks_passed(lm.name, checks)
         messages = [one.message for one in noise_warnings(checks)]

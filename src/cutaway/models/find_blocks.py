@@ -17,6 +17,15 @@ HOWTO = "Write a row for it: docs/howto/add-a-model-family.md"
 LAYER_FIELDS = ("num_hidden_layers", "decoder_layers", "num_layers")
 """Config fields with the number of blocks; decoders of encoder-decoders have their own."""
 TEXTS, TOKENS = 2, 7
+UNREADABLE = {
+    "cpmant": "learned prompt tokens are put before every text",
+    "flaubert": "attention, mlp and norms are separate lists, and no module is a block",
+    "prophetnet": "its blocks work on several streams of tokens at once",
+    "reformer": "its layers are reversible, with two residual streams",
+    "squeezebert": "its blocks are not called as modules",
+    "xlm": "attention, mlp and norms are separate lists, and no module is a block",
+}
+"""Families whose code was looked into: why their blocks have no hidden states to read."""
 
 
 def find_blocks(module: Any) -> str:
@@ -42,6 +51,16 @@ def find_blocks(module: Any) -> str:
 
 def need_readable_blocks(lm: LM) -> None:
     """BadModel with the reason unless every block gets states of the shape (texts, tokens, d)."""
+    reason = UNREADABLE.get(lm.family) or _unreadable(lm, _input_shapes(lm))
+    if reason:
+        raise BadModel(
+            f"Hidden states of {lm.name!r} can't be read block by block: {reason}. Family "
+            f"{lm.family!r} isn't supported."
+        )
+
+
+def _input_shapes(lm: LM) -> list[tuple[int, ...]]:
+    """The shapes of what the blocks are called with, in one pass over a few tokens."""
     shapes: list[tuple[int, ...]] = []
 
     def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -62,12 +81,7 @@ def need_readable_blocks(lm: LM) -> None:
                 f"{lm.name!r} ({lm.family}) doesn't run in transformers on a row of token ids "
                 f"alone: {reason_of(error)}"
             ) from None
-    reason = _unreadable(lm, shapes)
-    if reason:
-        raise BadModel(
-            f"Hidden states of {lm.name!r} can't be read block by block: {reason}. Family "
-            f"{lm.family!r} isn't supported."
-        )
+    return shapes
 
 
 def _unreadable(lm: LM, shapes: list[tuple[int, ...]]) -> str:

@@ -84,21 +84,26 @@ def choose_anatomy(lm: LM) -> LM:
 
 
 def _first_passing(lm: LM, options: Iterator[Changes], checks: tuple[consistency.Check, ...]) -> LM:
-    """The model with the first change with which the checks pass; else unchanged."""
+    """The model with the first change with which the checks pass, else with the one that fails the
+    fewest; unchanged if there is nothing to try."""
+    tried: list[tuple[int, LM]] = []
     for change in options:
         guess = replace(lm, anatomy=replace(lm.anatomy, **change))
-        if _passes(guess, checks):
+        failed = _count_failed(guess, checks)
+        if failed == 0:
             return guess
-    return lm
+        tried.append((failed, guess))
+    return min(tried, key=lambda pair: pair[0])[1] if tried else lm
 
 
-def _passes(lm: LM, checks: tuple[consistency.Check, ...]) -> bool:
+def _count_failed(lm: LM, checks: tuple[consistency.Check, ...]) -> int:
+    """How many of the checks fail; all of them if a pass ends in an error."""
+    wanted = [one for one in checks if one in consistency.applicable_checks(lm)]
     try:
         sample = consistency.check_sample(lm)
-        wanted = consistency.applicable_checks(lm)
-        return all(one(lm, sample).passed for one in checks if one in wanted)
+        return sum(not one(lm, sample).passed for one in wanted)
     except FAILURES:
-        return False
+        return len(checks)
 
 
 def _final_norms(lm: LM) -> Iterator[Changes]:
@@ -144,7 +149,7 @@ def _attention(lm: LM) -> Iterator[Changes]:
 
 
 def _parts(lm: LM) -> Iterator[Changes]:
-    """Norms and mlp among the block's children, in every order and layout."""
+    """Norms and mlp among the block's children, in every order and layout, or no names."""
     blocks = lm.module.get_submodule(lm.anatomy.blocks)
     mlp = _child(blocks, ("mlp", "ffn", "feed_forward", "moe", "feedforward"))
     norms = [name for name, child in blocks[0].named_children() if _is_norm(name, child)]
@@ -155,6 +160,7 @@ def _parts(lm: LM) -> Iterator[Changes]:
     for (one, two), layout in product(orders, layouts):
         if two is not None or layout == "parallel":
             yield {"norm1": one, "norm2": two, "mlp": mlp, "layout": layout}
+    yield {}
 
 
 STAGES: tuple[

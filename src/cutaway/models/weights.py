@@ -17,6 +17,9 @@ from cutaway.models.plausible_config import reason_of
 ATTENTION_KERNELS = {"sdpa": None, "eager": "eager"}
 """None: transformers uses sdpa if the family has it."""
 
+UNUSED_PARTS = {"pooler", "contact_head"}
+"""Parts of a body that neither hidden states nor logits depend on."""
+
 
 def load_config(source: CheckpointSource, trust: bool) -> Any:
     """The config as transformers reads it; BadModel for an unknown architecture."""
@@ -111,6 +114,7 @@ def has_trained_head(
     name: str, anatomy: Anatomy, missing: list[str]
 ) -> tuple[bool, tuple[str, ...]]:
     """Whether the checkpoint has the head, with a note; BadModel if the body is incomplete."""
+    missing = [key for key in missing if not UNUSED_PARTS & set(key.split("."))]
     body = [key for key in missing if not key.startswith(tuple(anatomy.head))]
     if body:
         raise BadModel(
