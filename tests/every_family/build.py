@@ -23,10 +23,10 @@ LARGEST = 10_000_000
 NOT_PARTS = ("per_layer_config",)
 
 
-def tiny_of(family: str, kind: str, folder: Path) -> Path:
+def tiny_of(family: str, kind: str, folder: Path, **changes: Any) -> Path:
     """A folder with a random checkpoint of the family and a tokenizer."""
     tokenizer = tiny_tokenizer(_style(family, kind))
-    config = tiny_config(family, kind, tokenizer)
+    config = tiny_config(family, kind, tokenizer, **changes)
     with torch.device("meta"):
         size = sum(p.numel() for p in AUTO[kind].from_config(config).parameters())
     assert size < LARGEST, f"tiny {family} has {size:,} weights"
@@ -41,7 +41,7 @@ def tiny_of(family: str, kind: str, folder: Path) -> Path:
     return folder
 
 
-def tiny_config(family: str, kind: str, tokenizer: Any) -> Any:
+def tiny_config(family: str, kind: str, tokenizer: Any, **changes: Any) -> Any:
     """The family's default config with every size in it made small."""
     default = AutoConfig.for_model(family)
     special = {f"{n}_token_id": getattr(tokenizer, f"{n}_token_id") for n in ("bos", "eos", "pad")}
@@ -54,7 +54,7 @@ def tiny_config(family: str, kind: str, tokenizer: Any) -> Any:
             wanted[name] = kept | _sizes(part, {}) | tokens
     if kind == "causal" and family in DECODERS:
         wanted["is_decoder"] = True
-    return AutoConfig.for_model(family, **_joined(wanted, BY_FAMILY.get(family, {})))
+    return AutoConfig.for_model(family, **_joined(wanted, BY_FAMILY.get(family, {}) | changes))
 
 
 def _sizes(fields: dict, names: dict) -> dict:

@@ -51,4 +51,3 @@ def _convert(tokenizer: Any) -> Any:
         model_input_names=tokenizer.model_input_names,
         **{name: word for name, word in named.items() if word is not None},
     )
-

@@ -163,9 +163,7 @@ def _parts(lm: LM) -> Iterator[Changes]:
     yield {}
 
 
-STAGES: tuple[
-    tuple[Callable[[LM], Iterator[Changes]], tuple[consistency.Check, ...]], ...
-] = (
+STAGES: tuple[tuple[Callable[[LM], Iterator[Changes]], tuple[consistency.Check, ...]], ...] = (
     (_final_norms, (consistency.check_hidden_states,)),
     (_logit_operations, (consistency.check_logits,)),
     (_paddings, (consistency.check_left_padding, consistency.check_right_padding)),
