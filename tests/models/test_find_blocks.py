@@ -41,7 +41,7 @@ def test_a_family_without_readable_blocks_is_refused_with_the_reason(
 
 def test_a_block_that_is_called_again_is_not_taken_for_a_list(folder_of, monkeypatch) -> None:
     monkeypatch.setattr(anatomy, "ANATOMIES", {})
-    with pytest.raises(BadModel, match="1 modules at 'albert.*were called 3 times"):
+    with pytest.raises(BadModel, match=r"1 modules at 'albert.*were called 3 times"):
         open_model(folder_of("albert"))
 
 

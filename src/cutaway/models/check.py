@@ -181,7 +181,13 @@ def _measure_wider(
 
 
 def _second_verdict(first: ConsistencyCheck, again: ConsistencyCheck) -> ConsistencyCheck:
-    """The check with the verdict from the wider precision, against the same noise."""
+    """The check with the verdict from the wider precision, against the same noise.
+
+    What isn't finite there says nothing: the masks of eager attention overflow in float64, where
+    transformers computes the softmax in float32, and padding that sees no token becomes NaN.
+    """
+    if not math.isfinite(again.measured):
+        return first
     stays = not again.measured <= FINE * again.noise
     how = "stays" if stays else "disappears"
     detail = f"{first.detail}; {how} in wider precision".lstrip("; ")

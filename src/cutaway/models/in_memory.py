@@ -21,8 +21,8 @@ from cutaway.models.anatomy import ModelKind
 from cutaway.models.assemble import assemble_lm
 from cutaway.models.checkpoint import CheckpointSource
 from cutaway.models.digests import IGNORED_CONFIG_FIELDS, config_digest, module_checksum
-from cutaway.models.lm import LM
 from cutaway.models.flat_tokenizer import as_fast_tokenizer
+from cutaway.models.lm import LM
 from cutaway.models.load_tokenizer import need_fast_tokenizer, set_pad_token
 from cutaway.models.placement import DTYPES
 from cutaway.models.start_token import set_start_token
