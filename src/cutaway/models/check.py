@@ -12,7 +12,7 @@ import torch
 from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadModel, CheckFailed, CutawayError
 from cutaway.home import read_memo, write_memo
-from cutaway.models import consistency, hooks, rounding, sites
+from cutaway.models import consistency, hooks, plain_pass, rounding, sites
 from cutaway.models.chat import template_facts
 from cutaway.models.consistency import ConsistencyCheck
 from cutaway.models.english_loss import with_loss_warnings
@@ -264,7 +264,7 @@ def _memo_key(lm: LM) -> str:
 
     machine = torch.cuda.get_device_name(lm.device) if lm.device.startswith("cuda") else ""
     versions = (torch.__version__, transformers.__version__)
-    modules = (consistency, hooks, rounding, sites)
+    modules = (consistency, hooks, plain_pass, rounding, sites)
     code = [Path(module.__file__ or "").read_text("utf-8") for module in modules]
     return digest_json(
         [
