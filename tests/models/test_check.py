@@ -8,7 +8,7 @@ import torch
 
 from cutaway.core.errors import CheckFailed
 from cutaway.models import check as checking
-from cutaway.models.check import check, quick_check
+from cutaway.models.check import check, quick_check, run_checks
 from cutaway.models.consistency import ConsistencyCheck
 from cutaway.models.load import open_model
 
@@ -90,6 +90,21 @@ def test_a_difference_that_disappears_is_noisy_and_one_that_stays_is_wrong(lm_of
     wide = replace(first, measured=1e-9)
     assert checking._second_verdict(first, wide).verdict == "noisy"
     assert checking._second_verdict(first, first).verdict == "wrong"
+
+
+def test_what_overflows_in_wider_precision_is_judged_by_the_first_measurement() -> None:
+    overflow = ConsistencyCheck("padding", float("inf"), 1e-6, "wrong")
+    for verdict, measured in (("noisy", 4e-6), ("wrong", 2e-5)):
+        first = ConsistencyCheck("padding", measured, 1e-6, verdict)
+        assert checking._second_verdict(first, overflow) == first
+
+
+@pytest.mark.parametrize("family", ["gemma2", "mistral"])
+def test_strong_rounding_with_eager_attention_is_not_refused(family, lm_of, monkeypatch) -> None:
+    """Rows of padding that see no token have no finite states in float64."""
+    monkeypatch.setattr(checking, "FINE", 0.0)
+    checks = run_checks(lm_of(family))
+    assert {one.verdict for one in checks} <= {"fine", "noisy"}
 
 
 def test_a_failure_is_never_remembered(lm_of, monkeypatch, tmp_path) -> None:

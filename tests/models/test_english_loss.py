@@ -115,11 +115,21 @@ def test_a_model_whose_words_are_not_english_is_not_judged(lm_of) -> None:
     assert with_loss_warnings(lm).warnings == ()
 
 
+def test_a_byte_level_tokenizer_of_molecules_reads_english_letter_by_letter(tmp_path) -> None:
+    smiles = ["CC(=O)Oc1ccccc1C(=O)O", "Cn1cnc2c1c(=O)n(C)c(=O)n2C", "CCN(CC)CCNC(=O)c1ccc(N)cc1"]
+    lm = open_model(tiny("roberta", tmp_path, texts=smiles * 9))
+    measured = english_loss(lm)
+    assert measured.unknown == 0
+    assert measured.characters < 1.3
+    assert measured.loss > measured.unigram
+    assert lm.warnings == ()
+
+
 def test_losses_decide() -> None:
     def found(bos="auto", **losses) -> list[str]:
         lm = type("Model", (), {"bos": bos, "kind": "causal"})()
         measured = EnglishLoss(**({"loss": 4.0, "with_start": None, "unigram": 8.0,
-                                   "uniform": 10.8, "unknown": 0.0} | losses))  # fmt: skip
+                                   "uniform": 10.8, "unknown": 0.0, "characters": 4.0} | losses))  # fmt: skip
         return [one.name for one in loss_warnings(lm, measured)]
 
     assert found() == found(loss=4.0, with_start=3.6) == found(loss=4.0, with_start=6.0) == []
@@ -128,7 +138,7 @@ def test_losses_decide() -> None:
     # A start token that helps an untrained model a little doesn't make it trained.
     assert found(loss=12.0, with_start=10.0) == ["loss_too_high"]
     assert found(bos="keep", loss=7.0, with_start=3.0) == []
-    assert found(loss=9.0, unknown=0.6) == []
+    assert found(loss=9.0, unknown=0.6) == found(loss=9.0, characters=1.2) == []
 
 
 def test_a_unigram_model_is_better_than_a_blind_guess_and_worse_than_knowledge() -> None:

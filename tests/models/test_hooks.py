@@ -135,24 +135,24 @@ def test_running_on_from_any_layer_reaches_the_last(family, side, lm_of) -> None
     with torch.no_grad():
         whole = collect_states(lm, ids, mask).layers
         for layer in range(lm.layers + 1):
-            ended = run_from(lm, whole[layer], layer, mask)
+            ended = run_from(lm, whole[layer], layer, ids, mask)
             torch.testing.assert_close(ended[mask], whole[lm.layers][mask])
 
 
 def test_running_on_can_stop_on_the_way(lm) -> None:
     ids, mask = batch(lm)
     whole = collect_states(lm, ids, mask).layers
-    torch.testing.assert_close(run_from(lm, whole[1], 1, mask, to=2)[mask], whole[2][mask])
-    assert run_from(lm, whole[2], 2, mask, to=2) is whole[2]
+    torch.testing.assert_close(run_from(lm, whole[1], 1, ids, mask, to=2)[mask], whole[2][mask])
+    assert run_from(lm, whole[2], 2, ids, mask, to=2) is whole[2]
     with pytest.raises(BadSpec, match="forward"):
-        run_from(lm, whole[2], 2, mask, to=1)
+        run_from(lm, whole[2], 2, ids, mask, to=1)
 
 
 def test_running_on_is_differentiable_and_leaves_the_blocks_alone(lm) -> None:
     ids, mask = batch(lm)
     forwards = [block.forward for block in lm.blocks]
     hidden = collect_states(lm, ids, mask).layers[1].requires_grad_(True)
-    run_from(lm, hidden, 1, mask)[mask].sum().backward()
+    run_from(lm, hidden, 1, ids, mask)[mask].sum().backward()
     assert float(hidden.grad.abs().sum()) > 0
     assert [block.forward for block in lm.blocks] == forwards
     assert all("forward" not in vars(block) for block in lm.blocks)

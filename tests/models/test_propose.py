@@ -1,14 +1,17 @@
 """Families without a row: opened if the proposed anatomy passes the checks, else refused."""
 
 import pytest
+import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
 from cutaway.catalog import method_module
-from cutaway.core.errors import BadModel
-from cutaway.models import anatomy
+from cutaway.core.errors import BadModel, BadSpec
+from cutaway.models import anatomy, propose
 from cutaway.models.check import check
+from cutaway.models.hooks import run_from
 from cutaway.models.load import open_model
-from tests.tiny import DECODER, ENCODER, SENTENCES, SHIFTED, _shake, tiny_tokenizer
+from tests.every_family.build import EVERY_FAMILY, tiny_of
+from tests.tiny import DECODER, ENCODER, SENTENCES, _shake, tiny_tokenizer
 
 HIDDEN = ("bert", "gemma2", "gpt2", "gpt_neox", "llama", "mpnet", "olmo2", "opt", "phi", "roberta")
 
@@ -60,18 +63,51 @@ def test_a_family_without_a_row_opens_when_it_passes_the_checks(tmp_path) -> Non
     assert "without sub-modules" in method_module("shortcut", "page").supports(lm)
 
 
-@pytest.mark.parametrize(
-    ("family", "shape", "check_name"),
-    [("nystromformer", ENCODER, "padding"), ("esm", SHIFTED, "logits")],
-)
-def test_a_family_that_fails_a_check_is_refused(family, shape, check_name, tmp_path) -> None:
-    style = "roberta" if family == "esm" else "bert"
-    folder = unknown(family, tmp_path, shape, kind="masked", style=style)
-    with pytest.raises(BadModel, match=f"has no row.*{check_name}.*add-a-model-family"):
+def test_a_family_that_fails_a_check_is_refused_with_what_it_means(tmp_path) -> None:
+    folder = unknown("nystromformer", tmp_path, ENCODER, kind="masked", style="bert")
+    with pytest.raises(
+        BadModel, match=r"has no row.*padding on the right.*other texts of its batch"
+    ):
         open_model(folder)
     assert not check(open_model(folder, check=False)).passed
 
 
-def test_a_model_without_a_list_of_blocks_is_refused(folder_of, no_rows) -> None:
-    with pytest.raises(BadModel, match="no list of 3 blocks"):
-        open_model(folder_of("albert"))
+def test_a_failed_check_that_a_row_may_cure_ends_with_the_guide(
+    folder_of, no_rows, monkeypatch
+) -> None:
+    monkeypatch.setattr(propose, "LOGIT_FIELDS", {})
+    with pytest.raises(BadModel, match=r"has no row.*logits.*add-a-model-family"):
+        open_model(folder_of("gemma2", final_logit_softcapping=0.5))
+
+
+@pytest.mark.parametrize(
+    ("family", "field", "value"),
+    [
+        ("mamba", "first_hidden_state", 1),
+        ("bart", "padding", "right"),
+        ("longformer", "resumable", False),
+        ("zaya", "resumable", False),
+        ("gemma4_text", "resumable", True),
+        ("roberta-prelayernorm", "final", ("roberta_prelayernorm.LayerNorm",)),
+        ("recurrent_gemma", "logit_operations", (("softcap", "logits_soft_cap"),)),
+        ("qwen3_next", "attn", None),
+        ("big_bird", "padding", "either"),
+    ],
+)
+def test_what_names_do_not_say_is_found_by_trying(family, field, value, tmp_path) -> None:
+    kind = "masked" if (family, "causal") not in EVERY_FAMILY else "causal"
+    lm = open_model(tiny_of(family, kind, tmp_path))
+    assert getattr(lm.anatomy, field) == value
+
+
+def test_a_multiplier_may_divide_or_multiply(tmp_path) -> None:
+    folder = tiny_of("hyperclovax", "causal", tmp_path, logits_scaling=3.0)
+    lm = open_model(folder)
+    assert lm.anatomy.logit_operations == (("multiply", "logits_scaling"),)
+
+
+def test_a_model_that_can_not_start_at_a_layer_says_so(tmp_path) -> None:
+    lm = open_model(tiny_of("longformer", "masked", tmp_path))
+    ids = torch.ones(1, 3, dtype=torch.long)
+    with pytest.raises(BadSpec, match="can't be run from a layer on"):
+        run_from(lm, torch.zeros(1, 3, 32), 1, ids, ids.bool())

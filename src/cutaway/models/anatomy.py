@@ -8,59 +8,15 @@ projection: whatever the family does first), layer l the output of block l, and 
 of the last block, *before* the final norm. Layer 0 is read at the first block's input, so the row
 doesn't have to describe the embeddings.
 
-**Parts of a block** are `norm1`, `attn`, `norm2`, `mlp`. A part is one module (`"attn"`) or a
-range `"fc1:fc2"`, from the input of the first module to the output of the second. The layout
-says how they are connected, with x the block's input and y its output:
-
-    pre       r = x + attn(norm1(x))       y = r + mlp(norm2(r))
-    parallel  y = x + attn(norm1(x)) + mlp(norm2(x))      norm2 None: the mlp reads norm1(x)
-    post      r = norm1(x + attn(x))       y = norm2(r + mlp(r))
-    inner     r = x + norm1(attn(x))       y = r + norm2(mlp(r))
-
-In families with a second norm after attention and mlp (gemma2, glm4), which are `pre`, the parts
-include that norm: attn and mlp always end with what is added to the residual stream.
+**Parts of a block** are named as `models/block_layout.py` explains.
 """
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from cutaway.models.block_layout import BlockLayout
+
 ModelKind = Literal["causal", "masked"]
-BlockLayout = Literal["pre", "parallel", "post", "inner"]
-BlockPart = Literal["block", "norm1", "attn", "norm2", "mlp"]
-BLOCK_PARTS: tuple[BlockPart, ...] = ("block", "norm1", "attn", "norm2", "mlp")
-
-
-BLOCK_EQUATIONS: dict[BlockLayout, tuple[str, ...]] = {
-    "pre": (
-        "norm1.in = block.in",
-        "attn.in = norm1.out",
-        "norm2.in = block.in + attn.out",
-        "mlp.in = norm2.out",
-        "block.out = block.in + attn.out + mlp.out",
-    ),
-    "parallel": (
-        "norm1.in = block.in",
-        "attn.in = norm1.out",
-        "norm2.in = block.in",
-        "mlp.in = norm2.out",
-        "block.out = block.in + attn.out + mlp.out",
-    ),
-    "post": (
-        "attn.in = block.in",
-        "norm1.in = block.in + attn.out",
-        "mlp.in = norm1.out",
-        "norm2.in = norm1.out + mlp.out",
-        "block.out = norm2.out",
-    ),
-    "inner": (
-        "attn.in = block.in",
-        "norm1.in = attn.out",
-        "mlp.in = block.in + norm1.out",
-        "norm2.in = mlp.out",
-        "block.out = block.in + norm1.out + norm2.out",
-    ),
-}
-"""What holds in a block of each layout; without a norm2 the mlp shares norm1."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +50,20 @@ class Anatomy:
     """The model returns attention weights only when called with `output_attentions`."""
     proposed: bool = False
     """Proposed by inspecting the modules, not written by hand."""
+    padding: Literal["either", "right"] = "either"
+    """Sides on which batches may be padded. Cutaway pads on the right."""
+    resumable: bool = True
+    """Whether states and token ids are all that the blocks need, so that a pass can start at any
+    layer; not where blocks pass other things on to later ones."""
+    first_hidden_state: int = 0
+    """The layer of the first state in transformers' `output_hidden_states`: 1 where the input of
+    the first block isn't among them (mamba)."""
+    decoder_bias: str | None = None
+    """The bias of the logits where it isn't the decoder's own."""
+    decoder_rest: str | None = None
+    """A matrix whose rows are the last columns of the output embedding (mobilebert)."""
+    features: str | None = None
+    """The module that returns the input of the output embedding, where the decoder isn't called."""
     fused_qkv: Literal["concatenated", "interleaved", "codegen"] = "concatenated"
     """The order of the rows in one matrix for queries, keys and values: all queries, then all
     keys, then all values; or head by head; or in codegen's blocks."""
@@ -235,6 +205,17 @@ ANATOMIES: dict[str, Anatomy] = {
     ),
     "ernie": replace(
         BERT, embeddings="ernie.embeddings.word_embeddings", blocks="ernie.encoder.layer"
+    ),
+    "esm": replace(
+        ROBERTA,
+        embeddings="esm.embeddings.word_embeddings",
+        blocks="esm.encoder.layer",
+        norm1="attention.LayerNorm",
+        attn="attention.self:attention.output.dense",
+        norm2="LayerNorm",
+        final=("esm.encoder.emb_layer_norm_after",),
+        decoder_bias="lm_head.bias",
+        layout="pre",
     ),
     "falcon": FALCON,
     "gemma": LLAMA,

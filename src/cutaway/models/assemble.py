@@ -10,7 +10,7 @@ from cutaway.models.digests import tokenizer_digest
 from cutaway.models.lm import LM
 from cutaway.models.model_warnings import ModelWarning, version_warnings
 from cutaway.models.placement import input_device, module_placement
-from cutaway.models.propose import choose_anatomy, propose_anatomies
+from cutaway.models.propose import choose_anatomy, propose_anatomy
 from cutaway.models.tokens import need_embedding_rows, uses_token_types
 from cutaway.models.weights import has_trained_head
 
@@ -39,9 +39,7 @@ def assemble_lm(
     `missing` are the weights that its checkpoint lacks; `device` is by default where the module
     takes its input.
     """
-    # For a family without a row the checks choose among the proposed anatomies.
-    candidates = [row] if row else propose_anatomies(module, kind)
-    anatomy = candidates[0]
+    anatomy = row or propose_anatomy(module, kind)
     has_head, head_notes = has_trained_head(name, anatomy, list(missing))
     rows = module.get_submodule(anatomy.embeddings).weight.shape[0]
     notes += need_embedding_rows(name, tokenizer, rows)
@@ -51,7 +49,7 @@ def assemble_lm(
         kind=kind,
         digest=digest,
         tokenizer_digest=tokenizer_digest(tokenizer),
-        context=_context(module.config, tokenizer, anatomy),
+        context=_context(module.config.get_text_config(decoder=True), tokenizer, anatomy),
         dtype=dtype,
         device=device or input_device(module, anatomy.embeddings),
         device_map=module_placement(module),
@@ -66,15 +64,19 @@ def assemble_lm(
         warnings=(*warnings, *version_warnings(module.config.model_type)),
         **_sizes(module, anatomy),
     )
-    return lm if row else choose_anatomy(lm, candidates)
+    # For a family without a row the checks complete the proposed anatomy.
+    return lm if row else choose_anatomy(lm)
 
 
 def _sizes(module: Any, anatomy: Anatomy) -> dict[str, Any]:
     """The facts of the loaded module."""
     table, decoder = (module.get_submodule(n) for n in (anatomy.embeddings, anatomy.decoder))
+    config = module.config.get_text_config(decoder=True)
+    blocks = len(module.get_submodule(anatomy.blocks))
     return {
-        "layers": int(module.config.num_hidden_layers),
-        "width": int(module.config.hidden_size),
+        # One block may be called several times (albert); a proposal has one module per layer.
+        "layers": blocks if anatomy.proposed else int(config.num_hidden_layers),
+        "width": int(config.hidden_size),
         "vocab": int(decoder.weight.shape[0]),
         "parameters": int(module.num_parameters()),
         "tied": _is_tied(module, table.weight, decoder.weight),
@@ -102,8 +104,9 @@ def _opening_notes(module: Any, anatomy: Anatomy, attention: str) -> list[str]:
 
 def _context(config: Any, tokenizer: Any, anatomy: Anatomy) -> int:
     """The context length that both model and tokenizer allow."""
-    positions = getattr(config, "max_position_embeddings", None)
-    limits = [] if positions is None else [int(positions) - anatomy.first_position]
+    positions = getattr(config, "max_position_embeddings", None) or 0
+    # xlnet says -1: no limit.
+    limits = [int(positions) - anatomy.first_position] if positions > 0 else []
     if 0 < tokenizer.model_max_length < NO_LENGTH_LIMIT:
         limits.append(int(tokenizer.model_max_length))
     # Families without a position table (bloom) have no limit; they were trained on 2048.

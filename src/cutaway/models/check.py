@@ -10,17 +10,25 @@ from typing import Any
 import torch
 
 from cutaway.core.digest import digest_json
-from cutaway.core.errors import BadModel, CheckFailed
+from cutaway.core.errors import BadModel, CheckFailed, CutawayError
 from cutaway.home import read_memo, write_memo
-from cutaway.models import consistency, hooks, rounding, sites
+from cutaway.models import consistency, hooks, plain_pass, rounding, sites
 from cutaway.models.chat import template_facts
 from cutaway.models.consistency import ConsistencyCheck
 from cutaway.models.english_loss import with_loss_warnings
+from cutaway.models.find_blocks import HOWTO
 from cutaway.models.lm import LM
 from cutaway.models.model_warnings import ModelWarning
+from cutaway.models.plausible_config import reason_of
+from cutaway.models.propose import FAILURES
 from cutaway.models.rounding import FINE, wider_precision
 from cutaway.models.start_token import tokens_in_front
 
+PROPOSAL_ADVICE = {
+    "padding on the right changes nothing": "The family lets padding change the states of a text, "
+    "so they would depend on the other texts of its batch."
+}
+"""What a failed check of a proposed anatomy means, where a row wouldn't change it."""
 THREAD_BYTES = 600_000_000
 """Weights for which one thread is as fast as two on a sentence."""
 
@@ -95,8 +103,7 @@ def quick_check(lm: LM, *, remember: bool = True) -> LM:
         if lm.anatomy.proposed and failed is not None:
             raise BadModel(
                 f"Family {lm.family!r} has no row, and the anatomy proposed for {lm.name!r} fails "
-                f"the check {_figures(failed)}. Write a row for it: "
-                "docs/howto/add-a-model-family.md"
+                f"the check {_figures(failed)}. {PROPOSAL_ADVICE.get(failed.name, HOWTO)}"
             )
         need_checks_passed(lm.name, checks)
         messages = [one.message for one in noise_warnings(checks)]
@@ -112,7 +119,7 @@ def run_checks(lm: LM, *, thorough: bool = True) -> tuple[ConsistencyCheck, ...]
     What is above the rounding noise is measured again in a wider precision, if that is possible.
     Rounding disappears there; a difference that stays is wrong.
     """
-    with torch.no_grad(), few_threads(lm):
+    with torch.no_grad(), few_threads(lm), _refuse_failing(lm):
         sample = consistency.check_sample(lm)
         functions = consistency.applicable_checks(lm, thorough=thorough)
         checks = {measure: measure(lm, sample) for measure in functions}
@@ -124,6 +131,22 @@ def run_checks(lm: LM, *, thorough: bool = True) -> tuple[ConsistencyCheck, ...]
         for measure, again in _measure_wider(lm, above, sample.noise).items():
             checks[measure] = _second_verdict(checks[measure], again)
         return tuple(checks.values())
+
+
+@contextmanager
+def _refuse_failing(lm: LM) -> Iterator[None]:
+    """BadModel when a pass over a short sentence ends in an error of the model's own code."""
+    try:
+        yield
+    except (NotImplementedError, torch.OutOfMemoryError, CutawayError):
+        raise
+    except FAILURES as error:
+        if lm.device_map or lm.quantise != "none":
+            raise  # says what to do about it: refuse_undistributable
+        raise BadModel(
+            f"{lm.name!r} ({lm.family}) can't be read: a short sentence ends in "
+            f"{type(error).__name__}: {reason_of(error)}"
+        ) from error
 
 
 @contextmanager
@@ -158,7 +181,13 @@ def _measure_wider(
 
 
 def _second_verdict(first: ConsistencyCheck, again: ConsistencyCheck) -> ConsistencyCheck:
-    """The check with the verdict from the wider precision, against the same noise."""
+    """The check with the verdict from the wider precision, against the same noise.
+
+    What isn't finite there says nothing: the masks of eager attention overflow in float64, where
+    transformers computes the softmax in float32, and padding that sees no token becomes NaN.
+    """
+    if not math.isfinite(again.measured):
+        return first
     stays = not again.measured <= FINE * again.noise
     how = "stays" if stays else "disappears"
     detail = f"{first.detail}; {how} in wider precision".lstrip("; ")
@@ -235,7 +264,7 @@ def _memo_key(lm: LM) -> str:
 
     machine = torch.cuda.get_device_name(lm.device) if lm.device.startswith("cuda") else ""
     versions = (torch.__version__, transformers.__version__)
-    modules = (consistency, hooks, rounding, sites)
+    modules = (consistency, hooks, plain_pass, rounding, sites)
     code = [Path(module.__file__ or "").read_text("utf-8") for module in modules]
     return digest_json(
         [

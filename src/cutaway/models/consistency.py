@@ -7,22 +7,21 @@ exceeds it a thousandfold in float32.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from cutaway.models.anatomy import BLOCK_EQUATIONS, BLOCK_PARTS
+from cutaway.models.block_layout import BLOCK_EQUATIONS, BLOCK_PARTS
 from cutaway.models.hooks import (
     ForwardStates,
     collect_states,
-    forward_kwargs,
     run_from,
     visit_layers,
 )
 from cutaway.models.lm import LM
+from cutaway.models.plain_pass import PlainPass, plain_pair, plain_pass
 from cutaway.models.rounding import (
     VERDICTS,
     Verdict,
@@ -31,7 +30,7 @@ from cutaway.models.rounding import (
     rounding_noise,
     with_seed,
 )
-from cutaway.models.sites import PartSide, Site, add_forward_hook
+from cutaway.models.sites import PartSide, Site
 from cutaway.models.tokens import pad, tokenize
 
 PaddingSide = Literal["left", "right"]
@@ -77,17 +76,6 @@ class StateDifference:
 
 
 @dataclass(frozen=True)
-class PlainPass:
-    """What plain transformers computes for a sentence."""
-
-    layers: tuple[Tensor, ...]
-    last: Tensor
-    """The body's output: layer L after the final norm."""
-    logits: Tensor
-    """Empty without a head."""
-
-
-@dataclass(frozen=True)
 class CheckSample:
     """Short sentences as tokens, their states, and the rounding noise of these."""
 
@@ -118,7 +106,7 @@ def check_sample(
     return CheckSample(
         rows,
         [_read(lm, [row]) for row in rows],
-        [_plain_pass(lm, row) for row in rows],
+        [plain_pass(lm, *_batch(lm, [row])) for row in rows],
         together,
         rounding_noise(lm, read, together) if noise is None else noise,
     )
@@ -133,28 +121,15 @@ def _named_states(lm: LM, rows: list[list[int]]) -> dict[str, Tensor]:
     return named | ({"logits": lm.unembed(named["final"][::8])} if lm.has_head else {})
 
 
-def _plain_pass(lm: LM, row: list[int]) -> PlainPass:
-    """One forward pass of the sentence as transformers makes it."""
-    ids, mask = _batch(lm, [row])
-    given = {"input_ids": ids, "attention_mask": mask.long(), "output_hidden_states": True}
-    given |= {k: v for k, v in forward_kwargs(lm, ids, mask).items() if k == "use_cache"}
-    bodies: list[Any] = []
-    with ExitStack() as stack:
-        add_forward_hook(stack, lm.body, lambda _, args, kwargs, output: bodies.append(output))
-        out = (lm.module if lm.has_head else lm.body)(**given)
-    # Some modules (opt) call a part of their body.
-    body = bodies[0] if bodies else lm.body(**given)
-    return PlainPass(
-        out.hidden_states, body.last_hidden_state, getattr(out, "logits", torch.empty(0))
-    )
-
-
 def check_hidden_states(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     """Layers read by hooks equal the plain model's `output_hidden_states`."""
     found = []
     for plain, ours in zip(sample.plain, sample.alone, strict=True):
-        for layer in range(lm.layers):
-            error = relative_error(ours.layers[layer], plain.layers[layer])
+        if len(plain.layers) != lm.layers + 1:
+            found.append(StateDifference(float("inf"), 0.0, f"{len(plain.layers)} plain states"))
+            continue
+        for layer, state in enumerate(plain.layers[:-1], start=lm.anatomy.first_hidden_state):
+            error = relative_error(ours.layers[layer], state)
             found.append(sample.layer(layer, error))
         end = relative_error(lm.final_norm(ours.layers[lm.layers]), plain.last)
         found.append(StateDifference(end, sample.noise["final"], f"layer {lm.layers}"))
@@ -178,8 +153,7 @@ def check_text_pairs(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     """A pair of texts with our token types gives the same states as in plain transformers."""
     one, two = SENTENCES[0], SENTENCES[2]
     rows = tokenize(lm, [one], pairs=[two]).rows
-    row = lm.tokenizer(one, two, return_tensors="pt").to(lm.device)
-    plain = lm.body(**row).last_hidden_state
+    plain = plain_pair(lm, one, two)
     error = relative_error(lm.final_norm(_read(lm, rows).layers[lm.layers]), plain)
     return _conclude("pairs = plain pairs", [StateDifference(error, sample.noise["final"], "")])
 
@@ -235,7 +209,7 @@ def check_run_from(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     full = collect_states(lm, ids, mask).layers
     found = []
     for layer in _some_layers(lm):
-        ended = run_from(lm, full[layer], layer, mask)
+        ended = run_from(lm, full[layer], layer, ids, mask)
         error = relative_error(ended[mask], full[lm.layers][mask])
         found.append(StateDifference(error, sample.noise[f"layer {lm.layers}"], f"layer {layer}"))
     return _conclude("run_from(h[l]) = h[L]", found)
@@ -277,6 +251,10 @@ def check_attention_sums(lm: LM, sample: CheckSample) -> ConsistencyCheck:
     got = collect_states(lm, ids, mask, attention=True).attention
     found = [StateDifference(float("inf"), 0.0, "")] if len(got) < lm.layers else []
     for block, weights in got.items():
+        if weights.shape[-2:] != (mask.shape[1], mask.shape[1]):
+            # Compressed or windowed keys: not one weight per token.
+            found.append(StateDifference(float("inf"), 0.0, f"block {block}"))
+            continue
         on_real = (weights.float() * mask[:, None, None, :]).sum(-1).transpose(1, 2)[mask]
         error = relative_error(on_real[..., None], torch.ones_like(on_real)[..., None])
         # Sums are rounded like the block's input.
@@ -295,9 +273,11 @@ Check = Callable[[LM, CheckSample], ConsistencyCheck]
 
 def applicable_checks(lm: LM, *, thorough: bool = True) -> list[Check]:
     """The checks that apply to a model; the quick ones first."""
-    checks: list[Check] = [one for one in QUICK_CHECKS if lm.has_head or one is not check_logits]
+    needed = {check_logits: lm.has_head, check_left_padding: lm.anatomy.padding == "either"}
+    checks: list[Check] = [one for one in QUICK_CHECKS if needed.get(one, True)]
     if thorough:
-        checks += [check_batching, check_determinism, check_early_stop, check_run_from]
+        checks += [check_batching, check_determinism, check_early_stop]
+        checks += [check_run_from] if lm.anatomy.resumable else []
         checks += [check_text_pairs] if lm.kind == "masked" else []
         checks += [check_block_parts] if lm.anatomy.mlp is not None else []
         checks += [check_attention_sums] if lm.anatomy.attn is not None else []

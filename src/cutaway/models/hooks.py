@@ -74,7 +74,7 @@ def visit_layers(
     def note(layer: int, hidden: Tensor, weights: Tensor | None) -> None:
         if layer in wanted:
             seen.append(layer)
-            visit(layer, *_gather(lm, hidden, weights))
+            visit(layer, *_gather(lm, ids, hidden, weights))
         if layer == wanted[-1]:
             raise _StopForward
 
@@ -107,7 +107,7 @@ def collect_states(
 
     def note(layer: int, hidden: Tensor, weights: Tensor | None) -> None:
         if layer in wanted:
-            state, heads = _gather(lm, hidden, weights)
+            state, heads = _gather(lm, ids, hidden, weights)
             out.layers[layer] = state.clone()
             if heads is not None:
                 out.attention[layer] = heads
@@ -126,33 +126,48 @@ def run_from(
     lm: LM,
     hidden: Float[Tensor, "batch seq d"],
     layer: int,
-    mask: Mask | None = None,
+    ids: Ids,
+    mask: Mask,
     *,
     to: int | None = None,
 ) -> Float[Tensor, "batch seq d"]:
     """Layer `to` (default L) computed from the states `hidden` of layer `layer`.
 
-    The blocks before are skipped, not run.
+    The blocks before are skipped, not run. The blocks of some families get an embedding of the
+    tokens besides the states (gemma4, zamba), so the ids are needed too.
     """
+    need_resumable(lm)
     goal = lm.layers if to is None else to
     need_layers(lm, [layer, goal])
     if goal < layer:
         raise BadSpec(f"run_from goes forward: to={goal} is before layer {layer}.")
     if goal == layer:
         return hidden
-    mask = torch.ones(hidden.shape[:2], dtype=torch.bool) if mask is None else mask
-    mask = mask.to(hidden.device)
-    # The ids only give the shape: their embeddings are replaced before the first block that runs.
-    ids = torch.full(hidden.shape[:2], lm.pad_id, device=hidden.device)
+    ids, mask = ids.to(hidden.device), mask.to(hidden.device)
     states: list[Tensor] = []
     with _skip_blocks(lm, hidden, layer):
         visit_layers(lm, ids, mask, [goal], lambda _, state, __: states.append(state))
     return states[0]
 
 
-def _gather(lm: LM, hidden: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The states on the model's main device: blocks may be distributed over several."""
-    return hidden.to(lm.device), None if weights is None else weights.to(lm.device)
+def need_resumable(lm: LM) -> None:
+    """BadSpec unless a pass through the model can start at any layer."""
+    if not lm.anatomy.resumable:
+        raise BadSpec(
+            f"Blocks of {lm.family!r} pass more than the states on to later ones (shared keys, "
+            f"router states, padding), so {lm.name!r} can't be run from a layer on."
+        )
+
+
+def _gather(
+    lm: LM, ids: Ids, hidden: Tensor, weights: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """The states on the model's main device: blocks may be distributed over several.
+
+    Without the positions that some families add at the end (longformer, big_bird).
+    """
+    state = hidden[:, : ids.shape[1]].to(lm.device)
+    return state, None if weights is None else weights.to(lm.device)
 
 
 def need_layers(lm: LM, layers: Iterable[int]) -> list[int]:
@@ -299,5 +314,6 @@ def _block_output_size(lm: LM) -> int | None:
             )
             ids = torch.full((1, 1), lm.pad_id, device=lm.device)
             lm.body(**forward_kwargs(lm, ids, torch.ones_like(ids, dtype=torch.bool)))
-        _OUTPUT_SIZES[lm.module] = len(outputs[0]) if isinstance(outputs[0], tuple) else None
+        several = isinstance(outputs[0], tuple | list)
+        _OUTPUT_SIZES[lm.module] = len(outputs[0]) if several else None
     return _OUTPUT_SIZES[lm.module]

@@ -21,6 +21,7 @@ from cutaway.models.anatomy import ModelKind
 from cutaway.models.assemble import assemble_lm
 from cutaway.models.checkpoint import CheckpointSource
 from cutaway.models.digests import IGNORED_CONFIG_FIELDS, config_digest, module_checksum
+from cutaway.models.flat_tokenizer import as_fast_tokenizer
 from cutaway.models.lm import LM
 from cutaway.models.load_tokenizer import need_fast_tokenizer, set_pad_token
 from cutaway.models.placement import DTYPES
@@ -128,8 +129,8 @@ def _with_empty_head(body: Any, kind: ModelKind) -> tuple[Any, list[str]]:
 
 def _own_tokenizer(tokenizer: Any, name: str) -> tuple[Any, tuple[str, ...]]:
     """A copy of the tokenizer with a padding token, and notes."""
-    need_fast_tokenizer(tokenizer, f"The tokenizer of {name!r}")
-    own = copy.deepcopy(tokenizer)
+    own = as_fast_tokenizer(copy.deepcopy(tokenizer))
+    need_fast_tokenizer(own, f"The tokenizer of {name!r}")
     return own, set_pad_token(own, f"The tokenizer of {name!r}")
 
 

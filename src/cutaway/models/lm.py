@@ -132,8 +132,7 @@ class LM:
     @property
     def body(self) -> nn.Module:
         """The model without its head."""
-        body: nn.Module = self.module.base_model
-        return body
+        return model_body(self.module, self.anatomy.blocks)
 
     @cached_property
     def blocks(self) -> tuple[nn.Module, ...]:
@@ -207,7 +206,7 @@ class LM:
     def transform_logits(self, logits: Float[Tensor, "... vocab"]) -> Float[Tensor, "... vocab"]:
         """What the family does to the logits after the decoder: soft-capping, scaling."""
         for operation, name in self.anatomy.logit_operations:
-            value = getattr(self.module.config, name, None)
+            value = getattr(self.module.config.get_text_config(), name, None)
             logits = logits if value is None else LOGIT_OPERATIONS[operation](logits, value)
         return logits
 
@@ -228,6 +227,12 @@ class LM:
         """Phi and its bias: logits are Phi f + bias, before `anatomy.logit_operations`."""
         self.need_head()
         weight, bias = (materialise(self.decoder, name, self.device) for name in ("weight", "bias"))
+        if self.anatomy.decoder_rest is not None:
+            rest = self.module.get_submodule(self.anatomy.decoder_rest)
+            weight = torch.cat([weight, materialise(rest, "weight", self.device).T], dim=1)
+        if self.anatomy.decoder_bias is not None:
+            holder, _, name = self.anatomy.decoder_bias.rpartition(".")
+            bias = materialise(self.module.get_submodule(holder), name, self.device)
         return weight, bias
 
     def need_head(self) -> None:
@@ -252,7 +257,14 @@ class LM:
         def stop(_: nn.Module, args: tuple[Tensor, ...]) -> None:
             raise _DecoderReached(args[0])
 
-        handle = self.decoder.register_forward_pre_hook(stop)
+        def stop_after(_: nn.Module, args: Any, output: Tensor) -> None:
+            raise _DecoderReached(output)
+
+        if self.anatomy.features is None:
+            handle = self.decoder.register_forward_pre_hook(stop)
+        else:
+            last = self.module.get_submodule(self.anatomy.features)
+            handle = last.register_forward_hook(stop_after)
         try:
             self._chain(self.anatomy.head, normed)
         except _DecoderReached as reached:
@@ -260,6 +272,15 @@ class LM:
         finally:
             handle.remove()
         raise Missing(f"The head of {self.name!r} never calls {self.anatomy.decoder!r}.")
+
+
+def model_body(module: Any, blocks: str) -> nn.Module:
+    """The module that computes the hidden states; `blocks` is the name of its list of blocks.
+
+    Where transformers names no body (llama4's text model), it is the child that has the blocks.
+    """
+    body: nn.Module = module.base_model
+    return body if body is not module else module.get_submodule(blocks.split(".")[0])
 
 
 def optional_module(root: nn.Module, name: str) -> nn.Module | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from cutaway.console import quiet_transformers
 from cutaway.core.errors import BadModel
+from cutaway.models.flat_tokenizer import as_fast_tokenizer
 from cutaway.models.model_warnings import ModelWarning
 from cutaway.models.tokenizer_file import use_file_tokenizer
 
@@ -32,6 +33,7 @@ def load_tokenizer(
     except Exception as error:  # the tokenizers library raises bare Exceptions for bad files
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise BadModel(f"The tokenizer in {folder} can't be loaded: {reason[:300]}") from None
+    tokenizer = as_fast_tokenizer(tokenizer)
     subject = f"The tokenizer in {folder}"
     need_fast_tokenizer(tokenizer, subject)
     tokenizer, warnings = use_file_tokenizer(tokenizer, folder)
@@ -42,8 +44,8 @@ def need_fast_tokenizer(tokenizer: Any, subject: str) -> None:
     """BadModel unless the tokenizer is one of the tokenizers library."""
     if not getattr(tokenizer, "is_fast", False):
         raise BadModel(
-            f"{subject} is not a fast tokenizer ({type(tokenizer).__name__}): save it as "
-            "tokenizer.json with transformers first."
+            f"{subject} is not a fast tokenizer ({type(tokenizer).__name__}), so it gives no "
+            "offsets. A folder with tokenizer.json is needed."
         )
 
 

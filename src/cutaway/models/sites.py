@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch import Tensor, nn
 
 from cutaway.core.errors import BadSpec
-from cutaway.models.anatomy import BLOCK_PARTS, BlockPart
+from cutaway.models.block_layout import BLOCK_PARTS, BlockPart
 
 if TYPE_CHECKING:
     from cutaway.models.lm import LM
@@ -75,14 +75,14 @@ def replace_input_state(
 
 
 def output_state(output: Any) -> Tensor:
-    """The hidden states that a module returns, alone or first in a tuple."""
-    state: Tensor = output[0] if isinstance(output, tuple) else output
+    """The hidden states that a module returns, alone or first in a tuple or list."""
+    state: Tensor = output[0] if isinstance(output, tuple | list) else output
     return state
 
 
 def replace_output_state(output: Any, state: Tensor) -> Any:
     """The same output with other hidden states."""
-    return (state, *output[1:]) if isinstance(output, tuple) else state
+    return (state, *output[1:]) if isinstance(output, tuple | list) else state
 
 
 def add_pre_hook(stack: ExitStack, module: nn.Module, hook: Hook) -> None:

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cutaway.core.errors import BadSpec
-from cutaway.models.anatomy import BLOCK_PARTS
+from cutaway.models.block_layout import BLOCK_PARTS
 from cutaway.models.hooks import collect_states
 from cutaway.models.sites import Site, need_site
 from cutaway.models.tokens import Tokenized, pad

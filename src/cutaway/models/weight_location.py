@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from cutaway.models.anatomy import BlockPart
+from cutaway.models.block_layout import BlockPart
 from cutaway.models.lm import LM
 
 PART_ORDER: tuple[BlockPart, ...] = ("norm1", "norm2", "attn", "mlp")

@@ -17,6 +17,9 @@ from cutaway.models.plausible_config import reason_of
 ATTENTION_KERNELS = {"sdpa": None, "eager": "eager"}
 """None: transformers uses sdpa if the family has it."""
 
+UNUSED_PARTS = {"pooler", "contact_head"}
+"""Parts of a body that neither hidden states nor logits depend on."""
+
 
 def load_config(source: CheckpointSource, trust: bool) -> Any:
     """The config as transformers reads it; BadModel for an unknown architecture."""
@@ -37,7 +40,7 @@ def kind_and_anatomy(source: CheckpointSource, config: Any) -> tuple[ModelKind, 
             "and masked language models."
         )
     row = anatomy_of(config.model_type, config)
-    kind = _kind_by_architecture(config) or (row.kind if row else None)
+    kind = _kind_by_architecture(config) or (row.kind if row else _kind_by_family(config))
     if kind is None:
         named = ", ".join(config.architectures or ["nothing"])
         raise BadModel(
@@ -47,7 +50,29 @@ def kind_and_anatomy(source: CheckpointSource, config: Any) -> tuple[ModelKind, 
     return kind, row if row is not None and row.kind == kind else None
 
 
+def _language_models(kind: ModelKind) -> dict[str, str]:
+    """The class of transformers for each family that has a language model of this kind."""
+    from transformers.models.auto import modeling_auto as auto
+
+    causal, masked = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return dict(causal if kind == "causal" else masked)
+
+
+def _kind_by_family(config: Any) -> ModelKind | None:
+    """The kind of a model that was saved without a language-model head, by its family."""
+    kinds: tuple[ModelKind, ...] = ("masked", "causal")
+    found = [kind for kind in kinds if config.model_type in _language_models(kind)]
+    return None if not found else found[getattr(config, "is_decoder", False) and len(found) - 1]
+
+
 def _kind_by_architecture(config: Any) -> ModelKind | None:
+    """The kind of the class that the config names."""
+    made = set(config.architectures or ())
+    kinds: tuple[ModelKind, ...] = ("causal", "masked")
+    named = [kind for kind in kinds if _language_models(kind).get(config.model_type) in made]
+    if named:
+        # xlm has one class for both.
+        return named[0] if len(named) == 1 or getattr(config, "causal", False) else named[-1]
     endings: dict[str, ModelKind] = {
         "ForCausalLM": "causal",
         "LMHeadModel": "causal",
@@ -89,6 +114,7 @@ def has_trained_head(
     name: str, anatomy: Anatomy, missing: list[str]
 ) -> tuple[bool, tuple[str, ...]]:
     """Whether the checkpoint has the head, with a note; BadModel if the body is incomplete."""
+    missing = [key for key in missing if not UNUSED_PARTS & set(key.split("."))]
     body = [key for key in missing if not key.startswith(tuple(anatomy.head))]
     if body:
         raise BadModel(

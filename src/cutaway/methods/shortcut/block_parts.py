@@ -16,8 +16,8 @@ from cutaway.methods.shortcut.cross_products import restore_sums, save_sums
 from cutaway.methods.shortcut.maps import ShortcutMaps
 from cutaway.methods.shortcut.maths.fit import Shortcut, fit_shortcuts
 from cutaway.methods.shortcut.maths.moments import MomentAccumulator
-from cutaway.models.anatomy import BLOCK_PARTS, BlockPart
 from cutaway.models.batches import TokenBudget, batches_by_length
+from cutaway.models.block_layout import BLOCK_PARTS, BlockPart
 from cutaway.models.hooks import collect_states
 from cutaway.models.lm import LM
 from cutaway.models.sites import Site

@@ -34,6 +34,7 @@ from cutaway.methods.shortcut.samples import CELL_BYTES, SampleWriter, examples_
 from cutaway.methods.shortcut.schedules import candidate_schedules, run_schedule
 from cutaway.methods.shortcut.spec import EvalSpec
 from cutaway.methods.shortcut.verdict import eval_verdict
+from cutaway.models.hooks import need_resumable
 from cutaway.recipe.cost import SampleSize
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.result import Row
@@ -48,6 +49,8 @@ def resolve(spec: EvalSpec, context: Context) -> MapsRequest:
     request = resolve_maps(spec, context)
     if spec.schedules and request.maps.meta["pairs"] == "to-final":
         raise BadSpec("Schedules need maps between all layers: fit with --layers all.")
+    if spec.schedules:
+        need_resumable(request.lm)
     return request
 
 

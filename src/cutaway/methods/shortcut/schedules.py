@@ -47,7 +47,7 @@ def run_schedule(
         for kind, group in groupby(schedule.steps, key=lambda step: step[2]):
             steps = list(group)
             if kind == "run":
-                hidden = run_from(lm, hidden, steps[0][0], mask, to=steps[-1][1])
+                hidden = run_from(lm, hidden, steps[0][0], ids, mask, to=steps[-1][1])
                 continue
             for source, target, _ in steps:
                 hidden = maps.jump(source, target)(hidden)
