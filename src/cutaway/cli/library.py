@@ -114,7 +114,7 @@ def report(
         A damaged table is an error; by default it is left out with a message.
     """
     from cutaway.report.write import write_report
-    from cutaway.store.query import intact_records
+    from cutaway.store.query_tables import intact_records
     from cutaway.store.results import results
 
     all_runs = results(runs)
