@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from cutaway.console import print_json, print_message, print_result
+from cutaway.console import print_json, print_json_list, print_message, print_result
 
 RunsFlag = Annotated[str, Parameter(help="Folder (or URL) with the results.")]
 JsonFlag = Annotated[bool, Parameter(help="As JSON on stdout.")]
@@ -26,17 +26,22 @@ def ls(*, runs: RunsFlag = "runs", method: str | None = None, json: JsonFlag = F
     method
         Only this method's runs.
     """
-    from cutaway.report.terminal import print_runs
     from cutaway.store.results import results
 
     all_runs = results(runs)
-    chosen = [record for record in all_runs if method in (None, record.method)]
-    for path, reason in all_runs.broken:
-        print_message(f"cutaway: {path} can't be read: {reason}")
     if json:
-        print_json([record.brief() for record in chosen])
+        broken = all_runs.broken
+        print_json_list(all_runs.brief_texts(method))
     else:
-        print_runs(chosen)
+        from cutaway.report.overview import read_overview
+        from cutaway.report.terminal import print_runs
+
+        found = read_overview(all_runs.folder)
+        broken = found.broken
+        listed = found.listed
+        print_runs(listed if method is None else listed.filter(listed["method"] == method))
+    for path, reason in broken:
+        print_message(f"cutaway: {path} can't be read: {reason}")
 
 
 def show(address: str, /, *, runs: RunsFlag = "runs", json: JsonFlag = False) -> None:

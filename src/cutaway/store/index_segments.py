@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from io import BytesIO
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     import pyarrow
 
 FORMAT = 1
-SEGMENT_ROWS = 1 << 18
-SMALL_ROWS = SEGMENT_ROWS // 4
-"""A segment with fewer rows is joined with new lines of the same columns."""
+SEGMENT_BYTES, PENDING_BYTES = 1 << 24, 1 << 25
+"""Of a segment before compression, and of all lines that are not written yet."""
+SMALL_BYTES = SEGMENT_BYTES // 8
+"""A segment with fewer bytes is joined with new lines of the same columns."""
 GROUP_ROWS = 1 << 15
 SAVE_SECONDS = 30.0
 """While a large index is being written, what is done is saved so often."""
@@ -35,7 +36,7 @@ class Entry:
 
 @dataclass
 class Index:
-    """Runs by key (`<method>/<address>`), and the rows of each segment."""
+    """Runs by key (`<method>/<address>`), and the bytes of each segment before compression."""
 
     runs: dict[str, Entry] = field(default_factory=dict)
     segments: dict[str, int] = field(default_factory=dict)
@@ -46,7 +47,7 @@ class Segment:
     """The lines of many runs with the same columns, verified."""
 
     name: str
-    rows: int
+    bytes: int
     data: memoryview
     runs: frozenset[str]
     """The keys of all runs in it."""
@@ -64,12 +65,13 @@ class Segment:
 
         return parquet.read_schema(self.buffer())
 
-    def frame(self, runs: Collection[str]) -> "pl.DataFrame":
-        """The lines of these runs."""
+    def frame(self, runs: Collection[str], columns: Sequence[str] | None = None) -> "pl.DataFrame":
+        """The lines of these runs: all columns, or those named and method and address."""
         import polars as pl
         from pyarrow import parquet
 
-        frame = pl.from_arrow(parquet.read_table(self.buffer()))
+        names = None if columns is None else list(dict.fromkeys(("method", "address", *columns)))
+        frame = pl.from_arrow(parquet.read_table(self.buffer(), columns=names))
         assert isinstance(frame, pl.DataFrame)
         if self.runs <= set(runs):
             return frame
@@ -118,7 +120,7 @@ class _Group:
 
     runs: dict[str, Entry] = field(default_factory=dict)
     frames: "list[pl.DataFrame]" = field(default_factory=list)
-    rows: int = 0
+    bytes: int = 0
 
 
 class IndexWriter:
@@ -132,7 +134,7 @@ class IndexWriter:
     def keep(self, segment: Segment, runs: Mapping[str, Entry]) -> None:
         """A segment that stays as it is, with all of its runs."""
         self.index.runs.update(runs)
-        self.index.segments[segment.name] = segment.rows
+        self.index.segments[segment.name] = segment.bytes
 
     def add_lines(self, runs: Mapping[str, Entry], lines: "pl.DataFrame") -> None:
         """The lines of one run, or of several; columns of unusual types are not indexed."""
@@ -144,11 +146,11 @@ class IndexWriter:
         group = self._groups.setdefault(tuple(lines.schema.items()), _Group())
         group.runs.update(runs)
         group.frames.append(lines)
-        group.rows += lines.height
-        if group.rows >= SEGMENT_ROWS:
+        group.bytes += int(lines.estimated_size())
+        if group.bytes >= SEGMENT_BYTES:
             self._write(group)
-        elif sum(one.rows for one in self._groups.values()) >= 2 * SEGMENT_ROWS:
-            self._write(max(self._groups.values(), key=lambda one: one.rows))
+        elif sum(one.bytes for one in self._groups.values()) >= PENDING_BYTES:
+            self._write(max(self._groups.values(), key=lambda one: one.bytes))
         if time.monotonic() - self._saved > SAVE_SECONDS:
             self.finish()
 
@@ -169,14 +171,14 @@ class IndexWriter:
 
     def _write(self, group: _Group) -> None:
         """Write a group as a segment."""
-        if not group.rows:
+        if not any(frame.height for frame in group.frames):
             return
         name = index_files.new_name(self.table)
         if index_files.write_file(self.folder / name, _parquet(group.frames)):
-            self.index.segments[name] = group.rows
+            self.index.segments[name] = group.bytes
             for key, entry in group.runs.items():
                 self.index.runs[key] = Entry(name, entry.created, entry.stamp)
-        group.runs, group.frames, group.rows = {}, [], 0
+        group.runs, group.frames, group.bytes = {}, [], 0
 
 
 def _parquet(frames: "list[pl.DataFrame]") -> bytes:

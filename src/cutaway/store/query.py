@@ -55,7 +55,7 @@ def query(
         tables = _tables_of(sql)
         fill_database(connection, folder, tables=tables, strict=strict)
         if _SHOW.match(sql):
-            with _same_tables_empty(connection, ("runs", *sorted(tables))) as empty:
+            with _same_tables_empty(connection, sorted(tables)) as empty:
                 return _execute(empty, sql, seconds)
         return _execute(connection, sql, seconds)
 
@@ -90,8 +90,8 @@ def query_database(
 
 
 def _tables_of(sql: str) -> set[str]:
-    """The tables that a query may use, besides `runs`."""
-    tables = {"rows", "scores", *STREAMED}
+    """The tables that a query may use."""
+    tables = {"runs", "rows", "scores", *STREAMED}
     return tables if _MENTIONS_ALL.search(sql) else {n for n in tables if n in sql.lower()}
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cutaway.console import show_message
+from cutaway.console import json_text, show_message
 from cutaway.core.errors import Corrupt, CutawayError
 from cutaway.store.index_segments import Segment
 from cutaway.store.records import (
@@ -51,7 +51,7 @@ def run_line(record: Record) -> "pl.DataFrame":
         **{n: _float_or_none(getattr(record, n)) for n in ("seconds", "peak_memory_mb")},
         **{name: valid_text(str(getattr(record, name))) for name in ("created", "command")},
         **{name: _json(getattr(record, name)) for name in _JSON_COLUMNS},
-        "brief": json.dumps(record.brief() | {"path": ""}),
+        "brief": json_text({k: v for k, v in record.brief().items() if k != "path"}),
         "tables": json.dumps([name for name, file in STREAMED.items() if file in record.files]),
     }
     return pl.DataFrame([values], schema={n: types.get(n, pl.String) for n in values})
@@ -66,12 +66,12 @@ def fill_database(
     connection: "duckdb.DuckDBPyConnection",
     folder: Path,
     *,
-    tables: Collection[str] = ("rows",),
+    tables: Collection[str] = ("runs", "rows"),
     strict: bool = False,
 ) -> None:
     """Create the tables and lock the configuration."""
-    listed = gather(folder, RUNS)
-    _create_runs(connection, folder, listed)
+    if "runs" in tables:
+        _create_runs(connection, folder, gather(folder, RUNS))
     for table in (ROWS, SCORES):
         if table.name in tables:
             found = gather(folder, table)
@@ -79,7 +79,7 @@ def fill_database(
             _create_view(connection, table.name, list(_parts(table.name, found)))
     for name, file in STREAMED.items():
         if name in tables:
-            having = list(_runs_having(folder, listed, name))
+            having = list(_runs_having(folder, gather(folder, RUNS), name))
             records = intact_records(having, file, strict=strict)
             _create_view(connection, name, [_file_part(name, one, file) for one in records])
     connection.execute("set lock_configuration = true")

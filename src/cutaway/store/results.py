@@ -11,7 +11,6 @@ unfinished runs stay on this machine.
 
 import errno
 import io
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cutaway.console import json_text
 from cutaway.core.errors import BadData, BadSpec, CutawayError, Missing, RunError
 from cutaway.core.lookup import suggestion
 from cutaway.store import files as disk
@@ -99,13 +99,13 @@ class Runs:
 
         return query(self.folder, sql, strict=strict)
 
-    def briefs(self) -> list[dict[str, Any]]:
-        """What `Record.brief` says of each run, newest first."""
+    def brief_texts(self, method: str | None = None) -> Iterator[str]:
+        """`Record.brief` of each run as JSON text, newest first."""
         lines = self._listed.frame(("method", "address", "brief"))
-        return [
-            {**json.loads(brief), "path": str(self.folder / method / address)}
-            for method, address, brief in lines.iter_rows()
-        ]
+        for name, address, brief in lines.iter_rows():
+            if method in (None, name):
+                path = json_text(str(self.folder / name / address))
+                yield brief.removesuffix("\n}") + f',\n  "path": {path}\n}}'
 
     def _read(self, keys: Iterable[str]) -> Iterator[Record]:
         fresh = self._listed.fresh

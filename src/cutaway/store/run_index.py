@@ -1,7 +1,7 @@
 """What is computed from each run, kept in an index, so that tens of thousands of runs are quick.
 
 A `RunTable` says which lines each run has. Their index holds the lines of most runs in a few
-parquet files (segments; one for all runs with the same columns, up to `SEGMENT_ROWS`), and a JSON
+parquet files (segments; one for all runs with the same columns, up to some size), and a JSON
 file with the segment of each run and the stamps of the files it was computed from.
 
 The files of the runs decide: a run whose stamps differ, that is new, or that changed so recently
@@ -21,7 +21,7 @@ from cutaway.console import Console
 from cutaway.core.errors import Corrupt, CutawayError, Missing
 from cutaway.store import index_files
 from cutaway.store.index_segments import (
-    SMALL_ROWS,
+    SMALL_BYTES,
     Entry,
     Index,
     IndexWriter,
@@ -88,7 +88,7 @@ class Gathered:
         import polars as pl
 
         place = {key: i for i, key in enumerate(self.keys)}
-        frames = [s.frame(set(place)) for s in self.segments]
+        frames = [s.frame(place, columns) for s in self.segments]
         frames += [run.frame for run in self.fresh.values()]
         if not frames:
             return pl.DataFrame(schema=dict.fromkeys(columns, pl.String))
@@ -175,7 +175,7 @@ def _save(place: Path, table: RunTable, split: _Split) -> None:
             writer.index.runs[key] = entry
     for segment in split.segments:
         alive = {key: split.stored[key] for key in segment.runs if key in split.stored}
-        if len(alive) == len(segment.runs) and segment.rows >= SMALL_ROWS:
+        if len(alive) == len(segment.runs) and segment.bytes >= SMALL_BYTES:
             writer.keep(segment, alive)
         elif alive:
             writer.add_lines(alive, segment.frame(set(alive)))

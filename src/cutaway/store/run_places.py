@@ -58,7 +58,7 @@ def run_places(folder: Path) -> list[RunPlace]:
     return [
         RunPlace(folder, method, address)
         for method, address in sorted(here | there)
-        if not disk.is_temporary(Path(address)) and not address.endswith(PARTIAL_SUFFIX)
+        if disk.TEMPORARY_MARK not in address and not address.endswith(PARTIAL_SUFFIX)
     ]
 
 
