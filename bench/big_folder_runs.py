@@ -25,6 +25,8 @@ VARIANTS = 60
 """Of the rows of each command."""
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MEASURED = ("value", "low", "high")
+COUNTERS = ("repeat", "seed", "source")
+"""Of these the first that a table has tells its repetitions apart."""
 
 
 def templates(work: Path) -> list[Record]:
@@ -56,9 +58,13 @@ def copy_runs(real: Sequence[Record], folder: Path, count: int, rows: int) -> Pa
 
 def _variants(record: Record, rows: float, rng: np.random.Generator) -> Iterator[bytes]:
     """Tables of this run with other values and lengths, `rows` on average."""
+    counter = next(name for name in COUNTERS if name in record.rows.columns)
     for size in np.linspace(0.2, 1.8, VARIANTS) * rows:
         copies = int(size // record.rows.height) + 1
-        table = pl.concat([record.rows] * copies).head(max(1, round(size)))
+        # Each copy is another repeat, as if the run had had more of them.
+        more = [pl.col(counter).fill_null(0) + 10 * i for i in range(1, copies)]
+        repeats = [record.rows, *(record.rows.with_columns(one) for one in more)]
+        table = pl.concat(repeats).head(max(1, round(size)))
         shift = pl.Series(rng.uniform(-0.1, 0.1, table.height))
         changed = [pl.col(c) + shift for c in MEASURED if table.schema.get(c) == pl.Float64]
         yield parquet_bytes(table.with_columns(changed))

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from cutaway.console import print_json, print_json_list, print_message, print_result
+from cutaway.core.errors import BadSpec
 
 RunsFlag = Annotated[str, Parameter(help="Folder (or URL) with the results.")]
 JsonFlag = Annotated[bool, Parameter(help="As JSON on stdout.")]
@@ -98,13 +99,15 @@ def report(
     out: Path | None = None,
     title: str = "Cutaway report",
     strict: bool = False,
+    method: str | None = None,
+    newest: int = 20,
 ) -> None:
     """Write runs as one self-contained HTML page, as tables, or as picture files.
 
     Parameters
     ----------
     address
-        Addresses of runs (first characters are enough); default: all runs.
+        Addresses of runs (first characters are enough); default: the newest runs.
     html
         Write one HTML file here.
     table
@@ -117,16 +120,31 @@ def report(
         Title of the page.
     strict
         A damaged table is an error; by default it is left out with a message.
+    method
+        Only this method's runs.
+    newest
+        Without addresses: at most so many runs, the newest ones.
     """
     from cutaway.report.write import write_report
     from cutaway.store.query_tables import intact_records
     from cutaway.store.results import results
 
-    all_runs = results(runs)
-    chosen = [all_runs.get(one) for one in address] if address else list(all_runs)
+    if newest < 1:
+        raise BadSpec(f"--newest must be at least 1, got {newest}.")
+    all_runs, note = results(runs), ""
+    if address:
+        named = [all_runs.get(one) for one in address]
+        chosen = [record for record in named if method in (None, record.method)]
+    else:
+        chosen, count = all_runs.newest(newest, method)
+        if count > len(chosen):
+            note = f"The newest {len(chosen)} of {count:,} runs. "
+            print_message(
+                f"cutaway: {note}Name others by address, or choose with --method and --newest."
+            )
     records = intact_records(chosen, strict=strict)
     for line in write_report(
-        records, html=html, table=table, figures=figures, out=out, title=title
+        records, html=html, table=table, figures=figures, out=out, title=title, note=note
     ):
         print_result(line)
 

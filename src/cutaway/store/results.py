@@ -68,15 +68,15 @@ class Runs:
         """(folder, reason) of runs whose result.json is invalid."""
         return list(self._listed.broken)
 
-    def newest(self, count: int, method: str | None = None) -> list[Record]:
-        """The newest runs, of all methods or of one."""
+    def newest(self, count: int, method: str | None = None) -> tuple[list[Record], int]:
+        """The newest runs, of all methods or of one, and how many there are in all."""
         keys = [k for k in self._listed.keys if method in (None, k.partition("/")[0])]
-        return list(islice(self._read(keys), count))
+        return list(islice(self._read(keys), count)), len(keys)
 
     def get(self, address: str) -> Record:
         """The run whose address begins with `address` (`probe/3f2a` works too)."""
         method, _, digits = address.rpartition("/")
-        places = run_places(self.folder)
+        places = self._places
         found = [p for p in places if p.address.startswith(digits) and method in ("", p.method)]
         matches = list(_readable(found))
         exact = [record for record in matches if record.address == digits]
@@ -114,6 +114,10 @@ class Runs:
                 yield fresh[key].record
             else:
                 yield from _readable([RunPlace(self.folder, *key.split("/"))])
+
+    @cached_property
+    def _places(self) -> list[RunPlace]:
+        return run_places(self.folder)
 
     @cached_property
     def _listed(self) -> Gathered:
