@@ -140,7 +140,7 @@ def test_nothing_outside_the_two_tables_can_be_read_or_changed(tmp_path, runs, a
 @settings(max_examples=60, deadline=None)
 def test_any_text_is_an_answer_or_a_bad_spec(text):
     try:
-        assert isinstance(query(Path('no such folder'), text), pl.DataFrame)
+        assert isinstance(query(Path("no such folder"), text), pl.DataFrame)
     except BadSpec as error:
         assert str(error)
 

@@ -36,7 +36,7 @@ def write_report(
     """Write the requested page, tables or pictures; returns the tables and a line per file.
 
     Without any of them the page is written to `report.html`. `out` is the folder of the pictures,
-    else the file of the tables, else that of the page. `note` is shown on the page, below its title.
+    else the file of the tables, else that of the page. `note` is shown below the title of the page.
     """
     if not records:
         raise Missing("No runs to report on. Make one first, for example with: cutaway tour")
