@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutaway.store import index_files
+from cutaway.store.run_tables import RUN_COLUMNS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,13 +26,17 @@ SAVE_SECONDS = 30.0
 """While a large index is being written, what is done is saved so often."""
 
 
+NO_LINES, NOT_STORED = "", "-"
+"""In place of a segment: a run without lines; a run that must be read each time."""
+
+
 @dataclass(frozen=True)
 class Entry:
-    """A run in an index: its segment ("" if it has no lines), and what it was computed from."""
+    """A run in an index: its segment, and the stamp of the files it was computed from."""
 
     segment: str
     created: str
-    stamp: list[int]
+    stamp: list[int] | None
 
 
 @dataclass
@@ -89,16 +94,16 @@ def read_index(folder: Path, table: str) -> Index:
     return Index(runs, content["segments"])
 
 
-def read_segments(folder: Path, index: Index, names: Collection[str]) -> dict[str, Segment]:
-    """The segments of these names that are intact."""
+def read_segments(folder: Path, index: Index) -> dict[str, Segment]:
+    """The segments of an index that are intact, by name."""
     runs: dict[str, set[str]] = {}
     for key, entry in index.runs.items():
         runs.setdefault(entry.segment, set()).add(key)
     found = {}
-    for name in sorted(names):
+    for name, size in index.segments.items():
         data = index_files.read_file(folder / name)
         if data is not None:
-            found[name] = Segment(name, index.segments[name], data, frozenset(runs[name]))
+            found[name] = Segment(name, size, data, frozenset(runs[name]))
     return found
 
 
@@ -131,17 +136,22 @@ class IndexWriter:
         self._groups: dict[Any, _Group] = {}
         self._saved = time.monotonic()
 
+    def leave_out(self, run: str, stamp: list[int] | None) -> None:
+        """Remember a run that must be read each time: trying to store it again is no use."""
+        self.index.runs[run] = Entry(NOT_STORED, "", stamp)
+
     def keep(self, segment: Segment, runs: Mapping[str, Entry]) -> None:
         """A segment that stays as it is, with all of its runs."""
         self.index.runs.update(runs)
         self.index.segments[segment.name] = segment.bytes
 
     def add_lines(self, runs: Mapping[str, Entry], lines: "pl.DataFrame") -> None:
-        """The lines of one run, or of several; columns of unusual types are not indexed."""
+        """The lines of one run, or of several; columns of unusual types are not stored."""
         if any(dtype.base_type() not in _plain_types() for dtype in lines.schema.values()):
+            self._mark(runs, NOT_STORED)
             return
-        if lines.is_empty() and lines.width <= len(("method", "address")):
-            self.index.runs.update({k: Entry("", e.created, e.stamp) for k, e in runs.items()})
+        if lines.is_empty() and lines.width == len(RUN_COLUMNS):
+            self._mark(runs, NO_LINES)
             return
         group = self._groups.setdefault(tuple(lines.schema.items()), _Group())
         group.runs.update(runs)
@@ -169,15 +179,18 @@ class IndexWriter:
             index_files.remove_unused(self.folder, self.table, {name, *self.index.segments})
         self._saved = time.monotonic()
 
+    def _mark(self, runs: Mapping[str, Entry], segment: str) -> None:
+        for key, entry in runs.items():
+            self.index.runs[key] = Entry(segment, entry.created, entry.stamp)
+
     def _write(self, group: _Group) -> None:
         """Write a group as a segment."""
-        if not any(frame.height for frame in group.frames):
+        if not group.runs:
             return
         name = index_files.new_name(self.table)
         if index_files.write_file(self.folder / name, _parquet(group.frames)):
             self.index.segments[name] = group.bytes
-            for key, entry in group.runs.items():
-                self.index.runs[key] = Entry(name, entry.created, entry.stamp)
+            self._mark(group.runs, name)
         group.runs, group.frames, group.bytes = {}, [], 0
 
 

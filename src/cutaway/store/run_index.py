@@ -21,6 +21,8 @@ from cutaway.console import Console
 from cutaway.core.errors import Corrupt, CutawayError, Missing
 from cutaway.store import index_files
 from cutaway.store.index_segments import (
+    NO_LINES,
+    NOT_STORED,
     SMALL_BYTES,
     Entry,
     Index,
@@ -88,7 +90,7 @@ class Gathered:
         import polars as pl
 
         place = {key: i for i, key in enumerate(self.keys)}
-        frames = [s.frame(place, columns) for s in self.segments]
+        frames = [s.frame(self.stored, columns) for s in self.segments]
         frames += [run.frame for run in self.fresh.values()]
         if not frames:
             return pl.DataFrame(schema=dict.fromkeys(columns, pl.String))
@@ -104,15 +106,11 @@ class Gathered:
 class _Split:
     """The runs of a folder: those that the index has as they are now, and those to read."""
 
-    index: Index
     stored: dict[str, Entry] = field(default_factory=dict)
     segments: list[Segment] = field(default_factory=list)
     todo: list[RunPlace] = field(default_factory=list)
-
-    @property
-    def changes(self) -> int:
-        """Runs to read or to forget."""
-        return len(self.todo) + len(self.index.runs.keys() - self.stored.keys())
+    changes: int = 0
+    """Runs to store or to forget."""
 
 
 def gather(folder: Path, table: RunTable) -> Gathered:
@@ -154,25 +152,26 @@ def run_lines(record: Record, table: RunTable) -> "pl.DataFrame":
 def _split(folder: Path, place: Path | None, table: RunTable) -> _Split:
     """Which runs the index has as they are now; runs of a segment that can't be read are to do."""
     index = Index() if place is None else read_index(place, table.name)
-    wanted = {entry.segment for entry in index.runs.values()} - {""}
-    found = {} if place is None else read_segments(place, index, wanted)
-    split = _Split(index, segments=list(found.values()))
+    found = {} if place is None else read_segments(place, index)
+    split = _Split(segments=list(found.values()))
+    gone = set(index.runs)
     for run in run_places(folder):
         entry = index.runs.get(run.key)
-        readable = entry is not None and (not entry.segment or entry.segment in found)
-        if entry is not None and readable and entry.stamp == run.stamp(table.files):
+        same = entry is not None and entry.stamp == run.stamp(table.files)
+        gone.discard(run.key)
+        if entry is not None and same and (entry.segment in found or entry.segment == NO_LINES):
             split.stored[run.key] = entry
         else:
             split.todo.append(run)
+            split.changes += not (entry is not None and same and entry.segment == NOT_STORED)
+    split.changes += len(gone)
     return split
 
 
 def _save(place: Path, table: RunTable, split: _Split) -> None:
     """Write the index anew; segments that are large and have no line too many are kept."""
     writer = IndexWriter(place, table.name)
-    for key, entry in split.stored.items():
-        if not entry.segment:
-            writer.index.runs[key] = entry
+    writer.index.runs |= {k: e for k, e in split.stored.items() if e.segment == NO_LINES}
     for segment in split.segments:
         alive = {key: split.stored[key] for key in segment.runs if key in split.stored}
         if len(alive) == len(segment.runs) and segment.bytes >= SMALL_BYTES:
@@ -189,14 +188,18 @@ def _save(place: Path, table: RunTable, split: _Split) -> None:
 
 
 def _add_run(writer: IndexWriter, table: RunTable, run: RunPlace) -> None:
-    """Add a run to the index unless it can't be read or might change unseen."""
+    """Add a run to the index unless it might change unseen, or can't be stored."""
     now, stamp = time.time_ns(), run.stamp(table.files)
-    if stamp is None or newest_change(stamp) > now - SETTLED_NS or valid_text(run.key) != run.key:
+    if stamp is not None and newest_change(stamp) > now - SETTLED_NS:
+        return
+    if stamp is None or valid_text(run.key) != run.key:
+        writer.leave_out(run.key, stamp)
         return
     try:
         record = read_record(run.path)
         lines = run_lines(record, table)
     except CutawayError:
+        writer.leave_out(run.key, stamp)
         return
     if run.stamp(table.files) == stamp:
-        writer.add_lines({run.key: Entry("", record.created, stamp)}, lines)
+        writer.add_lines({run.key: Entry(NO_LINES, record.created, stamp)}, lines)

@@ -8,11 +8,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+RUN_COLUMNS = ("method", "address")
+
+
 def with_run_columns(record: Record, frame: "pl.DataFrame") -> "pl.DataFrame":
     """A run's table with its method and address."""
     import polars as pl
 
-    names = {"method": valid_text(record.method), "address": valid_text(record.address)}
+    names = {name: valid_text(getattr(record, name)) for name in RUN_COLUMNS}
     front = [pl.Series(n, [v]).new_from_index(0, len(frame)) for n, v in names.items()]
     return pl.DataFrame(front + frame.get_columns())
 
