@@ -1,5 +1,6 @@
 """`ls`, `show`, `query`, `report`, `import`: commands about finished runs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -31,16 +32,19 @@ def ls(*, runs: RunsFlag = "runs", method: str | None = None, json: JsonFlag = F
 
     all_runs = results(runs)
     if json:
-        broken = all_runs.broken
+        _print_broken(all_runs.broken)
         print_json_list(all_runs.brief_texts(method))
     else:
         from cutaway.report.overview import read_overview
         from cutaway.report.terminal import print_runs
 
         found = read_overview(all_runs.folder)
-        broken = found.broken
+        _print_broken(found.broken)
         listed = found.listed
         print_runs(listed if method is None else listed.filter(listed["method"] == method))
+
+
+def _print_broken(broken: Sequence[tuple[Path, str]]) -> None:
     for path, reason in broken:
         print_message(f"cutaway: {path} can't be read: {reason}")
 

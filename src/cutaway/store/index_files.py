@@ -27,12 +27,12 @@ KEY_BYTES, MAC_BYTES = 32, 32
 _CODE = ("core", "measure", "report", "store")
 
 
-def index_folder(runs: Path) -> Path | None:
+def index_folder(runs: Path, *, make_key: bool = False) -> Path | None:
     """Where this user's index of a runs folder is: in it, or at home if it can't be written.
 
-    None if there is no place to keep the key.
+    None without a key, or if none can be made.
     """
-    key = read_key()
+    key = read_key(make=make_key)
     if key is None:
         return None
     if os.access(runs, os.W_OK):
@@ -40,11 +40,11 @@ def index_folder(runs: Path) -> Path | None:
     return home() / "index" / digest_text(str(runs.resolve()))[:32]
 
 
-def read_key() -> bytes | None:
-    """This user's key, made when it is first needed; None if it can't be kept."""
+def read_key(*, make: bool = False) -> bytes | None:
+    """This user's key; None if there is none, or if it should be made and can't be kept."""
     path = home() / KEY_FILE
     with suppress(OSError):
-        if not path.is_file():
+        if make and not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
             _make_key(path)
         found = path.read_bytes()
@@ -101,12 +101,12 @@ def new_name(table: str) -> str:
     return f"{table}.{owner_token()}"
 
 
-def remove_unused(folder: Path, table: str, used: set[str]) -> None:
-    """Remove files of a table that its index doesn't name, unless a process may be using them."""
+def remove_unused(folder: Path, table: str, used: set[str], replaced: set[str]) -> None:
+    """Remove replaced files of a table, and unnamed ones of processes that have ended."""
     with suppress(OSError):
         for path in folder.glob(f"{table}.*"):
-            mine = f"-{os.getpid()}-" in path.name
-            if path.name not in used and (mine or is_abandoned(path, here=DAY, elsewhere=HOUR)):
+            old = path.name in replaced or is_abandoned(path, here=DAY, elsewhere=HOUR)
+            if old and path.name not in used:
                 disk.discard(path)
 
 

@@ -131,8 +131,9 @@ class _Group:
 class IndexWriter:
     """Collects lines of runs and writes them; what can't be written is left out."""
 
-    def __init__(self, folder: Path, table: str) -> None:
+    def __init__(self, folder: Path, table: str, replaced: Collection[str] = ()) -> None:
         self.folder, self.table, self.index = folder, table, Index()
+        self._replaced = set(replaced)
         self._groups: dict[Any, _Group] = {}
         self._saved = time.monotonic()
 
@@ -176,7 +177,8 @@ class IndexWriter:
         data = json.dumps(content, separators=(",", ":")).encode()
         name = f"{self.table}.json"
         if index_files.write_file(self.folder / name, data):
-            index_files.remove_unused(self.folder, self.table, {name, *self.index.segments})
+            used = {name, *self.index.segments}
+            index_files.remove_unused(self.folder, self.table, used, self._replaced)
         self._saved = time.monotonic()
 
     def _mark(self, runs: Mapping[str, Entry], segment: str) -> None:

@@ -42,9 +42,6 @@ BATCH_ROWS = 1 << 13
 
 def run_line(record: Record) -> "pl.DataFrame":
     """A run's line in the table `runs`; `brief` and `tables` are for listings."""
-    import polars as pl
-
-    types = {"seed": pl.Int64, "seconds": pl.Float64, "peak_memory_mb": pl.Float64}
     values = {
         **{name: valid_text(join_names(getattr(record, name))) for name in ("model", "data")},
         "seed": _int64_or_none(record.seed),
@@ -54,7 +51,14 @@ def run_line(record: Record) -> "pl.DataFrame":
         "brief": json_text({k: v for k, v in record.brief().items() if k != "path"}),
         "tables": json.dumps([name for name, file in STREAMED.items() if file in record.files]),
     }
-    return pl.DataFrame([values], schema={n: types.get(n, pl.String) for n in values})
+    return _runs_frame([values], list(values))
+
+
+def _runs_frame(lines: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> "pl.DataFrame":
+    import polars as pl
+
+    types = {"seed": pl.Int64, "seconds": pl.Float64, "peak_memory_mb": pl.Float64}
+    return pl.DataFrame(lines, schema={n: types.get(n, pl.String) for n in columns})
 
 
 RUNS = RunTable("runs", (RESULT_FILE,), run_line)
@@ -99,14 +103,8 @@ class _Part:
 
 def _create_runs(connection: "duckdb.DuckDBPyConnection", folder: Path, listed: Gathered) -> None:
     """The table `runs`, newest first."""
-    import polars as pl
-
-    parts = list(_parts("runs", listed))
-    if not parts:
-        none = pl.DataFrame(schema=dict.fromkeys((*_PLAIN_COLUMNS, *_JSON_COLUMNS), pl.String))
-        types = {"seed": pl.Int64, "seconds": pl.Float64, "peak_memory_mb": pl.Float64}
-        parts = [_Part("runs_none", none.cast(types).to_arrow())]
-    _create_view(connection, "listed_runs", parts)
+    none = _Part("runs_none", _runs_frame([], (*_PLAIN_COLUMNS, *_JSON_COLUMNS)).to_arrow())
+    _create_view(connection, "listed_runs", [none, *_parts("runs", listed)])
     start = _text(valid_text(str(folder / "x")[:-1]))
     columns = ", ".join(
         (

@@ -117,9 +117,11 @@ def gather(folder: Path, table: RunTable) -> Gathered:
     """The lines of all runs of a folder; writes the index if much has changed."""
     place = index_files.index_folder(folder)
     split = _split(folder, place, table)
-    if place is not None and split.changes >= INDEX_FROM:
-        _save(place, table, split)
-        split = _split(folder, place, table)
+    if split.changes >= INDEX_FROM:
+        place = index_files.index_folder(folder, make_key=True)
+        if place is not None:
+            _save(place, table, split)
+            split = _split(folder, place, table)
     fresh, broken, damaged = {}, [], {}
     for run in split.todo:
         try:
@@ -170,7 +172,7 @@ def _split(folder: Path, place: Path | None, table: RunTable) -> _Split:
 
 def _save(place: Path, table: RunTable, split: _Split) -> None:
     """Write the index anew; segments that are large and have no line too many are kept."""
-    writer = IndexWriter(place, table.name)
+    writer = IndexWriter(place, table.name, [segment.name for segment in split.segments])
     writer.index.runs |= {k: e for k, e in split.stored.items() if e.segment == NO_LINES}
     for segment in split.segments:
         alive = {key: split.stored[key] for key in segment.runs if key in split.stored}
