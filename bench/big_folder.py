@@ -34,11 +34,11 @@ QUESTIONS = {
     ],
     "`report --html` of two runs by address": ["report", "5feceb", "6b86b2"],
     "`report --html --method probe --newest 10`": ["report", "--method", "probe", "--newest", "10"],
-    "`report --html` without a filter (the newest 20)": ["report"],
+    "`report --html` without a filter (the newest 40)": ["report"],
 }  # fmt: skip
 FIRST = {"`ls`": ["ls"], "`query` on `rows`": ["query", BY_LAYER],
          "`query` on `scores`": ["query", "select count(*) from scores"]}  # fmt: skip
-NO_BAR = ("`ls --json`", "`report --html` without a filter (the newest 20)")
+NO_BAR = ("`ls --json`", "`report --html` without a filter (the newest 40)")
 
 
 def run(quick: bool, rounds: int = 3, folder: str = "") -> dict[str, Any]:

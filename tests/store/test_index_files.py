@@ -81,6 +81,16 @@ def test_the_index_is_beside_the_runs_and_named_by_the_key(tmp_path, key) -> Non
     assert key.hex()[:16] not in str(place)
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+def test_an_index_that_is_a_link_is_not_followed(tmp_path, depth) -> None:
+    place, mine = index_files.index_folder(tmp_path), tmp_path / "mine"
+    mine.mkdir()
+    link = place if depth == 2 else place.parent
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(mine)
+    assert index_files.index_folder(tmp_path).is_relative_to(tmp_path / "home")
+
+
 def test_the_code_decides_the_version() -> None:
     assert index_files.code_digest() == index_files.code_digest()
     assert len(index_files.code_digest()) == 32 and os.fspath(index_files.__file__)

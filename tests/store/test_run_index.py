@@ -42,7 +42,7 @@ COMMANDS = (
     ["ls"],
     ["ls", "--method", "probe"],
     ["ls", "--json"],
-    ["report", "--newest", "7", "--table", "csv"],
+    ["report", "--table", "csv"],
     ["report", "--newest", "3", "--method", "probe", "--table", "markdown"],
     ["query", "select count(*) from rows", "--strict"],
 )

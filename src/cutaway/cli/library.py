@@ -10,6 +10,8 @@ from cutaway.console import print_json, print_json_list, print_message, print_re
 from cutaway.core.errors import BadSpec
 
 RunsFlag = Annotated[str, Parameter(help="Folder (or URL) with the results.")]
+MAX_DRAWN = 40
+"""Runs of a report for which none are named."""
 JsonFlag = Annotated[bool, Parameter(help="As JSON on stdout.")]
 
 
@@ -104,14 +106,14 @@ def report(
     title: str = "Cutaway report",
     strict: bool = False,
     method: str | None = None,
-    newest: int = 20,
+    newest: int | None = None,
 ) -> None:
     """Write runs as one self-contained HTML page, as tables, or as picture files.
 
     Parameters
     ----------
     address
-        Addresses of runs (first characters are enough); default: the newest runs.
+        Addresses of runs (first characters are enough); default: all, or the newest of very many.
     html
         Write one HTML file here.
     table
@@ -127,24 +129,26 @@ def report(
     method
         Only this method's runs.
     newest
-        Without addresses: at most so many runs, the newest ones.
+        Without addresses: only so many runs, the newest ones; default: 40 if they are drawn, all
+        if only a table is made.
     """
+    if newest is not None and newest < 1:
+        raise BadSpec(f"--newest must be at least 1, got {newest}.")
     from cutaway.report.write import write_report
     from cutaway.store.query_tables import intact_records
     from cutaway.store.results import results
 
-    if newest < 1:
-        raise BadSpec(f"--newest must be at least 1, got {newest}.")
     all_runs, note = results(runs), ""
     if address:
         named = [all_runs.get(one) for one in address]
         chosen = [record for record in named if method in (None, record.method)]
     else:
-        chosen, count = all_runs.newest(newest, method)
+        drawn = table is None or html is not None or figures is not None
+        chosen, count = all_runs.newest(newest or (MAX_DRAWN if drawn else None), method)
         if count > len(chosen):
-            note = f"The newest {len(chosen)} of {count:,} runs. "
+            note = f"The newest {len(chosen)} of {count:,} runs."
             print_message(
-                f"cutaway: {note}Name others by address, or choose with --method and --newest."
+                f"cutaway: {note} Name others by address, or choose with --method and --newest."
             )
     records = intact_records(chosen, strict=strict)
     for line in write_report(

@@ -35,8 +35,11 @@ def index_folder(runs: Path, *, make_key: bool = False) -> Path | None:
     key = read_key(make=make_key)
     if key is None:
         return None
-    if os.access(runs, os.W_OK):
-        return runs / INDEX_FOLDER / hashlib.sha256(key).hexdigest()[:16]
+    beside = runs / INDEX_FOLDER / hashlib.sha256(key).hexdigest()[:16]
+    # A link in someone else's folder could lead to files of this user.
+    linked = beside.parent.is_symlink() or beside.is_symlink()
+    if os.access(runs, os.W_OK) and not linked:
+        return beside
     return home() / "index" / digest_text(str(runs.resolve()))[:32]
 
 

@@ -68,8 +68,8 @@ class Runs:
         """(folder, reason) of runs whose result.json is invalid."""
         return list(self._listed.broken)
 
-    def newest(self, count: int, method: str | None = None) -> tuple[list[Record], int]:
-        """The newest runs, of all methods or of one, and how many there are in all."""
+    def newest(self, count: int | None, method: str | None = None) -> tuple[list[Record], int]:
+        """The newest runs (all for None), of all methods or of one, and how many there are."""
         keys = [k for k in self._listed.keys if method in (None, k.partition("/")[0])]
         return list(islice(self._read(keys), count)), len(keys)
 
