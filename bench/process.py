@@ -40,6 +40,8 @@ class Took:
     seconds: float
     peak: float
     """Megabytes, the most it had at once."""
+    processor: float = 0.0
+    """Seconds of user and system time."""
 
     def json(self) -> Any:
         """What it said with --json."""
@@ -58,4 +60,4 @@ def took(words: list[str]) -> Took:
         wrong.seek(0)
         if child.returncode:
             raise RuntimeError(f"{' '.join(words)[:300]}: {wrong.read()[-300:]}")
-        return Took(out.read(), seconds, used.ru_maxrss / 1024)
+        return Took(out.read(), seconds, used.ru_maxrss / 1024, used.ru_utime + used.ru_stime)

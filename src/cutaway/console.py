@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from textwrap import indent
 from typing import Any, Protocol, TextIO
 
 from rich.console import Console as RichConsole
@@ -31,7 +32,7 @@ PLAIN_CONTROLS = "\n\t"
 
 def printable(text: str) -> str:
     """The text with a visible symbol for every control character but line breaks and tabs."""
-    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+    if text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(_visible(character) for character in text)
 
@@ -61,10 +62,24 @@ def print_message(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON on stdout; control characters are escaped as JSON does it."""
+    print_result(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """A value as indented JSON; control characters are escaped."""
     text = json.dumps(value, indent=2, default=str, ensure_ascii=False)
     if printable(text) != text:
         text = "".join(c if printable(c) == c else json.dumps(c)[1:-1] for c in text)
-    print_result(text)
+    return text
+
+
+def print_json_list(texts: Iterable[str]) -> None:
+    """Print a list of values, each the result of `json_text`, as `print_json` would."""
+    before = "[\n"
+    for text in texts:
+        sys.stdout.write(printable(before + indent(text, "  ")))
+        before = ",\n"
+    print_result("[]" if before == "[\n" else "\n]")
 
 
 class SafeConsole(RichConsole):

@@ -43,3 +43,32 @@ def test_a_report_of_one_run_is_written(tmp_path, capsys) -> None:
     words = ["report", record.address, "--runs", str(tmp_path / "runs"), "--html", str(page)]
     assert run(words) == 0 and page.read_text().startswith("<!DOCTYPE html>")
     assert str(page) in capsys.readouterr().out
+
+
+def test_a_report_without_addresses_draws_the_newest_runs_and_says_so(
+    tmp_path, capsys, monkeypatch
+) -> None:
+    monkeypatch.setattr("cutaway.cli.library.MAX_DRAWN", 2)
+    addresses = [save_run(tmp_path / "runs", address=f"zqx{i}zqx").address for i in range(4)]
+    words = ["report", "--runs", str(tmp_path / "runs")]
+    page = tmp_path / "page.html"
+    assert run([*words, "--html", str(page)]) == 0
+    assert "The newest 2 of 4 runs. Name others" in capsys.readouterr().err
+    text = page.read_text()
+    assert "The newest 2 of 4 runs." in text
+    assert [one in text for one in addresses] == [False, False, True, True]
+    assert run([*words, "--html", str(page), "--newest", "3"]) == 0
+    assert [one in page.read_text() for one in addresses] == [False, True, True, True]
+    assert run([*words, "--table", "csv"]) == 0
+    said = capsys.readouterr()
+    assert all(one in said.out for one in addresses) and "newest" not in said.err.splitlines()[-1:]
+    assert run([*words, "--newest", "0"]) == 2
+    assert run([*words, "--method", "graft"]) == 2
+
+
+def test_a_list_as_json_is_the_list_of_all_briefs(tmp_path, capsys) -> None:
+    records = [save_run(tmp_path, address=f"a{i}", command="\x1b[1m") for i in range(3)]
+    assert run(["ls", "--runs", str(tmp_path), "--json"]) == 0
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert json.loads(said) == [one.brief() for one in reversed(records)]

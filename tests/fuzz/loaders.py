@@ -35,7 +35,8 @@ from cutaway.models.gguf_header import read_gguf_header
 from cutaway.pool import pooler
 from cutaway.store import files, tensors
 from cutaway.store.activations import open_activations
-from cutaway.store.query import fill_database, open_database, query_database
+from cutaway.store.query import open_database, query_database
+from cutaway.store.query_tables import fill_database
 from cutaway.store.records import ROWS_FILE as ROWS_FILE
 from cutaway.store.results import results
 from cutaway.studies.findings import find_study
@@ -128,7 +129,7 @@ def _asked() -> Any:
     with tempfile.TemporaryDirectory() as folder:
         keep(Path(folder))
         connection = open_database()
-        fill_database(connection, list(results(Path(folder))))
+        fill_database(connection, Path(folder))
     atexit.register(_asked.cache_clear)
     return connection
 

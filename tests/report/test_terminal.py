@@ -5,6 +5,7 @@ from rich.console import Console
 
 from cutaway.core.errors import Missing
 from cutaway.report import terminal
+from cutaway.report.overview import overview_table
 from cutaway.report.write import write_report
 from tests.report.fake_runs import FakeRecord, failed_rows, probe_rows, save_run
 
@@ -32,13 +33,14 @@ def shown(what) -> str:
 
 def test_each_run_is_one_line_with_address_score_and_time(tmp_path) -> None:
     records = [save_run(tmp_path, address=f"a{i}") for i in range(3)]
-    lines = shown(terminal.runs_table(records)).splitlines()
+    lines = terminal.runs_lines(overview_table(records), 160)
     assert len(lines) == 4
     assert "accuracy 0.7" in lines[1] and "a0" in lines[1] and "1 min 23 s" in lines[1]
 
 
-def test_no_runs_say_how_to_make_some() -> None:
-    assert "cutaway tour" in shown(terminal.runs_table([]))
+def test_no_runs_say_how_to_make_some(capsys) -> None:
+    terminal.print_runs(overview_table([]))
+    assert "cutaway tour" in capsys.readouterr().out
 
 
 def test_a_run_shows_verdict_numbers_failures_provenance_and_command(tmp_path) -> None:
@@ -80,7 +82,7 @@ def test_a_trust_report_says_first_whether_every_law_holds(passed: bool) -> None
 
 def test_printing_goes_to_stdout(tmp_path, capsys) -> None:
     record = save_run(tmp_path)
-    terminal.print_runs([record])
+    terminal.print_runs(overview_table([record]))
     terminal.print_record(record)
     terminal.print_check(CHECK)
     assert "all 1 consistency checks passed" in capsys.readouterr().out

@@ -15,6 +15,8 @@ from cutaway.store.results import Record
 
 MAX_CHOICES = 50
 """Maximum length of a list; the newest entries come first."""
+MAX_READ = 200
+"""Runs that are looked at for them."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class ProbeChoice:
 
 def model_choices(library: Library) -> list[str]:
     """Bundled models first, then the models of the runs."""
-    named = [name for record in library.records for name in run_models(record)]
+    named = [name for record in library.records[:MAX_READ] for name in run_models(record)]
     return list(dict.fromkeys([*BUNDLED, *named]))[:MAX_CHOICES]
 
 
@@ -93,7 +95,7 @@ def _read_metadata(path: Path) -> dict[str, Any]:
 
 def probe_choices(library: Library) -> list[ProbeChoice]:
     """Each data set and pooler of the probe runs; imported logs have no activations."""
-    own = [record for record in library.of("probe") if not is_imported(record)]
+    own = [record for record in library.of("probe")[:MAX_READ] if not is_imported(record)]
     return [
         ProbeChoice(record.path, record.address, run_models(record), str(data), str(pool))
         for record in own

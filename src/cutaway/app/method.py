@@ -1,6 +1,7 @@
 """A method's page: one or several runs with shared filters, in one figure or side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import plotly.graph_objects as go
@@ -12,13 +13,12 @@ from cutaway.app.escape import escape_markdown
 from cutaway.app.library import Library, current_library
 from cutaway.app.pages import PAGES
 from cutaway.core.errors import CutawayError, Missing
-from cutaway.report import tables
+from cutaway.report import formats, tables
 from cutaway.report.figures import figures_of
 from cutaway.report.method_page import MethodPage
 from cutaway.report.method_table import table_of
 from cutaway.report.metric_labels import VALIDATION_SUFFIX, measured_metrics, metric_label
-from cutaway.report.overview import local_time
-from cutaway.report.records import CombinedRuns, RunOrRuns, is_imported, run_title
+from cutaway.report.records import CombinedRuns, RunOrRuns, run_title
 from cutaway.report.summary import failed_cells
 from cutaway.store.results import Record
 
@@ -47,12 +47,11 @@ def show(method: str) -> None:
 
 def choose_runs(library: Library, method: str) -> list[Record]:
     """The runs selected in the box; at first the newest one that has figures."""
-    known = {record.address: record for record in library.of(method)}
+    lines = library.listed.filter(pl.col("method") == method)
+    known = {line["address"]: line for line in lines.iter_rows(named=True)}
     selected = [a for a in st.session_state.get(f"{method}-runs", []) if a in known]
     linked = [a for a in st.query_params.get("run", "").split(",") if a in known]
-    # Generated texts have a table but no figures.
-    drawn = [a for a, record in known.items() if "max_new_tokens" not in record.spec]
-    first = (drawn or list(known))[:1]
+    first = [] if selected or linked else _first_run(library, method)
     st.session_state[f"{method}-runs"] = (selected or linked or first)[:MAX_RUNS]
     chosen = st.multiselect(
         "Runs",
@@ -63,12 +62,20 @@ def choose_runs(library: Library, method: str) -> list[Record]:
         help=f"Up to {MAX_RUNS} runs, own or imported.",
     )
     st.query_params["run"] = ",".join(chosen)
-    return [known[address] for address in chosen]
+    return [record for a in chosen if (record := library.find(a, method)) is not None]
 
 
-def _label(record: Record) -> str:
-    origin = "imported" if is_imported(record) else local_time(record.created)
-    return f"{run_title(record)} · {origin} · {record.address[:6]}"
+def _first_run(library: Library, method: str) -> list[str]:
+    """The newest run that has figures (generated texts have a table only), else the newest."""
+    records = library.of(method)
+    drawn = (r.address for r in records if "max_new_tokens" not in r.spec)
+    return list(islice(drawn, 1)) or [r.address for r in records[:1]]
+
+
+def _label(line: Mapping[str, Any]) -> str:
+    origin = "imported" if line["origin"] == "imported" else line["created"]
+    names = (formats.shorten(line[name]) for name in ("model", "data"))
+    return f"{' on '.join(names)} · {origin} · {line['address'][:6]}"
 
 
 def _can_read(record: Record) -> bool:

@@ -13,13 +13,15 @@ from cutaway.report.metric_labels import metric_label
 
 SEARCH_COLUMNS = ("model", "data", "method", "address", "where", "verdict", "metric", "origin")
 FILTER_COLUMNS = ("method", "model", "data")
+MAX_LINES = 500
+"""Of the table; the search looks at all runs."""
 
 
 def show() -> None:
     """Draw the page."""
     library = current_library()
     st.title("Overview")
-    if not library.records:
+    if library.listed.is_empty():
         _show_introduction(library)
         _show_unreadable(library)
         return
@@ -30,11 +32,12 @@ def show() -> None:
             icon=":material/explore:",
         )
     chosen = filter_runs(library.listed.with_row_index("place"))
-    st.caption(f"{chosen.height:,} of {library.listed.height:,} runs")
+    more = f"; the newest {MAX_LINES:,} are listed" if chosen.height > MAX_LINES else ""
+    st.caption(f"{chosen.height:,} of {library.listed.height:,} runs{more}")
     if chosen.is_empty():
         st.warning("No run matches these filters. Clear one of them to see more.")
     else:
-        selected = [library.records[i] for i in _table(chosen)]
+        selected = [library.records[i] for i in _table(chosen.head(MAX_LINES))]
         if selected:
             lazy_pages.show_page("selection", selected)
         else:

@@ -1,13 +1,17 @@
 """`ls`, `show`, `query`, `report`, `import`: commands about finished runs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from cutaway.console import print_json, print_message, print_result
+from cutaway.console import print_json, print_json_list, print_message, print_result
+from cutaway.core.errors import BadSpec
 
 RunsFlag = Annotated[str, Parameter(help="Folder (or URL) with the results.")]
+MAX_DRAWN = 40
+"""Runs of a report for which none are named."""
 JsonFlag = Annotated[bool, Parameter(help="As JSON on stdout.")]
 
 
@@ -26,17 +30,25 @@ def ls(*, runs: RunsFlag = "runs", method: str | None = None, json: JsonFlag = F
     method
         Only this method's runs.
     """
-    from cutaway.report.terminal import print_runs
     from cutaway.store.results import results
 
     all_runs = results(runs)
-    chosen = [record for record in all_runs if method in (None, record.method)]
-    for path, reason in all_runs.broken:
-        print_message(f"cutaway: {path} can't be read: {reason}")
     if json:
-        print_json([record.brief() for record in chosen])
+        _print_broken(all_runs.broken)
+        print_json_list(all_runs.brief_texts(method))
     else:
-        print_runs(chosen)
+        from cutaway.report.overview import read_overview
+        from cutaway.report.terminal import print_runs
+
+        found = read_overview(all_runs.folder)
+        _print_broken(found.broken)
+        listed = found.listed
+        print_runs(listed if method is None else listed.filter(listed["method"] == method))
+
+
+def _print_broken(broken: Sequence[tuple[Path, str]]) -> None:
+    for path, reason in broken:
+        print_message(f"cutaway: {path} can't be read: {reason}")
 
 
 def show(address: str, /, *, runs: RunsFlag = "runs", json: JsonFlag = False) -> None:
@@ -93,13 +105,15 @@ def report(
     out: Path | None = None,
     title: str = "Cutaway report",
     strict: bool = False,
+    method: str | None = None,
+    newest: int | None = None,
 ) -> None:
     """Write runs as one self-contained HTML page, as tables, or as picture files.
 
     Parameters
     ----------
     address
-        Addresses of runs (first characters are enough); default: all runs.
+        Addresses of runs (first characters are enough); default: all, or the newest of very many.
     html
         Write one HTML file here.
     table
@@ -112,16 +126,33 @@ def report(
         Title of the page.
     strict
         A damaged table is an error; by default it is left out with a message.
+    method
+        Only this method's runs.
+    newest
+        Without addresses: only so many runs, the newest ones; default: 40 if they are drawn, all
+        if only a table is made.
     """
+    if newest is not None and newest < 1:
+        raise BadSpec(f"--newest must be at least 1, got {newest}.")
     from cutaway.report.write import write_report
-    from cutaway.store.query import intact_records
+    from cutaway.store.query_tables import intact_records
     from cutaway.store.results import results
 
-    all_runs = results(runs)
-    chosen = [all_runs.get(one) for one in address] if address else list(all_runs)
+    all_runs, note = results(runs), ""
+    if address:
+        named = [all_runs.get(one) for one in address]
+        chosen = [record for record in named if method in (None, record.method)]
+    else:
+        drawn = table is None or html is not None or figures is not None
+        chosen, count = all_runs.newest(newest or (MAX_DRAWN if drawn else None), method)
+        if count > len(chosen):
+            note = f"The newest {len(chosen)} of {count:,} runs."
+            print_message(
+                f"cutaway: {note} Name others by address, or choose with --method and --newest."
+            )
     records = intact_records(chosen, strict=strict)
     for line in write_report(
-        records, html=html, table=table, figures=figures, out=out, title=title
+        records, html=html, table=table, figures=figures, out=out, title=title, note=note
     ):
         print_result(line)
 

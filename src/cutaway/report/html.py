@@ -54,10 +54,11 @@ def write_html(
     *,
     title: str = "Cutaway report",
     story: str = "",
+    note: str = "",
 ) -> Path:
-    """Write the page of these runs atomically; `story` comes first."""
+    """Write the page of these runs atomically; `note`, then `story` come first."""
     path = Path(path)
-    write_atomic(path, html_page(records, title=title, story=story).encode("utf-8"))
+    write_atomic(path, html_page(records, title=title, story=story, note=note).encode("utf-8"))
     return path
 
 
@@ -66,6 +67,7 @@ def html_page(
     *,
     title: str = "Cutaway report",
     story: str = "",
+    note: str = "",
     room: int = MAX_FIGURE_BYTES,
 ) -> str:
     """The page as text; figures that exceed `room` bytes are omitted and counted."""
@@ -97,6 +99,7 @@ def html_page(
 <button id="theme" type="button" title="Switch the theme">Light / dark</button></div></div>
 <main>
 <h1>{escape(title)}</h1>
+{f'<p class="note">{escape(note)}</p>' if note else ""}
 {body}
 <footer>Made by Cutaway. This file is self-contained and makes no network requests.</footer>
 </main>

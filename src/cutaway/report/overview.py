@@ -1,7 +1,9 @@
 """A table of all runs, made from their summaries alone, so that thousands are quick."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -15,6 +17,9 @@ from cutaway.report.records import (
     is_imported,
     verdict_sentences,
 )
+from cutaway.store.records import RESULT_FILE
+from cutaway.store.run_index import RunTable, gather
+from cutaway.store.run_tables import valid_text
 
 OVERVIEW_SCHEMA = {
     "method": pl.String,
@@ -34,16 +39,54 @@ OVERVIEW_SCHEMA = {
 }
 
 
+@dataclass(frozen=True)
+class Overview:
+    """All runs of a folder."""
+
+    listed: pl.DataFrame
+    """One line per run, newest first."""
+    broken: Sequence[tuple[Path, str]]
+    """Folder and reason of runs that can't be read."""
+
+
 def overview_table(records: Iterable[RecordLike]) -> pl.DataFrame:
     """One line per run: model, data, score and best baseline."""
-    return pl.DataFrame([_line(record) for record in records], schema=OVERVIEW_SCHEMA, orient="row")
+    lines = [
+        {
+            "method": valid_text(record.method),
+            "address": valid_text(record.address),
+            **_line(record),
+        }
+        for record in records
+    ]
+    return _with_local_times(pl.DataFrame(lines, schema=OVERVIEW_SCHEMA, orient="row"))
+
+
+def read_overview(folder: Path) -> Overview:
+    """The lines of all runs of a folder, most of them from its index."""
+    found = gather(folder, OVERVIEW)
+    if not found.keys:
+        return Overview(pl.DataFrame(schema=OVERVIEW_SCHEMA), found.broken)
+    return Overview(_with_local_times(found.frame(list(OVERVIEW_SCHEMA))), found.broken)
+
+
+def _line_frame(record: RecordLike) -> pl.DataFrame:
+    line = _line(record)
+    return pl.DataFrame([line], schema={name: OVERVIEW_SCHEMA[name] for name in line})
+
+
+OVERVIEW = RunTable("overview", (RESULT_FILE,), _line_frame)
+
+
+def _with_local_times(listed: pl.DataFrame) -> pl.DataFrame:
+    times = [local_time(created) for created in listed["created"]]
+    return listed.with_columns(pl.Series("created", times, dtype=pl.String))
 
 
 def _line(record: RecordLike) -> dict[str, Any]:
+    """A run's line without method and address; `created` as it was recorded."""
     top = headline_in_summary(record)
-    return {
-        "method": record.method,
-        "address": record.address,
+    line = {
         "model": ", ".join(map(short_name, entry_names(record.model))) or formats.DASH,
         "data": ", ".join(map(short_name, entry_names(record.data))) or formats.DASH,
         "metric": _text(top.get("metric") or (record.summary or {}).get("metric")),
@@ -53,10 +96,11 @@ def _line(record: RecordLike) -> dict[str, Any]:
         "baseline": _baseline(record, top),
         "where": _cell_text(top),
         "seconds": _number(record.seconds),
-        "created": local_time(record.created),
+        "created": record.created,
         "origin": "imported" if is_imported(record) else "run",
         "verdict": " ".join(verdict_sentences(record)),
     }
+    return {n: valid_text(v) if isinstance(v, str) else v for n, v in line.items()}
 
 
 def headline_in_summary(record: RecordLike) -> Mapping[str, Any]:

@@ -3,10 +3,11 @@
 import io
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import polars as pl
+from rich.cells import cell_len, set_cell_size
 from rich.table import Table
 from rich.text import Text
 
@@ -53,7 +54,10 @@ def value_text(value: Any, column: str = "") -> str:
 
 def strip_control_characters(value: object) -> str:
     """Text without control characters, so that data can't control a terminal or break lines."""
-    line = re.sub(r"\s+", " ", str(value))
+    text = str(value)
+    if text.isprintable() and "  " not in text:
+        return text
+    line = re.sub(r"\s+", " ", text)
     return "".join(c for c in line if unicodedata.category(c) not in ("Cc", "Cf", "Cs"))
 
 
@@ -131,6 +135,31 @@ def rich_table(frame: pl.DataFrame, *, title: str | None = None) -> Table:
     for row in formatted_rows(frame):
         table.add_row(*[Text(cell) for cell in row])
     return table
+
+
+def aligned_lines(lines: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Lines of cells with aligned columns; cells of the widest columns are cut to fit the width.
+
+    Rich does the same and more, but takes ten seconds for twenty thousand lines.
+    """
+    gap = "  "
+    widths = [max(map(_cell_width, column)) for column in zip(*lines, strict=True)]
+    while sum(widths) + len(gap) * (len(widths) - 1) > width and max(widths) > 1:
+        widths[widths.index(max(widths))] -= 1
+    return [
+        gap.join(_fit(cell, room) for cell, room in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+
+
+def _cell_width(text: str) -> int:
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def _fit(text: str, room: int) -> str:
+    """The text padded, or cut with an ellipsis."""
+    size = _cell_width(text)
+    return text + " " * (room - size) if size <= room else set_cell_size(text, room - 1) + "…"
 
 
 def to_text(frame: pl.DataFrame, width: int | None = None) -> str:

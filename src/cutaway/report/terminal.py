@@ -1,6 +1,6 @@
 """Results on a terminal: all runs, one run, the report of `cutaway check`."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -9,12 +9,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from cutaway.console import SafeConsole
+from cutaway.console import SafeConsole, print_result
 from cutaway.core.errors import CutawayError
 from cutaway.report import formats, tables
 from cutaway.report.method_table import table_of
 from cutaway.report.metric_labels import metric_label
-from cutaway.report.overview import overview_table
 from cutaway.report.provenance import provenance
 from cutaway.report.records import RecordLike, run_title, verdict_sentences
 from cutaway.report.summary import failed_cells
@@ -24,9 +23,15 @@ PIPE_WIDTH = 170
 VERDICT_STYLES = {"fine": "green", "noisy": "yellow", "wrong": "bold red"}
 
 
-def print_runs(records: Iterable[RecordLike]) -> None:
-    """Print all runs, one line each."""
-    stdout_console().print(runs_table(records))
+def print_runs(listed: pl.DataFrame) -> None:
+    """Print all runs of an overview, one line each."""
+    console = stdout_console()
+    if listed.is_empty():
+        print_result("No runs here yet. Make some with: cutaway tour")
+        return
+    head, *lines = runs_lines(listed, console.width)
+    console.print(Text(head, style="bold"))
+    print_result("\n".join(lines))
 
 
 def print_record(record: RecordLike) -> None:
@@ -39,17 +44,14 @@ def print_check(report: Mapping[str, Any]) -> None:
     stdout_console().print(check_view(report))
 
 
-def runs_table(records: Iterable[RecordLike]) -> RenderableType:
-    """One line per run, in the given order; a hint when there are none."""
-    listed = overview_table(records)
-    if listed.is_empty():
-        return Text("No runs here yet. Make some with: cutaway tour")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("address", "method", "model", "data", "score", "where", "time", "made"):
-        table.add_column(name, overflow="ellipsis", no_wrap=name not in ("model", "data"))
-    for line in listed.iter_rows(named=True):
-        table.add_row(*[_clean_text(cell) for cell in _run_line(line)])
-    return table
+def runs_lines(listed: pl.DataFrame, width: int) -> list[str]:
+    """A heading and one line per run, in the given order."""
+    names = ["address", "method", "model", "data", "score", "where", "time", "made"]
+    lines = [
+        [tables.strip_control_characters(cell) for cell in _run_line(line)]
+        for line in listed.iter_rows(named=True)
+    ]
+    return tables.aligned_lines([names, *lines], width)
 
 
 def _run_line(line: Mapping[str, Any]) -> list[str]:

@@ -31,11 +31,12 @@ def write_report(
     figures: str | None = None,
     out: Path | None = None,
     title: str = "Cutaway report",
+    note: str = "",
 ) -> list[str]:
     """Write the requested page, tables or pictures; returns the tables and a line per file.
 
     Without any of them the page is written to `report.html`. `out` is the folder of the pictures,
-    else the file of the tables, else that of the page.
+    else the file of the tables, else that of the page. `note` is shown below the title of the page.
     """
     if not records:
         raise Missing("No runs to report on. Make one first, for example with: cutaway tour")
@@ -49,7 +50,7 @@ def write_report(
     if figures is not None:
         lines += [_pictures(record, figures, out or Path("figures")) for record in records]
     if html is not None or (table is None and figures is None):
-        path = write_html(records, html or out or Path("report.html"), title=title)
+        path = write_html(records, html or out or Path("report.html"), title=title, note=note)
         lines.append(f"Written: {path} ({path.stat().st_size / 1e6:.1f} MB)")
     return lines
 

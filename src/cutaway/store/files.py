@@ -26,7 +26,7 @@ Chunk = bytes | bytearray | memoryview
 # Larger JSON files are not ours and are not read into memory.
 JSON_LIMIT = 128 << 20
 
-_TEMPORARY_MARK = ".tmp-"
+TEMPORARY_MARK = ".tmp-"
 
 _CHOOSE_FOLDER = "Choose another folder with --runs or CUTAWAY_HOME."
 _FREE_SPACE = f"Free some space (`cutaway cache prune` removes old activations). {_CHOOSE_FOLDER}"
@@ -59,12 +59,12 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 def temporary_path(path: Path) -> Path:
     """A unique temporary name next to `path`; readers ignore such names."""
-    return path.with_name(f"{path.name}{_TEMPORARY_MARK}{owner_token()}")
+    return path.with_name(f"{path.name}{TEMPORARY_MARK}{owner_token()}")
 
 
 def is_temporary(path: Path) -> bool:
     """Whether the name was made by `temporary_path`."""
-    return _TEMPORARY_MARK in path.name
+    return TEMPORARY_MARK in path.name
 
 
 def write_atomic(path: Path, data: Chunk | Iterable[Chunk]) -> None:
@@ -141,7 +141,7 @@ def remove_stale_temporaries(folder: Path) -> list[Path]:
     stale: list[Path] = []
     # A folder that can't be listed raises when it is really needed.
     with suppress(OSError):
-        paths = folder.glob(f"*{_TEMPORARY_MARK}*")
+        paths = folder.glob(f"*{TEMPORARY_MARK}*")
         stale = [path for path in paths if is_abandoned(path, here=DAY, elsewhere=HOUR)]
     for path in stale:
         discard(path)

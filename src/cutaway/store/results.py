@@ -11,14 +11,16 @@ unfinished runs stay on this machine.
 
 import errno
 import io
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cutaway.console import json_text
 from cutaway.core.errors import BadData, BadSpec, CutawayError, Missing, RunError
 from cutaway.core.lookup import suggestion
 from cutaway.store import files as disk
@@ -34,6 +36,8 @@ from cutaway.store.records import (
     run_file_path,
     run_folder,
 )
+from cutaway.store.run_index import Gathered, gather
+from cutaway.store.run_places import RunPlace, run_places
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,27 +56,34 @@ class Runs:
     folder: Path
 
     def __iter__(self) -> Iterator[Record]:
-        """The records, newest first."""
-        return iter(self._scan[0])
+        """The records, newest first, each read when it is needed."""
+        return self._read(self._listed.keys)
 
     def __len__(self) -> int:
         """Number of readable runs."""
-        return len(self._scan[0])
+        return len(self._listed.keys)
 
     @property
     def broken(self) -> list[tuple[Path, str]]:
         """(folder, reason) of runs whose result.json is invalid."""
-        return list(self._scan[1])
+        return list(self._listed.broken)
+
+    def newest(self, count: int | None, method: str | None = None) -> tuple[list[Record], int]:
+        """The newest runs (all for None), of all methods or of one, and how many there are."""
+        keys = [k for k in self._listed.keys if method in (None, k.partition("/")[0])]
+        return list(islice(self._read(keys), count)), len(keys)
 
     def get(self, address: str) -> Record:
         """The run whose address begins with `address` (`probe/3f2a` works too)."""
         method, _, digits = address.rpartition("/")
-        matches = [r for r in self if r.address.startswith(digits) and method in ("", r.method)]
+        places = self._places
+        found = [p for p in places if p.address.startswith(digits) and method in ("", p.method)]
+        matches = list(_readable(found))
         exact = [record for record in matches if record.address == digits]
         if len(exact or matches) == 1:
             return (exact or matches)[0]
         if not matches:
-            hint = suggestion(digits, [record.address for record in self])
+            hint = suggestion(digits, [place.address for place in places])
             raise Missing(
                 f"No run {address!r} in {str(self.folder)!r}. {hint}`cutaway ls` lists them."
             )
@@ -86,23 +97,40 @@ class Runs:
         """
         from cutaway.store.query import query
 
-        return query(list(self), sql, strict=strict)
+        return query(self.folder, sql, strict=strict)
+
+    def brief_texts(self, method: str | None = None) -> Iterator[str]:
+        """`Record.brief` of each run as JSON text, newest first."""
+        lines = self._listed.frame(("method", "address", "brief"))
+        for name, address, brief in lines.iter_rows():
+            if method in (None, name):
+                path = json_text(str(self.folder / name / address))
+                yield brief.removesuffix("\n}") + f',\n  "path": {path}\n}}'
+
+    def _read(self, keys: Iterable[str]) -> Iterator[Record]:
+        fresh = self._listed.fresh
+        for key in keys:
+            if key in fresh:
+                yield fresh[key].record
+            else:
+                yield from _readable([RunPlace(self.folder, *key.split("/"))])
 
     @cached_property
-    def _scan(self) -> tuple[list[Record], list[tuple[Path, str]]]:
-        """The readable runs, and the folders that can't be read."""
-        records, broken = [], []
-        with disk.disk_errors(self.folder):
-            folders = _run_folders(self.folder)
-        for path in folders:
-            try:
-                records.append(read_record(path))
-            except Missing:
-                continue
-            except CutawayError as error:
-                broken.append((path, str(error)))
-        records.sort(key=lambda record: (record.created, record.address), reverse=True)
-        return records, broken
+    def _places(self) -> list[RunPlace]:
+        return run_places(self.folder)
+
+    @cached_property
+    def _listed(self) -> Gathered:
+        from cutaway.store.query_tables import RUNS
+
+        return gather(self.folder, RUNS)
+
+
+def _readable(places: Iterable[RunPlace]) -> Iterator[Record]:
+    """The runs in these folders; without those that aren't finished, or damaged."""
+    for place in places:
+        with suppress(CutawayError):
+            yield read_record(place.path)
 
 
 def results(folder: Path | str = "runs") -> Runs:
@@ -247,23 +275,3 @@ def _rename(temporary: Path, target: Path) -> Record:
             disk.sync_folder(target.parent)
             return read_record(target)
     raise RunError(f"{str(target)!r} is being changed by other processes. Repeat the command.")
-
-
-def _run_folders(folder: Path) -> list[Path]:
-    """Folders of runs, here and in a remote store: not temporary, not partial."""
-    here = {path for method in _folders_in(folder) for path in _folders_in(method)}
-    names = remote.list_names
-    there = {folder / m / a for m in names(folder) for a in names(folder / m)}
-    return sorted(
-        path
-        for path in here | there
-        if not disk.is_temporary(path) and path.suffix != PARTIAL_SUFFIX
-    )
-
-
-def _folders_in(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    # scandir knows what is a folder without asking the disk for each.
-    with os.scandir(folder) as entries:
-        return sorted(folder / entry.name for entry in entries if entry.is_dir())
