@@ -23,7 +23,8 @@ def mask_keeper(snapshots: Snapshots, last: int) -> Callable[[MaskState], None]:
                 **_named("second", {name: pair[1] for name, pair in state.moments.items()}),
                 **_named("best", mask.indices),
             }
-            facts = {"step": state.step, "score": score, "best_step": step}
+            # The order of names in a mask is that of the weights in a skill file.
+            facts = {"step": state.step, "score": score, "best_step": step, "best": [*mask.indices]}
             snapshots.save(state.step, tensors, facts | {"curve": list(state.curve)})
 
     return keep
@@ -35,12 +36,13 @@ def saved_mask(snapshots: Snapshots) -> MaskState | None:
     if saved is None:
         return None
     first, second = saved_tensors(saved, "first"), saved_tensors(saved, "second")
-    meta = saved.meta
+    meta, best = saved.meta, saved_tensors(saved, "best")
+    mask = Mask({name: best[name] for name in meta["best"]})
     return MaskState(
         int(meta["step"]),
         saved_tensors(saved, "logits"),
         {name: (value, second[name]) for name, value in first.items()},
-        (_number(meta["score"]), Mask(saved_tensors(saved, "best")), int(meta["best_step"])),
+        (_number(meta["score"]), mask, int(meta["best_step"])),
         [{name: _number(value) for name, value in row.items()} for row in meta["curve"]],
     )
 
