@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.tiny import tiny
+from tests.tiny import tiny, toy_language
 
 import cutaway
 from bench.forked import Start, in_child
@@ -74,6 +74,11 @@ class Prepared:
         return str(self.folder / "skill" / "skill.safetensors")
 
     @property
+    def text(self) -> str:
+        """Sentences, one per line."""
+        return str(self.folder / "text.txt")
+
+    @property
     def tense(self) -> str:
         """A second task."""
         return str(self.folder / "tense.toml")
@@ -84,6 +89,7 @@ def prepare(folder: Path) -> Prepared:
     ready = Prepared(folder)
     tiny("llama", folder / "model", texts=WORDS, max_position_embeddings=128)
     (folder / "tense.toml").write_text(TENSE)
+    (folder / "text.txt").write_text("\n".join(dict.fromkeys(toy_language(300))))
     commands = all_commands(ready)
     steps: dict[str, Start] = {
         "tuned": commands["finetune"],
@@ -101,25 +107,25 @@ def all_commands(ready: Prepared) -> dict[str, Start]:
     return {
         "probe": lambda at: cutaway.probe(
             model=model, data="gen:tense?n=60", classifier="logistic", repeats=2,
-            **_runs(at), quiet=True,
+            baselines="majority,twin", **_runs(at), quiet=True,
         ),
         "nextword": lambda at: cutaway.nextword(
             model=model, data="gen:sentiment?n=60", class_words=["bad", "good"],
             prompt_text=" It was", features="f,phi_p,p", repeats=2, **_runs(at), quiet=True,
         ),
         "nextword quad": lambda at: cutaway.quad(
-            model=model, text="docs", limit=120, **SHORT, out=str(at / "out"), **_runs(at),
+            model=model, text=ready.text, limit=200, **SHORT, out=str(at / "out"), **_runs(at),
         ),
         "shortcut fit": lambda at: cutaway.shortcut.fit(
-            model=model, text="docs", limit=60, parts=True, tuned=4, drafts=8,
+            model=model, text=ready.text, limit=60, parts=True, tuned=4, drafts=8,
             out=str(at / "maps.safetensors"), **_runs(at), quiet=True,
         ),
         "shortcut eval": lambda at: cutaway.shortcut.eval(
-            model=model, shortcut=ready.maps, text="docs", limit=60, parts=True, schedules=True,
+            model=model, shortcut=ready.maps, text=ready.text, parts=True, schedules=True,
             **_runs(at), quiet=True,
         ),
         "shortcut exit": lambda at: cutaway.shortcut.exit(
-            model=model, shortcut=ready.maps, text="docs", limit=60, **_runs(at), quiet=True,
+            model=model, shortcut=ready.maps, text=ready.text, **_runs(at), quiet=True,
         ),
         "shortcut generate": lambda at: cutaway.shortcut.generate(
             model=model, shortcut=ready.maps, prompt=["One", "Two is", "In three", "And the four"],
@@ -130,23 +136,23 @@ def all_commands(ready: Prepared) -> dict[str, Start]:
         ),
         "graft learn": lambda at: graft.learn(
             base=model, tuned=ready.tuned, **FEELING, sparsity=1e-3, steps=4,
-            baselines="random,movement", text_limit=16, out=str(at / "skill.safetensors"),
-            **_runs(at), quiet=True,
+            baselines="random,movement", text=ready.text, text_limit=16,
+            out=str(at / "skill.safetensors"), **_runs(at), quiet=True,
         ),
         "graft eval": lambda at: graft.eval(
-            skill=ready.skill, base=model, tuned=ready.tuned, text_limit=16,
-            data=["gen:sentiment?n=100", "gen:sentiment?n=80,seed=4"], **_runs(at), quiet=True,
+            skill=ready.skill, base=model, tuned=ready.tuned, text=ready.text, text_limit=16,
+            data=["gen:sentiment?n=200", "gen:sentiment?n=150,seed=4"], **_runs(at), quiet=True,
         ),
         "graft continual": lambda at: graft.continual(
             base=model, task=["sst2", ready.tense], data=["gen:sentiment?n=60", "gen:tense?n=60"],
-            shots=8, **SHORT, lr=0.05, mask_steps=4, sparsity=0.01, **_runs(at),
+            shots=4, **SHORT, lr=0.05, mask_steps=2, sparsity=0.01, **_runs(at),
         ),
         "fisher": lambda at: cutaway.fisher(
-            model=model, text="docs", limit=120, out=str(at / "fisher.safetensors"), **_runs(at),
-            quiet=True,
+            model=model, text=ready.text, limit=200, out=str(at / "fisher.safetensors"),
+            **_runs(at), quiet=True,
         ),
         "inject": lambda at: cutaway.inject(
-            model=model, data=SUMS, retain=["docs"], retain_limit=30, regulariser="none,ewc",
+            model=model, data=SUMS, retain=[ready.text], retain_limit=30, regulariser="ewc",
             strength=[1.0], fisher_examples=16, **SHORT, **_runs(at),
         ),
     }  # fmt: skip
@@ -171,13 +177,23 @@ def run_whole(place: Path, start: Start) -> Whole:
     Read by the child: a process that has used polars can't be forked any more, its threads hang.
     """
 
+    whole = run_unless_killed(place, start)
+    assert whole is not None, "nothing kills it"
+    return whole
+
+
+def run_unless_killed(place: Path, start: Start, after: float | None = None) -> Whole | None:
+    """As `run_whole`; None when it was killed `after` so much processor time."""
+
     def start_and_read(at: Path) -> None:
         start(at)
         (at / FOUND).write_text(json.dumps([sum(os.times()[:2]), lines_found(at)]))
 
-    ended = in_child(place, start_and_read)
-    if ended.error or ended.killed:
+    ended = in_child(place, start_and_read, after=after)
+    if ended.error or (ended.killed and after is None):
         raise RuntimeError(f"{place.name} failed: {(place / 'log').read_text()[-2000:]}")
+    if ended.killed:
+        return None
     seconds, lines = json.loads((place / FOUND).read_text())
     return Whole(lines, seconds)
 

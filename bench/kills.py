@@ -1,8 +1,8 @@
 """kill -9 at every moment of every long command: nothing is lost, nothing counted twice.
 
-Each command runs once undisturbed. Then it is started in an empty folder and killed after one, two,
-... hundredths of its processor time, and started again without a kill. Its rows, its summary and
-its files of tensors must be those of the undisturbed run, to the last digit.
+Each command runs once undisturbed. Then it is started again and again and killed after one, two,
+three ... hundredths of its processor time. Whenever a start comes to its end, its rows, its summary
+and its files of tensors must be those of the undisturbed run, to the last digit.
 """
 
 import random
@@ -14,13 +14,12 @@ from typing import Any
 
 from bench.forked import (
     Start,
-    in_child,
     load_everything,
     one_thread,
     pieces_on_disk,
     saving_every,
 )
-from bench.kill_commands import all_commands, differences, prepare, run_whole
+from bench.kill_commands import all_commands, differences, prepare, run_unless_killed, run_whole
 from bench.report import row
 
 KILLS = 100
@@ -44,22 +43,23 @@ def run(quick: bool, kills: int | None = None, commands: list[str] | None = None
         found = {name: attack(name, start, folder, wanted) for name, start in chosen.items()}
     return {
         "title": "kill -9 at every moment",
-        "text": "A llama-shaped model of 3 layers of 32 made on the spot. Each start is in an "
-        "empty folder and is killed after a share of the undisturbed run's processor time: 0.5 %, "
-        "1.5 %, ... 99.5 %. Then the command is repeated without a kill. `pieces` are kills that "
-        "left something that the repetition uses (pieces of the run, shards of activations), "
-        "`wrong` the rows, summaries and files of tensors that were lost, doubled or different "
-        "in any digit, over all kills. Unfinished work is saved every "
-        f"{1000 * SAVE_SECONDS:g} ms instead of every 30 s. The repetition takes the processor "
-        "time in the last column, as a share of the undisturbed run, on average.",
+        "text": "A llama-shaped model of 3 layers of 32 made on the spot. A start is killed after "
+        "a share of the undisturbed run's processor time: 0.5 %, 1.5 %, ... 99.5 %, in random "
+        "order. Starts follow each other in the same folder until one ends by itself before its "
+        "kill; then its rows, summary and files of tensors are compared with the undisturbed "
+        "run's, and the next start has an empty folder. `pieces`: kills that left something that "
+        "the next start uses (pieces of the run, shards of activations). `wrong`: rows, summaries "
+        "and files that were lost, doubled or different in any digit. Unfinished work is saved "
+        f"every {1000 * SAVE_SECONDS:g} ms instead of every 30 s.",
         "table": [
             row(
                 name,
-                f"{f['kills']} kills, pieces in {f['pieces']}, run of {f['seconds']:.2f} s",
+                f"{f['kills']} kills, pieces in {f['pieces']}, {f['ends']} ends, "
+                f"run of {f['seconds']:.2f} s",
                 bar="0 wrong, pieces in half",
                 met=f["wrong"] == 0 and 2 * f["pieces"] >= f["kills"],
             )
-            | {"wrong": f["wrong"], "repetition": f"{f['repetition']:.0%}"}
+            | {"wrong": f["wrong"]}
             for name, f in found.items()
         ],
         "measured": found,
@@ -67,39 +67,35 @@ def run(quick: bool, kills: int | None = None, commands: list[str] | None = None
 
 
 def attack(name: str, start: Start, folder: Path, wanted: int) -> dict[str, Any]:
-    """The command killed at so many moments spread evenly over its run, each followed by a rest."""
+    """The command killed at so many moments; starts that end by themselves are compared."""
     whole = run_whole(folder / "whole" / name, start)
-    seconds = whole.seconds
     moments = [(n + 0.5) / wanted for n in range(wanted)]
-    # So that a change of the machine's speed doesn't affect one part of the run only.
+    # In random order, so that short and long starts follow each other in a folder.
     random.Random(name).shuffle(moments)
-    pieces, wrong, examples, again = 0, 0, list[str](), 0.0
-    for share in moments:
-        place = folder / "killed"
-        killed = kill_at(place, start, share * seconds)
-        pieces += pieces_on_disk(place) > 0
-        repeated = run_whole(place, start)
-        again += repeated.seconds
-        wrongs = differences(whole.lines, repeated.lines)
-        wrong += len(wrongs)
-        examples += [f"killed after {killed:.2f} s: {one}" for one in wrongs[:2]]
-        shutil.rmtree(place)
-    print(f"   {name}: {seconds:.2f} s, pieces in {pieces}, wrong {wrong}", file=sys.stderr)
-    for one in examples[:6]:
+    place, fresh, pieces, wrong, ends = folder / "killed", 0, 0, list[str](), 0
+    while moments:
+        fresh += not place.exists()
+        ended = run_unless_killed(place, start, moments[-1] * whole.seconds)
+        if ended is None:
+            moments.pop()
+            pieces += pieces_on_disk(place) > 0
+        else:
+            ends += 1
+            wrong += differences(whole.lines, ended.lines)
+            shutil.rmtree(place)
+    wrong += differences(whole.lines, run_whole(place, start).lines)
+    shutil.rmtree(place)
+    print(
+        f"   {name}: {whole.seconds:.2f} s, pieces in {pieces}, {len(wrong)} wrong", file=sys.stderr
+    )
+    for one in wrong[:4]:
         print(f"      {one[:300]}", file=sys.stderr)
     return {
         "kills": wanted,
         "pieces": pieces,
-        "wrong": wrong,
-        "seconds": seconds,
-        "repetition": again / wanted / seconds,
-        "examples": examples[:6],
+        "ends": ends + 1,
+        "fresh": fresh,
+        "wrong": len(wrong),
+        "seconds": whole.seconds,
+        "examples": wrong[:4],
     }
-
-
-def kill_at(place: Path, start: Start, seconds: float) -> float:
-    """Start and kill; a run that ends before that is repeated and killed a little earlier."""
-    while not in_child(place, start, after=seconds).killed:
-        shutil.rmtree(place)
-        seconds *= 0.95
-    return seconds

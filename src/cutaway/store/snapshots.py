@@ -45,7 +45,7 @@ class SaveClock:
         `ahead` are the seconds until the next chance.
         """
         least = SAVE_SECONDS * SHARE_AT_END if at_end else SAVE_SECONDS
-        longest = self._writing * (1.0 if at_end else WORK_PER_WRITING)
+        longest = self._writing * (min(1.0, WORK_PER_WRITING) if at_end else WORK_PER_WRITING)
         return time.monotonic() + ahead - self._saved >= max(least, longest)
 
     def saved(self, began: float) -> None:
