@@ -62,6 +62,34 @@ def test_the_newest_snapshot_is_read_and_the_one_before_removed(tmp_path) -> Non
     assert saved_tensors(saved, "b") == {}
 
 
+def test_a_second_snapshot_of_a_step_never_removes_the_first_before_it_is_there(
+    tmp_path, monkeypatch
+) -> None:
+    write_snapshot(tmp_path, 7, {"w": torch.zeros(1)}, {"evaluated": False})
+
+    class Killed(BaseException):
+        """The process ends here."""
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(module.files, "remove_folder", kill)
+    with pytest.raises(Killed):
+        write_snapshot(tmp_path, 7, {"w": torch.ones(1)}, {"evaluated": True})
+    assert read_snapshot(tmp_path, QUIET).meta == {"evaluated": True}
+    monkeypatch.undo()
+    for step in (7, 8):
+        write_snapshot(tmp_path, step, {"w": torch.ones(1)}, {"step": step})
+        assert read_snapshot(tmp_path, QUIET).meta == {"step": step}
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000008"]
+
+
+def test_work_is_saved_before_something_long_that_cannot_be(clock) -> None:
+    save = SaveClock()
+    clock[0] += 10
+    assert not save.due(ahead=19.9) and save.due(ahead=20.0)
+
+
 def test_a_damaged_snapshot_is_skipped(tmp_path) -> None:
     write_snapshot(tmp_path, 1, {"w": torch.ones(2)}, {})
     file = tmp_path / "step-00000001" / STATE_FILE

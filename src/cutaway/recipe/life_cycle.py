@@ -32,14 +32,15 @@ from cutaway.store.progress import Progress
 from cutaway.store.records import SAMPLES_FILE, SPLITS_FILE
 from cutaway.store.reserve_output import reserve_output
 from cutaway.store.results import Record
+from cutaway.store.row_passes import saving_passes
 from cutaway.store.samples import SamplePieces
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-SAMPLES_FOLDER = "samples"
-"""Where the samples of an unfinished run are kept in its folder."""
+SAMPLES_FOLDER, PASSES_FOLDER = "samples", "passes"
+"""Where samples and evaluations of an unfinished run are kept in its folder."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,9 @@ def _measure_and_save(
     verb: Verb, spec: RunOptions, recipe: Any, request: Request, current: Run, group: ProcessGroup
 ) -> Result:
     output: Output | None = getattr(recipe, "OUTPUT", None)
-    with measure_cost() as meter:
+    # Other processes of a training compute the same values and write nothing.
+    passes = current.folder / PASSES_FOLDER if group.first else None
+    with measure_cost() as meter, saving_passes(passes, current.console):
         outcome = recipe.measure(request, current)
 
     def save() -> Result:

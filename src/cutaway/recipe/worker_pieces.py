@@ -16,10 +16,11 @@ from cutaway.core.errors import Mismatch, Missing, RunError
 from cutaway.core.spec import address
 from cutaway.engine import PieceFailed, Resources, find_engine, run_pieces
 from cutaway.models.lm import LM
-from cutaway.recipe.life_cycle import Context, Request
+from cutaway.recipe.life_cycle import PASSES_FOLDER, Context, Request
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.options import RunOptions
 from cutaway.store import files
+from cutaway.store.row_passes import saving_passes
 
 Piece = TypeVar("Piece")
 Done = TypeVar("Done")
@@ -46,7 +47,8 @@ class WorkerTask:
                     "every machine the same --runs, and start the command in a shared folder."
                 )
         os.chdir(self.folder)
-        return self.function(piece)
+        with saving_passes(Path(self.kept) / PASSES_FOLDER, Console(quiet=True)):
+            return self.function(piece)
 
 
 def runs_on_workers(engine: str, objects: Objects | None, console: Console) -> bool:

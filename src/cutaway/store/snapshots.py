@@ -39,11 +39,14 @@ class SaveClock:
         """The clock starts now."""
         self._saved, self._writing = time.monotonic(), 0.0
 
-    def due(self, *, at_end: bool = False) -> bool:
-        """Whether to save now; `at_end` of a loop it is due earlier."""
+    def due(self, *, at_end: bool = False, ahead: float = 0.0) -> bool:
+        """Whether to save now; `at_end` of a loop it is due earlier.
+
+        `ahead` are the seconds until the next chance.
+        """
         least = SAVE_SECONDS * SHARE_AT_END if at_end else SAVE_SECONDS
-        longest = self._writing * (1.0 if at_end else WORK_PER_WRITING)
-        return time.monotonic() - self._saved >= max(least, longest)
+        longest = self._writing * (min(1.0, WORK_PER_WRITING) if at_end else WORK_PER_WRITING)
+        return time.monotonic() + ahead - self._saved >= max(least, longest)
 
     def saved(self, began: float) -> None:
         """Writing began at this time (`time.monotonic`) and has ended now."""
@@ -55,19 +58,20 @@ def write_snapshot(
     folder: Path, step: int, tensors: "Mapping[str, Tensor]", facts: Mapping[str, Any]
 ) -> Path:
     """Write a snapshot; its file. If killed at any moment, the one before is still there."""
-    place = folder / f"step-{step:08d}"
+    older = _steps(folder)
+    place = _next_place(folder, step, older)
     aside = files.temporary_path(place)
     try:
         save_artefact(aside / STATE_FILE, tensors, facts)
         with files.disk_errors(place):
-            files.remove_folder(place)
-            aside.rename(place)
+            # Another process that works on the same run may have saved this step meanwhile.
+            if not place.exists():
+                aside.rename(place)
             files.sync_folder(folder)
     finally:
         files.discard(aside)
-    for older in _steps(folder):
-        if older != place:
-            files.remove_folder(older)
+    for one in older:
+        files.remove_folder(one)
     return place / STATE_FILE
 
 
@@ -80,6 +84,13 @@ def read_snapshot(folder: Path, console: Console) -> Artefact | None:
         except (Corrupt, Missing) as error:
             console.print(f"A checkpoint is skipped: {error}")
     return None
+
+
+def _next_place(folder: Path, step: int, older: list[Path]) -> Path:
+    """A free name that sorts after those of older snapshots, also of the same step."""
+    name = f"step-{step:08d}"
+    same = [int(path.suffix[1:] or 0) for path in older if path.stem == name]
+    return folder / (f"{name}.{max(same) + 1:04d}" if same else name)
 
 
 def _steps(folder: Path) -> list[Path]:

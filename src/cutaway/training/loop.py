@@ -93,11 +93,15 @@ def train(
     group.wait()
     clock = SaveClock()
 
-    def save(*, due: bool) -> None:
-        if group.first and (not due or clock.due()):
+    def save() -> None:
+        if group.first:
             began = time.monotonic()
             run.use_saved_best(save_state(folder, identity, run.state()))
             clock.saved(began)
+
+    def save_if_due(*, ahead: float = 0.0, at_end: bool = False) -> None:
+        if clock.due(ahead=ahead, at_end=at_end):
+            save()
 
     with (
         gradients_enabled(params),
@@ -105,11 +109,14 @@ def train(
     ):
         advance(run.step)
         if run.step == 0 and evaluate is not None and saved is None:
-            run.curve.append(_curve_row(0, {}, group.broadcast(evaluate)))
+            run.evaluate_start(evaluate)
+            save_if_due(at_end=True)
         while not run.stopped:
-            run.take_steps(loss, project, advance, lambda: save(due=True))
+            run.take_steps(loss, project, advance, save_if_due)
+            # An evaluation may take minutes: the steps before it are saved first.
+            save_if_due(ahead=run.evaluation_seconds)
             run.evaluate(evaluate, stop)
-            save(due=False)
+            save()
     run.restore_best()
     return TrainingResult(run.curve, run.best_step, run.best, run.stopped, round(run.seconds, 3))
 
@@ -130,6 +137,7 @@ class _TrainingRun:
         self.best_weights: dict[str, Tensor] | None = None
         self.curve: list[dict[str, Any]] = []
         self.stopped, self.seconds = "", 0.0
+        self.evaluation_seconds = 0.0
         self._since, self._sums = time.monotonic(), dict[str, float]()
 
     def resume(self, saved: TrainingState) -> None:
@@ -189,9 +197,19 @@ class _TrainingRun:
         """The step of the evaluation before the current step."""
         return self.curve[-1]["step"] if self.curve else 0
 
+    def evaluate_start(self, evaluate: Evaluate) -> None:
+        """The row of the curve before any training."""
+        self.curve.append(_curve_row(0, {}, self._timed(evaluate)))
+
+    def _timed(self, evaluate: Evaluate) -> Mapping[str, float]:
+        began = time.monotonic()
+        values = process_group().broadcast(evaluate)
+        self.evaluation_seconds = time.monotonic() - began
+        return values
+
     def evaluate(self, evaluate: Evaluate | None, stop: StopRule | None) -> None:
         """Evaluate, keep the best weights, decide whether to stop."""
-        values = dict(process_group().broadcast(evaluate)) if evaluate is not None else {}
+        values = dict(self._timed(evaluate)) if evaluate is not None else {}
         steps = self.step - self._last_evaluation
         means = {name: value / steps for name, value in self._sums.items()}
         self.curve.append(_curve_row(self.step, means, values))

@@ -18,15 +18,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.float64 import to_float64
 from cutaway.core.textset import Task, TextSet
 from cutaway.data.tasks import TaskFile
 from cutaway.data.templates import check_template, fill_template
 from cutaway.models.batches import TokenBudget, batches_by_length
+from cutaway.models.digests import module_checksum
 from cutaway.models.lm import LM
 from cutaway.models.loss import label_word_logits
 from cutaway.models.tokens import pad, without_start_token
+from cutaway.store.row_passes import fill_rows
 
 EVAL_BATCH_TOKENS = 2048
 """Padded tokens per batch when a model is evaluated."""
@@ -175,20 +178,36 @@ def prompt_logits(lm: LM, examples: PromptedExamples, rows: Any) -> Tensor:
 
 def predict_proba(lm: LM, examples: PromptedExamples) -> NDArray[np.float64]:
     """(n, cls) probabilities of the classes, in the order of the examples."""
+    words: list[int] = examples.word_ids.tolist()
     return batched_proba(
-        lambda rows: prompt_logits(lm, examples, rows), examples.rows, len(examples.word_ids)
-    )
+        lambda rows: prompt_logits(lm, examples, rows), examples.rows, len(words),
+        what=words, weights=lambda: module_checksum(lm.module),
+    )  # fmt: skip
 
 
 @torch.inference_mode()
 def batched_proba(
-    logits: Callable[[NDArray[np.int64]], Tensor], token_rows: Sequence[list[int]], classes: int
+    logits: Callable[[NDArray[np.int64]], Tensor],
+    token_rows: Sequence[list[int]],
+    classes: int,
+    *,
+    what: Any,
+    weights: Callable[[], str],
 ) -> NDArray[np.float64]:
-    """The softmax of `logits(rows)` for all rows, computed in batches of similar length."""
+    """The softmax of `logits(rows)` for all rows, computed in batches of similar length.
+
+    `what` (JSON) says what is predicted, `weights` is a digest of the weights: an evaluation that
+    was killed is recognised by them.
+    """
     proba = np.zeros((len(token_rows), classes))
     lengths, budget = [len(row) for row in token_rows], TokenBudget(fixed=EVAL_BATCH_TOKENS)
-    for batch, _ in batches_by_length(lengths, budget):
-        proba[batch.rows] = to_float64(logits(batch.rows)).softmax(dim=1).cpu().numpy()
+    fill_rows(
+        {"proba": proba},
+        [batch.rows for batch, _ in batches_by_length(lengths, budget)],
+        lambda rows: {"proba": to_float64(logits(rows)).softmax(dim=1).cpu().numpy()},
+        inputs=lambda: digest_json([what, list(token_rows)]),
+        weights=weights,
+    )
     return proba
 
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from cutaway.console import quiet_transformers
 from cutaway.core.errors import BadSpec
+from cutaway.models.digests import checksum
 from cutaway.models.hooks import forward_kwargs
 from cutaway.models.lm import LM
 from cutaway.models.loss import LinearHead, head_logits
@@ -68,8 +69,10 @@ class TaskModel:
         try:
             token_rows, classes = self.examples.rows, self.examples.targets.shape[1]
             return batched_proba(
-                lambda some: self.logits(index[some]), [token_rows[i] for i in index], classes
-            )
+                lambda some: self.logits(index[some]), [token_rows[i] for i in index], classes,
+                what=[self.mode, self.at, self.examples.word_ids.tolist()],
+                weights=lambda: checksum(self.params()),
+            )  # fmt: skip
         finally:
             self.module.train(training)
 

@@ -8,6 +8,7 @@ import pytest
 from cutaway.core.digest import digest_text
 from cutaway.core.errors import BadSpec
 from cutaway.methods.graft import api as graft
+from cutaway.methods.graft import eval as evaluation
 from tests.methods.graft.toy import TASK, value
 
 
@@ -23,6 +24,26 @@ def test_eval_measures_skills_on_several_sets(toy, learned) -> None:
     assert set(result.summary["matrix"]["learned"]["toyfeel"]) == {"toy", "other"}
     language = result.rows.filter(pl.col("metric") == "lm_loss")
     assert len(language) == 4
+
+
+def test_a_killed_evaluation_goes_on_with_the_next_set(toy, learned, monkeypatch) -> None:
+    family, _, out = learned
+    given = {"skill": [str(out)], "base": toy.pair(family)[0], "data": [toy.data, toy.other]}
+    given |= {"runs": toy.runs, "quiet": True, "text": "none", "test_limit": 9}
+    evaluate, sets = evaluation.skill_outputs, []
+
+    def killed(request, skill, examples):
+        sets.append(len(examples))
+        if len(sets) == 2:
+            raise KeyboardInterrupt
+        return evaluate(request, skill, examples)
+
+    monkeypatch.setattr(evaluation, "skill_outputs", killed)
+    with pytest.raises(KeyboardInterrupt):
+        graft.eval(**given)
+    result = graft.eval(**given)
+    assert len(sets) == 3, "the first set is not evaluated again"
+    assert result.rows["data"].unique(maintain_order=True).to_list() == ["toy", "other"]
 
 
 def test_a_skill_of_all_weights_is_the_tuned_model_and_without_it_the_base_is_left(toy) -> None:

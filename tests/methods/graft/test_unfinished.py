@@ -42,6 +42,17 @@ def test_a_mask_comes_back_as_it_was(always) -> None:
     assert str(back.curve) == str(list(STATE.curve)), "NaN included"
 
 
+def test_names_come_back_in_their_order_which_is_that_of_a_skill_file(always) -> None:
+    names = ["b.w", "a.w", "c.w"]
+    logits = {name: torch.zeros(2) for name in names}
+    moments = {name: (torch.ones(2), torch.ones(2)) for name in names}
+    best = (0.5, Mask({name: torch.tensor([0]) for name in names[:2]}), 1)
+    mask_keeper(always, last=10)(MaskState(1, logits, moments, best, []))
+    back = saved_mask(always)
+    assert list(back.logits) == list(back.moments) == names
+    assert list(back.best[1].indices) == names[:2]
+
+
 def test_gradient_sums_come_back_as_they_were(always) -> None:
     sums = GradientSums({"w": torch.tensor([1.5])}, {"w": torch.tensor([2.5])}, 7)
     assert saved_sums(always, sums.sum) is None

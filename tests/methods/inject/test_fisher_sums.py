@@ -7,9 +7,16 @@ import torch
 
 from cutaway.console import Console
 from cutaway.core.textset import TextSet
+from cutaway.extract.model_handle import make_model_handle
 from cutaway.methods.inject.examples import example_losses, lm_examples
-from cutaway.methods.inject.fisher_sums import sum_squared_gradients
+from cutaway.methods.inject.fisher_sums import (
+    FisherWorker,
+    fisher_batches,
+    split_batches,
+    sum_squared_gradients,
+)
 from cutaway.methods.inject.maths.loop import FisherSample
+from cutaway.methods.inject.spec import FisherSpec
 from cutaway.models.load import open_model
 from tests.tiny import FAMILIES, toy_model
 
@@ -112,3 +119,30 @@ def test_sums_that_were_kept_are_gone_on_from(toy, tmp_path, monkeypatch) -> Non
     for name, value in straight.total.items():
         assert torch.equal(resumed.total[name], value)
         torch.testing.assert_close(value, whole.total[name], rtol=1e-4, atol=1e-8)
+
+
+def test_a_killed_worker_goes_on_from_its_own_sums(toy, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("cutaway.store.snapshots.SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("cutaway.methods.inject.fisher_sums.MAX_TOKENS", 64)
+    lm = open_model(str(toy))
+    handle = make_model_handle(lm, FisherSpec(model=str(toy), text="docs"), {})
+    texts = TextSet("t", tuple(f"the film is {w} , so i love it ." for w in ("good", "bad") * 40))
+    examples = lm_examples(lm, texts)
+    first, second = split_batches(examples, fisher_batches(lm, examples, "batched"), 2)
+    assert (first.folder, second.folder) == ("part-0-of-2", "part-1-of-2")
+    straight = FisherWorker(handle, "batched", None, None)(second)
+    worker, calls = FisherWorker(handle, "batched", None, tmp_path), []
+
+    def killed(*given):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return example_losses(*given)
+
+    monkeypatch.setattr("cutaway.methods.inject.fisher_sums.example_losses", killed)
+    with pytest.raises(KeyboardInterrupt):
+        worker(second)
+    assert [path.name for path in tmp_path.iterdir()] == [second.folder]
+    resumed = worker(second)
+    assert len(calls) == 2 + len(second.batches) - 1, "the first batch is not summed again"
+    assert all((resumed[name] == value).all() for name, value in straight.items())

@@ -50,6 +50,27 @@ def test_the_run_is_kept_and_found_again(options, fitted, maps_file, monkeypatch
     assert again.texts == out.texts and again.path == out.path
 
 
+def test_a_killed_run_goes_on_with_the_next_prompt(options, fitted, maps_file, monkeypatch) -> None:
+    more = {"prompt": [" the film", " the king", " i"], "max_new_tokens": 7}
+    request, write = {**options, "shortcut": maps_file, **more}, generate.TextWriter.write
+    calls = []
+
+    def killed(*given):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return write(*given)
+
+    monkeypatch.setattr(generate.TextWriter, "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        shortcut.generate(**request)
+    out = shortcut.generate(**request)
+    assert len(calls) == 4, "only the last text is written again"
+    assert [text.prompt for text in out.texts] == more["prompt"]
+    alone = shortcut.generate(**{**request, "seed": 5})
+    assert [text.tokens for text in out.texts] == [text.tokens for text in alone.texts]
+
+
 def test_plain_and_own_texts_are_written_in_turn(options, fitted, maps_file, monkeypatch) -> None:
     order: list[str] = []
     plain, write = generate.plain_generate, generate.TextWriter.write

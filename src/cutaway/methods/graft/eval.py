@@ -118,25 +118,42 @@ def resolve(spec: GraftEvalSpec, context: Context) -> GraftEvalRequest:
 def measure(request: GraftEvalRequest, run: Run) -> Outcome:
     """Every skill on every set, compared with the base and the tuned model."""
     pairs = [(skill, c, one) for skill, c in request.labelled_skills() for one in request.sets]
-    rows: list[Row] = []
+    keys, done = [], run.progress.done()
     with run.console.progress("skills and sets", len(pairs)) as advance:
-        for skill, coordinates, one in pairs:
-            examples = evaluation_prompts(request.lm, skill, one, request.spec.max_tokens)
-            outputs = skill_outputs(request, skill, examples)
-            cells = {k: {"data": one.texts.name, "sparsity": _sparsity(skill, k)} for k in outputs}
-            if run.samples is not None:
-                run.samples.put(
-                    f"{coordinates.task} on {one.texts.name}",
-                    predictions(coordinates, cells, skill, one, examples, outputs),
-                )
-            for kind, scores in skill_scores(examples, outputs).items():
-                rows += coordinates.scores(kind, scores, **cells[kind])
+        for number, (skill, coordinates, one) in enumerate(pairs):
+            keys.append(f"{number}: {coordinates.task} on {one.texts.name}")
+            if keys[-1] not in done:
+                found = evaluate_pair(request, skill, coordinates, one, run, keys[-1])
+                run.progress.put(keys[-1], found)
             advance()
+    rows = run.progress.rows(keys)
     rows += lm_loss_rows(request, heldout_token_rows(request.lm, request.text))
     return graft_outcome(
         "eval", rows, model=request.lm, data=request.sets[0].texts,
         summary=summarise_evaluation(request, rows), splits=evaluated_rows(request.sets),
     )  # fmt: skip
+
+
+def evaluate_pair(
+    request: GraftEvalRequest,
+    skill: Skill,
+    coordinates: GraftCoordinates,
+    one: EvaluationSet,
+    run: Run,
+    key: str,
+) -> list[Row]:
+    """The rows of one skill on one set; its predictions are kept if they are wanted."""
+    examples = evaluation_prompts(request.lm, skill, one, request.spec.max_tokens)
+    outputs = skill_outputs(request, skill, examples)
+    cells = {k: {"data": one.texts.name, "sparsity": _sparsity(skill, k)} for k in outputs}
+    if run.samples is not None:
+        run.samples.put(key, predictions(coordinates, cells, skill, one, examples, outputs))
+    scores = skill_scores(examples, outputs)
+    return [
+        row
+        for kind, values in scores.items()
+        for row in coordinates.scores(kind, values, **cells[kind])
+    ]
 
 
 def estimate(request: GraftEvalRequest) -> list[Estimate]:

@@ -8,15 +8,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cutaway.core.digest import digest_json
 from cutaway.core.textset import TextSet
 from cutaway.data.load import load_text_set
 from cutaway.measure.calibration import Reliability, reliability
 from cutaway.measure.intervals import Interval, corrected_t, wilson
 from cutaway.methods.graft.maths.gain import kept_gain
 from cutaway.models.batches import TokenBudget, batches_by_length
+from cutaway.models.digests import module_checksum
 from cutaway.models.lm import LM
 from cutaway.models.loss import lm_loss, mask_tokens, mlm_loss
 from cutaway.models.tokens import pad, tokenize
+from cutaway.store.row_passes import fill_rows
 from cutaway.training.prompting import EVAL_BATCH_TOKENS, PromptedExamples, predict_from_proba
 from cutaway.training.task_model import TaskModel
 from cutaway.training.task_scores import block_scores, metric_values, scores_with_intervals
@@ -152,15 +155,24 @@ def mean_lm_loss(lm: LM, rows: TokenRows, seed: int) -> Interval | None:
         return None
     losses = np.zeros(len(rows))
     budget = TokenBudget(fixed=EVAL_BATCH_TOKENS)
-    for batch, _ in batches_by_length([len(row) for row in rows], budget):
-        ids, mask = (x.to(lm.device) for x in pad([rows[i] for i in batch.rows], lm.pad_id))
+
+    def losses_of(some: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+        ids, mask = (x.to(lm.device) for x in pad([rows[i] for i in some], lm.pad_id))
         if lm.kind == "causal":
             each = lm_loss(lm, ids, mask)
         else:
-            rng = np.random.default_rng([seed, int(batch.rows[0])])
+            rng = np.random.default_rng([seed, int(some[0])])
             masked_ids, labels = mask_tokens(lm, ids, mask, rng=rng)
             each = mlm_loss(lm, masked_ids, mask, labels)
-        losses[batch.rows] = each.cpu().double().numpy()
+        return {"loss": each.cpu().double().numpy()}
+
+    fill_rows(
+        {"loss": losses},
+        [batch.rows for batch, _ in batches_by_length([len(row) for row in rows], budget)],
+        losses_of,
+        inputs=lambda: digest_json(["lm_loss", seed, list(rows)]),
+        weights=lambda: module_checksum(lm.module),
+    )
     return corrected_t(losses, n_train=1, n_test=0)
 
 

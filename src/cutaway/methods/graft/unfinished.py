@@ -23,7 +23,9 @@ def mask_keeper(snapshots: Snapshots, last: int) -> Callable[[MaskState], None]:
                 **_named("second", {name: pair[1] for name, pair in state.moments.items()}),
                 **_named("best", mask.indices),
             }
-            facts = {"step": state.step, "score": score, "best_step": step}
+            # A skill file has the weights in the order of these names.
+            names = {"names": [*state.logits], "best": [*mask.indices]}
+            facts = {"step": state.step, "score": score, "best_step": step, **names}
             snapshots.save(state.step, tensors, facts | {"curve": list(state.curve)})
 
     return keep
@@ -35,12 +37,13 @@ def saved_mask(snapshots: Snapshots) -> MaskState | None:
     if saved is None:
         return None
     first, second = saved_tensors(saved, "first"), saved_tensors(saved, "second")
-    meta = saved.meta
+    meta, best, logits = saved.meta, saved_tensors(saved, "best"), saved_tensors(saved, "logits")
+    mask = Mask({name: best[name] for name in meta["best"]})
     return MaskState(
         int(meta["step"]),
-        saved_tensors(saved, "logits"),
-        {name: (value, second[name]) for name, value in first.items()},
-        (_number(meta["score"]), Mask(saved_tensors(saved, "best")), int(meta["best_step"])),
+        {name: logits[name] for name in meta["names"]},
+        {name: (first[name], second[name]) for name in meta["names"] if name in first},
+        (_number(meta["score"]), mask, int(meta["best_step"])),
         [{name: _number(value) for name, value in row.items()} for row in meta["curve"]],
     )
 

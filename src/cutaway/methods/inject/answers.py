@@ -14,19 +14,25 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import TextSet
 from cutaway.data.questions import parse_decimal
 from cutaway.methods.inject.examples import Examples, target_logits
 from cutaway.methods.inject.maths.score import Answers
+from cutaway.models.digests import module_checksum
 from cutaway.models.lm import LM
+from cutaway.store.row_passes import fill_rows
 
 # Tokens that an answer may be longer than the longest correct one before generation stops.
 EXTRA_TOKENS = 4
 BATCH_TOKENS = 2048
+# After the end of an answer.
+NO_TOKEN = -1
 _WHOLE_NUMBER = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
@@ -152,23 +158,34 @@ def generate_with_probabilities(
 ) -> tuple[list[str | None], NDArray[np.float64]]:
     """The model's answers, and the probability of each with its end."""
     questions = [question_ids(lm, question, answer_format) for question in texts.texts]
-    answers: list[str | None] = [None] * len(texts)
-    probabilities = np.ones(len(texts))
-    for rows in _equal_length_batches([row for row, _ in questions]):
+    shape = len(texts), answer_format.max_tokens
+    tokens, logs = np.full(shape, NO_TOKEN), np.zeros(shape)
+
+    def answer(rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         ids = torch.tensor([questions[i][0] for i in rows], device=lm.device)
         if lm.kind == "causal":
-            generated, logs = _greedy_decode(lm, ids, answer_format)
+            generated, each = _greedy_decode(lm, ids, answer_format)
         else:
             starts = [questions[i][1] for i in rows]
             at = [list(range(start, start + answer_format.masks)) for start in starts]
             scores = target_logits(lm, Examples(ids.tolist(), at, at)).float().log_softmax(dim=-1)
-            logs, generated = scores.max(dim=-1)
-        for i, tokens, each in zip(rows, generated.tolist(), logs.tolist(), strict=True):
-            answers[i] = _decode_answer(lm, tokens, answer_format)
-            end = answer_format.end
-            last = tokens.index(end) if lm.kind == "causal" and end in tokens else len(tokens)
-            probabilities[i] = np.exp(sum(each[: last + 1]))
-    return answers, probabilities
+            each, generated = scores.max(dim=-1)
+        rest = (0, shape[1] - generated.shape[1])
+        return {
+            "tokens": F.pad(generated, rest, value=NO_TOKEN).cpu().numpy(),
+            "logs": F.pad(each, rest).cpu().double().numpy(),
+        }
+
+    rows = [row for row, _ in questions]
+    fill_rows(
+        {"tokens": tokens, "logs": logs},
+        [np.array(some) for some in _equal_length_batches(rows)],
+        answer,
+        inputs=lambda: digest_json(["answers", rows, list(shape), answer_format.end]),
+        weights=lambda: module_checksum(lm.module),
+    )
+    found = [_decode_answer(lm, *one, answer_format) for one in zip(tokens, logs, strict=True)]
+    return [text for text, _ in found], np.array([each for _, each in found])
 
 
 def _equal_length_batches(rows: list[list[int]]) -> list[list[int]]:
@@ -200,13 +217,19 @@ def _greedy_decode(lm: LM, ids: Tensor, answer_format: AnswerFormat) -> tuple[Te
     return torch.cat(generated, dim=1), torch.cat(logs, dim=1)
 
 
-def _decode_answer(lm: LM, tokens: list[int], answer_format: AnswerFormat) -> str | None:
-    if answer_format.end in tokens:
-        tokens = tokens[: tokens.index(answer_format.end)]
+def _decode_answer(
+    lm: LM, row: NDArray[np.int64], logs: NDArray[np.float64], answer_format: AnswerFormat
+) -> tuple[str | None, float]:
+    """The text of an answer, None when it never ends, and the probability of its tokens."""
+    tokens, end = [t for t in row.tolist() if t != NO_TOKEN], answer_format.end
+    last = tokens.index(end) if lm.kind == "causal" and end in tokens else len(tokens)
+    probability = float(np.exp(sum(logs.tolist()[: last + 1])))
+    if end in tokens:
+        tokens = tokens[: tokens.index(end)]
     elif lm.kind == "causal":
-        return None
+        return None, probability
     text: str = lm.tokenizer.decode(tokens, skip_special_tokens=False)
-    return text
+    return text, probability
 
 
 def parse_number(text: str | None, form: str) -> Any:

@@ -1,8 +1,9 @@
 """Sums of squared per-example gradients, batch by batch, in this process or on workers.
 
 On workers, each adds up whole batches of the single-process pass, so that the same squares are
-summed. Sums of one worker are float32 as in a single process, and are added in float64 in any
-order: results differ only by float32 rounding, about 1e-7 of an entry.
+summed; it saves its unfinished sums if it has the run's folder. Sums of one worker are float32 as
+in a single process, and are added in float64 in any order: results differ only by float32 rounding,
+about 1e-7 of an entry.
 """
 
 import math
@@ -27,6 +28,7 @@ from cutaway.methods.inject.spec import FISHER_TOKENS
 from cutaway.models.batches import TokenBatch, TokenBudget, batches_by_length
 from cutaway.models.lm import LM
 from cutaway.models.rounding import disturbed, judge
+from cutaway.store import files
 from cutaway.store.snapshots import Snapshots
 
 # Passes with disturbed inputs that measure the rounding noise of gradients.
@@ -82,17 +84,29 @@ def sum_squared_gradients(
         method = choose_method(lm, examples, total, console)
     batches = fisher_batches(lm, examples, method.way)
     snapshots = Snapshots(checkpoint, console)
-    start = _resume_sums(snapshots, total, method.way)
     with console.progress("fisher", len(examples)) as advance:
-        advance(sum(len(batch.rows) for batch in batches[:start]))
-        with FisherAccumulator(lm, examples, total, method.way) as add:
-            for number, batch in enumerate(batches[start:], start):
-                add(batch)
-                advance(len(batch.rows))
-                done = number + 1
-                if snapshots.due(at_end=done == len(batches)):
-                    snapshots.save(done, total, {"done": done, "way": method.way})
+        add_batches(lm, examples, total, batches, method.way, snapshots, advance)
     return FisherSums(total, method)
+
+
+def add_batches(
+    lm: LM,
+    examples: Examples,
+    total: dict[str, Tensor],
+    batches: Sequence[TokenBatch],
+    way: str,
+    snapshots: Snapshots,
+    advance: Callable[[int], None],
+) -> None:
+    """Add the squared gradients of all batches to `total`, from the newest snapshot on."""
+    start = _resume_sums(snapshots, total, way)
+    advance(sum(len(batch.rows) for batch in batches[:start]))
+    with FisherAccumulator(lm, examples, total, way) as add:
+        for done, batch in enumerate(batches[start:], start + 1):
+            add(batch)
+            advance(len(batch.rows))
+            if snapshots.due(at_end=done == len(batches)):
+                snapshots.save(done, total, {"done": done, "way": way})
 
 
 def zero_sums(lm: LM) -> dict[str, Tensor]:
@@ -220,11 +234,18 @@ class FisherPart:
     examples: Examples
     batches: tuple[NDArray[np.int64], ...]
     """Rows of `examples`."""
+    of: int = 1
+    """The number of workers that the pass was split for."""
 
     @property
     def key(self) -> str:
         """The name of the part."""
         return f"fisher part {self.number} ({len(self.examples)} examples)"
+
+    @property
+    def folder(self) -> str:
+        """The folder of its snapshots; with another number of workers a part has other examples."""
+        return f"part-{self.number}-of-{self.of}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,15 +255,18 @@ class FisherWorker:
     model: ModelHandle
     way: str
     words: tuple[int, ...] | None
+    folder: Path | None
+    """Where unfinished sums are saved, if this machine has it."""
 
     def __call__(self, part: FisherPart) -> dict[str, NDArray[np.float32]]:
         """The part's sums by weight name, as arrays."""
         lm = self.model.open()
         words = None if self.words is None else torch.tensor(self.words, device=lm.device)
         examples, total = replace(part.examples, words=words), zero_sums(lm)
-        with FisherAccumulator(lm, examples, total, self.way) as add:
-            for rows in part.batches:
-                add(TokenBatch(rows, 0, 0))
+        batches = [TokenBatch(rows, 0, 0) for rows in part.batches]
+        shared = self.folder if self.folder is not None and self.folder.is_dir() else None
+        snapshots = Snapshots(shared and shared / part.folder, Console(quiet=True))
+        add_batches(lm, examples, total, batches, self.way, snapshots, lambda _: None)
         return {name: value.cpu().numpy() for name, value in total.items()}
 
 
@@ -264,11 +288,14 @@ def sum_squared_gradients_on(
     parts = list(split_batches(examples, batches, find_engine(engine).workers()))
     words = None if examples.words is None else tuple(examples.words.tolist())
     size = 2 * sum(value.nbytes for value in total.values())
+    if checkpoint is not None:
+        files.make_folder(checkpoint)
+    folder = checkpoint and checkpoint.absolute()
     sums = {n: v.cpu().double() for n, v in total.items()}
     with console.progress("fisher", len(examples)) as advance:
         for part, got in run_pieces(
             engine,
-            FisherWorker(handle, method.way, words),
+            FisherWorker(handle, method.way, words, folder),
             parts,
             key=lambda p: p.key,
             needs=pass_resources(engine, handle.device, size),
@@ -301,4 +328,4 @@ def split_batches(
         ends = np.cumsum([len(rows) for rows in chosen])
         rows = np.concatenate(chosen)
         within = np.split(np.arange(len(rows)), ends[:-1])
-        yield FisherPart(int(number), without_words.take(rows), tuple(within))
+        yield FisherPart(int(number), without_words.take(rows), tuple(within), workers)

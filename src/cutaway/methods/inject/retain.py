@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cutaway.core.digest import digest_json
 from cutaway.core.errors import BadData, BadSpec
 from cutaway.core.textset import PARTS, TextSet
 from cutaway.data.load import DataSource, defines_columns, load_text_set
@@ -17,8 +18,10 @@ from cutaway.methods.inject.examples import Examples, example_losses, lm_example
 from cutaway.methods.inject.maths.probe_accuracy import probe_accuracy
 from cutaway.methods.inject.spec import InjectSpec
 from cutaway.models.batches import TokenBudget, batches_by_length
+from cutaway.models.digests import module_checksum
 from cutaway.models.lm import LM
 from cutaway.recipe.objects import Objects, with_unique_names
+from cutaway.store.row_passes import fill_rows
 from cutaway.store.samples import text_digests
 
 BATCH_TOKENS = 1024
@@ -103,10 +106,18 @@ def _read_retained_set(lm: LM, spec: InjectSpec, source: str, objects: Objects) 
 @torch.inference_mode()
 def loss_per_text(lm: LM, examples: Examples) -> NDArray[np.float64]:
     """The language loss of every text, in nats per predicted token."""
-    losses = np.zeros(len(examples))
-    for batch, _ in batches_by_length(examples.lengths, TokenBudget(fixed=BATCH_TOKENS)):
-        each = example_losses(lm, examples, batch.rows.tolist())
-        losses[batch.rows] = each.cpu().double().numpy()
+    losses, budget = np.zeros(len(examples)), TokenBudget(fixed=BATCH_TOKENS)
+
+    def losses_of(rows: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+        return {"loss": example_losses(lm, examples, rows.tolist()).cpu().double().numpy()}
+
+    fill_rows(
+        {"loss": losses},
+        [batch.rows for batch, _ in batches_by_length(examples.lengths, budget)],
+        losses_of,
+        inputs=lambda: digest_json([examples.rows, examples.positions, examples.targets]),
+        weights=lambda: module_checksum(lm.module),
+    )
     return losses
 
 

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -23,6 +25,7 @@ from cutaway.methods.nextword.rows import NextwordCell, curve_rows, nextword_fra
 from cutaway.methods.nextword.spec import NextwordSpec, QuadSpec
 from cutaway.methods.nextword.task import NextwordTask, nextword_tasks
 from cutaway.methods.nextword.verdict_quad import feature_scores, quad_verdict
+from cutaway.models.digests import module_checksum
 from cutaway.models.hooks import forward_kwargs
 from cutaway.models.lm import LM, model_facts
 from cutaway.models.tokens import pad, tokenize
@@ -31,6 +34,7 @@ from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.output import CheckpointFolder
 from cutaway.store.records import run_folder
+from cutaway.store.row_passes import fill_rows
 from cutaway.training.batch_order import make_batch_order
 from cutaway.training.loop import TrainingResult, train
 from cutaway.training.plan import TrainingPlan
@@ -169,13 +173,25 @@ OBJECTIVES: dict[str, Callable[[LM, Tensor, Tensor], Tensor]] = {
 @torch.no_grad()
 def held_out_losses(lm: LM, rows: list[list[int]], objective: str) -> dict[str, float]:
     """Both losses per held-out token, and `score`, the negative loss of the objective."""
-    sums, count = dict.fromkeys(OBJECTIVES, 0.0), 0
-    for start in range(0, len(rows), EVALUATION_BATCH):
+    names = ("count", *OBJECTIVES)
+    batches = range(0, len(rows), EVALUATION_BATCH)
+    sums = np.zeros((len(batches), len(names)))
+
+    def sums_of(batch: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+        start = batches[int(batch[0])]
         f, targets = _contexts_and_targets(lm, rows[start : start + EVALUATION_BATCH])
-        count += len(targets)
-        for name, function in OBJECTIVES.items():
-            sums[name] += float(to_float64(function(lm, f, targets)).sum())
-    means = {f"held_{name}": value / count for name, value in sums.items()}
+        losses = [to_float64(one(lm, f, targets)).sum().item() for one in OBJECTIVES.values()]
+        return {"sums": np.array([[len(targets), *losses]])}
+
+    fill_rows(
+        {"sums": sums},
+        [np.array([number]) for number in range(len(batches))],
+        sums_of,
+        inputs=lambda: digest_json(["held_out_losses", rows]),
+        weights=lambda: module_checksum(lm.module),
+    )
+    count, *totals = (sum(column) for column in sums.T.tolist())
+    means = {f"held_{name}": value / count for name, value in zip(names[1:], totals, strict=True)}
     return {**means, "score": -means[f"held_{objective}"]}
 
 

@@ -5,7 +5,7 @@ that the single pass adds. The results differ only in the order of a few float64
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ from cutaway.methods.shortcut.maths.moments import (
 )
 from cutaway.methods.shortcut.sample import BATCH_TEXTS, StateSample, stored_states
 from cutaway.methods.shortcut.spec import FitSpec
+from cutaway.store import files
 from cutaway.store.activations import ActivationTable
 from cutaway.store.snapshots import Snapshots
 
@@ -43,6 +44,11 @@ class ExampleRange:
         """A name for messages."""
         return f"cross-products of texts {self.texts[0]}..{self.texts[-1]}"
 
+    @property
+    def folder(self) -> str:
+        """The folder of its snapshots."""
+        return f"range-{self.texts[0]}-{self.skip}-{self.count}"
+
 
 @dataclass(frozen=True)
 class PartialMoments:
@@ -53,12 +59,19 @@ class PartialMoments:
     layers: int
     precise: bool
     chunk: int = CHUNK_ROWS
+    folder: Path | None = None
+    """Where workers save unfinished sums, if their machine has it."""
 
     def __call__(self, examples: ExampleRange) -> dict[str, NDArray[np.float64]]:
         """The moments as named arrays."""
         accumulator = self.accumulator()
+        shared = self.folder if self.folder is not None and self.folder.is_dir() else None
+        snapshots = Snapshots(shared and shared / examples.folder, Console(quiet=True))
+        restore_sums(accumulator, snapshots)
         for states in self._batches(examples):
-            accumulator.add(states)
+            if not accumulator.skip(len(states[0])):
+                accumulator.add(states)
+                save_sums(accumulator, snapshots, at_end=accumulator.rows == examples.count)
         return {name: v.numpy() for name, v in accumulator.moments().state_dict().items()}
 
     def accumulator(self) -> MomentAccumulator:
@@ -83,6 +96,9 @@ def gather_moments(
     partial = PartialMoments(sample.table, pairs, sample.lm.layers, spec.precise)
     if find_engine(spec.engine).in_process:
         return _moments_here(sample, partial, console, Snapshots(folder, console))
+    if folder is not None:
+        files.make_folder(folder)
+        partial = replace(partial, folder=folder.absolute())
     return _moments_on_workers(sample, partial, spec.engine, console)
 
 

@@ -13,18 +13,24 @@ squares, then trained on the distribution over the frequent tokens.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cutaway.console import Console
+from cutaway.core.digest import digest_json
 from cutaway.methods.shortcut.decode import plain_generate, stop_token_ids
-from cutaway.methods.shortcut.maps import ShortcutMaps
+from cutaway.methods.shortcut.maps import ShortcutMaps, load_unfinished, save_unfinished
 from cutaway.methods.shortcut.maths.fit import Shortcut, fit_shortcuts
 from cutaway.methods.shortcut.maths.lens import LogitsFn
 from cutaway.methods.shortcut.maths.moments import MomentAccumulator
 from cutaway.methods.shortcut.maths.tune import train_tuned_map
+from cutaway.models.digests import module_checksum
 from cutaway.models.hooks import collect_states
 from cutaway.models.lm import LM
+from cutaway.store.row_passes import fill_rows
+from cutaway.store.snapshots import Snapshots
 
 AHEAD = "ahead"
 """The kind of these maps."""
@@ -61,23 +67,58 @@ def candidate_layers(lm: LM) -> list[int]:
 
 
 def fit_draft_maps(
-    lm: LM, rows: Sequence[Sequence[int]], vocabulary: Tensor, console: Console, *, seed: int
+    lm: LM,
+    rows: Sequence[Sequence[int]],
+    vocabulary: Tensor,
+    console: Console,
+    *,
+    seed: int,
+    kept: Snapshots | None = None,
 ) -> dict[tuple[str, int, int], Shortcut]:
-    """The maps, fitted on the model's continuations of the beginnings of these token rows."""
-    layers, texts = candidate_layers(lm), []
-    with console.progress("continuations", len(rows)) as advance:
-        for batch in _prompt_batches(rows):
-            texts += continue_texts(lm, batch)
-            advance(len(batch))
+    """The maps, fitted on the model's continuations of the beginnings of these token rows.
+
+    Finished maps are saved in `kept`.
+    """
+    kept = kept or Snapshots(None, console)
+    layers, maps = candidate_layers(lm), load_unfinished(kept)
+    if len(maps) == len(layers):
+        return maps
+    texts = continue_prompts(lm, rows, console)
     states, head = collect_draft_states(lm, texts, layers), subset_logits_fn(lm, vocabulary)
-    maps = {}
     with console.progress("draft maps", len(layers)) as advance:
         for layer in layers:
-            inputs = torch.cat([states.previous, states.layers[layer]], dim=1)
-            rng = torch.Generator().manual_seed(seed + layer)
-            maps[AHEAD, layer, lm.layers] = fit_draft_map(inputs, states.final, head, rng)
+            if (AHEAD, layer, lm.layers) not in maps:
+                inputs = torch.cat([states.previous, states.layers[layer]], dim=1)
+                rng = torch.Generator().manual_seed(seed + layer)
+                maps[AHEAD, layer, lm.layers] = fit_draft_map(inputs, states.final, head, rng)
+                save_unfinished(kept, maps, at_end=layer == layers[-1])
             advance()
     return maps
+
+
+def continue_prompts(lm: LM, rows: Sequence[Sequence[int]], console: Console) -> list[list[int]]:
+    """The beginnings of these token rows with the model's continuations."""
+    batches = list(_prompt_batches(rows))
+    prompts = [row for batch in batches for row in batch]
+    ends = np.cumsum([len(batch) for batch in batches])
+    added = np.full((len(prompts), NEW_TOKENS), -1)
+    with console.progress("continuations", len(prompts)) as advance:
+
+        def continued(some: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+            batch = [prompts[i] for i in some]
+            new = [row[len(batch[0]) :] for row in continue_texts(lm, batch)]
+            advance(len(batch))
+            return {"added": np.array([row + [-1] * (NEW_TOKENS - len(row)) for row in new])}
+
+        fill_rows(
+            {"added": added},
+            np.split(np.arange(len(prompts)), ends[:-1]),
+            continued,
+            inputs=lambda: digest_json(["continuations", prompts]),
+            weights=lambda: module_checksum(lm.module),
+        )
+    pairs = zip(prompts, added.tolist(), strict=True)
+    return [[*row, *(token for token in new if token >= 0)] for row, new in pairs]
 
 
 def _prompt_batches(rows: Sequence[Sequence[int]]) -> Iterator[list[list[int]]]:

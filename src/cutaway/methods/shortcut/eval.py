@@ -1,6 +1,7 @@
 """`cutaway shortcut eval`: how close the prediction of each layer is to the full model's."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from cutaway.console import Console
 from cutaway.core.errors import BadSpec
 from cutaway.methods.shortcut.block_parts import PART_GROUPS, final_states
 from cutaway.methods.shortcut.comparisons import best_map_gain
-from cutaway.methods.shortcut.maths.fidelity import StreamingR2
+from cutaway.methods.shortcut.held_out_r2 import r2_on_texts
 from cutaway.methods.shortcut.predictions import (
     MapsRequest,
     PredictionsByLayer,
@@ -64,7 +65,7 @@ def measure(request: MapsRequest, run: Run) -> Outcome:
     console.print(f"Measuring on {len(rows)} texts of {sample.texts.name}.")
     kept = run.folder / "predictions"
     predictions = predict_all_layers(sample, rows, maps, request.kinds, console, writer, kept)
-    r2 = r2_by_pair(request, sample, rows, console)
+    r2 = r2_by_pair(request, sample, rows, console, run.folder / "r2")
     table: list[Row] = []
     for (kind, layer), predicted in predictions.items():
         table += prediction_rows(coordinates, kind, layer, lm.layers, predicted)
@@ -104,17 +105,13 @@ def start_layers(last: int) -> list[int]:
 
 
 def r2_by_pair(
-    request: MapsRequest, sample: StateSample, rows: TextRows, console: Console
+    request: MapsRequest, sample: StateSample, rows: TextRows, console: Console, folder: Path
 ) -> dict[Any, float]:
     """r2 of every pair of layers in the file, by kind; `id` on the pairs of `mat`."""
-    streaming, maps = StreamingR2(), request.maps
+    maps = request.maps
     pairs = {kind: maps.pairs("mat" if kind == "id" else kind) for kind in request.kinds}
     jumps = {kind: {pair: maps.jump(*pair, kind) for pair in of} for kind, of in pairs.items()}
-    with console.progress("r2", len(rows)) as advance:
-        for part, states in sample.states(rows, range(sample.lm.layers + 1)):
-            streaming.add(states, jumps)
-            advance(len(part))
-    return streaming.all()
+    return r2_on_texts(sample, rows, jumps, console, folder)
 
 
 def final_layer(sample: StateSample, rows: TextRows) -> torch.Tensor:

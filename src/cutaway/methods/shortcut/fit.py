@@ -13,13 +13,13 @@ from cutaway.methods.shortcut.block_parts import fit_parts
 from cutaway.methods.shortcut.comparisons import conclude_over_texts, explained_variance_gain
 from cutaway.methods.shortcut.cross_products import gather_moments
 from cutaway.methods.shortcut.draft_maps import fit_draft_maps
+from cutaway.methods.shortcut.held_out_r2 import r2_on_texts
 from cutaway.methods.shortcut.maps import (
     load_unfinished,
     save_maps,
     save_unfinished,
     text_fingerprints,
 )
-from cutaway.methods.shortcut.maths.fidelity import StreamingR2
 from cutaway.methods.shortcut.maths.fit import IDENTITY, Shortcut, check_fit_options, fit_shortcuts
 from cutaway.methods.shortcut.maths.moments import layer_pairs
 from cutaway.methods.shortcut.maths.tune import train_tuned_map
@@ -79,12 +79,13 @@ def measure(request: SampleRequest, run: Run) -> Outcome:
     drafts: FittedMaps = {}
     if spec.drafts and frequent is not None:
         prompts = [sample.full.rows[i] for i in sample.train[: spec.drafts]]
-        drafts = fit_draft_maps(lm, prompts, frequent, console, seed=spec.seed)
+        kept = Snapshots(run.folder / "drafts", console)
+        drafts = fit_draft_maps(lm, prompts, frequent, console, seed=spec.seed, kept=kept)
     parts: dict[str, Shortcut] = {}
     if spec.parts:
         train = sample.train.tolist()
         parts = fit_parts(lm, sample.inputs, train, console, run.folder / "parts")
-    r2 = held_out_r2(sample, fitted, console)
+    r2 = held_out_r2(sample, fitted, console, run.folder / "r2")
     notes = sorted({jump.note for jump in fitted.values() if jump.note})
     for note in notes:
         console.print(note)
@@ -131,7 +132,7 @@ def fit_all_maps(
                     fitted[kind, source, last] = one
                 for target in [source, *targets]:
                     del moments.grams[source, target]
-                save_unfinished(kept, fitted)
+                save_unfinished(kept, fitted, at_end=source == todo[-1])
                 advance()
     if spec.tuned:
         add_tuned_maps(sample, spec, fitted, console, kept)
@@ -162,7 +163,7 @@ def add_tuned_maps(
                 fitted["tuned", source, last] = train_tuned_map(
                     fitted["mat", source, last], hidden, final, head, rng=rng, steps=spec.tuned
                 )
-                save_unfinished(kept, fitted)
+                save_unfinished(kept, fitted, at_end=source == last - 1)
             advance()
 
 
@@ -181,18 +182,15 @@ def extra_tensors(sample: StateSample, frequent: torch.Tensor | None) -> dict[st
     return tensors if frequent is None else tensors | {"words": frequent}
 
 
-def held_out_r2(sample: StateSample, fitted: FittedMaps, console: Console) -> dict[Any, float]:
+def held_out_r2(
+    sample: StateSample, fitted: FittedMaps, console: Console, folder: Path | None = None
+) -> dict[Any, float]:
     """r2 of every map, and of the identity on the same pairs, on held-out texts."""
-    streaming = StreamingR2()
     maps: dict[str, dict[tuple[int, int], Shortcut]] = {}
     for (kind, source, target), jump in fitted.items():
         maps.setdefault(kind, {})[source, target] = jump
     maps["id"] = dict.fromkeys(maps["mat"], IDENTITY)
-    with console.progress("measuring", len(sample.held_out)) as advance:
-        for part, states in sample.states(sample.held_out, range(sample.lm.layers + 1)):
-            streaming.add(states, maps)
-            advance(len(part))
-    return streaming.all()
+    return r2_on_texts(sample, sample.held_out, maps, console, folder)
 
 
 def r2_to_final(r2: dict[Any, float], kind: str, last: int) -> list[float]:

@@ -24,6 +24,7 @@ from cutaway.models.tokens import tokenize_typed
 from cutaway.recipe.life_cycle import Context, Outcome, Run
 from cutaway.recipe.open_for_spec import open_spec_model
 from cutaway.recipe.result import table
+from cutaway.store.progress import Progress
 
 RESULT = Generations
 
@@ -38,9 +39,12 @@ def resolve(spec: GenerateSpec, context: Context) -> GenerateRequest:
 
 def measure(request: GenerateRequest, run: Run) -> Outcome:
     """A text for each prompt; greedy self-speculation gives exactly what `generate` gives."""
-    spec, writer, texts = request.spec, TextWriter(request), list[Generation]()
+    spec, writer = request.spec, TextWriter(request)
+    texts = _finished_texts(writer, run.progress)
     with run.console.progress(spec.mode, len(request.prompts)) as advance:
-        for number, (text, prompt) in enumerate(zip(spec.prompt, request.prompts, strict=True)):
+        advance(len(texts))
+        prompts = zip(spec.prompt, request.prompts, strict=True)
+        for number, (text, prompt) in list(enumerate(prompts))[len(texts) :]:
             plain: tuple[list[int], TimeSpent] | None = None
             # Interleaved, each first in turn: a change of the machine's load affects both.
             if spec.compare and number % 2 == 0:
@@ -49,8 +53,25 @@ def measure(request: GenerateRequest, run: Run) -> Outcome:
             if spec.compare and number % 2:
                 plain = _plain_text(request, prompt)
             texts.append(_generation(request.lm, text, prompt, decoded, watch, plain))
+            kept = {"text": asdict(texts[-1]), "writer": writer.state()}
+            run.progress.put(_key(number), [], [kept])
             advance()
     return _outcome(request, writer, texts)
+
+
+def _finished_texts(writer: TextWriter, progress: Progress) -> list[Generation]:
+    """The texts of a killed run, in order; the writer goes on as it was after them."""
+    done, count = progress.done(), 0
+    while _key(count) in done:
+        count += 1
+    kept = progress.details([_key(number) for number in range(count)])
+    if kept:
+        writer.restore(kept[-1]["writer"])
+    return [Generation(**one["text"]) for one in kept]
+
+
+def _key(number: int) -> str:
+    return f"text {number:06d}"
 
 
 def _outcome(request: GenerateRequest, writer: TextWriter, texts: Sequence[Generation]) -> Outcome:

@@ -168,9 +168,9 @@ def save_maps(
     return save_artefact(path, tensors, {**meta, "method": "shortcut", "kinds": kinds})
 
 
-def save_unfinished(snapshots: Snapshots, fitted: FittedMaps) -> None:
+def save_unfinished(snapshots: Snapshots, fitted: FittedMaps, *, at_end: bool = False) -> None:
     """Save the maps fitted so far when it is time."""
-    if snapshots.due():
+    if snapshots.due(at_end=at_end):
         tensors: dict[str, Tensor] = {}
         for (kind, source, target), jump in fitted.items():
             tensors |= _named_tensors(f"{kind}/{source}/{target}", jump)

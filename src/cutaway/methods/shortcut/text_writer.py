@@ -5,8 +5,8 @@ drafts would have been accepted. With many prompts the choice is checked on the 
 and not drafted in turn. Costs are compared in processor time, which other programs don't change.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -93,6 +93,24 @@ class TextWriter:
         can_draft = spec.mode == "speculative" and bool(self.request.candidates)
         self._undecided = can_draft and self.setting is None
         self._check = self._undecided and len(spec.prompt) >= MIN_PROMPTS_FOR_TRIAL
+
+    def state(self) -> dict[str, Any]:
+        """What was decided so far, as JSON, for `restore`."""
+        return {
+            "written": self.written,
+            "setting": None if self.setting is None else asdict(self.setting),
+            "undecided": self._undecided,
+            "check": self._check,
+            "trial": [self._trial[True], self._trial[False]],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+        setting = state["setting"]
+        self.written = state["written"]
+        self.setting = None if setting is None else DraftSetting(**setting)
+        self._undecided, self._check = state["undecided"], state["check"]
+        self._trial = dict(zip((True, False), state["trial"], strict=True))
 
     @torch.inference_mode()
     def write(self, prompt: Tensor) -> tuple[DecodeResult, TimeSpent]:

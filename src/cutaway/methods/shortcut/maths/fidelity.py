@@ -57,6 +57,27 @@ class StreamingR2:
         """Every r2 by kind and pair."""
         return {key: self.r2(*key) for key in self._errors}
 
+    def state_dict(self) -> dict[str, Tensor]:
+        """Named tensors of the sums, for `load_state_dict`."""
+        named = {"rows": torch.tensor(self.rows)}
+        named |= {f"error/{k}/{s}/{t}": value for (k, (s, t)), value in self._errors.items()}
+        for name, table in self._tables().items():
+            named |= {f"{name}/{target}": value for target, value in table.items()}
+        return named
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from a state; layers are numbers."""
+        self.rows = int(state["rows"])
+        for name, value in state.items():
+            table, *key = name.split("/")
+            if table == "error":
+                self._errors[key[0], (int(key[1]), int(key[2]))] = value
+            elif key:
+                self._tables()[table][int(key[0])] = value
+
+    def _tables(self) -> dict[str, dict[StateKey, Tensor]]:
+        return {"sum": self._sums, "square": self._squares, "origin": self._origin}
+
     def _add_target(self, target: StateKey, rows: Tensor) -> None:
         # Sums relative to the first batch's mean keep the digits of coordinates far from 0.
         origin = self._origin.setdefault(target, to_float64(rows).mean(dim=0))
