@@ -35,7 +35,7 @@ def score_track(name: str, layers: int, middle: float, baseline: float = 0.53) -
             "high": tuple(min(1.0, v + 0.03) for v in value),
             "control": tuple(0.62 + 0.2 * math.sin(n / 5) ** 2 for n in range(layers)),
         },
-        sentence=f"{name.capitalize()} is known from layer 5 on: 0.97 [0.95, 0.99]; words alone give 0.53.",
+        sentence=f"{name.capitalize()} is known from layer 5: 0.97 [0.95, 0.99]; words give 0.53.",
         baseline=baseline,
         top=1.0,
         run="probe/0123",
@@ -44,21 +44,22 @@ def score_track(name: str, layers: int, middle: float, baseline: float = 0.53) -
 
 
 def other_tracks(layers: int) -> tuple[Track, ...]:
-    agreement = curve(layers, 0.28, 1.02, 0.85, 6)
+    agreement = [*(0.9 * v for v in curve(layers, 0.3, 1.0, 0.75, 6)[:-1]), 1.0]
     lens = curve(layers, 0.02, 0.62, 0.8, 6)
     trained = tuple(n >= layers - max(1, layers // 5) for n in range(layers))
     held = [0.5 ** (layers - n) if t else None for n, t in enumerate(trained)]
+    heavy = {0: 0.34, 1: 0.2, max(1, int((layers - 1) * 0.4)): 0.06, layers - 1: 0.08}
     fisher = [
-        0.4 if n == 0 else 0.2 if n == 1 else 0.1 * abs(wobble(n)) * 80 / layers
-        for n in range(layers)
+        heavy.get(n, 0.012 + abs(wobble(n)) * 0.6) * min(1.0, 30 / layers) for n in range(layers)
     ]
     return (
         Track(
             "agreement", "agreement", "shortcut", "What it would say",
             "agreement with the last layer",
             {"map": tuple(min(1.0, v) for v in agreement), "lens": (*lens[:-1], 1.0),
-             "low": tuple(min(1.0, v) - 0.01 for v in agreement), "high": tuple(min(1.0, v + 0.01) for v in agreement)},
-            "Half of the final words are there from layer 20 on; read as it is (logit lens), from layer 30.",
+             "low": tuple(v - 0.01 for v in agreement),
+             "high": tuple(min(1.0, v + 0.01) for v in agreement)},
+            "Half of the final words are there from layer 20 on; with the logit lens from 30.",
             run="shortcut/0123", command="cutaway shortcut eval --model m",
         ),
         Track(
@@ -76,7 +77,8 @@ def other_tracks(layers: int) -> tuple[Track, ...]:
         ),
         Track(
             "fisher", "fisher", "inject", "Where it would clash", "share of the Fisher information",
-            {"text": tuple(fisher), "skill": tuple(v * 0.8 for v in reversed(fisher))},
+            {"text": tuple(fisher),
+             "skill": tuple(v * (0.8 + 20 * wobble(n + 1)) for n, v in enumerate(fisher))},
             "Arithmetic and plain text depend on the same layers: 0, 1 and 12.",
         ),
     )  # fmt: skip
@@ -117,21 +119,30 @@ def example(blocks: int = 30, scores: int = 2, movement: bool = False) -> Drawin
         words=example_words(layers),
         tracks=tracks + other_tracks(layers) + ((movement_track(layers),) if movement else ()),
         observations=(
-            Observation(middle, min(blocks, middle + 1), f"Layers {middle} and {middle + 1}: tense, agreement and fisher jump (0.12, 0.07 and 0.2; usual steps are below 0.02)."),
+            Observation(
+                middle,
+                min(blocks, middle + 1),
+                f"Layers {middle} and {middle + 1}: tense, agreement and fisher jump "
+                "(0.12, 0.07 and 0.2; usual steps are below 0.02).",
+            ),
         ),
-        verdict=("Tense is known from layer 5 on.", "Half of the final words are there from layer 20 on."),
+        verdict=(
+            "Tense is known from layer 5 on.",
+            "Half of the final words are there from layer 20 on.",
+        ),
         footer="10 runs, 2026-11-18.",
-    )  # fmt: skip
+    )
 
 
 def unmeasured(drawing: Drawing, *names: str) -> Drawing:
     """The drawing with these tracks (or all) not measured."""
-    tracks = tuple(
-        replace(t, series={}, sentence="", command=t.command or f"cutaway {t.method} --model smollm2-135m --data gen:{t.name} --layers all")
-        if not names or t.name in names
-        else t
-        for t in drawing.tracks
-    )  # fmt: skip
+
+    def empty(track: Track) -> Track:
+        command = f"cutaway {track.method} --model smollm2-135m --data gen:{track.name} --layers 0"
+        return replace(track, series={}, sentence="", command=track.command or command)
+
+    wanted = names or [track.name for track in drawing.tracks]
+    tracks = tuple(empty(t) if t.name in wanted else t for t in drawing.tracks)
     return replace(drawing, tracks=tracks)
 
 
@@ -157,7 +168,10 @@ def hostile(blocks: int = 16) -> Drawing:
     )
     nasty = HOSTILE[0] + "]]>&\x00"
     tracks = tuple(
-        replace(t, name=nasty + t.name, method=nasty, question=nasty, label=nasty, sentence=nasty, command=nasty)
+        replace(
+            t, name=nasty + t.name, method=nasty, question=nasty, label=nasty, sentence=nasty,
+            command=nasty,
+        )
         for t in base.tracks
     )  # fmt: skip
     return replace(

@@ -59,7 +59,7 @@ def share_axis(place: Place, scale: Scale, *, line: bool = True) -> str:
 
 
 def rounded_up(value: float) -> float:
-    """A round number that is at least the value: 1, 1.5, 2, 3, 4, 5, 6 or 8 times a power of ten."""
+    """A round number that is at least the value: 1, 1.5, 2, 3 ... times a power of ten."""
     if not value > 0:
         return 1.0
     size = 10.0 ** math.floor(math.log10(value))

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from cutaway.report.drawing import marks
 from cutaway.report.drawing.axes import axis, decimal, percent, rounded_up, share_axis
 from cutaway.report.drawing.geometry import Place, Scale
-from cutaway.report.drawing.layer_values import SERIES_NAMES, finite, is_trained, value_at
+from cutaway.report.drawing.layer_values import (
+    SERIES_NAMES,
+    finite,
+    is_trained,
+    is_undefined,
+    value_at,
+)
 from cutaway.report.drawing.marks import Paths
 from cutaway.report.drawing.values import SERIES, Track, TrackKind
 
@@ -236,9 +242,7 @@ def _without_values(track: Track, place: Place) -> tuple[str, list[Key]]:
             words += marks.text(
                 "unt", place.right / 2, (y0 + y1) / 2 + 4, "not trained", anchor="middle"
             )
-    # There is no map from the last layer.
-    last = place.rows.count - 1 if track.kind == "linearity" else None
-    open_circles = [n for n in empty if is_trained(track, n) and n != last]
+    open_circles = [n for n in empty if is_trained(track, n) and not is_undefined(track, n)]
     centre = place.right / 2 if track.kind == "fisher" and len(_sides(track)) == 2 else 6.0
     for n in open_circles:
         radius = min(3.0, place.rows.height * 0.25)

@@ -100,9 +100,11 @@ def round_ticks(low: float, high: float, most: int = 4) -> list[float]:
     if not span > 0 or not math.isfinite(span):
         return [low]
     sizes = (m * 10**e for e in range(math.floor(math.log10(span)) - 2, 400) for m in (1, 2, 5))
-    step = next(s for s in sizes if span / s <= most - 1 + 1e-9)
-    first = math.ceil(low / step - 1e-9)
-    return [n * step for n in range(first, math.floor(high / step + 1e-9) + 1)]
+    multiples = (
+        (s, range(math.ceil(low / s - 1e-9), math.floor(high / s + 1e-9) + 1)) for s in sizes
+    )
+    step, counts = next((s, found) for s, found in multiples if len(found) <= most)
+    return [n * step for n in counts]
 
 
 def spread(places: Iterable[tuple[float, str]], widths: Sequence[float]) -> list[tuple[float, str]]:

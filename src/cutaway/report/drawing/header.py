@@ -39,7 +39,7 @@ def bands_of(columns: Sequence[Column]) -> Bands:
 
 
 def spans(columns: Sequence[Column]) -> list[float]:
-    """Per column the width of its question: neighbours that share it have one; the others have 0."""
+    """Per column the width of its question; 0 if it is that of the column before."""
     found: list[float] = []
     for at, column in enumerate(columns):
         if at and _heading(columns[at - 1]) == _heading(column):

@@ -37,6 +37,11 @@ def is_trained(track: Track, layer: int) -> bool:
     return track.trained is None or layer >= len(track.trained) or track.trained[layer]
 
 
+def is_undefined(track: Track, layer: int) -> bool:
+    """Whether there is nothing to measure: no map leads on from the last layer."""
+    return track.kind == "linearity" and layer == max(map(len, track.series.values())) - 1
+
+
 def number(track: Track, value: float) -> str:
     """A value of the track with three digits; shares as percentages."""
     return f"{100 * value:.3g} %" if track.kind in SHARES else formats.number(value)
@@ -52,8 +57,14 @@ def layer_text(track: Track, layer: int) -> str:
             continue
         label = "" if name == main == "value" else f"{SERIES_NAMES[name]} "
         parts.append(f"{label}{number(track, value)}{_interval(track, layer) * (name == main)}")
-    missing = UNMEASURED if is_trained(track, layer) else UNTRAINED
-    return ", ".join(parts) or missing
+    return ", ".join(parts) or _reason(track, layer)
+
+
+def _reason(track: Track, layer: int) -> str:
+    """Why a layer has no value."""
+    if track.measured and is_undefined(track, layer):
+        return "none from the last layer"
+    return UNMEASURED if is_trained(track, layer) else UNTRAINED
 
 
 def _interval(track: Track, layer: int) -> str:

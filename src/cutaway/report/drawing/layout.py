@@ -55,14 +55,20 @@ def columns_of(drawing: Drawing) -> list[Column]:
     single = [track for track in drawing.tracks if track not in strips]
     strips_width = len(strips) * STRIP + GAP if strips else 0
     place = Place(rows, column_width(len(single), strips_width))
-    columns = [_stack_column(drawing, rows)]
-    hues = dict(zip((track.name for track in scores), _SCORE_HUES, strict=False))
+    columns, hues = [_stack_column(drawing, rows)], hues_of(drawing)
     for track in drawing.tracks:
         if track in single:
-            columns.append(_track_column(track, place, hues.get(track.name, "blue")))
+            columns.append(_track_column(track, place, hues[track.name]))
         elif track is strips[0]:
             columns.append(_strips_column(strips, Place(rows, max(strips_width, 150))))
     return columns
+
+
+def hues_of(drawing: Drawing) -> dict[str, str]:
+    """The colour of each track, by its name; scores take turns."""
+    scores = [track.name for track in drawing.tracks if track.kind == SCORES]
+    turns = {name: _SCORE_HUES[n % len(_SCORE_HUES)] for n, name in enumerate(scores)}
+    return {t.name: _HUES.get(t.kind) or turns[t.name] for t in drawing.tracks}
 
 
 def _stack_column(drawing: Drawing, rows: Rows) -> Column:
@@ -82,12 +88,12 @@ def _stack_column(drawing: Drawing, rows: Rows) -> Column:
     )
 
 
-def _track_column(track: Track, place: Place, score_hue: str) -> Column:
+def _track_column(track: Track, place: Place, hue: str) -> Column:
     measured = track.measured
     label = wrap(clean(track.label), place.right, LABEL_SIZE, 3, bold=True) if measured else []
     return Column(
         name=track.name,
-        hue=_HUES.get(track.kind, score_hue) if measured else "grey",
+        hue=hue if measured else "grey",
         width=place.width,
         method=track.method,
         question=track.question,

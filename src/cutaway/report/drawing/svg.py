@@ -67,11 +67,19 @@ def shapes_style() -> str:
 
 
 def draw_column(
-    drawing: Drawing, column: Column, bands: Bands, span: float, *, narrow: bool = False
+    drawing: Drawing,
+    column: Column,
+    bands: Bands,
+    span: float,
+    *,
+    narrow: bool = False,
+    link: str = "",
 ) -> str:
     """A column from its own left upper corner: header, observations, grid and marks."""
     rows = Rows(drawing.blocks + 1)
     header = draw_header(column, bands, span, narrow=narrow)
+    if link:
+        header = f'<a href="{escape(link)}">{header}</a>'
     return (
         f'{header}<g transform="translate(0,{marks.num(bands.top)})">'
         f"{_background(drawing, column, rows)}{column.body.svg}</g>"

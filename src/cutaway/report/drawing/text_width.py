@@ -6,10 +6,11 @@ from cutaway.console import printable
 
 # Widths of Helvetica and fonts like it, in thousandths of the size.
 _WIDTHS = {
-    **dict.fromkeys("ijl'|", 222), **dict.fromkeys("It,.:;/\\!f ()[]`", 278), **dict.fromkeys("r-", 333),
-    **dict.fromkeys("ckszxvyJ", 500), **dict.fromkeys("FTZL", 611), **dict.fromkeys("EKPSVXYAB&", 667),
-    **dict.fromkeys("CDHNRUw", 722), **dict.fromkeys("GOQ", 778), **dict.fromkeys("Mm", 833),
-    **dict.fromkeys("%", 889), "W": 944, "@": 1015, "…": 1000, "–": 556, "*": 389, '"': 355, "“": 333, "”": 333,
+    **dict.fromkeys("ijl'|", 222), **dict.fromkeys("It,.:;/\\!f ()[]`", 278),
+    **dict.fromkeys("r-“”", 333), **dict.fromkeys("ckszxvyJ", 500), **dict.fromkeys("FTZL", 611),
+    **dict.fromkeys("EKPSVXYAB&", 667), **dict.fromkeys("CDHNRUw", 722),
+    **dict.fromkeys("GOQ", 778), **dict.fromkeys("Mm", 833), "%": 889, "W": 944, "@": 1015,
+    "…": 1000, "–": 556, "*": 389, '"': 355,
 }  # fmt: skip
 _USUAL, _CAPITAL, _WIDE, _EMOJI = 556, 667, 1000, 1250
 _BOLD = 1.07
