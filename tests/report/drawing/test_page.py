@@ -89,6 +89,11 @@ def test_two_fragments_share_no_id_and_no_script() -> None:
     assert "<script>" not in both and "<style>" not in both
 
 
+def test_the_heading_has_the_level_that_the_page_needs() -> None:
+    text = page.html_fragment(example(2), heading="h2")
+    assert "<h1" not in text and re.search(r'<h2 class="cd-title"[^>]*>What is inside', text)
+
+
 def test_headers_lead_to_the_page_of_the_track() -> None:
     text = page.html_fragment(example(2), links={"tense": "?run=a&b", "fisher": "#run-3"})
     assert re.findall(r'<a href="([^"]*)"', text) == ["?run=a&amp;b", "#run-3"]

@@ -8,6 +8,7 @@ from cutaway.report.drawing.axes import axis, decimal, percent, rounded_up, shar
 from cutaway.report.drawing.geometry import Place, Scale
 from cutaway.report.drawing.layer_values import (
     SERIES_NAMES,
+    UNTRAINED,
     finite,
     is_trained,
     is_undefined,
@@ -35,13 +36,16 @@ class Body:
 
     svg: str
     keys: tuple[Key, ...] = ()
+    zero: float = 0.0
+    """Where bars begin."""
 
 
 def draw_track(track: Track, place: Place) -> Body:
     """The marks of a measured track: bars or lines, layers without values, the axis."""
     body = DRAWERS[track.kind](track, place)
-    missing, key = _without_values(track, place)
-    return Body(missing + body.svg, (*body.keys, *key))
+    untrained, rings = _untrained(track, place), _unmeasured(track, place, body.zero)
+    key = (Key("ring", "none", "not measured"),) if rings else ()
+    return Body(untrained + body.svg + rings, (*body.keys, *key))
 
 
 def _probe(track: Track, place: Place) -> Body:
@@ -68,7 +72,8 @@ def _probe(track: Track, place: Place) -> Body:
     below = min(finite(track, "value")) < base
     keys += [Key("box", "below", "below the baseline")] if below else []
     ticks = [base, top, (base + top) / 2, *([low] if low < base else [])]
-    return Body(axis(place, scale, ticks, decimal, base) + paths.svg(), tuple(keys))
+    lines = axis(place, scale, ticks, decimal, base)
+    return Body(lines + paths.svg(), tuple(keys), scale.x(base))
 
 
 def _bounds(track: Track, layer: int, value: float) -> tuple[float, float]:
@@ -213,7 +218,7 @@ def _fisher(track: Track, place: Place) -> Body:
         paths.add("split", marks.stroke([(middle, 0), (middle, place.rows.total)]))
     colours = dict(zip(sides, ("text", "hue") if len(sides) == 2 else ("hue",), strict=True))
     keys = tuple(Key("box", colours[name], SERIES_NAMES[name]) for name in sides)
-    return Body(svg + paths.svg(), keys)
+    return Body(svg + paths.svg(), keys, middle)
 
 
 def _sides(track: Track) -> list[str]:
@@ -230,24 +235,32 @@ DRAWERS: dict[TrackKind, Callable[[Track, Place], Body]] = {
 }
 
 
-def _without_values(track: Track, place: Place) -> tuple[str, list[Key]]:
-    """Layers that were not trained in grey, layers without a value as open circles."""
-    paths, words = Paths("ghost", "none"), ""
-    shown = [s for s in SERIES[track.kind] if s not in ("low", "high", "control")]
-    empty = [n for n in place.layers if all(value_at(track, s, n) is None for s in shown)]
+def _untrained(track: Track, place: Place) -> str:
+    """Layers that were not trained in grey, with words where they fit."""
+    grey, words = [], ""
     for run in _neighbours(n for n in place.layers if not is_trained(track, n)):
         y0, y1 = place.rows.edges(run[-1], 1)[0], place.rows.edges(run[0], 1)[1]
-        paths.add("ghost", marks.box(0, place.right, y0, y1))
+        grey.append(marks.box(0, place.right, y0, y1))
         if y1 - y0 >= 15:
-            words += marks.text(
-                "unt", place.right / 2, (y0 + y1) / 2 + 4, "not trained", anchor="middle"
-            )
-    open_circles = [n for n in empty if is_trained(track, n) and not is_undefined(track, n)]
-    centre = place.right / 2 if track.kind == "fisher" and len(_sides(track)) == 2 else 6.0
-    for n in open_circles:
-        radius = min(3.0, place.rows.height * 0.25)
-        paths.add("none", marks.ring(centre, place.rows.middle(n), radius))
-    return paths.svg() + words, [Key("ring", "none", "not measured")] if open_circles else []
+            y = (y0 + y1) / 2 + 4
+            words += marks.text("unt", place.right / 2, y, UNTRAINED, anchor="middle")
+    return marks.path("ghost", grey) + words
+
+
+def _unmeasured(track: Track, place: Place, zero: float) -> str:
+    """Layers without a value as open circles."""
+    shown = [s for s in SERIES[track.kind] if s not in ("low", "high", "control")]
+    radius = min(3.0, place.rows.height * 0.25)
+    return marks.path(
+        "none",
+        (
+            marks.ring(zero + 6, place.rows.middle(n), radius)
+            for n in place.layers
+            if all(value_at(track, s, n) is None for s in shown)
+            and is_trained(track, n)
+            and not is_undefined(track, n)
+        ),
+    )
 
 
 def _neighbours(layers: Iterable[int]) -> list[list[int]]:

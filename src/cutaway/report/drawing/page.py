@@ -5,6 +5,7 @@ import gzip
 from collections.abc import Iterator, Mapping
 from html import escape
 from importlib.resources import files
+from typing import Literal
 
 from cutaway.report.drawing import marks
 from cutaway.report.drawing.geometry import Rows
@@ -56,7 +57,11 @@ def html_text(drawing: Drawing) -> str:
 
 
 def html_fragment(
-    drawing: Drawing, *, key: str = "drawing", links: Mapping[str, str] | None = None
+    drawing: Drawing,
+    *,
+    key: str = "drawing",
+    heading: Literal["h1", "h2", "h3"] = "h1",
+    links: Mapping[str, str] | None = None,
 ) -> str:
     """The drawing inside a page that has `page_style` and `page_script`.
 
@@ -71,7 +76,8 @@ def html_fragment(
     name = escape(key)
     return (
         f'<section class="cutaway-drawing" id="{name}" aria-labelledby="{name}-title">'
-        f'<h1 class="cd-title" id="{name}-title">{escape(question(drawing))} {finding}</h1>'
+        f'<{heading} class="cd-title" id="{name}-title">'
+        f"{escape(question(drawing))} {finding}</{heading}>"
         f'<div class="cd-columns" tabindex="0" role="group" aria-label="{HOW_TO_READ}">'
         f'{drawn}</div><div class="cd-card" role="status" hidden></div>'
         '<p class="cd-hint">Swipe for the other tracks; touch a layer for its numbers.</p>'

@@ -33,7 +33,8 @@ def draw_stack(drawing: Drawing, place: Place) -> str:
         marks.text("num", _GUTTER - 9, rows.middle(n) + 4, str(n), anchor="end")
         for n in rows.numbered()
     )
-    return paths.svg() + words + "".join(numbers)
+    fine = "fine" if rows.height < _EVERY_WORD else "plates"
+    return f'<g class="{fine}">{paths.svg()}</g>{words}' + "".join(numbers)
 
 
 def _plate(paths: Paths, rows: Rows, layer: int, word: LayerWord | None) -> None:

@@ -6,7 +6,7 @@ from cutaway.console import printable
 
 # Widths of Helvetica and fonts like it, in thousandths of the size.
 _WIDTHS = {
-    **dict.fromkeys("ijl'|", 222), **dict.fromkeys("It,.:;/\\!f ()[]`", 278),
+    **dict.fromkeys("ijl'|", 222), **dict.fromkeys("It,.:;/\\!f ()[]`\u00a0", 278),
     **dict.fromkeys("r-“”", 333), **dict.fromkeys("ckszxvyJ", 500), **dict.fromkeys("FTZL", 611),
     **dict.fromkeys("EKPSVXYAB&", 667), **dict.fromkeys("CDHNRUw", 722),
     **dict.fromkeys("GOQ", 778), **dict.fromkeys("Mm", 833), "%": 889, "W": 944, "@": 1015,
