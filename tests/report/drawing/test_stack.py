@@ -68,7 +68,14 @@ def test_the_header_counts_blocks_and_says_what_the_words_are() -> None:
     )
     masked = replace(example(6), facts={"kind": "masked"})
     assert "place of the mask" in stack_header(masked)[1]
-    assert "In the cut" not in stack_header(replace(example(6), sentence="", words=()))[1]
+
+
+@pytest.mark.parametrize("words", [(), (None,) * 7])
+def test_without_words_nothing_is_said_about_them(words: tuple) -> None:
+    drawing = replace(example(6), words=words)
+    assert "In the cut" not in stack_header(drawing)[1]
+    assert shown_sentence(drawing, 180, 12) == []
+    assert texts(drawing, "wrd") == []
 
 
 def test_a_short_sentence_is_shown_whole() -> None:

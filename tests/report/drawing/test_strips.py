@@ -29,7 +29,7 @@ def test_below_the_baseline_and_not_measured_look_different() -> None:
     assert (cells(body.svg, "below faint"), cells(body.svg, "none")) == (1, 1)
     assert [key.label for key in body.keys] == [
         "baseline to best",
-        "below the baseline",
+        "below",
         "not measured",
     ]
 

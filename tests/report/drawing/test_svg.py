@@ -97,7 +97,7 @@ def test_an_observation_is_a_band_over_its_layers_with_its_sentence_below() -> N
     bands = re.findall(r'class="band" d="M0,([\d.]+)h([\d.]+)v([\d.]+)', svg)
     heights = {(y, high) for y, _, high in bands[:-1]}
     assert len(bands) == 8 and len(heights) == 1
-    assert float(next(iter(heights))[1]) == pytest.approx(2 * 640 / 31, abs=0.1)
+    assert float(next(iter(heights))[1]) == pytest.approx(2 * 610 / 31, abs=0.1)
     assert drawing.observations[0].sentence in svg
     assert 'class="band"' not in svg_text(replace(drawing, observations=()))
 

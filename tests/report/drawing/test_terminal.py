@@ -76,6 +76,11 @@ def test_there_are_colours_in_a_terminal_only() -> None:
     assert any("\x1b[38;2;13;132;198m█" in line for line in coloured)
 
 
+def test_without_words_there_is_no_sentence_and_no_column_for_them() -> None:
+    text = " ".join(shown(replace(example(6), words=(None,) * 7)))
+    assert "capital of France" not in text and " word " not in text and "tense" in text
+
+
 def test_of_a_long_sentence_the_end_is_shown() -> None:
     lines = shown(replace(example(6), sentence="start " + "word " * 500 + "the end"), 80)
     text = " ".join(lines[:5])

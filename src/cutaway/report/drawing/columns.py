@@ -18,6 +18,8 @@ from cutaway.report.drawing.marks import Paths
 from cutaway.report.drawing.values import SERIES, Track, TrackKind
 
 SCORES: TrackKind = "probe"
+BELOW_SHARE = 0.25
+"""How far an axis goes on below its zero at most, as a share of its range above it."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,10 @@ def _probe(track: Track, place: Place) -> Body:
             outside = control < scale.low
             paths.add("tick", _chevron(y) if outside else _upright(scale.x(control), place, n))
     has = {name for name in SERIES[track.kind] if finite(track, name)}
-    keys = [Key("fade", "hue", "95 % interval")] if {"low", "high"} <= has else []
-    keys += [Key("tick", "tick", "control task")] if "control" in has else []
+    keys = [Key("fade", "hue", "95 %")] if {"low", "high"} <= has else []
+    keys += [Key("tick", "tick", "control")] if "control" in has else []
     below = any(value < base for value in finite(track, "value"))
-    keys += [Key("box", "below", "below the baseline")] if below else []
+    keys += [Key("box", "below", "below")] if below else []
     top = scale.high
     ticks = [base, top, (base + top) / 2, *([scale.low] if scale.low < base else [])]
     lines = axis(place, scale, ticks, decimal, base)
@@ -83,7 +85,7 @@ def _score_scale(track: Track, place: Place) -> tuple[Scale, float]:
     base = min([0.0, *values]) if track.baseline is None else track.baseline
     top = max([base, *values]) if track.top is None else track.top
     top = top if top > base else max([base + 1e-9, *values])
-    low = max(min([base, *values]), base - 0.4 * (top - base))
+    low = max(min([base, *values]), base - BELOW_SHARE * (top - base))
     return Scale(low, top, 0, place.right), base
 
 
@@ -138,7 +140,7 @@ def _agreement(track: Track, place: Place) -> Body:
 
 def _linearity(track: Track, place: Place) -> Body:
     values = finite(track, "last", "next")
-    low = max(-1.0, min(0.0, *values, 0.0))
+    low = max(-BELOW_SHARE, min([0.0, *values]))
     scale = Scale(low, 1, 4 if low < 0 else 0, place.right - 4)
     paths = Paths("hue area", "ray next", "ray", "hue")
     keys = []
@@ -149,14 +151,10 @@ def _linearity(track: Track, place: Place) -> Body:
             if name == "last":
                 paths.add("hue area", _area(spots, scale.x(max(low, 0.0)), place.rows.height / 2))
             radius = min(3.0, place.rows.height * 0.25) * (1 if name == "last" else 0.55)
-            for x, y in spots:
-                paths.add("hue", marks.ring(x, y, radius))
+            for (x, y), (_, value) in zip(spots, run, strict=True):
+                paths.add("hue", marks.ring(x, y, radius) if value >= low else _arrow(0, y))
         if finite(track, name):
             keys.append(Key(shape, line, SERIES_NAMES[name].removeprefix("r² ")))
-    for n in place.layers:
-        below = [v for v in (value_at(track, s, n) for s in ("last", "next")) if v is not None]
-        if below and min(below) < low:
-            paths.add("hue", _arrow(0, place.rows.middle(n)))
     ticks = [0, 1, 0.5, *([low] if low < 0 else [])]
     return Body(axis(place, scale, ticks, decimal, 0) + paths.svg(), tuple(keys))
 

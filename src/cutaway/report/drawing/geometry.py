@@ -12,7 +12,7 @@ MIN_COLUMN, MAX_COLUMN = 128, 178
 STRIP = 20
 BAR = 0.72
 """A bar's share of its row."""
-_PLOT_HEIGHT, _MIN_ROW, _MAX_ROW, _MIN_PLOT = 640, 9.0, 46.0, 170.0
+_PLOT_HEIGHT, _MIN_ROW, _MAX_ROW, _MIN_PLOT = 610, 9.0, 46.0, 170.0
 
 
 @dataclass(frozen=True)

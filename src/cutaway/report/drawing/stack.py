@@ -107,13 +107,18 @@ def _shown_words(drawing: Drawing, rows: Rows) -> set[int]:
     return shown
 
 
+def has_words(drawing: Drawing) -> bool:
+    """Whether any layer predicts a word; a model without a head has none."""
+    return any(word is not None for word in drawing.words)
+
+
 def stack_header(drawing: Drawing) -> tuple[str, str]:
     """The question and the sentence above the stack."""
     blocks = "block" if drawing.blocks == 1 else "blocks"
     facts = drawing.facts
     parameters = facts.get("parameters")
     size = f"{formats.count(parameters)} parameters. " if isinstance(parameters, int) else ""
-    if not drawing.sentence:
+    if not has_words(drawing):
         what = "Layer 0 is the embeddings."
     elif facts.get("kind") == "masked":
         what = "In the cut: the word each layer puts in place of the mask."
@@ -126,7 +131,7 @@ def shown_sentence(drawing: Drawing, room: float, size: float) -> list[str]:
     """The sentence in two lines; of a long one its end, or what is around the mask."""
     masked = drawing.facts.get("kind") == "masked"
     ending = "" if masked else " …"
-    text = clean(drawing.sentence)
+    text = clean(drawing.sentence) if has_words(drawing) else ""
     found = _MASK.search(text) if masked else None
     start = max(0, found.start() - 24) if found else 0
     whole = wrap(f"“{text}{ending}”", room, size, 3, bold=True)

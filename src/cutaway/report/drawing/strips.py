@@ -44,7 +44,7 @@ def draw_strips(tracks: Sequence[Track], place: Place) -> Body:
                 radius = min(3.0, place.rows.height * 0.25)
                 paths.add("none", marks.ring(x + STRIP / 2 - 1, (y0 + y1) / 2, radius))
     keys = [Key("ramp", "", "baseline to best")]
-    keys += [Key("box", BELOW, "below the baseline")] if below else []
+    keys += [Key("box", BELOW, "below")] if below else []
     keys += [Key("ring", "none", "not measured")] if rings else []
     return Body(names + paths.svg(), tuple(keys))
 

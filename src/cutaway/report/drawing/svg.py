@@ -5,6 +5,7 @@ from html import escape
 from importlib.resources import files
 
 from cutaway.report.drawing import marks
+from cutaway.report.drawing.columns import SCORES
 from cutaway.report.drawing.geometry import GAP, Rows
 from cutaway.report.drawing.header import Bands, bands_of, draw_header, spans
 from cutaway.report.drawing.layer_values import layer_summary
@@ -17,6 +18,10 @@ MARGIN = 24
 _AXIS_HEIGHT = 30
 TITLE_SIZE, _FINDING_SIZE, NOTE_SIZE = 22, 18, 12
 _NOTE_LINE = 18
+HOW_TO_READ_SCORES = (
+    "Scores start at the best baseline without the model and fade over their 95 % interval; "
+    "the tick is the control task."
+)
 
 
 def svg_text(drawing: Drawing) -> str:
@@ -149,8 +154,12 @@ def _notes(drawing: Drawing, room: float, top: float) -> tuple[str, float]:
 
 
 def footer(drawing: Drawing) -> str:
-    """How to read the rows, and what the picture is made from."""
-    return f"Layer n is the state after block n; layer 0 is the embeddings. {clean(drawing.footer)}"
+    """How to read the picture, and what it is made from."""
+    scores = [track for track in drawing.tracks if track.kind == SCORES and track.measured]
+    parts = ["Layer n is the state after block n; layer 0 is the embeddings."]
+    if scores:
+        parts.append(HOW_TO_READ_SCORES)
+    return clean(" ".join([*parts, drawing.footer]))
 
 
 def _whole_rows(drawing: Drawing, rows: Rows, wide: float, top: float) -> str:

@@ -14,6 +14,7 @@ from cutaway.report.drawing.columns import SCORES
 from cutaway.report.drawing.layer_values import SHARES, finite, is_trained, is_undefined, value_at
 from cutaway.report.drawing.layout import hues_of
 from cutaway.report.drawing.palette import HUES
+from cutaway.report.drawing.stack import has_words
 from cutaway.report.drawing.svg import question
 from cutaway.report.drawing.text_width import shown_word
 from cutaway.report.drawing.values import SERIES, Drawing, Track
@@ -56,7 +57,7 @@ def drawing_view(drawing: Drawing, width: int) -> RenderableType:
     lines = [_line(drawing, n, shown, bar) for n in range(drawing.blocks, -1, -1)]
     return Group(
         title,
-        *(sentence if drawing.sentence else []),
+        *(sentence if drawing.sentence and has_words(drawing) else []),
         Text(""),
         _headings(drawing, shown, bar),
         *lines,
@@ -163,7 +164,9 @@ def _short_number(track: Track, value: float) -> str:
 
 def _headings(drawing: Drawing, shown: Sequence[_Bars], bar: int) -> Text:
     left = 2 + len(str(drawing.blocks))
-    line = Text(" " * left + _cut("word" if drawing.words else "", _word_width(drawing)), "bold")
+    line = Text(
+        " " * left + _cut("word" if has_words(drawing) else "", _word_width(drawing)), "bold"
+    )
     for bars in shown:
         line.append(" " * _GAP)
         line.append(_cut(printable(bars.heading), bar + _NUMBER), f"bold {bars.hue}")
@@ -176,7 +179,8 @@ def _notes(drawing: Drawing, shown: Sequence[_Bars], left_out: Sequence[_Bars]) 
     yield Text("")
     for one in drawing.observations:
         yield Text.assemble((_OBSERVED, _BAND), " ", printable(one.sentence))
-    for sentence in (one for one in drawing.verdict if one != drawing.title):
+    said = {drawing.title, *(one.sentence for one in drawing.observations)}
+    for sentence in (one for one in drawing.verdict if one not in said):
         yield Text(printable(f"• {sentence}"))
     signs = _signs(drawing, shown)
     if signs:
