@@ -111,7 +111,8 @@ def measure(request: FisherRequest, run: Run) -> Outcome:
     )
     fisher = sums.mean(len(examples))
     metadata = fisher_metadata(request, examples, sums.method)
-    save_fisher(OUTPUT.path(spec, run.scratch), fisher, {**metadata, "run": run.address})
+    if OUTPUT.wanted(spec):
+        save_fisher(OUTPUT.path(spec, run.scratch), fisher, {**metadata, "run": run.address})
     masses = fisher_mass(fisher, weight_locator(lm))
     coordinates = InjectCoordinates(lm.name, texts.name, "fisher")
     rows, overlaps = coordinates.weight_rows("fisher", "mass", masses), {}
@@ -130,7 +131,7 @@ def measure(request: FisherRequest, run: Run) -> Outcome:
         summary={
             "verb": "fisher",
             **{key: metadata[key] for key in keys},
-            "out": spec.out or OUTPUT.name,
+            "out": (spec.out or OUTPUT.name) if OUTPUT.wanted(spec) else None,
             "overlap": overlaps,
             "notes": [*texts.notes, *notes],
             "verdict": fisher_verdict(masses, len(examples)),

@@ -55,6 +55,8 @@ class Track:
     """At most three short lines, made by rule from the numbers."""
     baseline: float | None = None
     """Where the bars of a probe begin: the score of the best text baseline."""
+    chosen: int | None = None
+    """The layer that validation rows chose (probe)."""
     top: float | None = None
     """The largest value that a probe's metric can have."""
     trained: tuple[bool, ...] | None = None
