@@ -12,7 +12,6 @@ from cutaway.core.errors import BadData, BadSpec, CutawayError, Mismatch, Missin
 from cutaway.store.results import results
 from cutaway.studies.draw.spec import TRACKS
 
-
 MOOD = "mood"
 
 

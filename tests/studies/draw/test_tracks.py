@@ -35,4 +35,8 @@ def test_without_knowing_what_was_trained_every_block_has_a_share() -> None:
 
 
 def test_movement_is_by_layer() -> None:
-    assert movement_track({0: 0.0, 1: 0.1, 3: 0.2}, 2, name="t", command="").main == (0.0, 0.1, None)
+    assert movement_track({0: 0.0, 1: 0.1, 3: 0.2}, 2, name="t", command="").main == (
+        0.0,
+        0.1,
+        None,
+    )

@@ -36,7 +36,9 @@ def test_a_masked_model_gets_a_mask_at_the_end_if_none_is_given(masked) -> None:
     assert sentence_of(masked, None).count(masked.tokenizer.mask_token) == 1
 
 
-@pytest.mark.parametrize("text", ["a", "word " * 500, "\u0645\u0631\u062d\u0628\u0627", "\U0001f600 <b>&"])
+@pytest.mark.parametrize(
+    "text", ["a", "word " * 500, "\u0645\u0631\u062d\u0628\u0627", "\U0001f600 <b>&"]
+)
 def test_any_text_with_tokens_is_read(toy, text) -> None:
     assert len(layer_words(toy, None, sentence_of(toy, text))) == toy.layers + 1
 

@@ -147,8 +147,8 @@ class FisherSpec(ChatOptions):
     against: Names = ()
     """Other Fishers of this model (FILE.safetensors) to compare this one with."""
     file: bool = True
-    """Keep the Fisher, which is as large as the model; without it only its shares by layer and module
-    are kept."""
+    """Keep the Fisher, which is as large as the model; otherwise only its shares by layer and
+    module."""
     out: str | None = None
     """Where to write the Fisher (FILE.safetensors); by default the run's folder."""
 

@@ -59,8 +59,8 @@ class FitSpec(TextSampleSpec):
     """Fit linear maps between all layers of a model, in one streaming pass over the texts."""
 
     layers: Literal["all", "to-final", "final-and-next"] = "all"
-    """Every pair of layers i < j, only those that end in the last layer, or also those of neighbouring
-    layers."""
+    """Every pair of layers i < j, only those that end in the last layer, or those and the
+    neighbours."""
     intercept: bool = False
     """Also fit maps with an intercept (kind affine)."""
     ridge: Literal["auto"] | float | None = None

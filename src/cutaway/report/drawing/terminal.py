@@ -1,5 +1,8 @@
 """stand-in"""
-import json
+
+
+
 def print_drawing(d):
     from cutaway.console import print_json
+
     print_json(d.plain())

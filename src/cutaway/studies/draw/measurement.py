@@ -22,7 +22,9 @@ from cutaway.studies.draw.spec import TRACKS, DrawSpec
 from cutaway.studies.draw.weights import moved_track, skill_file_track, skill_run_track
 from cutaway.studies.draw.words import layer_words
 
-SHARED_OPTIONS = ("runs", "engine", "device", "dtype", "quantise", "bos", "seed", "offline")
+SHARED_OPTIONS = (
+    "model", "revision", "runs", "engine", "device", "dtype", "quantise", "bos", "seed", "offline",
+)  # fmt: skip
 SKILL_COMMAND = "cutaway graft learn --base {model} --tuned CHECKPOINT --task TASK"
 
 
@@ -47,8 +49,7 @@ class Measurement:
     @property
     def options(self) -> dict[str, Any]:
         """The options of every run that is made."""
-        shared = {name: getattr(self.spec, name) for name in (*SHARED_OPTIONS, "model", "revision")}
-        return shared
+        return {name: getattr(self.spec, name) for name in SHARED_OPTIONS}
 
     def begin(self, sets: Sequence[plan.ProbeSet]) -> None:
         """Use the runs that are there, outline the other tracks, and read the words."""

@@ -1,6 +1,5 @@
 """The spec of `cutaway draw`."""
 
-
 from pydantic import field_validator
 
 from cutaway.core.lookup import suggestion
