@@ -1,7 +1,6 @@
 """stand-in"""
 
 
-
 def print_drawing(d):
     from cutaway.console import print_json
 

@@ -13,7 +13,7 @@ from cutaway.recipe.open_for_spec import open_spec_model
 from cutaway.report.drawing.files import check_suffix, write_drawing
 from cutaway.report.drawing.values import Drawing
 from cutaway.store.remote import is_url
-from cutaway.studies.draw.measurement import Measurement
+from cutaway.studies.draw.progress import DrawingProgress
 from cutaway.studies.draw.plan import ProbeSet
 from cutaway.studies.draw.spec import DrawSpec
 from cutaway.studies.draw.words import sentence_of
@@ -81,7 +81,7 @@ def _probe_set(data: str, spec: DrawSpec) -> ProbeSet:
 
 def perform(request: DrawRequest, context: Context) -> DrawingResult:
     """The drawing; its file is written as soon as there is something to see."""
-    work = Measurement(request.spec, request.lm, context, request.sentence)
+    work = DrawingProgress(request.spec, request.lm, context, request.sentence)
     work.begin(request.sets)
     early = request.out if request.out and request.out.suffix.lower() in QUICK_FORMATS else None
     for name in work.missing:

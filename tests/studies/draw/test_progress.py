@@ -5,7 +5,7 @@ import pytest
 from cutaway.console import Console
 from cutaway.core.errors import RunError
 from cutaway.recipe import life_cycle
-from cutaway.studies.draw.measurement import Measurement
+from cutaway.studies.draw.progress import DrawingProgress
 from cutaway.studies.draw.plan import ProbeSet
 from cutaway.studies.draw.spec import DrawSpec
 from cutaway.studies.draw.words import sentence_of
@@ -15,7 +15,7 @@ from cutaway.studies.draw.words import sentence_of
 def work(toy, folder, data, tmp_path):
     spec = DrawSpec(model=folder, runs=str(tmp_path), quick=True)
     context = life_cycle.Context(Console(quiet=True))
-    made = Measurement(spec, toy, context, sentence_of(toy, None))
+    made = DrawingProgress(spec, toy, context, sentence_of(toy, None))
     made.begin([ProbeSet(data, "mood", "repeats")])
     return made
 

@@ -29,7 +29,7 @@ SKILL_COMMAND = "cutaway graft learn --base {model} --tuned CHECKPOINT --task TA
 
 
 @dataclass
-class Measurement:
+class DrawingProgress:
     """The tracks so far, by name, and the steps of those that are missing."""
 
     spec: DrawSpec
