@@ -4,8 +4,6 @@ Everything that comes from data is escaped. A content security policy forbids al
 scripts except the page's own, which are listed by their checksums.
 """
 
-import base64
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ from plotly.offline import get_plotlyjs
 
 from cutaway.core.errors import Missing
 from cutaway.report import sections, theme
+from cutaway.report.inline_scripts import content_security_policy, escape_script
 from cutaway.report.records import RecordLike
 from cutaway.store.files import write_atomic
 
@@ -87,7 +86,7 @@ def html_page(
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_content_security_policy(plotly, script)}">
+<meta http-equiv="Content-Security-Policy" content="{content_security_policy(plotly, script)}">
 <title>{escape(title)}</title>
 <style>{style}</style>
 <script>{plotly}</script>
@@ -106,23 +105,6 @@ def html_page(
 </body>
 </html>
 """
-
-
-def escape_script(text: str) -> str:
-    """JSON that is safe inside a script element: no `<` can end it."""
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _content_security_policy(*scripts: str) -> str:
-    sums = " ".join(f"'sha256-{_sha(script)}'" for script in scripts)
-    return (
-        f"default-src 'none'; script-src {sums}; style-src 'unsafe-inline'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
-    )
-
-
-def _sha(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
 
 
 def _resource(name: str) -> str:
