@@ -255,7 +255,7 @@ def draw(
     revision: str | None = None,
     data: Sequence[str] | str = ('gen:sentiment', 'gen:tense', 'gen:number', 'gen:topic'),
     sentence: str | None = None,
-    tracks: Sequence[str] | str = ('probe', 'agreement', 'linearity', 'skill', 'movement', 'fisher'),
+    tracks: Sequence[str] | str = ('property', 'agreement', 'linearity', 'skill', 'movement', 'fisher'),
     quick: bool = False,
     skill: str | None = None,
     tuned: str | None = None,

@@ -22,7 +22,7 @@ def probe(values, low=None, *, name="tense", baseline=0.5, chosen=None) -> Track
     low = low or tuple(v - 0.1 for v in values)
     high = tuple(min(1.0, v + 0.1) for v in values)
     series = {"value": tuple(values), "low": tuple(low), "high": high}
-    return Track("probe", name, "probe", "What each layer knows", name, series=series,
+    return Track("property", name, "probe", "What each layer knows", name, series=series,
                  baseline=baseline, chosen=chosen)  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def test_a_score_that_is_not_shown_to_be_above_the_baseline_is_not_known() -> No
 
 def test_without_a_choice_on_validation_rows_the_best_layer_is_the_first_with_the_best_score():
     assert best_layer(probe((0.5, 0.9, 0.9))) == 1
-    assert best_layer(track("probe")) is None
+    assert best_layer(track("property")) is None
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from cutaway.report.drawing.values import SERIES, Drawing, LayerWord, Track
 
 TRACKS = (
-    Track("probe", "tense", "probe", "What each layer knows", "tense",
+    Track("property", "tense", "probe", "What each layer knows", "tense",
           series={"value": (0.5, 0.8, None), "control": (0.5, 0.5, 0.5)}, run="abc"),
     Track("fisher", "fisher", "inject", "Where", "share", command="cutaway draw M --tracks=fisher"),
 )  # fmt: skip

@@ -11,7 +11,7 @@ SETS = [ProbeSet("gen:tense", "gen:tense", "fixed"), ProbeSet("x.tsv", "x", "rep
 
 def words(lm, **options) -> list[str]:
     spec = DrawSpec(model="m", **options)
-    sets = SETS if "probe" in spec.tracks else []
+    sets = SETS if "property" in spec.tracks else []
     return [step.words for step in plan.steps(lm, spec, sets, {"model": "m"})]
 
 
@@ -22,7 +22,7 @@ def test_the_maps_come_first_and_each_set_is_a_probe(toy) -> None:
 @pytest.mark.parametrize(
     ("track", "expected"),
     [
-        ("probe", ["probe", "probe"]),
+        ("property", ["probe", "probe"]),
         ("agreement", ["shortcut fit", "shortcut eval"]),
         ("linearity", ["shortcut fit"]),
         ("fisher", ["fisher"]),
@@ -57,6 +57,6 @@ def test_quick_measures_on_fewer_rows(toy) -> None:
 
 
 def test_a_set_in_parts_keeps_them(toy) -> None:
-    made = plan.steps(toy, DrawSpec(model="m", tracks="probe"), SETS, {"model": "m"})
+    made = plan.steps(toy, DrawSpec(model="m", tracks="property"), SETS, {"model": "m"})
     assert [step.options["protocol"] for step in made] == ["fixed", "repeats"]
     assert [step.empty.name for step in made] == ["tense", "x"]

@@ -5,8 +5,8 @@ import pytest
 from cutaway.console import Console
 from cutaway.core.errors import RunError
 from cutaway.recipe import life_cycle
-from cutaway.studies.draw.progress import DrawingProgress
 from cutaway.studies.draw.plan import ProbeSet
+from cutaway.studies.draw.progress import DrawingProgress
 from cutaway.studies.draw.spec import DrawSpec
 from cutaway.studies.draw.words import sentence_of
 

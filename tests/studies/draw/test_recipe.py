@@ -30,7 +30,7 @@ def test_a_second_drawing_makes_no_runs(drawn, place, folder, data, capsys) -> N
     again = cutaway.draw(folder, data=data, runs=str(place / "runs"), quick=True)
     assert [(one.method, one.address) for one in results(place / "runs")] == before
     assert again.plain()["tracks"] == drawn.plain()["tracks"]
-    assert "reading" not in capsys.readouterr().err
+    assert "already done" not in capsys.readouterr().err
 
 
 def test_runs_made_by_other_commands_are_reused(place, folder, data) -> None:
@@ -39,7 +39,7 @@ def test_runs_made_by_other_commands_are_reused(place, folder, data) -> None:
         model=folder, data=data, runs=runs, repeats=3, pool=["last", "mean"],
         baselines="majority", quiet=True,
     )  # fmt: skip
-    drawn = cutaway.draw(folder, data=data, tracks="probe", runs=runs, quiet=True)
+    drawn = cutaway.draw(folder, data=data, tracks="property", runs=runs, quiet=True)
     assert drawn.plain()["runs"] == {MOOD: own.record.address}
     headline = own.summary["headline"]
     shown = drawn.plain()["tracks"][MOOD][int(headline["layers"])]
@@ -48,7 +48,12 @@ def test_runs_made_by_other_commands_are_reused(place, folder, data) -> None:
 
 def test_runs_of_another_model_are_not_used(place, folder, masked_folder, data, drawn) -> None:
     other = cutaway.draw(
-        masked_folder, data=data, tracks="probe", runs=str(place / "runs"), quick=True, quiet=True
+        masked_folder,
+        data=data,
+        tracks="property",
+        runs=str(place / "runs"),
+        quick=True,
+        quiet=True,
     )
     assert not set(other.plain()["runs"].values()) & set(drawn.plain()["runs"].values())
 
@@ -104,7 +109,7 @@ def test_the_command_line_prints_json_alone(folder, place, data, capsys) -> None
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"tracks": "prob"}, BadSpec, "Did you mean 'probe'"),
+        ({"tracks": "propety"}, BadSpec, "Did you mean 'property'"),
         ({"out": "picture.gif"}, BadSpec, ".svg"),
         ({"sentence": "  "}, BadData, "empty"),
         ({"data": "nowhere.tsv"}, CutawayError, "nowhere.tsv"),

@@ -8,8 +8,8 @@ from cutaway.studies.draw.spec import DATA, TRACKS, DrawSpec
 
 
 def test_tracks_are_in_the_order_of_the_columns() -> None:
-    assert build_spec(DrawSpec, {"model": "m", "tracks": "fisher,probe"}).tracks == (
-        "probe", "fisher",
+    assert build_spec(DrawSpec, {"model": "m", "tracks": "fisher,property"}).tracks == (
+        "property", "fisher",
     )  # fmt: skip
     assert build_spec(DrawSpec, {"model": "m"}).tracks == TRACKS
 

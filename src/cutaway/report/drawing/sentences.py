@@ -42,7 +42,7 @@ def with_sentences(drawing: Drawing) -> Drawing:
 
 
 def _lead(track: Track) -> str:
-    return f"{track.question} ({track.name})" if track.kind == "probe" else track.question
+    return f"{track.question} ({track.name})" if track.kind == "property" else track.question
 
 
 def track_sentence(track: Track) -> str:
@@ -83,7 +83,7 @@ def _at(track: Track, name: str, layer: int) -> float | None:
     return values[layer] if layer < len(values) else None
 
 
-def _probe(track: Track) -> str:
+def _property(track: Track) -> str:
     best, first = best_layer(track), known_from(track)
     if best is None:
         return ""
@@ -159,7 +159,7 @@ def _fisher(track: Track) -> str:
 
 
 SENTENCES = {
-    "probe": _probe, "agreement": _agreement, "linearity": _linearity, "skill": _skill,
+    "property": _property, "agreement": _agreement, "linearity": _linearity, "skill": _skill,
     "movement": _movement, "fisher": _fisher,
 }  # fmt: skip
 
@@ -167,7 +167,7 @@ SENTENCES = {
 def title_sentence(drawing: Drawing) -> str:
     """When the model knows, and when it says it; empty if neither was measured."""
     last = drawing.blocks
-    known = {t.name: known_from(t) for t in drawing.tracks if t.kind == "probe" and t.measured}
+    known = {t.name: known_from(t) for t in drawing.tracks if t.kind == "property" and t.measured}
     layers = [layer for layer in known.values() if layer is not None]
     spoken = [t for t in drawing.tracks if t.kind == "agreement" and t.measured]
     said = said_from(spoken[0].main) if spoken else None

@@ -7,10 +7,10 @@ from typing import Any, Literal
 Series = tuple[float | None, ...]
 """One value per layer 0..L (0 is the embeddings); None where nothing was measured."""
 
-TrackKind = Literal["probe", "agreement", "linearity", "skill", "movement", "fisher"]
+TrackKind = Literal["property", "agreement", "linearity", "skill", "movement", "fisher"]
 
 SERIES: dict[TrackKind, tuple[str, ...]] = {
-    "probe": ("value", "low", "high", "control"),
+    "property": ("value", "low", "high", "control"),
     "agreement": ("map", "low", "high", "lens"),
     "linearity": ("last", "next"),
     "skill": ("mlp", "attention", "norm", "other"),
@@ -19,9 +19,9 @@ SERIES: dict[TrackKind, tuple[str, ...]] = {
 }
 """The series of each kind of track, the main one first; all but the main one are optional.
 
-probe: the score with its 95 % interval, and the control task's score. agreement: the share of
-tokens where the prediction through a fitted map is the full model's, with its interval, and that of
-the logit lens. linearity: r2 of a linear map to the last layer and to the next one. skill: shares
+property: a probe's score with its 95 % interval, and the control task's score. agreement: the share
+of tokens where the prediction through a fitted map is the full model's, with its interval, and that
+of the logit lens. linearity: r2 of a linear map to the last layer and to the next one. skill: shares
 of a skill's weights; they add up to 1 over all layers and parts. movement: |w - w0| / |w0| of a
 tuned checkpoint. fisher: shares of the Fisher information of plain text and of a skill.
 """

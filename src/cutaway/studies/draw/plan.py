@@ -78,7 +78,7 @@ def steps(
         made.append(_fit_step(lm, sizes, shared))
     if "agreement" in spec.tracks and lm.has_head:
         made.append(_eval_step(lm, sizes, shared))
-    if "probe" in spec.tracks:
+    if "property" in spec.tracks:
         made += [_probe_step(lm, sizes, shared, one) for one in sets]
     if "fisher" in spec.tracks and lm.has_head and spec.quantise == "none":
         made.append(_fisher_step(lm, sizes, shared))
@@ -97,7 +97,7 @@ def _probe_step(lm: LM, sizes: Sizes, shared: Mapping[str, Any], of: ProbeSet) -
         "limit": sizes.rows,
     }  # fmt: skip
     name = tracks.track_name(of.name)
-    empty = Track("probe", name, "probe", "What each layer knows", name)
+    empty = Track("property", name, "probe", "What each layer knows", name)
     return Step("probe", options, lambda r: tracks.probe_track(r, of.name, lm.layers), empty)
 
 

@@ -78,7 +78,7 @@ class DrawingProgress:
             self.tracks[name] = found[1]
             return
         words = ["cutaway", "draw", self.spec.model, f"--tracks={step.empty.kind}"]
-        words += [f"--data={step.options['data']}"] if step.empty.kind == "probe" else []
+        words += [f"--data={step.options['data']}"] if step.empty.kind == "property" else []
         self.steps[name] = step
         self.tracks[name] = replace(step.empty, command=join_words(words))
 

@@ -13,8 +13,8 @@ from cutaway.recipe.open_for_spec import open_spec_model
 from cutaway.report.drawing.files import check_suffix, write_drawing
 from cutaway.report.drawing.values import Drawing
 from cutaway.store.remote import is_url
-from cutaway.studies.draw.progress import DrawingProgress
 from cutaway.studies.draw.plan import ProbeSet
+from cutaway.studies.draw.progress import DrawingProgress
 from cutaway.studies.draw.spec import DrawSpec
 from cutaway.studies.draw.words import sentence_of
 
@@ -63,7 +63,7 @@ def resolve(spec: DrawSpec, context: Context) -> DrawRequest:
         check_suffix(out)
     lm = open_spec_model(spec, context.objects)
     sentence = sentence_of(lm, spec.sentence)
-    sets = tuple(_probe_set(data, spec) for data in spec.data if "probe" in spec.tracks)
+    sets = tuple(_probe_set(data, spec) for data in spec.data if "property" in spec.tracks)
     if out is None and not is_url(spec.runs):
         name = "".join(c if c.isalnum() or c in "-_." else "-" for c in short_name(lm.name))
         out = Path(spec.runs) / "drawings" / f"{name}.html"

@@ -5,7 +5,7 @@ from pydantic import field_validator
 from cutaway.core.lookup import suggestion
 from cutaway.recipe.options import RunOptions, SomeNames
 
-TRACKS = ("probe", "agreement", "linearity", "skill", "movement", "fisher")
+TRACKS = ("property", "agreement", "linearity", "skill", "movement", "fisher")
 """The tracks of the drawing, in the order of their columns."""
 DATA = ("gen:sentiment", "gen:tense", "gen:number", "gen:topic")
 """The default data sets of the probes."""
@@ -23,7 +23,7 @@ class DrawSpec(RunOptions):
     sentence: str | None = None
     """Text whose next word every layer predicts; {mask} is the masked word of a masked model."""
     tracks: SomeNames = TRACKS
-    """Tracks to draw: probe agreement linearity skill movement fisher."""
+    """Tracks to draw: property (the probes) agreement linearity skill movement fisher."""
     quick: bool = False
     """Measure on fewer rows: a third of the time, wider intervals."""
     skill: str | None = None

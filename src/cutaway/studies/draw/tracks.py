@@ -58,7 +58,7 @@ def probe_track(record: Record, data: str, layers: int) -> Track | None:
         series["control"] = by_layer({n: cell["mean"] for n, cell in control.items()}, layers)
     above = f" above the best baseline ({formats.number(baseline)})" if baseline is not None else ""
     return Track(
-        kind="probe", name=track_name(data), method="probe", question="What each layer knows",
+        kind="property", name=track_name(data), method="probe", question="What each layer knows",
         label=f"{track_name(data)}, {metric_label(metric)}{above}", series=series,
         baseline=baseline, chosen=int(chosen["layers"]), top=1.0, run=record.address,
         command=record.command,
@@ -95,7 +95,12 @@ def agreement_track(record: Record, layers: int) -> Track | None:
 
 
 def linearity_track(record: Record, layers: int) -> Track | None:
-    """r2 of the linear maps to the last and to the next layer; None without the latter."""
+    """r2 of the linear maps to the last and to the next layer; None without the latter.
+
+    Only of the run that fitted the maps, which has their file.
+    """
+    if record.summary.get("verb") != "fit":
+        return None
     rows = record.rows.filter((pl.col("metric") == "r2") & (pl.col("kind") == "mat"))
     pairs = {(row["source"], row["target"]): row["value"] for row in rows.iter_rows(named=True)}
     if any((layer, layer + 1) not in pairs for layer in range(layers)):
