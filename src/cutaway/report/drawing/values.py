@@ -21,7 +21,7 @@ SERIES: dict[TrackKind, tuple[str, ...]] = {
 
 property: a probe's score with its 95 % interval, and the control task's score. agreement: the share
 of tokens where the prediction through a fitted map is the full model's, with its interval, and that
-of the logit lens. linearity: r2 of a linear map to the last layer and to the next one. skill: shares
+of the logit lens. linearity: r2 of a linear map to the last layer and to the next. skill: shares
 of a skill's weights; they add up to 1 over all layers and parts. movement: |w - w0| / |w0| of a
 tuned checkpoint. fisher: shares of the Fisher information of plain text and of a skill.
 """
