@@ -76,6 +76,26 @@ def test_a_score_far_below_the_baseline_is_marked_at_the_edge() -> None:
     assert "M-1," in paths(draw_track(track, place(2)).svg)["below"]
 
 
+def test_a_control_task_outside_the_axis_is_a_sign_at_the_edge_and_not_a_tick() -> None:
+    track = replace(
+        score_track("t", 2, 0.5),
+        series={"value": (0.7, 0.9), "control": (0.2, 0.6)},
+        baseline=0.5,
+        top=1.0,
+    )
+    svg = draw_track(track, place(2)).svg
+    signs = paths(svg)["tick"]
+    assert signs.startswith("M3.5,") and signs.count("L0.5,") == 1
+    assert f"M{158 * 0.2:.1f}," in signs
+    # It takes no room from the bars.
+    assert boxes(svg, "hue")[0][0] == 0
+
+
+def test_a_control_task_alone_can_be_drawn() -> None:
+    track = replace(score_track("t", 2, 0.5), series={"control": (0.7, None)}, baseline=None)
+    assert paths(draw_track(track, place(2)).svg)["none"].count("z") == 2
+
+
 def test_scores_that_equal_the_baseline_are_visible() -> None:
     track = replace(score_track("t", 2, 0.5), series={"value": (0.5, 0.5)}, baseline=0.5, top=0.5)
     assert len(boxes(draw_track(track, place(2)).svg, "hue")) == 2

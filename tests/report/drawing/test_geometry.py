@@ -37,7 +37,7 @@ def test_columns_fit_into_the_picture_as_long_as_they_are_wide_enough() -> None:
     for n in range(1, 9):
         assert STACK_WIDTH + n * column_width(n) <= PICTURE_WIDTH
     assert column_width(1) == MAX_COLUMN and column_width(30) == MIN_COLUMN
-    assert column_width(6, taken=400) < column_width(6)
+    assert column_width(6, 1000) < column_width(6)
 
 
 def test_a_scale_maps_its_ends_to_its_edges_and_keeps_values_inside() -> None:

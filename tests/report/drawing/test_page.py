@@ -83,7 +83,7 @@ def test_a_missing_track_has_its_command_below() -> None:
 
 
 def test_two_fragments_share_no_id_and_no_script() -> None:
-    both = page.html_fragment(example(2), key="a") + page.html_fragment(example(2), key="b")
+    both = "".join(page.html_fragment(example(2), key=key, style=False) for key in "ab")
     ids = re.findall(r'\bid="([^"]*)"', both)
     assert len(ids) == len(set(ids)) == 4
     assert "<script>" not in both and "<style>" not in both
@@ -92,6 +92,19 @@ def test_two_fragments_share_no_id_and_no_script() -> None:
 def test_the_heading_has_the_level_that_the_page_needs() -> None:
     text = page.html_fragment(example(2), heading="h2")
     assert "<h1" not in text and re.search(r'<h2 class="cd-title"[^>]*>What is inside', text)
+
+
+def test_columns_are_narrower_where_there_is_less_room() -> None:
+    def total(text: str) -> float:
+        return sum(float(attrs["width"]) for tag, attrs in Elements(text).found if tag == "svg")
+
+    assert total(page.html_fragment(example(2), width=1150)) <= 1150
+    assert total(page.html_fragment(example(2))) > 1150
+
+
+def test_a_fragment_has_its_style_unless_the_page_has_it() -> None:
+    assert f"<style>{page.page_style()}</style>" in page.html_fragment(example(2))
+    assert page.html_text(example(2)).count("<style>") == 1
 
 
 def test_headers_lead_to_the_page_of_the_track() -> None:

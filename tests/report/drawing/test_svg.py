@@ -1,13 +1,20 @@
+import io
 import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
 
+from cutaway.console import SafeConsole
 from cutaway.report import formats
 from cutaway.report.drawing.layer_values import SHARES, value_at
+from cutaway.report.drawing.page import html_text
 from cutaway.report.drawing.svg import svg_text
-from cutaway.report.drawing.values import SERIES, Drawing
+from cutaway.report.drawing.terminal import drawing_view
+from cutaway.report.drawing.values import SERIES, Drawing, LayerWord, Track
 from tests.report.drawing.examples import all_examples, example
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -100,3 +107,46 @@ def test_a_long_finding_goes_below_the_question() -> None:
     texts = [t for t in parsed(long).iter(f"{SVG}text") if t.get("class") == "fnd"]
     assert texts[0].get("x") == "0" and len(texts) >= 1
     assert not [t for t in parsed(replace(example(), title="")).iter() if t.get("class") == "fnd"]
+
+
+NUMBERS = st.none() | st.floats(-2, 2) | st.floats() | st.just(0.0)
+
+
+@st.composite
+def drawings(draw) -> Drawing:
+    """Any numbers in any series, of any length, and any text."""
+    blocks = draw(st.integers(1, 12))
+    tracks = []
+    for kind in draw(st.lists(st.sampled_from(sorted(SERIES)), max_size=7)):
+        names = draw(st.sets(st.sampled_from(SERIES[kind])))
+        values = st.lists(NUMBERS, max_size=blocks + 3).map(tuple)
+        text = draw(st.text(max_size=40))
+        tracks.append(
+            Track(
+                kind, text, text, text, text,
+                {name: draw(values) for name in sorted(names)},
+                sentence=text, command=text,
+                baseline=draw(st.none() | st.floats(-2, 2)),
+                top=draw(st.none() | st.floats(-2, 2)),
+                trained=draw(st.none() | st.lists(st.booleans(), max_size=blocks + 3).map(tuple)),
+            )
+        )  # fmt: skip
+    words = st.none() | st.builds(LayerWord, st.text(max_size=9), st.floats(), st.booleans())
+    return replace(
+        example(blocks),
+        tracks=tuple(tracks),
+        words=tuple(draw(st.lists(words, max_size=blocks + 3))),
+        sentence=draw(st.text(max_size=300)),
+    )
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(drawings())
+def test_any_numbers_and_any_text_can_be_drawn(drawing: Drawing) -> None:
+    root = parsed(drawing)
+    assert {element.tag for element in root.iter()} <= MARKUP
+    assert "nan" not in "".join(p.get("d") for p in root.iter(f"{SVG}path"))
+    html_text(drawing).encode("utf-8")
+    out = io.StringIO()
+    SafeConsole(file=out, width=80).print(drawing_view(drawing, 80))
+    assert max(map(cell_len, out.getvalue().splitlines())) <= 80

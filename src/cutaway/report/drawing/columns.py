@@ -49,31 +49,42 @@ def draw_track(track: Track, place: Place) -> Body:
 
 
 def _probe(track: Track, place: Place) -> Body:
-    values = finite(track, "value", "low", "high", "control")
-    base = track.baseline if track.baseline is not None else min(0.0, *values)
-    top = max(values) if track.top is None else track.top
-    top = top if top > base else max(*values, base + 1e-9)
-    low = max(min(*values, base), base - 0.4 * (top - base))
-    scale = Scale(low, top, 0, place.right)
+    """Fading bars from the baseline, and the control task as a tick."""
+    scale, base = _score_scale(track, place)
     paths = Paths("hue pale", "below", "hue mid", "hue", "tick")
     for n in place.layers:
-        value = value_at(track, "value", n)
-        if value is None:
-            continue
-        _fading_bar(paths, scale, base, value, _bounds(track, n, value), place.rows.edges(n))
-        if value < low:
-            paths.add("below", _arrow(0, place.rows.middle(n)))
-        control = value_at(track, "control", n)
+        value, control = value_at(track, "value", n), value_at(track, "control", n)
+        y = place.rows.middle(n)
+        if value is not None:
+            _fading_bar(paths, scale, base, value, _bounds(track, n, value), place.rows.edges(n))
+            if value < scale.low:
+                paths.add("below", _arrow(0, y))
         if control is not None:
-            paths.add("tick", _upright(scale.x(control), place.rows.edges(n, 0.8)))
+            outside = control < scale.low
+            paths.add("tick", _chevron(y) if outside else _upright(scale.x(control), place, n))
     has = {name for name in SERIES[track.kind] if finite(track, name)}
     keys = [Key("fade", "hue", "95 % interval")] if {"low", "high"} <= has else []
     keys += [Key("tick", "tick", "control task")] if "control" in has else []
-    below = min(finite(track, "value")) < base
+    below = any(value < base for value in finite(track, "value"))
     keys += [Key("box", "below", "below the baseline")] if below else []
-    ticks = [base, top, (base + top) / 2, *([low] if low < base else [])]
+    top = scale.high
+    ticks = [base, top, (base + top) / 2, *([scale.low] if scale.low < base else [])]
     lines = axis(place, scale, ticks, decimal, base)
     return Body(lines + paths.svg(), tuple(keys), scale.x(base))
+
+
+def _score_scale(track: Track, place: Place) -> tuple[Scale, float]:
+    """The axis of a score and its baseline: up to the best possible value.
+
+    It begins at the baseline, or further to the left for values and intervals below it. Control
+    tasks that are worse than that are marked at the edge.
+    """
+    values = finite(track, "value", "low", "high")
+    base = min([0.0, *values]) if track.baseline is None else track.baseline
+    top = max([base, *values]) if track.top is None else track.top
+    top = top if top > base else max([base + 1e-9, *values])
+    low = max(min([base, *values]), base - 0.4 * (top - base))
+    return Scale(low, top, 0, place.right), base
 
 
 def _bounds(track: Track, layer: int, value: float) -> tuple[float, float]:
@@ -274,8 +285,14 @@ def _neighbours(layers: Iterable[int]) -> list[list[int]]:
     return runs
 
 
-def _upright(x: float, edges: tuple[float, float]) -> str:
-    return marks.stroke([(x, edges[0]), (x, edges[1])])
+def _upright(x: float, place: Place, layer: int) -> str:
+    y0, y1 = place.rows.edges(layer, 0.8)
+    return marks.stroke([(x, y0), (x, y1)])
+
+
+def _chevron(y: float) -> str:
+    """A sign at the left edge: the tick is further to the left."""
+    return marks.stroke([(3.5, y - 3), (0.5, y), (3.5, y + 3)])
 
 
 def _arrow(x: float, y: float) -> str:

@@ -86,7 +86,7 @@ def _in_browser(svg: str, command: str, options: Mapping[str, Any]) -> bytes:
     """What the browser answers to a command of its DevTools when it shows the picture."""
     try:
         import choreographer
-        from choreographer.errors import BrowserFailedError, ChromeNotFoundError
+        from choreographer import errors
     except ImportError:
         raise Missing(
             "Pictures need the package kaleido. Install it with: pip install 'cutaway[figures]'"
@@ -99,12 +99,19 @@ def _in_browser(svg: str, command: str, options: Mapping[str, Any]) -> bytes:
             # In a thread of its own, because a notebook or the app may have a running loop.
             with ThreadPoolExecutor(1) as thread:
                 answer = thread.submit(asyncio.run, asyncio.wait_for(work, _TIMEOUT)).result()
-        except ChromeNotFoundError:
+        except errors.ChromeNotFoundError:
             raise Missing(
                 "Pictures need Chrome or Chromium. "
                 "Install one, or set BROWSER_PATH=/path/to/chromium"
             ) from None
-        except (BrowserFailedError, TimeoutError) as error:
+        except (
+            errors.BrowserFailedError,
+            errors.BrowserClosedError,
+            errors.BrowserDepsError,
+            errors.ChannelClosedError,
+            errors.DevtoolsProtocolError,
+            TimeoutError,
+        ) as error:
             raise RunError(f"The browser could not draw the pictures: {error}.") from error
     if "data" not in answer:
         raise RunError(f"The browser could not draw the pictures: {answer}.")

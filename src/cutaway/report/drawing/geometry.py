@@ -71,9 +71,9 @@ class Place:
         return range(self.rows.count)
 
 
-def column_width(columns: int, taken: float = 0.0) -> float:
-    """The width of a track, so that all fit into the picture if they can."""
-    room = (PICTURE_WIDTH - STACK_WIDTH - taken) / max(1, columns)
+def column_width(columns: int, room: float = PICTURE_WIDTH) -> float:
+    """The width of a track, so that all fit into the room beside the stack if they can."""
+    room = (room - STACK_WIDTH) / max(1, columns)
     return math.floor(min(MAX_COLUMN, max(MIN_COLUMN, room)))
 
 

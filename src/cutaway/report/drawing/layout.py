@@ -5,7 +5,15 @@ from dataclasses import dataclass
 
 from cutaway.report.drawing import marks
 from cutaway.report.drawing.columns import SCORES, Body, draw_track
-from cutaway.report.drawing.geometry import GAP, STACK_WIDTH, STRIP, Place, Rows, column_width
+from cutaway.report.drawing.geometry import (
+    GAP,
+    PICTURE_WIDTH,
+    STACK_WIDTH,
+    STRIP,
+    Place,
+    Rows,
+    column_width,
+)
 from cutaway.report.drawing.layer_values import layer_summary, layer_text
 from cutaway.report.drawing.stack import draw_stack, shown_sentence, stack_header
 from cutaway.report.drawing.strips import LABEL_HEIGHT, draw_strips, strips_sentence
@@ -47,14 +55,14 @@ class Column:
     """Room for texts of the body above the rows."""
 
 
-def columns_of(drawing: Drawing) -> list[Column]:
-    """The stack and all tracks, from left to right."""
+def columns_of(drawing: Drawing, room: float = PICTURE_WIDTH) -> list[Column]:
+    """The stack and all tracks, from left to right, as wide as the room if that is possible."""
     rows = Rows(drawing.blocks + 1)
     scores = [track for track in drawing.tracks if track.kind == SCORES]
     strips = scores if len(scores) > MOST_BARS else []
     single = [track for track in drawing.tracks if track not in strips]
     strips_width = len(strips) * STRIP + GAP if strips else 0
-    place = Place(rows, column_width(len(single), strips_width))
+    place = Place(rows, column_width(len(single), room - strips_width))
     columns, hues = [_stack_column(drawing, rows)], hues_of(drawing)
     for track in drawing.tracks:
         if track in single:
@@ -97,7 +105,7 @@ def _track_column(track: Track, place: Place, hue: str) -> Column:
         width=place.width,
         method=track.method,
         question=track.question,
-        sentence=track.sentence if measured else track.label,
+        sentence=track.sentence or track.label * (not measured),
         label=tuple(label),
         body=draw_track(track, place) if measured else Body(_outline(track, place)),
         texts=tuple(f"{track.name}: {layer_text(track, n)}" for n in place.layers),
@@ -107,7 +115,7 @@ def _track_column(track: Track, place: Place, hue: str) -> Column:
 def _strips_column(tracks: Sequence[Track], place: Place) -> Column:
     measured = [track for track in tracks if track.measured]
     return Column(
-        name=" ".join(track.name for track in tracks),
+        name=tracks[0].name,
         hue="blue" if measured else "grey",
         width=place.width,
         method=tracks[0].method,

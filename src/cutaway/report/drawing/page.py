@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Literal
 
 from cutaway.report.drawing import marks
-from cutaway.report.drawing.geometry import Rows
+from cutaway.report.drawing.geometry import PICTURE_WIDTH, Rows
 from cutaway.report.drawing.header import Bands, bands_of, spans
 from cutaway.report.drawing.layer_values import number, value_at, word_text
 from cutaway.report.drawing.layout import Column, columns_of
@@ -48,7 +48,7 @@ def html_text(drawing: Drawing) -> str:
 <main>
 <div class="cd-bar cutaway-drawing"><button type="button" data-action="theme">Light / dark</button>
 <button type="button" data-action="svg">Download SVG</button></div>
-{html_fragment(drawing)}
+{html_fragment(drawing, style=False)}
 </main>
 <script>{script}</script>
 </body>
@@ -62,20 +62,24 @@ def html_fragment(
     key: str = "drawing",
     heading: Literal["h1", "h2", "h3"] = "h1",
     links: Mapping[str, str] | None = None,
+    width: float = PICTURE_WIDTH,
+    style: bool = True,
 ) -> str:
-    """The drawing inside a page that has `page_style` and `page_script`.
+    """The drawing as a part of a page; without the script everything can still be read.
 
-    `key` starts all ids. `links` are addresses by the name of a track; its header leads there.
-    Without the script everything can still be read.
+    `key` starts all ids. `width` is the room for all columns. `links` are addresses by the name of
+    a track; its header leads there. `style=False` if the page has `page_style` already. The page
+    adds `page_script`.
     """
-    columns = columns_of(drawing)
+    columns = columns_of(drawing, width)
     bands = bands_of(columns)
     found = zip(columns, spans(columns), strict=True)
     drawn = "".join(_column(drawing, c, bands, span, (links or {})) for c, span in found)
     finding = f"<span>{escape(clean(drawing.title))}</span>" if drawing.title else ""
     name = escape(key)
+    styles = f"<style>{page_style()}</style>" if style else ""
     return (
-        f'<section class="cutaway-drawing" id="{name}" aria-labelledby="{name}-title">'
+        f'<section class="cutaway-drawing" id="{name}" aria-labelledby="{name}-title">{styles}'
         f'<{heading} class="cd-title" id="{name}-title">'
         f"{escape(question(drawing))} {finding}</{heading}>"
         f'<div class="cd-columns" tabindex="0" role="group" aria-label="{HOW_TO_READ}">'
@@ -115,9 +119,7 @@ def _column(
 ) -> str:
     """A column as an SVG; the first one stays in sight."""
     wide, high = marks.num(column.width), marks.num(column_height(drawing, bands))
-    drawn = draw_column(
-        drawing, column, bands, span, narrow=True, link=links.get(column.name.split(" ")[0], "")
-    )
+    drawn = draw_column(drawing, column, bands, span, narrow=True, link=links.get(column.name, ""))
     label = escape(clean(f"{column.question}: {column.sentence} {' '.join(column.label)}"))
     sticky = "" if column.grid else " cd-stack"
     return (

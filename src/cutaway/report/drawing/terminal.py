@@ -176,7 +176,7 @@ def _notes(drawing: Drawing, shown: Sequence[_Bars], left_out: Sequence[_Bars]) 
     yield Text("")
     for one in drawing.observations:
         yield Text.assemble((_OBSERVED, _BAND), " ", printable(one.sentence))
-    for sentence in drawing.verdict:
+    for sentence in (one for one in drawing.verdict if one != drawing.title):
         yield Text(printable(f"• {sentence}"))
     signs = _signs(drawing, shown)
     if signs:
@@ -204,7 +204,7 @@ def _signs(drawing: Drawing, shown: Sequence[_Bars]) -> list[str]:
     return (
         [f"{_UNMEASURED} not measured"] * (_UNMEASURED in empty)
         + [f"{_UNTRAINED} not trained"] * (_UNTRAINED in empty)
-        + [f"{_BELOW} below the baseline"] * below
+        + [f"{_BELOW} below the zero of the bar"] * below
     )
 
 
