@@ -1,8 +1,10 @@
 """The cutaway drawing as values: a row per layer, a track per question."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+from cutaway.core.errors import BadData
 
 Series = tuple[float | None, ...]
 """One value per layer 0..L (0 is the embeddings); None where nothing was measured."""
@@ -120,6 +122,10 @@ class Drawing:
             "verdict": list(self.verdict),
         }
 
+    def saved(self) -> dict[str, Any]:
+        """All values as JSON; `drawing_from` reads them back."""
+        return asdict(self)
+
     def flat_series(self) -> dict[str, Series]:
         """Every series by name: the main one of a track has the track's name."""
         return {
@@ -127,3 +133,30 @@ class Drawing:
             for track in self.tracks
             for name, values in track.series.items()
         }
+
+
+def drawing_from(saved: Any) -> Drawing:
+    """The drawing of `Drawing.saved`; BadData if the values are something else."""
+    try:
+        words = (None if word is None else LayerWord(**word) for word in saved["words"])
+        return Drawing(
+            **{
+                **saved,
+                "words": tuple(words),
+                "tracks": tuple(_track_from(track) for track in saved["tracks"]),
+                "observations": tuple(Observation(**one) for one in saved["observations"]),
+                "verdict": tuple(map(str, saved["verdict"])),
+            }
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadData(f"This is no saved drawing: {type(error).__name__}: {error}.") from error
+
+
+def _track_from(saved: Any) -> Track:
+    series = {str(name): tuple(values) for name, values in saved["series"].items()}
+    trained = saved["trained"]
+    if saved["kind"] not in SERIES or not set(series) <= set(SERIES[saved["kind"]]):
+        raise ValueError(f"unknown track {saved['kind']!r}")
+    return Track(
+        **{**saved, "series": series, "trained": None if trained is None else tuple(trained)}
+    )

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.core.errors import BadData
-from cutaway.core.names import short_name
 from cutaway.data.load import load_text_set
 from cutaway.models.lm import LM
 from cutaway.recipe.life_cycle import Context
@@ -15,6 +14,7 @@ from cutaway.report.drawing.values import Drawing
 from cutaway.store.remote import is_url
 from cutaway.studies.draw.plan import ProbeSet
 from cutaway.studies.draw.progress import DrawingProgress
+from cutaway.studies.draw.saved import drawing_path, save_values
 from cutaway.studies.draw.spec import DrawSpec
 from cutaway.studies.draw.words import sentence_of
 
@@ -65,8 +65,7 @@ def resolve(spec: DrawSpec, context: Context) -> DrawRequest:
     sentence = sentence_of(lm, spec.sentence)
     sets = tuple(_probe_set(data, spec) for data in spec.data if "property" in spec.tracks)
     if out is None and not is_url(spec.runs):
-        name = "".join(c if c.isalnum() or c in "-_." else "-" for c in short_name(lm.name))
-        out = Path(spec.runs) / "drawings" / f"{name}.html"
+        out = drawing_path(spec.runs, lm.name, ".html")
     return DrawRequest(spec, lm, sentence, sets, out)
 
 
@@ -89,6 +88,7 @@ def perform(request: DrawRequest, context: Context) -> DrawingResult:
             write_drawing(work.drawing(), early)
         work.measure(name)
     drawing = work.drawing()
+    save_values(drawing, request.spec.runs, request.lm.name)
     if request.out is None:
         return DrawingResult(drawing)
     write_drawing(drawing, request.out)
