@@ -23,6 +23,8 @@ AddFigure = Callable[[go.Figure], str | None]
 WIDE_FIGURES = frozenset({"layers"})
 MAX_TABLE_ROWS = 400
 MAX_LINKS = 30
+DRAWING_WIDTH = 1270
+"""Room for the columns in pixels: they fit on a page that is 1400 pixels wide."""
 
 
 def run_links(records: Sequence[RecordLike]) -> str:
@@ -42,6 +44,7 @@ def drawing_section(drawings: Sequence[Drawing], records: Sequence[RecordLike]) 
             key=f"drawing-{number}",
             heading="h2",
             links={t.name: places[t.run] for t in drawing.tracks if t.run in places},
+            width=DRAWING_WIDTH,
             style=False,
         )
         for number, drawing in enumerate(drawings)

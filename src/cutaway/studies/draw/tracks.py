@@ -56,7 +56,7 @@ def probe_track(record: Record, data: str, layers: int) -> Track | None:
     }
     if control:
         series["control"] = by_layer({n: cell["mean"] for n, cell in control.items()}, layers)
-    above = f" above the best baseline ({formats.number(baseline)})" if baseline is not None else ""
+    above = f" (baseline {formats.number(baseline)})" if baseline is not None else ""
     return Track(
         kind="property", name=track_name(data), method="probe", question="What each layer knows",
         label=f"{track_name(data)}, {metric_label(metric)}{above}", series=series,
