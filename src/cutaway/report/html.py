@@ -17,6 +17,8 @@ from plotly.offline import get_plotlyjs
 
 from cutaway.core.errors import Missing
 from cutaway.report import sections, theme
+from cutaway.report.drawing.page import page_script, page_style
+from cutaway.report.drawing.values import Drawing
 from cutaway.report.inline_scripts import content_security_policy, escape_script
 from cutaway.report.records import RecordLike
 from cutaway.store.files import write_atomic
@@ -53,10 +55,11 @@ def write_html(
     *,
     title: str = "Cutaway report",
     story: str = "",
+    drawings: Sequence[Drawing] = (),
 ) -> Path:
-    """Write the page of these runs atomically; `story` comes first."""
-    path = Path(path)
-    write_atomic(path, html_page(records, title=title, story=story).encode("utf-8"))
+    """Write the page of these runs atomically; the drawings come first, then `story`."""
+    path, text = Path(path), html_page(records, title=title, story=story, drawings=drawings)
+    write_atomic(path, text.encode("utf-8"))
     return path
 
 
@@ -65,6 +68,7 @@ def html_page(
     *,
     title: str = "Cutaway report",
     story: str = "",
+    drawings: Sequence[Drawing] = (),
     room: int = MAX_FIGURE_BYTES,
 ) -> str:
     """The page as text; figures that exceed `room` bytes are omitted and counted."""
@@ -72,7 +76,8 @@ def html_page(
         raise Missing("No runs to report on. Make one first, for example with: cutaway tour")
     pictures = EmbeddedFigures(room)
     body = (
-        sections.story_section(story)
+        sections.drawing_section(drawings, records)
+        + sections.story_section(story)
         + sections.overview_section(records)
         + "".join(
             sections.run_section(record, f"run-{i}", pictures.add)
@@ -81,6 +86,8 @@ def html_page(
     )
     templates = {mode: theme.template(mode).to_plotly_json() for mode in ("light", "dark")}
     style, script, plotly = _resource("page.css"), _resource("page.js"), get_plotlyjs()
+    if drawings:
+        style, script = style + page_style(), script + page_script()
     return f"""<!DOCTYPE html>
 <html lang="en" data-theme="light">
 <head>

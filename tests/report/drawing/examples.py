@@ -24,7 +24,7 @@ def wobble(n: int) -> float:
 def score_track(name: str, layers: int, middle: float, baseline: float = 0.53) -> Track:
     value = [min(0.999, v + wobble(n)) for n, v in enumerate(curve(layers, 0.45, 0.985, middle))]
     return Track(
-        kind="probe",
+        kind="property",
         name=name,
         method="probe",
         question="What each layer knows",

@@ -17,7 +17,7 @@ from cutaway.report.drawing.layer_values import (
 from cutaway.report.drawing.marks import Paths
 from cutaway.report.drawing.values import SERIES, Track, TrackKind
 
-SCORES: TrackKind = "probe"
+SCORES: TrackKind = "property"
 BELOW_SHARE = 0.25
 """How far an axis goes on below its zero at most, as a share of its range above it."""
 

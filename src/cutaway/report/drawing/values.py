@@ -1,16 +1,18 @@
 """The cutaway drawing as values: a row per layer, a track per question."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+from cutaway.core.errors import BadData
 
 Series = tuple[float | None, ...]
 """One value per layer 0..L (0 is the embeddings); None where nothing was measured."""
 
-TrackKind = Literal["probe", "agreement", "linearity", "skill", "movement", "fisher"]
+TrackKind = Literal["property", "agreement", "linearity", "skill", "movement", "fisher"]
 
 SERIES: dict[TrackKind, tuple[str, ...]] = {
-    "probe": ("value", "low", "high", "control"),
+    "property": ("value", "low", "high", "control"),
     "agreement": ("map", "low", "high", "lens"),
     "linearity": ("last", "next"),
     "skill": ("mlp", "attention", "norm", "other"),
@@ -19,9 +21,9 @@ SERIES: dict[TrackKind, tuple[str, ...]] = {
 }
 """The series of each kind of track, the main one first; all but the main one are optional.
 
-probe: the score with its 95 % interval, and the control task's score. agreement: the share of
-tokens where the prediction through a fitted map is the full model's, with its interval, and that of
-the logit lens. linearity: r2 of a linear map to the last layer and to the next one. skill: shares
+property: a probe's score with its 95 % interval, and the control task's score. agreement: the share
+of tokens where the prediction through a fitted map is the full model's, with its interval, and that
+of the logit lens. linearity: r2 of a linear map to the last layer and to the next. skill: shares
 of a skill's weights; they add up to 1 over all layers and parts. movement: |w - w0| / |w0| of a
 tuned checkpoint. fisher: shares of the Fisher information of plain text and of a skill.
 """
@@ -55,6 +57,8 @@ class Track:
     """At most three short lines, made by rule from the numbers."""
     baseline: float | None = None
     """Where the bars of a probe begin: the score of the best text baseline."""
+    chosen: int | None = None
+    """The layer that validation rows chose (probe)."""
     top: float | None = None
     """The largest value that a probe's metric can have."""
     trained: tuple[bool, ...] | None = None
@@ -118,6 +122,10 @@ class Drawing:
             "verdict": list(self.verdict),
         }
 
+    def saved(self) -> dict[str, Any]:
+        """All values as JSON; `drawing_from` reads them back."""
+        return asdict(self)
+
     def flat_series(self) -> dict[str, Series]:
         """Every series by name: the main one of a track has the track's name."""
         return {
@@ -125,3 +133,30 @@ class Drawing:
             for track in self.tracks
             for name, values in track.series.items()
         }
+
+
+def drawing_from(saved: Any) -> Drawing:
+    """The drawing of `Drawing.saved`; BadData if the values are something else."""
+    try:
+        words = (None if word is None else LayerWord(**word) for word in saved["words"])
+        return Drawing(
+            **{
+                **saved,
+                "words": tuple(words),
+                "tracks": tuple(_track_from(track) for track in saved["tracks"]),
+                "observations": tuple(Observation(**one) for one in saved["observations"]),
+                "verdict": tuple(map(str, saved["verdict"])),
+            }
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadData(f"This is no saved drawing: {type(error).__name__}: {error}.") from error
+
+
+def _track_from(saved: Any) -> Track:
+    series = {str(name): tuple(values) for name, values in saved["series"].items()}
+    trained = saved["trained"]
+    if saved["kind"] not in SERIES or not set(series) <= set(SERIES[saved["kind"]]):
+        raise ValueError(f"unknown track {saved['kind']!r}")
+    return Track(
+        **{**saved, "series": series, "trained": None if trained is None else tuple(trained)}
+    )
