@@ -178,6 +178,7 @@ def fisher(
     max_tokens: int | None = None,
     top: int = 800,
     against: Sequence[str] | str = (),
+    file: bool = True,
     out: str | None | Path = None,
     quiet: bool = False,
 ) -> Result:
@@ -238,4 +239,28 @@ def inject(
     quiet: bool = False,
 ) -> Result:
     """Train a skill in and measure what it costs the others."""
+    ...
+
+def draw(
+    model: str | ModelLike,
+    *,
+    runs: str | Path = 'runs',
+    engine: str = 'local',
+    device: str = 'auto',
+    dtype: Literal['auto', 'bfloat16', 'float16', 'float32'] = 'auto',
+    quantise: Literal['int4', 'int8', 'none'] = 'none',
+    bos: Literal['add', 'auto', 'keep'] = 'auto',
+    seed: int = 0,
+    offline: bool = False,
+    revision: str | None = None,
+    data: Sequence[str] | str = ('gen:sentiment', 'gen:tense', 'gen:number', 'gen:topic'),
+    sentence: str | None = None,
+    tracks: Sequence[str] | str = ('property', 'agreement', 'linearity', 'skill', 'movement', 'fisher'),
+    quick: bool = False,
+    skill: str | None = None,
+    tuned: str | None = None,
+    out: str | None | Path = None,
+    quiet: bool = False,
+) -> DrawingResult:
+    """Draw a model, cut open: what each layer knows and says, in one picture."""
     ...

@@ -24,9 +24,9 @@ class Verb:
     words: str
     """As typed after `cutaway`: "probe", "graft learn"."""
     recipe: str
-    """The recipe's module below `cutaway.methods`: "graft.learn"."""
+    """The recipe's module below `cutaway.methods` (or `package`): "graft.learn"."""
     spec: str
-    """The spec's class in the method's `spec` module: "LearnSpec"."""
+    """The spec's class in the `spec` module of that folder: "LearnSpec"."""
     help: str
     """One line for `cutaway --help`."""
     form: tuple[str, ...] = ()
@@ -41,6 +41,8 @@ class Verb:
     """Whether several processes started by accelerate or torchrun train together."""
     python: str = ""
     """The Python name where it isn't the words with a dot: `cutaway.graft.finetune`."""
+    package: str = "methods"
+    """Where its folder is: `methods`, or `studies` for a verb that uses several of them."""
 
     @property
     def method(self) -> str:
@@ -54,12 +56,13 @@ class Verb:
 
     def load(self) -> ModuleType:
         """The recipe's module."""
-        return import_module(f"cutaway.methods.{self.recipe}")
+        return import_module(f"cutaway.{self.package}.{self.recipe}")
 
     @property
     def spec_class(self) -> "type[Spec]":
         """The spec's class; loads pydantic but not torch."""
-        found: type[Spec] = getattr(import_module(f"cutaway.methods.{self.method}.spec"), self.spec)
+        module = import_module(f"cutaway.{self.package}.{self.method}.spec")
+        found: type[Spec] = getattr(module, self.spec)
         return found
 
 
@@ -194,6 +197,15 @@ VERBS: dict[str, Verb] = {
             parallel="cells of the sweep, Fisher information",
             distributed=True,
         ),
+        Verb(
+            "draw", "draw.recipe", "DrawSpec",
+            "Draw a model, cut open: what each layer knows and says, in one picture.",
+            form=("model", "data", "sentence", "tuned", "quick"),
+            objects=("model",),
+            first="model",
+            parallel="the runs that it makes",
+            package="studies",
+        ),
     )
 }  # fmt: skip
 
@@ -206,7 +218,8 @@ GROUPS = {
 
 def methods() -> tuple[str, ...]:
     """The methods' folders, in the order of the table."""
-    return tuple(dict.fromkeys(verb.method for verb in VERBS.values()))
+    own = (verb for verb in VERBS.values() if verb.package == "methods")
+    return tuple(dict.fromkeys(verb.method for verb in own))
 
 
 def verbs_of(method: str) -> Iterator[Verb]:

@@ -27,9 +27,17 @@ OWNER_FILE = "cutaway.json"
 
 @dataclass(frozen=True)
 class ArtefactFile:
-    """A safetensors file with its JSON; `name` is what it is called in the run's folder."""
+    """A safetensors file with its JSON; `name` is what it is called in the run's folder.
+
+    A spec with `file=False` wants the run without the file.
+    """
 
     name: str
+
+    @staticmethod
+    def wanted(spec: Any) -> bool:
+        """Whether the file is to be kept."""
+        return bool(getattr(spec, "file", True))
 
     def check_free(self, spec: Any, address: str | None = None) -> None:
         """BadSpec when `--out` can't be written."""
@@ -43,14 +51,18 @@ class ArtefactFile:
     def files(self, spec: Any, scratch: Path) -> dict[str, Path | bytes]:
         """What the run's own folder keeps of it: nothing when it is at `--out`."""
         path = self.path(spec, scratch)
-        return {} if spec.out else {one.name: one for one in (path, description_path(path))}
+        if spec.out or not self.wanted(spec):
+            return {}
+        return {one.name: one for one in (path, description_path(path))}
 
     def restore(self, spec: Any, done: Record) -> Record | None:
         """The finished run with its artefact in place; None when the artefact is lost."""
-        return restore_artefact(done, spec.out, self.name)
+        return restore_artefact(done, spec.out, self.name) if self.wanted(spec) else done
 
     def finish(self, spec: Any, saved: Record, scratch: Path) -> Record:
         """The saved run with its artefact, also when an older save of it had lost the artefact."""
+        if not self.wanted(spec):
+            return saved
         return attach_artefact(saved, spec.out, self.name, self.path(spec, scratch))
 
 
@@ -116,7 +128,7 @@ def restore_artefact(done: Record, out: str | None, file: str) -> Record | None:
 
     `file` is what it is called in the run's own folder.
     """
-    own, other = done.path / file, Path(str(done.summary.get("out", file)))
+    own, other = done.path / file, Path(str(done.summary.get("out") or file))
     for path in (own, description_path(own)):
         if not path.is_file():
             remote.fetch(path)

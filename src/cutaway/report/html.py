@@ -4,8 +4,6 @@ Everything that comes from data is escaped. A content security policy forbids al
 scripts except the page's own, which are listed by their checksums.
 """
 
-import base64
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +17,9 @@ from plotly.offline import get_plotlyjs
 
 from cutaway.core.errors import Missing
 from cutaway.report import sections, theme
+from cutaway.report.drawing.page import page_script, page_style
+from cutaway.report.drawing.values import Drawing
+from cutaway.report.inline_scripts import content_security_policy, escape_script
 from cutaway.report.records import RecordLike
 from cutaway.store.files import write_atomic
 
@@ -55,10 +56,12 @@ def write_html(
     title: str = "Cutaway report",
     story: str = "",
     note: str = "",
+    drawings: Sequence[Drawing] = (),
 ) -> Path:
-    """Write the page of these runs atomically; `note`, then `story` come first."""
+    """Write the page of these runs atomically: `note`, the drawings, `story`, then the runs."""
     path = Path(path)
-    write_atomic(path, html_page(records, title=title, story=story, note=note).encode("utf-8"))
+    text = html_page(records, title=title, story=story, note=note, drawings=drawings)
+    write_atomic(path, text.encode("utf-8"))
     return path
 
 
@@ -68,6 +71,7 @@ def html_page(
     title: str = "Cutaway report",
     story: str = "",
     note: str = "",
+    drawings: Sequence[Drawing] = (),
     room: int = MAX_FIGURE_BYTES,
 ) -> str:
     """The page as text; figures that exceed `room` bytes are omitted and counted."""
@@ -75,7 +79,8 @@ def html_page(
         raise Missing("No runs to report on. Make one first, for example with: cutaway tour")
     pictures = EmbeddedFigures(room)
     body = (
-        sections.story_section(story)
+        sections.drawing_section(drawings, records)
+        + sections.story_section(story)
         + sections.overview_section(records)
         + "".join(
             sections.run_section(record, f"run-{i}", pictures.add)
@@ -84,12 +89,14 @@ def html_page(
     )
     templates = {mode: theme.template(mode).to_plotly_json() for mode in ("light", "dark")}
     style, script, plotly = _resource("page.css"), _resource("page.js"), get_plotlyjs()
+    if drawings:
+        style, script = style + page_style(), script + page_script()
     return f"""<!DOCTYPE html>
 <html lang="en" data-theme="light">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_content_security_policy(plotly, script)}">
+<meta http-equiv="Content-Security-Policy" content="{content_security_policy(plotly, script)}">
 <title>{escape(title)}</title>
 <style>{style}</style>
 <script>{plotly}</script>
@@ -109,23 +116,6 @@ def html_page(
 </body>
 </html>
 """
-
-
-def escape_script(text: str) -> str:
-    """JSON that is safe inside a script element: no `<` can end it."""
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _content_security_policy(*scripts: str) -> str:
-    sums = " ".join(f"'sha256-{_sha(script)}'" for script in scripts)
-    return (
-        f"default-src 'none'; script-src {sums}; style-src 'unsafe-inline'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
-    )
-
-
-def _sha(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
 
 
 def _resource(name: str) -> str:

@@ -8,6 +8,8 @@ import polars as pl
 
 from cutaway.core.errors import CutawayError, Missing
 from cutaway.report import formats, tables, theme
+from cutaway.report.drawing.page import html_fragment
+from cutaway.report.drawing.values import Drawing
 from cutaway.report.figures import try_figures
 from cutaway.report.method_table import KeyNumber, table_of
 from cutaway.report.metric_labels import metric_label
@@ -21,6 +23,8 @@ AddFigure = Callable[[go.Figure], str | None]
 WIDE_FIGURES = frozenset({"layers"})
 MAX_TABLE_ROWS = 400
 MAX_LINKS = 30
+DRAWING_WIDTH = 1270
+"""Room for the columns in pixels: they fit on a page that is 1400 pixels wide."""
 
 
 def run_links(records: Sequence[RecordLike]) -> str:
@@ -28,6 +32,22 @@ def run_links(records: Sequence[RecordLike]) -> str:
     return "".join(
         f'<a href="#run-{i}">{escape(formats.shorten(run_title(record), 40))}</a>'
         for i, record in enumerate(records[:MAX_LINKS])
+    )
+
+
+def drawing_section(drawings: Sequence[Drawing], records: Sequence[RecordLike]) -> str:
+    """The drawings; the header of a track leads to the run it was read from."""
+    places = {record.address: f"#run-{i}" for i, record in enumerate(records)}
+    return "".join(
+        html_fragment(
+            drawing,
+            key=f"drawing-{number}",
+            heading="h2",
+            links={t.name: places[t.run] for t in drawing.tracks if t.run in places},
+            width=DRAWING_WIDTH,
+            style=False,
+        )
+        for number, drawing in enumerate(drawings)
     )
 
 

@@ -8,6 +8,7 @@ import polars as pl
 from cutaway.catalog import methods
 from cutaway.core.errors import Missing
 from cutaway.core.lookup import lookup
+from cutaway.report.drawing.values import Drawing
 from cutaway.report.export import write_run_pictures
 from cutaway.report.html import write_html
 from cutaway.report.method_table import table_of
@@ -32,11 +33,13 @@ def write_report(
     out: Path | None = None,
     title: str = "Cutaway report",
     note: str = "",
+    drawings: Sequence[Drawing] = (),
 ) -> list[str]:
     """Write the requested page, tables or pictures; returns the tables and a line per file.
 
-    Without any of them the page is written to `report.html`. `out` is the folder of the pictures,
-    else the file of the tables, else that of the page. `note` is shown below the title of the page.
+    Without any of them the page is written to `report.html`; it begins with the drawings. `out` is
+    the folder of the pictures, else the file of the tables, else that of the page. `note` is shown
+    below the title of the page.
     """
     if not records:
         raise Missing("No runs to report on. Make one first, for example with: cutaway tour")
@@ -50,7 +53,8 @@ def write_report(
     if figures is not None:
         lines += [_pictures(record, figures, out or Path("figures")) for record in records]
     if html is not None or (table is None and figures is None):
-        path = write_html(records, html or out or Path("report.html"), title=title, note=note)
+        target = html or out or Path("report.html")
+        path = write_html(records, target, title=title, note=note, drawings=drawings)
         lines.append(f"Written: {path} ({path.stat().st_size / 1e6:.1f} MB)")
     return lines
 

@@ -114,7 +114,7 @@ TOUR_STOPS: tuple[TourStop, ...] = (
     ),
     TourStop(
         "Is the last layer a linear function of each earlier layer?",
-        "shortcut fit", {**DOCS_OPTIONS, "layers": "to-final", "out": MAPS_FILE},
+        "shortcut fit", {**DOCS_OPTIONS, "layers": "final-and-next", "out": MAPS_FILE},
     ),
     TourStop(
         "How close is each layer to the final prediction, with and without a linear map?",
@@ -147,6 +147,8 @@ TOUR_STOPS: tuple[TourStop, ...] = (
     ),
 )  # fmt: skip
 ROWS, QUICK_ROWS = 600, 300
+DRAWN_DATA = ("gen:sentiment", "gen:tense")
+"""The sets that the tour probes."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,12 @@ def tour(
         result = life_cycle.run(stop.verb, spec, life_cycle.Context(console))
         records.append(result.record)
         story += [f"\n{stop.question}", *(f"  - {sentence}" for sentence in result.verdict)]
-    page = write_html(records, out / "report.html", title="Cutaway tour", story="\n".join(story))
+    drawn = _draw(out, model, shared, console, lm)
+    story[1:1] = ["\nWhat is inside the model?", *(f"  - {line}" for line in drawn.drawing.verdict)]
+    page = write_html(
+        records, out / "report.html", title="Cutaway tour", story="\n".join(story),
+        drawings=[drawn.drawing],
+    )  # fmt: skip
     seconds = time.monotonic() - begin
     story += [
         f"\nThe tour took {seconds / 60:.1f} minutes. Open the report: {page}",
@@ -189,6 +196,16 @@ def tour(
     ]
     addresses = tuple(record.address for record in records)
     return TourResult("\n".join(story), str(page), str(out / "runs"), addresses, round(seconds, 1))
+
+
+def _draw(out: Path, model: str, shared: SharedOptions, console: Console, lm: LM) -> Any:
+    """The drawing of the model, made from the runs of the tour."""
+    console.print("\nThe drawing: what is inside the model?")
+    verb = VERBS["draw"]
+    known = {name: v for name, v in shared.items() if name in verb.spec_class.model_fields}
+    given = {**known, "model": model, "runs": f"{out}/runs", "data": DRAWN_DATA}
+    spec: Any = build_spec(verb.spec_class, given)
+    return life_cycle.run(verb, spec, life_cycle.Context(console, {model: lm}))
 
 
 def tour_specs(

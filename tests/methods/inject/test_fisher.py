@@ -143,3 +143,26 @@ def test_the_description_says_what_was_done(toy, tmp_path) -> None:
     assert meta["labels"] == "empirical"
     assert meta["way"] == "batched"
     assert meta["examples"] + meta["left_out"] == 2
+
+
+def test_without_a_file_only_the_shares_are_kept_and_a_file_can_be_made_later(
+    toy, tmp_path
+) -> None:
+    (tmp_path / "t.txt").write_text("the film is good .\nthe dogs see the cat .")
+    options = {
+        "model": str(toy), "text": str(tmp_path / "t.txt"), "runs": str(tmp_path), "quiet": True,
+    }  # fmt: skip
+    bare = cutaway.fisher(**options, file=False)
+    assert bare.summary["out"] is None
+    assert not list(bare.path.glob("*.safetensors"))
+    again = cutaway.fisher(**options, file=False)
+    assert again.path == bare.path
+    whole = cutaway.fisher(**options)
+    assert whole.path == bare.path
+    assert (whole.path / "fisher.safetensors").is_file()
+    assert whole.rows.equals(bare.rows)
+
+
+def test_an_output_without_a_file_is_refused(tmp_path) -> None:
+    with pytest.raises(BadSpec, match="file=False"):
+        cutaway.fisher(model="m", text="docs", file=False, out=str(tmp_path / "f.safetensors"))

@@ -65,7 +65,7 @@ def test_without_out_the_maps_are_in_the_runs_folder(options, toy, tmp_path) -> 
     maps = shortcut.load(result.path / "shortcut.safetensors", toy)
     assert maps.jump(0, 3).factors
     assert "30 rows for 32 coordinates" in result.summary["notes"][0]
-    with pytest.raises(BadSpec, match="to-final"):
+    with pytest.raises(BadSpec, match="without --layers all"):
         maps.jump(0, 1)
 
 

@@ -25,14 +25,14 @@ def test_the_file_is_as_large_as_estimated(toy, maps) -> None:
     assert maps_bytes(toy, FitSpec(model="-")) == pairs * toy.width**2 * 4
 
 
-@pytest.mark.parametrize("layers", ["all", "to-final"])
+@pytest.mark.parametrize("layers", ["all", "to-final", "final-and-next"])
 def test_a_fit_needs_at_least_its_products(toy, layers) -> None:
-    pairs = layer_pairs(toy.layers, to_final=layers == "to-final")
+    pairs = layer_pairs(toy.layers, layers)
     spec = FitSpec(model="-", layers=layers)
     assert fit_bytes(toy, spec) > moments_bytes(pairs, toy.width)
     more = FitSpec(model="-", layers=layers, positions_per_text=8)
     assert fit_bytes(toy, more) > fit_bytes(toy, spec)
-    assert spec.work_bytes(SIZE) > moments_bytes(layer_pairs(8, to_final=layers != "all"), 64)
+    assert spec.work_bytes(SIZE) > moments_bytes(layer_pairs(8, layers), 64)
 
 
 def test_an_evaluation_needs_the_maps_and_its_logits(toy) -> None:

@@ -20,6 +20,7 @@ from cutaway.methods.graft.tuned_head import head_names, load_tuned_with_head
 from cutaway.models.digests import checksum
 from cutaway.models.lm import LM
 from cutaway.models.start_token import tokens_in_front
+from cutaway.models.weight_location import weight_locator
 from cutaway.recipe.objects import Objects
 from cutaway.recipe.open_for_spec import open_for_spec
 from cutaway.training.task_model import TaskModel, finetune_mode, make_task_model
@@ -53,6 +54,12 @@ class ModelPair:
     def total(self) -> int:
         """The number of weights that moved, which a mask may choose from."""
         return count_moved(self.base, self.tuned)
+
+    @property
+    def trained_layers(self) -> list[int]:
+        """The layers with a weight that a mask may choose: 0 is the embeddings, blocks are 1..L."""
+        locate = weight_locator(self.lm)
+        return sorted({locate(name)[0] for name in self.params})
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -71,6 +71,7 @@ def skill_metadata(
         },
         "size": skill.size,
         "trained": pair.total,
+        "trained_layers": pair.trained_layers,
         **({"precision": pair.compared} if pair.compared else {}),
         "sparsity": skill.size / pair.total,
         "learned": {
@@ -133,6 +134,7 @@ def summarise_learning(
         "best": {"model": pair.lm.name, "data": split.texts.name, "metric": metric, **best},
         "task": split.task.name,
         "trained_weights": total,
+        "trained_layers": pair.trained_layers,
         "precision": pair.compared,
         "sizes": sizes,
         "sparsity": [size / total for size in sizes],

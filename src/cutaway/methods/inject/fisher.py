@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from cutaway.console import Console
 from cutaway.core.errors import BadData, BadSpec, Missing, UnknownName
 from cutaway.core.spec import spec_to_dict
 from cutaway.core.textset import TextSet
@@ -97,10 +98,7 @@ def resolve(spec: FisherSpec, context: Context) -> FisherRequest:
 def measure(request: FisherRequest, run: Run) -> Outcome:
     """The Fisher information, its mass by layer and module, and its overlap with others."""
     spec, lm, texts, examples = request.spec, request.lm, request.texts, request.examples()
-    for count, done in ((examples.dropped, "dropped: fewer than two tokens"),
-                        (examples.truncated, "truncated")):  # fmt: skip
-        if count:
-            run.console.print(f"{count} of {len(texts)} texts {done}.")
+    _report_losses(examples, len(texts), run.console)
     sums = sum_squared_gradients_on(
         spec.engine,
         make_model_handle(lm, spec, run.objects),
@@ -111,7 +109,8 @@ def measure(request: FisherRequest, run: Run) -> Outcome:
     )
     fisher = sums.mean(len(examples))
     metadata = fisher_metadata(request, examples, sums.method)
-    save_fisher(OUTPUT.path(spec, run.scratch), fisher, {**metadata, "run": run.address})
+    if spec.file:
+        save_fisher(OUTPUT.path(spec, run.scratch), fisher, {**metadata, "run": run.address})
     masses = fisher_mass(fisher, weight_locator(lm))
     coordinates = InjectCoordinates(lm.name, texts.name, "fisher")
     rows, overlaps = coordinates.weight_rows("fisher", "mass", masses), {}
@@ -130,7 +129,7 @@ def measure(request: FisherRequest, run: Run) -> Outcome:
         summary={
             "verb": "fisher",
             **{key: metadata[key] for key in keys},
-            "out": spec.out or OUTPUT.name,
+            "out": spec.out or (OUTPUT.name if spec.file else None),
             "overlap": overlaps,
             "notes": [*texts.notes, *notes],
             "verdict": fisher_verdict(masses, len(examples)),
@@ -141,6 +140,16 @@ def measure(request: FisherRequest, run: Run) -> Outcome:
         files=files,
         splits=text_rows(texts.name, "fisher", texts),
     )
+
+
+def _report_losses(examples: Examples, texts: int, console: Console) -> None:
+    """Print how many texts were dropped or truncated."""
+    counts = {
+        "dropped: fewer than two tokens": examples.dropped, "truncated": examples.truncated,
+    }  # fmt: skip
+    for done, count in counts.items():
+        if count:
+            console.print(f"{count} of {texts} texts {done}.")
 
 
 def load_fisher_texts(spec: FisherSpec, objects: Objects | None = None) -> TextSet:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -120,6 +120,7 @@ class FisherSpec(ChatOptions):
     """Estimate how important each weight is: its mean squared gradient over the examples."""
 
     changes_weights: ClassVar[bool] = True
+    outside_address: ClassVar[frozenset[str]] = frozenset({"file"})
 
     model: str
     """The model: a bundled name, a hub id, a folder, a GGUF file, or base+adapter."""
@@ -151,8 +152,17 @@ class FisherSpec(ChatOptions):
     """How many of the largest entries to compare and plot."""
     against: Names = ()
     """Other Fishers of this model (FILE.safetensors) to compare this one with."""
+    file: bool = True
+    """Keep the Fisher, which is as large as the model; otherwise only its shares by layer and
+    module."""
     out: str | None = None
     """Where to write the Fisher (FILE.safetensors); by default the run's folder."""
+
+    @model_validator(mode="after")
+    def _out_needs_a_file(self) -> Self:
+        if self.out is not None and not self.file:
+            raise ValueError(f"out {self.out!r} is for the file that file=False leaves out.")
+        return self
 
     @property
     def weight_copies(self) -> WeightCopies:

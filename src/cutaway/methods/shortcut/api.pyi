@@ -33,7 +33,7 @@ def fit(
     positions_per_text: int = 1,
     max_tokens: int | None = None,
     held_out: float = 0.25,
-    layers: Literal['all', 'to-final'] | int | Sequence[int] = 'all',
+    layers: Literal['all', 'final-and-next', 'to-final'] | int | Sequence[int] = 'all',
     intercept: bool = False,
     ridge: Literal['auto'] | float | None = None,
     rank: int | None = None,

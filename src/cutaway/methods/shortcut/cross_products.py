@@ -92,7 +92,7 @@ def gather_moments(
     sample: StateSample, spec: FitSpec, console: Console, folder: Path | None = None
 ) -> Moments:
     """The cross-products of the training texts; unfinished sums are saved in `folder`."""
-    pairs = layer_pairs(sample.lm.layers, to_final=spec.layers == "to-final")
+    pairs = layer_pairs(sample.lm.layers, spec.layers)
     partial = PartialMoments(sample.table, pairs, sample.lm.layers, spec.precise)
     if find_engine(spec.engine).in_process:
         return _moments_here(sample, partial, console, Snapshots(folder, console))

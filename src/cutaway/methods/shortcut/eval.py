@@ -48,7 +48,7 @@ MAX_START_LAYERS = 8
 def resolve(spec: EvalSpec, context: Context) -> MapsRequest:
     """The model, its maps and the texts."""
     request = resolve_maps(spec, context)
-    if spec.schedules and request.maps.meta["pairs"] == "to-final":
+    if spec.schedules and request.maps.meta["pairs"] in ("to-final", "final-and-next"):
         raise BadSpec("Schedules need maps between all layers: fit with --layers all.")
     if spec.schedules:
         need_resumable(request.lm)

@@ -105,7 +105,7 @@ def measure(request: SampleRequest, run: Run) -> Outcome:
 
 def report_memory(lm: LM, spec: FitSpec, console: Console) -> None:
     """Print how much memory the fit will need."""
-    pairs = layer_pairs(lm.layers, to_final=spec.layers == "to-final")
+    pairs = layer_pairs(lm.layers, spec.layers)
     size = fit_bytes(lm, spec) / 2**20
     console.print(f"{len(pairs)} maps: about {size:,.0f} MB of memory in addition to the model.")
 

@@ -85,7 +85,7 @@ class ShortcutMaps(SavedArtefact):
         if f"{kind}/{source}/{target}" not in self.artefact.names:
             raise BadSpec(
                 f"{self.artefact.path.name!r} has no {kind} map from layer {source} to {target}: "
-                "it was fitted with --layers to-final, or this kind only ends in the last layer."
+                "it was fitted without --layers all, or this kind only ends in the last layer."
             )
         return self.stored_map(f"{kind}/{source}/{target}")
 

@@ -19,14 +19,14 @@ LOGIT_COPIES = 5
 
 def fit_bytes(lm: LM, spec: FitSpec) -> int:
     """Peak of a fit: the products of all pairs with a chunk of rows, or the resulting maps."""
-    pairs = layer_pairs(lm.layers, to_final=spec.layers == "to-final")
+    pairs = layer_pairs(lm.layers, spec.layers)
     peak = max(moments_bytes(pairs, lm.width), maps_bytes(lm, spec))
     return peak + states_bytes(lm, spec.positions_per_text) + OVERHEAD_BYTES
 
 
 def maps_bytes(lm: LM, spec: FitSpec) -> int:
     """All maps that the spec requests, in float32."""
-    pairs = len(layer_pairs(lm.layers, to_final=spec.layers == "to-final"))
+    pairs = len(layer_pairs(lm.layers, spec.layers))
     others = spec.intercept + (spec.ridge is not None) + (spec.rank is not None) + bool(spec.tuned)
     return (pairs + (others + 4 * spec.parts) * lm.layers) * lm.width**2 * 4
 

@@ -58,8 +58,9 @@ class TextSampleSpec(ShortcutSpec):
 class FitSpec(TextSampleSpec):
     """Fit linear maps between all layers of a model, in one streaming pass over the texts."""
 
-    layers: Literal["all", "to-final"] = "all"
-    """Every pair of layers i < j, or only those that end in the last layer."""
+    layers: Literal["all", "to-final", "final-and-next"] = "all"
+    """Every pair of layers i < j, only those that end in the last layer, or those and the
+    neighbours."""
     intercept: bool = False
     """Also fit maps with an intercept (kind affine)."""
     ridge: Literal["auto"] | float | None = None
@@ -79,7 +80,8 @@ class FitSpec(TextSampleSpec):
 
     def work_bytes(self, size: ModelSize) -> int:
         """Those of a forward pass, and the products of all pairs of layers with their rows."""
-        pairs = size.layers if self.layers == "to-final" else size.layers * (size.layers + 1) // 2
+        every = size.layers * (size.layers + 1) // 2
+        pairs = {"all": every, "to-final": size.layers}.get(self.layers, 2 * size.layers - 1)
         rows = min((self.limit or BUFFER_ROWS) * self.positions_per_text, BUFFER_ROWS)
         buffer = 4 * rows * size.width * (size.layers + 3)
         return size.reading() + 8 * (pairs + size.layers + 2) * size.width**2 + buffer

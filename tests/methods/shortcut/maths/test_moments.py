@@ -88,9 +88,13 @@ def test_a_far_off_mean_costs_no_digits_of_the_covariance() -> None:
     torch.testing.assert_close(centred, exact[0].T @ exact[1], rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize(("to_final", "count"), [(False, 78), (True, 12)])
-def test_twelve_blocks_have_78_pairs_and_12_that_end_in_the_last_layer(to_final, count) -> None:
-    pairs = layer_pairs(12, to_final=to_final)
+@pytest.mark.parametrize(
+    ("choice", "count"), [("all", 78), ("to-final", 12), ("final-and-next", 23)]
+)
+def test_twelve_blocks_have_78_pairs_12_to_the_last_layer_and_11_more_to_the_next(
+    choice, count
+) -> None:
+    pairs = layer_pairs(12, choice)
     assert len(set(pairs)) == count
     assert all(source < target for source, target in pairs)
 

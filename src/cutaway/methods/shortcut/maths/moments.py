@@ -7,7 +7,7 @@ coordinate with a huge mean or scale then costs no digits of the others, and rou
 chunks average out instead of accumulating.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,9 +81,17 @@ def _state_key(name: str) -> StateKey:
     return int(name) if name.isdigit() else name
 
 
-def layer_pairs(layers: int, *, to_final: bool = False) -> list[StatePair]:
-    """Every pair i < j of the layers 0..L, or only those that end in L."""
-    return [(i, j) for i in range(layers) for j in range(layers if to_final else i + 1, layers + 1)]
+PAIRS: dict[str, Callable[[int, int], Iterable[int]]] = {
+    "all": lambda source, last: range(source + 1, last + 1),
+    "to-final": lambda source, last: (last,),
+    "final-and-next": lambda source, last: sorted({source + 1, last}),
+}
+"""Choice of pairs -> (layer, last layer) -> the layers that maps lead to."""
+
+
+def layer_pairs(layers: int, choice: str = "all") -> list[StatePair]:
+    """The pairs i < j of the layers 0..L that maps are fitted for."""
+    return [(i, j) for i in range(layers) for j in PAIRS[choice](i, layers)]
 
 
 def moments_bytes(pairs: Iterable[StatePair], width: int, *, chunk: int = CHUNK_ROWS) -> int:
