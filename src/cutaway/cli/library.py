@@ -134,9 +134,11 @@ def report(
     """
     if newest is not None and newest < 1:
         raise BadSpec(f"--newest must be at least 1, got {newest}.")
+    from cutaway.report.records import entry_names
     from cutaway.report.write import write_report
     from cutaway.store.query_tables import intact_records
     from cutaway.store.results import results
+    from cutaway.studies.draw.saved import saved_drawings
 
     all_runs, note = results(runs), ""
     if address:
@@ -151,9 +153,11 @@ def report(
                 f"cutaway: {note} Name others by address, or choose with --method and --newest."
             )
     records = intact_records(chosen, strict=strict)
+    models = [name for record in records for name in entry_names(record.model)]
     for line in write_report(
-        records, html=html, table=table, figures=figures, out=out, title=title, note=note
-    ):
+        records, html=html, table=table, figures=figures, out=out, title=title, note=note,
+        drawings=saved_drawings(runs, models),
+    ):  # fmt: skip
         print_result(line)
 
 

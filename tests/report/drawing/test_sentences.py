@@ -158,6 +158,18 @@ def test_blocks_that_were_not_trained_make_no_jump() -> None:
     assert jump_layers(found) == set()
 
 
+def test_how_far_r2_is_below_zero_is_no_jump() -> None:
+    values = (-15.0, -9.0, -1.2, *(0.03 + 0.02 * i for i in range(28)))
+    assert jump_layers(track("linearity", last=values)) == set()
+
+
+def test_the_reason_of_a_track_that_could_not_be_measured_is_kept() -> None:
+    failed = replace(track("fisher"), sentence="No room.")
+    drawn = with_sentences(drawing(failed, blocks=3))
+    assert drawn.tracks[0].sentence == "No room."
+    assert drawn.verdict == ()
+
+
 def test_few_layers_and_constant_tracks_have_no_jumps() -> None:
     assert jump_layers(probe((0.5, 0.5, 0.9, 0.9))) == set()
     assert jump_layers(probe((0.5,) * 31)) == set()

@@ -32,11 +32,14 @@ PART_NAMES = {"mlp": "MLP", "attention": "attention", "norm": "norms", "other": 
 
 def with_sentences(drawing: Drawing) -> Drawing:
     """The drawing with the sentences of its tracks, its title, observations and verdict."""
-    tracks = tuple(replace(track, sentence=track_sentence(track)) for track in drawing.tracks)
+    tracks = tuple(
+        replace(track, sentence=track_sentence(track)) if track.measured else track
+        for track in drawing.tracks
+    )
     drawing = replace(drawing, tracks=tracks)
     found = tuple(observations(drawing))
     title = title_sentence(drawing)
-    said = [f"{_lead(track)}: {track.sentence}" for track in tracks if track.sentence]
+    said = [f"{_lead(one)}: {one.sentence}" for one in tracks if one.measured and one.sentence]
     verdict = (*filter(None, [title]), *said, *(one.sentence for one in found))
     return replace(drawing, title=title, observations=found, verdict=verdict)
 
@@ -232,6 +235,9 @@ def jump_layers(track: Track) -> set[int]:
     if track.trained is not None and not all(track.trained[1:]):
         return set()
     values = track.main
+    if track.kind == "linearity":
+        # Below 0 a map is worse than the mean, and how much worse is of no interest.
+        values = tuple(None if value is None else max(value, 0.0) for value in values)
     inside = range(2, len(values) - 1)
     steps = {i: values[i] - values[i - 1] for i in inside if _both(values, i)}  # type: ignore[operator]
     known = [value for value in values[1:-1] if value is not None]

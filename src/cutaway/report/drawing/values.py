@@ -54,7 +54,7 @@ class Track:
     """What was measured, on what: "tense, accuracy above words alone (0.53)"."""
     series: Mapping[str, Series] = field(default_factory=dict)
     sentence: str = ""
-    """At most three short lines, made by rule from the numbers."""
+    """A few short lines, made by rule from the numbers; or why it could not be measured."""
     baseline: float | None = None
     """Where the bars of a probe begin: the score of the best text baseline."""
     chosen: int | None = None

@@ -123,7 +123,7 @@ def _fisher_step(lm: LM, sizes: Sizes, shared: Mapping[str, Any]) -> Step:
         "limit": sizes.fisher_texts,
     }  # fmt: skip
     label = "share of the Fisher information"
-    empty = Track("fisher", "fisher", "inject", "Where training would clash", label)
+    empty = Track("fisher", "fisher", "inject", "Where it would clash", label)
     return Step("fisher", options, lambda record: tracks.fisher_track(record, lm.layers), empty)
 
 

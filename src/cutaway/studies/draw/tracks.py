@@ -130,7 +130,7 @@ def fisher_track(record: Record, layers: int) -> Track | None:
     if skill:
         series["skill"] = by_layer(skill, layers)
     return Track(
-        kind="fisher", name="fisher", method="inject", question="Where training would clash",
+        kind="fisher", name="fisher", method="inject", question="Where it would clash",
         label="share of the Fisher information", series=series, run=record.address,
         command=record.command,
     )  # fmt: skip
