@@ -269,7 +269,7 @@ def make_evidence(
     curve_rows = None
     if protocol == "curve":
         rows = _largest_size(rows, metric)
-        curve_rows = rows.filter(pl.col("metric") == metric)["n_train"].max()
+        curve_rows = max(rows.filter(pl.col("metric") == metric)["n_train"].to_list(), default=None)
     done = rows.filter(pl.col("status") == "done")
     repeats = done.filter((pl.col("kind") == "probe") & (pl.col("metric") == metric))["repeat"]
     order = tuple(sorted(set(repeats)))
