@@ -69,8 +69,9 @@ def conclude(
 def unpaired(first: Interval, second: Interval) -> Difference:
     """First minus second, from their own intervals, as if measured on different rows.
 
-    Scores on the same rows rise and fall together, so for these the test is conservative. Equal
-    ends are a known value; without ends nothing is known.
+    For scores on the same rows that rise and fall together, such as losses of the same texts, the
+    test is conservative; for others see `shared_rows.py`. Equal ends are a known value; without
+    ends nothing is known.
     """
     gap, level = first.mean - second.mean, first.level
     width = hypot(*((one.high - one.low) / 2 for one in (first, second)))
