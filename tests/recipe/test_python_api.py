@@ -64,7 +64,7 @@ def test_what_was_loaded_from_a_file_is_given_by_its_name(calls) -> None:
     assert [spec.skill for _, spec, _ in calls[:3]] == [both, both, "one.safetensors"]
     assert calls[3][1].shortcut == calls[4][1].fisher == "one.safetensors"
     assert calls[5][1].against == ("one.safetensors",)
-    with pytest.raises(BadSpec, match="skill: this Loaded is in no file. Save it first"):
+    with pytest.raises(BadSpec, match="skill: this Loaded is in no file"):
         cutaway.graft.attach(Loaded(None), base="base", out="out")
 
 
