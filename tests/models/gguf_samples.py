@@ -8,6 +8,7 @@ import gguf
 import numpy as np
 import torch
 from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
 from tests.tiny import tiny
 
@@ -50,11 +51,15 @@ def write_gguf(
     return path
 
 
-def metadata(checkpoint: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """What the file says about model and tokenizer."""
+def metadata(checkpoint: Path, config: dict[str, Any], rows: int = 0) -> dict[str, Any]:
+    """What the file says about model and tokenizer; of the latter only, if the config is empty.
+
+    Tokens are made up for embeddings with more rows.
+    """
     model = json.loads((checkpoint / "tokenizer.json").read_text())["model"]
     tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
-    return {
+    tokens += [f"<more {i}>" for i in range(len(tokens), rows)]
+    shape = {} if not config else {
         "llama.block_count": config["num_hidden_layers"],
         "llama.context_length": LENGTH,
         "llama.embedding_length": config["hidden_size"],
@@ -64,6 +69,8 @@ def metadata(checkpoint: Path, config: dict[str, Any]) -> dict[str, Any]:
         "llama.attention.layer_norm_rms_epsilon": float(config["rms_norm_eps"]),
         "llama.rope.freq_base": 10000.0,
         "llama.vocab_size": len(tokens),
+    }  # fmt: skip
+    return shape | {
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "gpt-2",
         "tokenizer.ggml.tokens": tokens,
@@ -93,6 +100,44 @@ def _permuted(value: torch.Tensor, heads: int) -> torch.Tensor:
     """Rows of queries and keys in llama.cpp's order."""
     inner = value.shape[0] // heads // 2
     return value.reshape(heads, 2, inner, -1).transpose(1, 2).reshape(value.shape).contiguous()
+
+
+# Fields of configs, and the writer's methods that take them.
+CONFIG_FIELDS = {
+    "num_hidden_layers": "block_count", "max_position_embeddings": "context_length",
+    "hidden_size": "embedding_length", "num_attention_heads": "head_count",
+    "num_key_value_heads": "head_count_kv", "head_dim": "key_length",
+    "rms_norm_eps": "layer_norm_rms_eps", "layer_norm_epsilon": "layer_norm_eps",
+    "norm_epsilon": "layer_norm_eps", "layer_norm_eps": "layer_norm_eps",
+}  # fmt: skip
+
+
+def write_family(path: Path, checkpoint: Path, family: str) -> Path:
+    """The checkpoint of a family that has llama.cpp's order of weights, as a GGUF file."""
+    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
+    config = model.config
+    writer = gguf.GGUFWriter(path, family)
+    for name, method in CONFIG_FIELDS.items():
+        if getattr(config, name, None):
+            getattr(writer, f"add_{method}")(getattr(config, name))
+    writer.add_feed_forward_length(getattr(config, "intermediate_size", 4 * config.hidden_size))
+    for key, value in metadata(checkpoint, {}, config.vocab_size).items():
+        if key.startswith("tokenizer."):
+            _add(writer, key, value)
+    architecture = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == family)
+    names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
+    for name, value in model.state_dict().items():
+        module, _, kind = name.rpartition(".")
+        if not (module == "lm_head" and config.tie_word_embeddings):
+            # GPT-2's linear layers are transposed.
+            turned = type(model.get_submodule(module)).__name__ == "Conv1D" and kind == "weight"
+            array = (value.T if turned else value).contiguous().numpy()
+            writer.add_tensor(f"{names.get_name(module)}.{kind}", array)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
 
 
 def small_gguf(folder: Path) -> bytes:

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from cutaway.core.errors import BadModel, Missing, NoRoom
 from cutaway.models import gguf_file
 from cutaway.models.gguf_file import find_gguf_file
+from cutaway.models.hooks import collect_states
 from cutaway.models.load import open_model
-from tests.models.gguf_samples import LENGTH, sample, write_gguf
-from tests.tiny import SENTENCES
+from tests.models.gguf_samples import LENGTH, sample, write_family, write_gguf
+from tests.tiny import SENTENCES, tiny
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,37 @@ def test_states_and_tokens_are_those_of_the_original(pair) -> None:
     before, after = original.read(texts, pool="mean"), converted.read(texts, pool="mean")
     for layer in before:
         torch.testing.assert_close(after[layer], before[layer], rtol=1e-5, atol=1e-6)
+
+
+FAMILY_OPTIONS = {
+    "falcon": {}, "gpt2": {"n_positions": 1024}, "qwen2": {}, "qwen3": {"head_dim": 128},
+    "stablelm": {}, "starcoder2": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILY_OPTIONS)
+def test_other_architectures_have_the_states_of_the_original(family, own_home, tmp_path) -> None:
+    tiny(family, tmp_path / "original", **FAMILY_OPTIONS[family])
+    file = write_family(tmp_path / "m.gguf", tmp_path / "original", family)
+    converted, original = open_model(file), open_model(tmp_path / "original")
+    assert converted.family == original.family == family
+    ids = torch.tensor([[5, 6, 7, 8, 9, 10]])
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    plain = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file="m.gguf", dtype=torch.float32)
+    with torch.no_grad():
+        ours, theirs = (collect_states(lm, ids, mask).layers for lm in (converted, original))
+        read = plain(ids, output_hidden_states=True).hidden_states
+    for layer in theirs:
+        torch.testing.assert_close(ours[layer], theirs[layer], rtol=1e-5, atol=1e-6)
+    for layer in range(original.layers):
+        torch.testing.assert_close(ours[layer], read[layer], rtol=1e-5, atol=1e-6)
+
+
+def test_sizes_that_transformers_does_not_read_are_named_in_the_refusal(own_home, tmp_path) -> None:
+    tiny("gpt2", tmp_path / "original", n_positions=64)
+    file = write_family(tmp_path / "m.gguf", tmp_path / "original", "gpt2")
+    with pytest.raises(BadModel, match=r"can't be converted: .*size mismatch for .*wpe.weight"):
+        open_model(file)
 
 
 def test_a_file_is_converted_once_and_without_a_word(pair, own_home, capfd, monkeypatch) -> None:

@@ -191,7 +191,7 @@ def _convert(source: Path, folder: Path, header: GGUFHeader) -> None:
     except (CutawayError, OSError):
         raise
     except Exception as error:  # transformers raises whatever an odd file leads to
-        reason = next(iter(str(error).splitlines()), "")[:300]
+        reason = " ".join(str(error).split())[:300]
         raise BadModel(
             f"{source} can't be converted: {type(error).__name__}: {reason or 'no reason given'}"
         ) from None

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+import cutaway
+from cutaway.core.errors import Missing
 from cutaway.methods.graft.maths.patch import Patch
 from cutaway.methods.graft.maths.select import Mask
 from cutaway.methods.graft.overlap import overlap_rows, unique_labels
@@ -37,3 +39,8 @@ def test_the_rows_have_the_shares_and_those_of_chance() -> None:
 def test_chance_is_unknown_without_the_number_of_trained_weights() -> None:
     rows = overlap_rows([skill("a", [1], None), skill("b", [2], None)])
     assert {r["value"] for r in rows if r["kind"] == "random"} == {1.0, None}
+
+
+def test_a_missing_file_is_a_wrong_request(tmp_path) -> None:
+    with pytest.raises(Missing, match="No artefact"):
+        cutaway.graft.overlap([tmp_path / "a.safetensors", tmp_path / "b.safetensors"], quiet=True)

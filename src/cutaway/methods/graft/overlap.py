@@ -36,8 +36,8 @@ def resolve(spec: OverlapSpec, context: Context) -> OverlapRequest:
     """The skills, all learned from the same base."""
     if len(spec.skill) < 2:
         raise BadSpec(f"An overlap needs at least two skills, got {len(spec.skill)}.")
-    digests = [sha256_file(Path(file)) for file in spec.skill]
     skills = [load_skill(file) for file in spec.skill]
+    digests = [sha256_file(Path(file)) for file in spec.skill]
     need_same_base(skills)
     return OverlapRequest(spec, skills, digests)
 
