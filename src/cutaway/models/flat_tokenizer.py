@@ -33,6 +33,7 @@ def _convert(tokenizer: Any) -> Any:
     from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
+    fast: Any = PreTrainedTokenizerFast
     vocabulary = tokenizer.get_vocab()
     core = Tokenizer(models.WordLevel(vocabulary, unk_token=tokenizer.unk_token))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -45,7 +46,7 @@ def _convert(tokenizer: Any) -> Any:
         special_tokens=[(word, vocabulary[word]) for word in (start, end)],
     )
     named = {f"{name}_token": getattr(tokenizer, f"{name}_token", None) for name in SPECIAL}
-    return PreTrainedTokenizerFast(
+    return fast(
         tokenizer_object=core,
         model_max_length=tokenizer.model_max_length,
         model_input_names=tokenizer.model_input_names,
