@@ -3,7 +3,7 @@
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -139,9 +139,13 @@ def server_use() -> Iterator[dict[str, float]]:
 
 
 def _servers() -> list[psutil.Process]:
-    children = psutil.Process().children(recursive=True)
-    running = [one for one in children if one.status() != psutil.STATUS_ZOMBIE]
-    return [one for one in running if any("cutaway" in word for word in one.cmdline()[:4])]
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        # Processes of the browser come and go.
+        with suppress(psutil.Error):
+            if any("cutaway" in word for word in one.cmdline()[:4]):
+                found.append(one)
+    return found
 
 
 def _peak(process: psutil.Process) -> float:
