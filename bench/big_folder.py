@@ -3,16 +3,15 @@
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from bench.app import browser, served, visit
-from bench.big_folder_runs import make_runs
 from bench.extract_setup import fresh_home
-from bench.process import CUTAWAY, Took, took
+from bench.process import CUTAWAY, Took, took, took_alone
 from bench.report import row, spread, told
 from cutaway.store.index_files import index_folder
 
@@ -46,7 +45,9 @@ def run(quick: bool, rounds: int = 3, folder: str = "") -> dict[str, Any]:
     runs, rows = (300, 30_000) if quick else (RUNS, ROWS)
     rounds = 1 if quick else min(rounds, 3)
     with tempfile.TemporaryDirectory(prefix="cutaway-big-") as work, fresh_home():
-        place = Path(folder) if folder else make_runs(Path(work) / "runs", runs, rows)
+        place = Path(folder or work + "/runs")
+        if not folder:
+            took([sys.executable, "-m", "bench.big_folder_runs", str(place), str(runs), str(rows)])
         page = str(Path(work) / "x.html")
         built = {name: ask(words, place, page) for name, words in FIRST.items()}
         # Makes what is missing, so that every question that follows finds its index.
@@ -90,7 +91,7 @@ def ask(words: list[str], place: Path, page: str) -> Took:
     """One command about the folder."""
     html = ["--html", page] if words[0] == "report" else []
     print(f"   {' '.join(words)[:60]}", file=sys.stderr)
-    return took([CUTAWAY, *words, *html, "--runs", str(place)])
+    return took_alone([CUTAWAY, *words, *html, "--runs", str(place)])
 
 
 def line(name: str, taken: list[Took]) -> dict[str, Any]:
@@ -138,9 +139,13 @@ def server_use() -> Iterator[dict[str, float]]:
 
 
 def _servers() -> list[psutil.Process]:
-    children = psutil.Process().children(recursive=True)
-    running = [one for one in children if one.status() != psutil.STATUS_ZOMBIE]
-    return [one for one in running if any("cutaway" in word for word in one.cmdline()[:4])]
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        # Processes of the browser come and go.
+        with suppress(psutil.Error):
+            if any("cutaway" in word for word in one.cmdline()[:4]):
+                found.append(one)
+    return found
 
 
 def _peak(process: psutil.Process) -> float:

@@ -1,5 +1,7 @@
 """A folder of tens of thousands of runs: real small runs, copied under other addresses.
 
+    python -m bench.big_folder_runs FOLDER RUNS ROWS
+
 The seven long commands run once on a model of 2 layers. Each copy gets its own address, seed and
 time, one of some hundred variants of its rows (other numbers, another length), and a valid seal.
 """
@@ -7,6 +9,7 @@ time, one of some hundred variants of its rows (other numbers, another length), 
 import hashlib
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -83,3 +86,7 @@ def _write_run(folder: Path, content: dict[str, Any], data: bytes, number: int) 
     # Finished some time ago, as most runs of such a folder.
     for name in ("rows.parquet", "result.json"):
         os.utime(place / name, (START.timestamp() + number, START.timestamp() + number))
+
+
+if __name__ == "__main__":
+    make_runs(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

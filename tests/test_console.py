@@ -18,8 +18,10 @@ from cutaway.console import (
     Console,
     PrintableStream,
     SafeConsole,
+    json_text,
     messages_on,
     print_json,
+    print_json_list,
     print_message,
     print_result,
     printable,
@@ -166,3 +168,11 @@ def test_only_the_console_writes_to_the_terminal() -> None:
             if writes or "Console" in names:
                 found.append(f"{path.relative_to(folder)}:{node.lineno}")
     assert found == []
+
+
+@pytest.mark.parametrize("values", [[], [1], [{"a": "\x1b", "b": [1, {"c": None}]}, "é\ud800"]])
+def test_a_list_in_parts_is_printed_like_the_whole(values, capsys) -> None:
+    print_json(values)
+    expected = capsys.readouterr().out
+    print_json_list(json_text(one) for one in values)
+    assert capsys.readouterr().out == expected

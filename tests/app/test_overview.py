@@ -49,6 +49,17 @@ def test_filters_keep_only_what_is_chosen(runs, page) -> None:
     assert shown(app) == ["a1"] and "1 of 2 runs" in texts(app)
 
 
+def test_of_many_runs_the_newest_are_listed_and_all_are_searched(runs, page, monkeypatch) -> None:
+    monkeypatch.setattr(overview, "MAX_LINES", 2)
+    save_run(runs, probe_rows(models=("old-lm",)), address="a0")
+    for i in (1, 2, 3):
+        save_run(runs, address=f"a{i}")
+    app = page("overview")
+    assert shown(app) == ["a3", "a2"] and "4 of 4 runs; the newest 2 are listed" in texts(app)
+    app.text_input(key="search").set_value("old-lm").run()
+    assert shown(app) == ["a0"] and "newest" not in texts(app)
+
+
 def test_broken_runs_are_listed_with_their_reason_and_the_others_work(runs, page) -> None:
     save_run(runs, address="a1")
     broken = save_run(runs, address="a2")

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from cutaway.report import tables
 
@@ -77,3 +78,13 @@ def test_csv_text_is_never_a_formula(start: str) -> None:
     head, line = csv.reader(io.StringIO(tables.to_csv(frame), newline=""))
     assert head[0] == f"'{start}name"
     assert line == [f"'{start}1+1", "-0.5"]
+
+
+def test_columns_are_aligned_and_the_widest_are_cut_to_the_width() -> None:
+    lines = [["name", "value"], ["日本", "1"], ["a" * 30, "22"]]
+    assert tables.aligned_lines(lines, 80)[1:] == [
+        "日本" + " " * 26 + "  1", "a" * 30 + "  22",
+    ]  # fmt: skip
+    cut = tables.aligned_lines(lines, 20)
+    assert cut[2] == "a" * 12 + "…  22" and max(map(cell_len, cut)) <= 20
+    assert tables.aligned_lines(lines, 1)[2] == "…  …"
