@@ -228,3 +228,22 @@ def test_a_temporary_name_is_told_from_others(tmp_path):
     assert files.is_temporary(files.temporary_path(tmp_path / "x"))
     assert process_suffix.machine_id() in files.temporary_path(tmp_path / "x").name
     assert not files.is_temporary(tmp_path / "result.json")
+
+
+def test_a_folder_is_replaced_as_a_whole_and_leftovers_of_dead_processes_are_removed(tmp_path):
+    out = tmp_path / "checkpoint"
+    out.mkdir()
+    (out / "old").touch()
+    left = tmp_path / f"checkpoint.tmp-{process_suffix.machine_id()}-999999999-{'0' * 32}"
+    left.mkdir()
+    with pytest.raises(ZeroDivisionError), files.replaced_folder(out) as aside:
+        aside.mkdir()
+        (aside / "half").touch()
+        raise ZeroDivisionError
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+    assert (out / "old").exists()
+    with files.replaced_folder(out) as aside:
+        aside.mkdir()
+        (aside / "new").touch()
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+    assert [path.name for path in out.iterdir()] == ["new"]

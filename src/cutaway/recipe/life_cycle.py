@@ -163,6 +163,8 @@ def _run(verb: Verb, spec: RunOptions, context: Context, recipe: Any, group: Pro
     name = address(spec, **request.identity)
     done = find_done(verb, spec, request)
     if done is not None and (done := output.restore(spec, done) if output else done) is not None:
+        # A process that was killed just after saving the run may have left its pieces.
+        files.remove_stale_temporaries(done.path.parent)
         context.console.print(f"This run is already done: {done.path}")
         return Result(done)
     if output is not None:

@@ -92,20 +92,13 @@ class CheckpointFolder:
         self, spec: Any, scratch: Path, save: Callable[[Path], None], note: Mapping[str, Any]
     ) -> dict[str, Path | bytes]:
         """Save to `--out`, or give the files for the run's own folder."""
-        out = Path(spec.out) if spec.out else None
-        aside = scratch / self.name if out is None else files.temporary_path(out)
-        try:
-            save(aside)
-            files.write_json(aside / OWNER_FILE, dict(note))
-            if out is None:
-                return {f"{self.name}/{path.name}": path for path in sorted(aside.iterdir())}
-            with files.disk_errors(out):
-                files.remove_folder(out)
-                aside.rename(out)
-            return {}
-        finally:
-            if out is not None:
-                files.discard(aside)
+        if not spec.out:
+            own = scratch / self.name
+            _save_with_note(own, save, note)
+            return {f"{self.name}/{path.name}": path for path in sorted(own.iterdir())}
+        with files.replaced_folder(Path(spec.out)) as aside:
+            _save_with_note(aside, save, note)
+        return {}
 
     def restore(self, spec: Any, done: Record) -> Record | None:
         """The finished run with its checkpoint in place; None when the checkpoint is lost."""
@@ -121,6 +114,11 @@ class CheckpointFolder:
     def finish(self, spec: Any, saved: Record, scratch: Path) -> Record:
         """The saved run as it is."""
         return saved
+
+
+def _save_with_note(folder: Path, save: Callable[[Path], None], note: Mapping[str, Any]) -> None:
+    save(folder)
+    files.write_json(folder / OWNER_FILE, dict(note))
 
 
 def restore_artefact(done: Record, out: str | None, file: str) -> Record | None:
@@ -173,12 +171,5 @@ def restore_checkpoint(out: Path, verb: str, name: str, kept: Iterable[Path]) ->
 
 def copy_folder(source: Path, out: Path) -> None:
     """Copy a folder to `out` atomically."""
-    aside = files.temporary_path(out)
-    files.make_folder(out.parent)
-    with files.disk_errors(out):
-        try:
-            shutil.copytree(source, aside)
-            files.remove_folder(out)
-            aside.rename(out)
-        finally:
-            files.discard(aside)
+    with files.replaced_folder(out) as aside, files.disk_errors(out):
+        shutil.copytree(source, aside)

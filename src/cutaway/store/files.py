@@ -136,6 +136,23 @@ def remove_folder(folder: Path) -> None:
     discard(temporary)
 
 
+@contextmanager
+def replaced_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder to fill, which takes the place of `folder` when the block ends well."""
+    aside = temporary_path(folder)
+    with disk_errors(folder):
+        make_folder(folder.parent)
+        # A killed process may have left a whole checkpoint here.
+        remove_stale_temporaries(folder.parent)
+    try:
+        yield aside
+        with disk_errors(folder):
+            remove_folder(folder)
+            aside.rename(folder)
+    finally:
+        discard(aside)
+
+
 def remove_stale_temporaries(folder: Path) -> list[Path]:
     """Remove the temporary files of dead processes; returns what was removed."""
     stale: list[Path] = []

@@ -75,21 +75,16 @@ def write_checkpoint(
     files are kept. Where that can't be done, transformers saves the model in the same precision.
     `module` is saved instead of the language model; `also` adds files to the folder.
     """
-    aside, saved = files.temporary_path(out), module or opened.lm.module
+    saved = module or opened.lm.module
     files.check_free_space(out.parent, sum(p.nbytes for p in saved.parameters()))
-    try:
-        with files.disk_errors(out), quiet_transformers():
-            plain = opened.source if module is None else None
-            if plain is None or not copy_patched(saved, plain, aside, patch):
-                saved.to(getattr(torch, opened.precision)).save_pretrained(aside)
-                opened.lm.tokenizer.save_pretrained(aside)
-            if also is not None:
-                also(aside)
-            files.write_json(aside / OWNER_FILE, skill_note(opened.skill, action))
-            files.remove_folder(out)
-            aside.rename(out)
-    finally:
-        files.discard(aside)
+    with files.replaced_folder(out) as aside, files.disk_errors(out), quiet_transformers():
+        plain = opened.source if module is None else None
+        if plain is None or not copy_patched(saved, plain, aside, patch):
+            saved.to(getattr(torch, opened.precision)).save_pretrained(aside)
+            opened.lm.tokenizer.save_pretrained(aside)
+        if also is not None:
+            also(aside)
+        files.write_json(aside / OWNER_FILE, skill_note(opened.skill, action))
 
 
 def skill_note(skill: Skill, action: str) -> dict[str, Any]:

@@ -48,15 +48,8 @@ class SweepCheckpoints:
 
 def save_checkpoint(lm: LM, folder: Path, metadata: Mapping[str, Any]) -> None:
     """Write model, tokenizer and metadata to a folder, completely or not at all."""
-    temporary = files.temporary_path(folder)
-    files.make_folder(folder.parent)
-    try:
+    with files.replaced_folder(folder) as aside:
         with quiet_transformers():
-            lm.module.save_pretrained(temporary)
-            lm.tokenizer.save_pretrained(temporary)
-        files.write_json(temporary / OWNER_FILE, dict(metadata))
-        with files.disk_errors(folder):
-            files.remove_folder(folder)
-            temporary.rename(folder)
-    finally:
-        files.discard(temporary)
+            lm.module.save_pretrained(aside)
+            lm.tokenizer.save_pretrained(aside)
+        files.write_json(aside / OWNER_FILE, dict(metadata))
