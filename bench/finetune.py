@@ -21,7 +21,8 @@ from cutaway.data.load import load_text_set
 from cutaway.models.load import open_model
 from cutaway.models.tokens import pad
 from cutaway.training.batch_order import make_batch_order
-from cutaway.training.loop import frozen_others, gradients_enabled, training_step
+from cutaway.training.gradients import frozen_others, gradients_enabled
+from cutaway.training.loop import training_step
 from cutaway.training.plan import TrainingPlan, make_optimizer
 from cutaway.training.task_model import TaskModel, make_task_model
 from cutaway.training.task_split import TaskSplit, task_from_labels

@@ -16,8 +16,9 @@ from cutaway.catalog import methods
 ROOT = Path(__file__).parents[1]
 SOURCE, TESTS = ROOT / "src" / "cutaway", ROOT / "tests"
 UNTESTED = TESTS / "untested_modules.txt"
-# 43,000 lines were aimed at; what is left is function, not repetition (docs/design.md).
-MAX_LINES, MIN_TEST_RATIO, MAX_WALK = 60_000, 0.7, 45
+# 43,000 lines were aimed at; what is left is function, not repetition (docs/design.md). Raised for
+# statistics and safety (60,000), then for the index, the drawing and saved work (66,000).
+MAX_LINES, MIN_TEST_RATIO, MAX_WALK = 66_000, 0.7, 45
 # Packages that every verb uses; a walk through one verb doesn't count them.
 EDGES = ("core", "data", "models", "store", "engine")
 # Packages that serve all methods and so may know none of them by name.

@@ -12,7 +12,8 @@ from torch import nn
 
 from cutaway.console import Console
 from cutaway.core.errors import BadSpec, Mismatch, RunError, UnknownName
-from cutaway.training.loop import frozen_others, train
+from cutaway.training.gradients import frozen_others
+from cutaway.training.loop import train
 from cutaway.training.plan import (
     OPTIMIZERS,
     TrainingPlan,

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from cutaway.recipe.cost import Estimate
 from cutaway.training.finetune_loop import finetune_loss
-from cutaway.training.loop import frozen_others, gradients_enabled
+from cutaway.training.gradients import frozen_others, gradients_enabled
 from cutaway.training.options import TrainingSpec
 from cutaway.training.task_model import TaskModel
 from cutaway.training.task_split import TaskSplit

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from cutaway.console import Console
 from cutaway.engine.process_group import process_group
 from cutaway.training.batch_order import make_batch_order
+from cutaway.training.gradients import frozen_others
 from cutaway.training.l1_proximal import StepLoss, l1_distance, with_l1_proximal
-from cutaway.training.loop import TrainingResult, frozen_others, train
+from cutaway.training.loop import TrainingResult, train
 from cutaway.training.options import TrainingSpec
 from cutaway.training.plan import TrainingPlan
 from cutaway.training.task_model import TaskModel

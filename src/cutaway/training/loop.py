@@ -28,13 +28,12 @@ from cutaway.core.lookup import lookup
 from cutaway.engine.process_group import process_group
 from cutaway.store.snapshots import SaveClock
 from cutaway.training.checkpoints import TrainingState, load_state, save_state
+from cutaway.training.gradients import gradients_enabled
 from cutaway.training.plan import SCHEDULES, TrainingPlan, make_optimizer
 
 __all__ = [
     "TrainingPlan",
     "TrainingResult",
-    "gradients_enabled",
-    "frozen_others",
     "seeded_step",
     "training_step",
     "train",
@@ -301,34 +300,6 @@ def seeded_step(
     with torch.random.fork_rng(devices=cards):
         torch.manual_seed(int(np.random.SeedSequence(source).generate_state(1)[0]))
         yield
-
-
-@contextmanager
-def gradients_enabled(params: Parameters) -> Iterator[None]:
-    """Within the block the parameters require gradients."""
-    before = {name: parameter.requires_grad for name, parameter in params.items()}
-    try:
-        for parameter in params.values():
-            parameter.requires_grad_(True)
-        yield
-    finally:
-        for name, parameter in params.items():
-            parameter.requires_grad_(before[name])
-            parameter.grad = None
-
-
-@contextmanager
-def frozen_others(module: nn.Module, params: Mapping[str, Tensor]) -> Iterator[None]:
-    """Within the block the module's other parameters require no gradient, which saves memory."""
-    ours = {id(parameter) for parameter in params.values()}
-    others = [p for p in module.parameters() if p.requires_grad and id(p) not in ours]
-    try:
-        for parameter in others:
-            parameter.requires_grad_(False)
-        yield
-    finally:
-        for parameter in others:
-            parameter.requires_grad_(True)
 
 
 def training_identity(

@@ -18,7 +18,8 @@ from cutaway.methods.inject.trainable import chosen_weights, lora_weights
 from cutaway.recipe.cost import Estimate
 from cutaway.training.batch_order import make_batch_order
 from cutaway.training.cost import estimate_training
-from cutaway.training.loop import gradients_enabled, training_step
+from cutaway.training.gradients import gradients_enabled
+from cutaway.training.loop import training_step
 from cutaway.training.plan import TrainingPlan, make_optimizer
 
 TRIAL_STEPS = 3
