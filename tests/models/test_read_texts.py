@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cutaway.core.errors import BadSpec, UnknownName
+from cutaway.core.errors import BadData, BadSpec, UnknownName
 from cutaway.models.read_texts import parse_layers
 from cutaway.pool import pooler
 from tests.tiny import SENTENCES
@@ -99,3 +99,13 @@ def test_wrong_requests_are_refused(lm) -> None:
         lm.read(SENTENCES, pool="maen")
     with pytest.raises(BadSpec, match=r"0\.\.3"):
         lm.read(SENTENCES, layers=1, pool="attn:9")
+
+
+def test_what_is_no_text_is_refused_and_a_generator_is_read(lm_of) -> None:
+    lm = lm_of("gpt2")
+    with pytest.raises(BadData, match="a text or a list of texts, got None"):
+        lm.read(None)
+    with pytest.raises(BadData, match="text 2: 3 is not a list of messages"):
+        lm.read(["a", 3])
+    states = lm.read((text for text in ["a", "b"]), layers=[0])
+    assert len(states[0]) == 2

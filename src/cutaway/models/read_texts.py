@@ -45,6 +45,9 @@ def read_states(
     """
     numbers = parse_layers(lm, layers)
     texts = [texts] if isinstance(texts, str) else texts
+    if not isinstance(texts, Iterable):
+        raise BadData(f"texts must be a text or a list of texts, got {texts!r}.")
+    texts = list(texts)
     pairs = [pairs] if isinstance(pairs, str) else pairs
     if sites and pool is not None:
         raise BadSpec(f"sites={sites!r} are read per token: they need pool=None, got {pool!r}.")

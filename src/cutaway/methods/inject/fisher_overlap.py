@@ -97,7 +97,9 @@ def retained_fisher(
 def _in_file(path: Path, fisher: FisherTensors) -> FisherTensors:
     """The same values as views of a file, which take memory only while it is free."""
     save_artefact(path, fisher, {"kind": "mean"})
-    return load_artefact(path, verify=False).tensors()
+    views = load_artefact(path, verify=False).tensors()
+    # In the model's order, by which entries are sampled; the file has another.
+    return {name: views[name] for name in fisher}
 
 
 def _load_retained(spec: InjectSpec, lm: LM, folder: Path) -> FisherTensors | None:
