@@ -1,5 +1,7 @@
 """The file of maps: what is written is read again, and only for the model it was fitted on."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -79,6 +81,11 @@ def test_a_map_that_was_not_fitted_is_refused(written) -> None:
 def test_maps_of_another_model_are_refused(maps, maps_file, tiny_lm) -> None:
     with pytest.raises(Mismatch, match="was fitted on"):
         load_maps(maps_file, tiny_lm("llama"))
+
+
+def test_maps_fitted_in_another_precision_are_refused(maps, toy, maps_file) -> None:
+    with pytest.raises(Mismatch, match="--quantise none"):
+        load_maps(maps_file, replace(toy, quantise="int8"))
 
 
 def test_other_files_are_refused(tmp_path) -> None:

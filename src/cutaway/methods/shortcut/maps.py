@@ -126,6 +126,12 @@ class ShortcutMaps(SavedArtefact):
                 "a different model, revision or adapter. Fit maps for this one: "
                 f"cutaway shortcut fit --model {lm.name}"
             )
+        precision = fitted.get("quantise", "none")
+        if precision != lm.quantise:
+            raise Mismatch(
+                f"{str(self.artefact.path)!r} was fitted with --quantise {precision}, and the model "
+                f"is open with {lm.quantise}: its layers differ. Give the same, or fit maps again."
+            )
         report_other_start(self.artefact.path, fitted, lm)
 
     def _optional(self, name: str) -> "Tensor | None":

@@ -9,7 +9,7 @@ from cutaway.report.records import fact_entries
 from cutaway.store.results import Record
 from cutaway.studies.draw.plan import Step
 
-SAME_FACTS = ("digest", "start_tokens", "chat")
+SAME_FACTS = ("digest", "start_tokens", "chat", "quantise")
 """Facts about a model that its numbers depend on; a run must have the same."""
 SAME_OPTIONS = {"dtype": "auto", "quantise": "none", "chat": False}
 """Options that numbers depend on, with the value that a run without them has."""
