@@ -1,5 +1,6 @@
 """Tens of thousands of runs: what asking about them takes with an index beside them."""
 
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -65,7 +66,9 @@ def run(quick: bool, rounds: int = 3, folder: str = "") -> dict[str, Any]:
         "looking at every run's files included; processor time is user and system of the process. "
         "The index is there, except in the lines that say `the first time`. A visit of the app is "
         "from asking for the page to its table of runs, in a headless Chromium on the same "
-        "machine; its processor time and memory are those of the server.",
+        "machine; its processor time and memory are those of the server. The load average of the "
+        f"machine was {os.getloadavg()[1]:.1f} on {os.cpu_count()} cores; a busy machine makes the "
+        "seconds longer, not the processor time.",
         "table": [
             *(line(name, taken) for name, taken in found.items()),
             *(line(name, taken) for name, taken in visits.items()),

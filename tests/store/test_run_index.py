@@ -42,7 +42,7 @@ COMMANDS = (
     ["ls"],
     ["ls", "--method", "probe"],
     ["ls", "--json"],
-    ["report", "--table", "csv"],
+    ["report", "--newest", "7", "--table", "csv"],
     ["report", "--newest", "3", "--method", "probe", "--table", "markdown"],
     ["query", "select count(*) from rows", "--strict"],
 )
@@ -93,7 +93,7 @@ def _digits(value: object) -> object:
 
 def without_index(folder: Path, capsys) -> dict[str, object]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_files, "index_folder", lambda runs: None)
+        patch.setattr(index_files, "index_folder", lambda runs, **_: None)
         return answers(folder, capsys)
 
 
