@@ -20,6 +20,7 @@ from cutaway.recipe.output import ArtefactFile
 from cutaway.recipe.result import ActionResult
 from cutaway.store import results as store
 from cutaway.store.artefacts import save_artefact
+from cutaway.store.process_suffix import machine_id
 
 VERB = Verb("toy", "toy.recipe", "ToySpec", "A toy.")
 
@@ -92,6 +93,14 @@ def test_a_run_is_measured_once_and_found_afterwards(calls, spec, capsys) -> Non
     assert first.record.address == again.record.address
     assert "already done" in capsys.readouterr().err
     assert first.rows["value"].to_list() == [1.0]
+
+
+def test_pieces_that_a_killed_process_left_are_removed_when_the_run_is_found(calls, spec) -> None:
+    done = life_cycle.run(VERB, spec).path
+    left = done.parent / f"{done.name}.partial.tmp-{machine_id()}-999999999-{'0' * 32}"
+    left.mkdir()
+    life_cycle.run(VERB, spec)
+    assert [path.name for path in done.parent.iterdir()] == [done.name]
 
 
 def test_the_record_has_the_promised_fields(calls, spec) -> None:

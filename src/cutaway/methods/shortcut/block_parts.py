@@ -1,15 +1,18 @@
 """Maps of the parts inside each block, and models that run with maps in place of parts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cutaway.console import Console
+from cutaway.core.digest import digest_json
 from cutaway.extract.forward_pass import VisitedBatch, run_pass
 from cutaway.extract.request import TokenRows
 from cutaway.methods.shortcut.cross_products import restore_sums, save_sums
@@ -23,6 +26,7 @@ from cutaway.models.lm import LM
 from cutaway.models.sites import Site
 from cutaway.models.swap import swapped_parts
 from cutaway.models.tokens import pad
+from cutaway.store.row_passes import fill_rows
 from cutaway.store.snapshots import Snapshots
 
 PART_GROUPS: dict[str, tuple[BlockPart, ...]] = {
@@ -103,11 +107,47 @@ def final_states(
             jump = maps.part(block, part)
             if jump is not None:
                 replacements[block, part] = jump
-    visitor, todo = MarkedStates((lm.layers,)), torch.as_tensor(rows).numpy()
+
+    def states_of(some: Sequence[int]) -> dict[int, Tensor]:
+        visitor, quiet = MarkedStates((lm.layers,)), Console(quiet=True)
+        run_pass(lm, inputs, [visitor], console=quiet, todo=np.array(some), budget=PART_BUDGET)
+        return visitor.states
+
     with parts_replaced(lm, replacements, start=start):
-        quiet = Console(quiet=True)
-        run_pass(lm, inputs, [visitor], console=quiet, todo=todo, budget=PART_BUDGET)
-    return torch.cat([visitor.states[int(row)] for row in rows])
+        return states_at_marks(lm, inputs, rows, states_of, [maps.digest, group, start])
+
+
+def states_at_marks(
+    lm: LM,
+    inputs: TokenRows,
+    rows: Sequence[int],
+    states_of: Callable[[Sequence[int]], Mapping[int, Tensor]],
+    what: Sequence[Any],
+) -> Tensor:
+    """The states at the marks of these rows, one row after the other, computed in batches.
+
+    `states_of` gives those of a batch by row; `what` (JSON) says in which changed model.
+    """
+    marks = [len(inputs.marks[i]) for i in rows]
+    states = np.zeros((len(rows), max(marks), lm.width), dtype=np.float32)
+
+    def batch_states(some: NDArray[np.int64]) -> dict[str, NDArray[np.float32]]:
+        found, block = states_of([rows[i] for i in some]), np.zeros_like(states[some])
+        for n, i in enumerate(some):
+            block[n, : marks[i]] = found[rows[i]].numpy()
+        return {"states": block}
+
+    lengths = [len(inputs.rows[i]) for i in rows]
+    fill_rows(
+        {"states": states},
+        [batch.rows for batch, _ in batches_by_length(lengths, PART_BUDGET)],
+        batch_states,
+        inputs=lambda: digest_json(
+            [*what, [inputs.rows[i] for i in rows], [list(map(int, inputs.marks[i])) for i in rows]]
+        ),
+        weights=lambda: lm.digest,
+    )
+    return torch.cat([torch.from_numpy(one[:n]) for one, n in zip(states, marks, strict=True)])
 
 
 @dataclass

@@ -1,18 +1,19 @@
 """Skip schedules: models that run some blocks and jump over the others."""
 
+from collections.abc import Sequence
 from itertools import groupby
 
 import torch
 from torch import Tensor
 
 from cutaway.extract.request import TokenRows
+from cutaway.methods.shortcut.block_parts import states_at_marks
 from cutaway.methods.shortcut.maps import ShortcutMaps
 from cutaway.methods.shortcut.maths.schedule import (
     SkipSchedule,
     alternating_schedule,
     best_schedules,
 )
-from cutaway.models.batches import TokenBudget, batches_by_length
 from cutaway.models.hooks import collect_states, run_from
 from cutaway.models.lm import LM
 from cutaway.models.tokens import pad
@@ -38,10 +39,8 @@ def run_schedule(
     lm: LM, inputs: TokenRows, rows: list[int], maps: ShortcutMaps, schedule: SkipSchedule
 ) -> Tensor:
     """Layer L at the marks of these rows when the model follows a schedule."""
-    states: dict[int, Tensor] = {}
-    lengths = [len(inputs.rows[i]) for i in rows]
-    for batch, _ in batches_by_length(lengths, TokenBudget(fixed=1024)):
-        chosen = [rows[i] for i in batch.rows]
+
+    def states_of(chosen: Sequence[int]) -> dict[int, Tensor]:
         ids, mask = (x.to(lm.device) for x in pad([inputs.rows[i] for i in chosen], lm.pad_id))
         hidden = collect_states(lm, ids, mask, [0]).layers[0]
         for kind, group in groupby(schedule.steps, key=lambda step: step[2]):
@@ -51,6 +50,10 @@ def run_schedule(
                 continue
             for source, target, _ in steps:
                 hidden = maps.jump(source, target)(hidden)
-        for n, row in enumerate(chosen):
-            states[row] = hidden[n, torch.as_tensor(inputs.marks[row])].float().cpu()
-    return torch.cat([states[row] for row in rows])
+        return {
+            row: hidden[n, torch.as_tensor(inputs.marks[row])].float().cpu()
+            for n, row in enumerate(chosen)
+        }
+
+    what = [maps.digest, "schedule", [list(step) for step in schedule.steps]]
+    return states_at_marks(lm, inputs, rows, states_of, what)
