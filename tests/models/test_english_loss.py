@@ -128,11 +128,9 @@ def test_a_byte_level_tokenizer_of_molecules_reads_english_letter_by_letter(tmp_
 def test_losses_decide() -> None:
     def found(bos="auto", **losses) -> list[str]:
         lm = type("Model", (), {"bos": bos, "kind": "causal"})()
-        usual = {
-            "loss": 4.0, "with_start": None, "unigram": 8.0, "uniform": 10.8, "unknown": 0.0,
-            "characters": 4.0,
-        }  # fmt: skip
-        measured = EnglishLoss(**usual | losses)
+        measured = EnglishLoss(**({"loss": 4.0, "with_start": None, "unigram": 8.0,
+                                   "uniform": 10.8, "unknown": 0.0, "characters": 4.0}
+                                  | losses))  # fmt: skip
         return [one.name for one in loss_warnings(lm, measured)]
 
     assert found() == found(loss=4.0, with_start=3.6) == found(loss=4.0, with_start=6.0) == []

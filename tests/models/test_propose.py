@@ -100,6 +100,15 @@ def test_what_names_do_not_say_is_found_by_trying(family, field, value, tmp_path
     assert getattr(lm.anatomy, field) == value
 
 
+@pytest.mark.parametrize("family", ["bart", "mamba"])
+def test_the_noise_of_16_bits_hides_no_wrong_choice(family, tmp_path) -> None:
+    """Weights are widened while values are tried; mamba keeps its states in float32."""
+    folder = tiny_of(family, "causal", tmp_path)
+    plain, narrow = (open_model(folder, dtype=dtype) for dtype in ("float32", "bfloat16"))
+    assert narrow.anatomy == plain.anatomy
+    assert str(narrow.decoder.weight.dtype) == "torch.bfloat16"
+
+
 def test_a_multiplier_may_divide_or_multiply(tmp_path) -> None:
     folder = tiny_of("hyperclovax", "causal", tmp_path, logits_scaling=3.0)
     lm = open_model(folder)

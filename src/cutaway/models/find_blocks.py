@@ -79,7 +79,7 @@ def _input_shapes(lm: LM) -> list[tuple[int, ...]]:
         except Exception as error:  # whatever a family's code raises
             raise BadModel(
                 f"{lm.name!r} ({lm.family}) doesn't run in transformers on a row of token ids "
-                f"alone: {reason_of(error)}"
+                f"alone, in {lm.dtype}: {reason_of(error)}"
             ) from None
     return shapes
 

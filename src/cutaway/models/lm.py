@@ -201,7 +201,7 @@ class LM:
     def unembed(self, normed: Float[Tensor, "... e"]) -> Float[Tensor, "... vocab"]:
         """The logits of states after `final_norm`."""
         self.need_head()
-        return self.transform_logits(self._chain(self.anatomy.head, normed))
+        return self.transform_logits(self._chain(self.anatomy.head, self._for_head(normed)))
 
     def transform_logits(self, logits: Float[Tensor, "... vocab"]) -> Float[Tensor, "... vocab"]:
         """What the family does to the logits after the decoder: soft-capping, scaling."""
@@ -216,7 +216,7 @@ class LM:
         Causal models: after the final norm. Masked models: also after the transform of the
         masked-LM head.
         """
-        normed = self.final_norm(hidden)
+        normed = self._for_head(self.final_norm(hidden))
         if self.anatomy.head == (self.anatomy.decoder,):
             return normed
         self.need_head()
@@ -242,6 +242,15 @@ class LM:
                 f"{self.name!r} has no language-model head in its weights, so it has no logits. "
                 "Use probe on its layers, or open the checkpoint it was made from."
             )
+
+    def _for_head(self, normed: Tensor) -> Tensor:
+        """The states in the decoder's precision: some families (mamba) keep theirs in float32."""
+        dtype = self.decoder.weight.dtype
+        return (
+            normed.to(dtype)
+            if isinstance(dtype, torch.dtype) and dtype.is_floating_point
+            else normed
+        )
 
     def _chain(self, names: Sequence[str], state: Tensor) -> Tensor:
         """The state after each named module in turn; absent optional ones are skipped."""

@@ -129,8 +129,8 @@ class ShortcutMaps(SavedArtefact):
         precision = fitted.get("quantise", "none")
         if precision != lm.quantise:
             raise Mismatch(
-                f"{str(self.artefact.path)!r} was fitted with --quantise {precision}, and the model "
-                f"is open with {lm.quantise}: its layers differ. Give the same, or fit maps again."
+                f"{str(self.artefact.path)!r} was fitted with --quantise {precision}, the model is "
+                f"open with {lm.quantise}: its layers differ. Give the same, or fit maps again."
             )
         report_other_start(self.artefact.path, fitted, lm)
 
