@@ -1,10 +1,14 @@
+import base64
 import re
+from dataclasses import replace
 
 import pytest
 
 from cutaway.app import overview
 from cutaway.report.overview import overview_table as listing
+from cutaway.studies.draw.saved import save_values
 from tests.app.conftest import texts
+from tests.report.drawing.examples import example
 from tests.report.fake_runs import FakeRecord, failed_rows, probe_rows, save_run
 
 
@@ -16,7 +20,7 @@ def shown(app) -> list[str]:
 def test_without_runs_the_page_explains_itself_and_how_to_begin(runs, page) -> None:
     app = page("overview")
     assert not app.exception
-    assert "make tour" in texts(app) and "cutaway probe" in texts(app)
+    assert "cutaway tour" in texts(app) and "cutaway probe" in texts(app)
 
 
 def test_the_tour_is_shown_while_there_are_no_own_runs(runs, page) -> None:
@@ -73,7 +77,7 @@ def test_broken_runs_are_listed_with_their_reason_and_the_others_work(runs, page
 def test_a_runs_folder_that_is_a_file_is_said_in_place(runs, page) -> None:
     runs.write_text("not a folder")
     app = page("overview")
-    assert not app.exception and "make tour" in texts(app)
+    assert not app.exception and "cutaway tour" in texts(app)
 
 
 @pytest.mark.parametrize("summary", [{}, {"imported": True}, {"best": None, "verdict": "one"}])
@@ -90,3 +94,26 @@ def test_text_from_data_is_never_markdown(runs, page) -> None:
     assert not app.exception
     said = app.info[0].value
     assert not re.search(r"(?<!\\)[\[\]()<>$:!]", said.replace("**", ""))
+
+
+def test_the_page_begins_with_the_drawing_of_the_chosen_model(runs, page) -> None:
+    save_run(runs, address="a1")
+    app = page("overview")
+    assert "cutaway draw MODEL" in texts(app)
+    for name in ("one", "two"):
+        save_values(replace(example(6), model=name), runs, name)
+    app = page("overview")
+    assert not app.exception
+    assert app.selectbox[0].options == ["two", "one"]
+    app.selectbox[0].set_value(1).run()
+    assert not app.exception and shown(app) == ["a1"]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", None])
+def test_the_drawing_is_an_image_with_a_text_alternative(theme) -> None:
+    drawing = replace(example(6), model='<b>"x"')
+    image = overview.drawing_image(drawing, theme)
+    assert 'alt="' in image and "<b>" not in image
+    source = re.search(r"base64,([^\"]+)", image)[1]
+    svg = base64.b64decode(source).decode()
+    assert svg.startswith("<svg") and "prefers-color-scheme" not in svg

@@ -1,5 +1,7 @@
 """The overview: all runs on one page, to search, filter, compare and open."""
 
+import base64
+from html import escape
 from typing import Any
 
 import polars as pl
@@ -9,7 +11,10 @@ from cutaway.app import lazy_pages
 from cutaway.app.escape import escape_markdown
 from cutaway.app.library import Library, current_library
 from cutaway.report import formats
+from cutaway.report.drawing.svg import description, svg_text
+from cutaway.report.drawing.values import Drawing
 from cutaway.report.metric_labels import metric_label
+from cutaway.studies.draw.saved import all_drawings
 
 SEARCH_COLUMNS = ("model", "data", "method", "address", "where", "verdict", "metric", "origin")
 FILTER_COLUMNS = ("method", "model", "data")
@@ -31,6 +36,7 @@ def show() -> None:
             "from a terminal; it appears here when it is done.",
             icon=":material/explore:",
         )
+    show_drawing(library)
     chosen = filter_runs(library.listed.with_row_index("place"))
     more = f"; the newest {MAX_LINES:,} are listed" if chosen.height > MAX_LINES else ""
     st.caption(f"{chosen.height:,} of {library.listed.height:,} runs{more}")
@@ -43,6 +49,31 @@ def show() -> None:
         else:
             st.caption("Select a run to read its verdict, several to compare them.")
     _show_unreadable(library)
+
+
+def show_drawing(library: Library) -> None:
+    """The drawing of the model chosen; how to make one, if there is none."""
+    drawings = all_drawings(library.folder)
+    if not drawings:
+        st.caption("One picture of a model, layer by layer: `cutaway draw MODEL`")
+        return
+    names = [drawing.model for drawing in drawings]
+    chosen = 0
+    if len(names) > 1:
+        chosen = int(st.selectbox("Model", range(len(names)), format_func=names.__getitem__) or 0)
+    st.html(drawing_image(drawings[chosen], st.context.theme.type))
+    with st.expander("What it shows"):
+        st.markdown("\n".join(f"- {escape_markdown(line)}" for line in drawings[chosen].verdict))
+
+
+def drawing_image(drawing: Drawing, theme: str | None) -> str:
+    """The picture as an image: Streamlit removes SVG from HTML. On a phone it scrolls."""
+    text = svg_text(drawing, mode="dark" if theme == "dark" else "light")
+    source = base64.b64encode(text.encode()).decode("ascii")
+    return (
+        '<div style="overflow-x: auto"><img style="width: 100%; min-width: 60rem" '
+        f'src="data:image/svg+xml;base64,{source}" alt="{escape(description(drawing))}"></div>'
+    )
 
 
 def filter_runs(listed: pl.DataFrame) -> pl.DataFrame:
@@ -118,7 +149,7 @@ def _show_introduction(library: Library) -> None:
         "layer encodes, how certain that is, and how far a bag of words gets. Results appear here."
     )
     st.markdown("**Try it** on the bundled model, about ten minutes on a laptop:")
-    st.code("make tour", language="bash")
+    st.code("cutaway tour", language="bash")
     st.markdown("**Start a run** on the page *New run*, or from a terminal:")
     st.code("cutaway probe --model smollm2-135m --data gen:sentiment --layers all", language="bash")
     st.caption(f"Runs are read from {escape_markdown(library.folder)}")

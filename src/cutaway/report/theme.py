@@ -10,29 +10,17 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any
 
 import plotly.graph_objects as go
 
-ColourMode = Literal["light", "dark"]
+from cutaway.report.colours import MODE_COLOURS, NEUTRAL, PALETTE, ColourMode
 
 FONT = "Inter, 'Source Sans Pro', system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 
-# Okabe and Ito's palette, with lightness adjusted to be readable on white and on near-black.
-PALETTE = (
-    "#0d84c6",  # blue
-    "#e08a00",  # orange
-    "#009e73",  # green
-    "#cc6fa5",  # pink
-    "#d55e00",  # vermilion
-    "#3fb3ea",  # sky
-    "#8f7ae5",  # violet
-    "#a3973b",  # olive
-)
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x")
 SEQUENTIAL = "Cividis"
-NEUTRAL = "#8a929e"
 
 # Plotly's marker size; how much larger a marker is under another one, and how often that adds up.
 MARKER_SIZE, RING, MAX_RINGS = 6, 5, 4
@@ -48,24 +36,6 @@ BASELINE_STYLES: dict[str, tuple[str, str, str]] = {
     "twin": ("random weights", "#6d8a4f", "dash"),
     "control": ("shuffled labels", "#a0709f", "dot"),
 }
-
-MODE_COLOURS: dict[ColourMode, dict[str, str]] = {
-    "light": {
-        "background": "#ffffff",
-        "ink": "#1f2733",
-        "soft": "#5b6675",
-        "grid": "#e6e9ee",
-        "line": "#c3cad4",
-    },
-    "dark": {
-        "background": "#12161d",
-        "ink": "#e6eaf0",
-        "soft": "#9aa5b4",
-        "grid": "#262d38",
-        "line": "#3b4554",
-    },
-}
-
 
 # The most ticks that are readable on a laptop.
 MAX_TICKS = 12

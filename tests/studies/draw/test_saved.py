@@ -1,12 +1,18 @@
 """A drawing is read back as it was saved; a damaged one is passed over."""
 
 import json
+import os
 
 import pytest
 
 from cutaway.core.errors import BadData
 from cutaway.report.drawing.values import drawing_from
-from cutaway.studies.draw.saved import drawing_path, save_values, saved_drawings
+from cutaway.studies.draw.saved import (
+    all_drawings,
+    drawing_path,
+    save_values,
+    saved_drawings,
+)
 
 
 def test_a_saved_drawing_is_read_back_as_it_was(drawn, tmp_path) -> None:
@@ -39,3 +45,12 @@ def test_a_track_of_an_unknown_kind_is_refused(drawn) -> None:
 def test_a_model_named_like_a_path_stays_in_the_folder(tmp_path) -> None:
     path = drawing_path(tmp_path, "../../etc/passwd", ".json")
     assert path.parent == tmp_path / "drawings"
+
+
+def test_all_drawings_are_listed_newest_first(drawn, tmp_path) -> None:
+    assert all_drawings(tmp_path) == []
+    for time, name in enumerate(("b", "a")):
+        save_values(drawn.drawing, tmp_path, name)
+        os.utime(drawing_path(tmp_path, name, ".json"), (time, time))
+    (tmp_path / "drawings" / "broken.json").write_text("{")
+    assert len(all_drawings(tmp_path)) == 2

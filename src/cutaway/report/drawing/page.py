@@ -7,6 +7,7 @@ from html import escape
 from importlib.resources import files
 from typing import Literal
 
+from cutaway.report.colours import ColourMode
 from cutaway.report.drawing import marks
 from cutaway.report.drawing.geometry import PICTURE_WIDTH, Rows
 from cutaway.report.drawing.header import Bands, bands_of, spans
@@ -26,7 +27,6 @@ from cutaway.report.drawing.text_width import clean
 from cutaway.report.drawing.values import SERIES, Drawing
 from cutaway.report.formats import DASH
 from cutaway.report.inline_scripts import content_security_policy
-from cutaway.report.theme import ColourMode
 
 _PAGE_COLOURS = ("ink", "soft", "background", "line", "grid", "band", "ghost", "blue-text")
 HOW_TO_READ = "Arrow keys up and down: the numbers of a layer. Left and right: the other tracks."

@@ -6,7 +6,7 @@ Rules hold the colours themselves, not custom properties, which Inkscape and lib
 from collections.abc import Iterator
 from typing import Literal
 
-from cutaway.report.theme import MODE_COLOURS, NEUTRAL, PALETTE, ColourMode
+from cutaway.report.colours import MODE_COLOURS, NEUTRAL, PALETTE, ColourMode
 
 HUES: dict[str, str] = {
     **dict(

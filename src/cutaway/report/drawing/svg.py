@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 
+from cutaway.report.colours import ColourMode
 from cutaway.report.drawing import marks
 from cutaway.report.drawing.columns import SCORES
 from cutaway.report.drawing.geometry import GAP, Rows
@@ -24,8 +25,11 @@ HOW_TO_READ_SCORES = (
 )
 
 
-def svg_text(drawing: Drawing) -> str:
-    """The picture as text; its size in pixels is in `width` and `height` of the root."""
+def svg_text(drawing: Drawing, *, mode: ColourMode | None = None) -> str:
+    """The picture as text; its size in pixels is in `width` and `height` of the root.
+
+    Without a mode it is dark where the reader prefers that, and light in print.
+    """
     columns, rows = columns_of(drawing), Rows(drawing.blocks + 1)
     bands = bands_of(columns)
     inner = max(sum(column.width for column in columns) - GAP, 560)
@@ -40,7 +44,7 @@ def svg_text(drawing: Drawing) -> str:
         f'width="{marks.num(wide)}" height="{marks.num(high)}" '
         f'viewBox="0 0 {marks.num(wide)} {marks.num(high)}">'
         f"{marks.title(question(drawing))}<desc>{escape(description(drawing))}</desc>"
-        f"<style>{file_style()}</style>"
+        f"<style>{file_style(mode)}</style>"
         f'<rect class="paper" width="100%" height="100%"/>'
         f'<g transform="translate({MARGIN},0)">{heading}{body}{notes}{hits}</g></svg>\n'
     )
@@ -59,8 +63,10 @@ def description(drawing: Drawing) -> str:
     return " ".join(dict.fromkeys(clean(one) for one in sentences if one)) or question(drawing)
 
 
-def file_style() -> str:
-    """The style sheet of a file: dark where the reader prefers it, light in print."""
+def file_style(mode: ColourMode | None = None) -> str:
+    """The style sheet of a file: of one mode, or dark where the reader prefers it."""
+    if mode is not None:
+        return shapes_style() + colour_rules(mode)
     dark = f"@media screen and (prefers-color-scheme:dark){{{colour_rules('dark')}}}"
     return shapes_style() + colour_rules("light") + dark
 

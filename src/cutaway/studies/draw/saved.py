@@ -27,14 +27,22 @@ def save_values(drawing: Drawing, runs: str | Path, model: str) -> None:
     files.write_json(drawing_path(runs, model, ".json"), drawing.saved())
 
 
+def all_drawings(runs: str | Path) -> list[Drawing]:
+    """All drawings that are kept beside the runs, newest first."""
+    found = local_folder(runs) / FOLDER
+    with files.disk_errors(found):
+        paths = sorted(found.glob("*.json"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
+    return [drawing for path in paths if (drawing := _read(path)) is not None]
+
+
 def saved_drawings(runs: str | Path, models: Iterable[str]) -> list[Drawing]:
     """The drawings of these models that are there; damaged ones are passed over."""
-    found = []
-    for model in dict.fromkeys(models):
-        path = drawing_path(runs, model, ".json")
-        try:
-            if path.is_file():
-                found.append(drawing_from(files.read_json(path)))
-        except CutawayError:
-            continue
-    return found
+    paths = (drawing_path(runs, model, ".json") for model in dict.fromkeys(models))
+    return [drawing for path in paths if (drawing := _read(path)) is not None]
+
+
+def _read(path: Path) -> Drawing | None:
+    try:
+        return drawing_from(files.read_json(path)) if path.is_file() else None
+    except CutawayError:
+        return None
