@@ -58,7 +58,8 @@ def run(
         "title": "Headlines on real sets, confirmed on fresh rows",
         "text": f"{Path(name).name}, {cells} cells, {runs} small sets of each kind, at most "
         f"{rows or MOST:,} rows of each real set; all rows that a small set lacks confirm it. In "
-        "the interval: of the headline alone; within both: with the error of the fresh score.",
+        "the interval: of the headline alone; within both: with the error of the fresh score. The "
+        "standard error of a line of 50 is 3 %, that of the first line 0.6 %.",
         "table": [_line("all", None, found), *lines],
     }
 
