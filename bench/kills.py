@@ -41,6 +41,11 @@ def run(quick: bool, kills: int | None = None, commands: list[str] | None = None
         starts = all_commands(prepare(folder))
         chosen = {name: start for name, start in starts.items() if name in (commands or starts)}
         found = {name: attack(name, start, folder, wanted) for name, start in chosen.items()}
+    return described(found)
+
+
+def described(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The section of the page."""
     return {
         "title": "kill -9 at every moment",
         "text": "A llama-shaped model of 3 layers of 32 made on the spot. A start is killed after "
@@ -54,8 +59,7 @@ def run(quick: bool, kills: int | None = None, commands: list[str] | None = None
         "table": [
             row(
                 name,
-                f"{f['kills']} kills, pieces in {f['pieces']}, {f['ends']} ends, "
-                f"run of {f['seconds']:.2f} s",
+                f"{f['kills']} kills, pieces in {f['pieces']}, run of {f['seconds']:.2f} s",
                 bar="0 wrong, pieces in half",
                 met=f["wrong"] == 0 and 2 * f["pieces"] >= f["kills"],
             )

@@ -14,7 +14,10 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from cutaway.report.colours import MODE_COLOURS, NEUTRAL, PALETTE, ColourMode
+from cutaway.report.colours import MODE_COLOURS as MODE_COLOURS
+from cutaway.report.colours import NEUTRAL as NEUTRAL
+from cutaway.report.colours import PALETTE as PALETTE
+from cutaway.report.colours import ColourMode as ColourMode
 
 FONT = "Inter, 'Source Sans Pro', system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 
