@@ -1,6 +1,6 @@
 """A spec is one from keywords and TOML, refuses what it doesn't know, names its result."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field, ValidationError, create_model, field_validator
@@ -171,3 +171,11 @@ def test_text_that_no_command_can_hold_is_refused(text: str) -> None:
 def test_a_number_that_has_no_address_is_refused(value) -> None:
     with pytest.raises(BadSpec, match="finite"):
         build_spec(Limited, {"rate": value})
+
+
+def test_a_list_without_values_is_one_plain_message() -> None:
+    class Several(Spec):
+        names: Annotated[tuple[str, ...], Field(min_length=1)]
+
+    with pytest.raises(BadSpec, match=r"^names needs at least one value\.$"):
+        build_spec(Several, {"names": ()})

@@ -141,6 +141,8 @@ def explain_validation_error(error: ValidationError) -> str:
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "missing":
             lines.append(f"{field} is required.")
+        elif item["type"] == "too_short" and not item["input"]:
+            lines.append(f"{field} needs at least one value.")
         elif item["type"] in ("value_error", "assertion_error"):
             lines.append(message if message.endswith(".") else f"{message}.")
         else:
