@@ -1,6 +1,6 @@
 """Compare the named parameters of several models."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from cutaway.core.errors import Mismatch
@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     Params = Mapping[str, Tensor]
+
+WeightGroup = tuple[int, str]
+"""Layer and module."""
 
 
 def check_same_parameters(anchor: "Params", **others: "Params") -> None:
@@ -21,6 +24,27 @@ def check_same_parameters(anchor: "Params", **others: "Params") -> None:
                     f"{label}[{name!r}] has shape {tuple(other[name].shape)}, "
                     f"expected {tuple(tensor.shape)}: these are not the same architecture."
                 )
+
+
+def weight_drift(
+    params: "Params", anchor: "Params", locate: Callable[[str], WeightGroup]
+) -> dict[WeightGroup, float]:
+    """How far each group of weights moved, relative to its norm: |w - w0| / |w0|."""
+    # Imported here: the names of parameters can be compared without torch.
+    from cutaway.core.float64 import to_float64
+
+    check_same_parameters(anchor, params=params)
+    moved: dict[WeightGroup, float] = {}
+    size: dict[WeightGroup, float] = {}
+    for name, start in anchor.items():
+        group = locate(name)
+        step = to_float64(params[name].detach()) - to_float64(start)
+        moved[group] = moved.get(group, 0.0) + float(step.square().sum())
+        size[group] = size.get(group, 0.0) + float(to_float64(start).square().sum())
+    return {
+        group: (value / size[group]) ** 0.5 if size[group] else 0.0
+        for group, value in sorted(moved.items())
+    }
 
 
 def _check_same_names(anchor: "Params", other: "Params", label: str) -> None:

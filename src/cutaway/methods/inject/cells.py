@@ -10,9 +10,9 @@ import numpy as np
 from torch import Tensor
 
 from cutaway.console import Console
+from cutaway.core.params import weight_drift
 from cutaway.engine.process_group import process_group
 from cutaway.methods.inject.checkpoints import CHECKPOINT_FOLDER, save_checkpoint
-from cutaway.methods.inject.maths.overlap import weight_drift
 from cutaway.methods.inject.regularise import RegulariserInputs, make_extra_loss
 from cutaway.methods.inject.retain import (
     RetainedScores,

@@ -7,9 +7,8 @@ import polars as pl
 
 from cutaway.core.errors import CutawayError
 from cutaway.core.names import short_name
-from cutaway.core.params import check_same_parameters
+from cutaway.core.params import check_same_parameters, weight_drift
 from cutaway.methods.graft.skill import load_skill
-from cutaway.methods.inject.maths.overlap import weight_drift
 from cutaway.models.lm import LM
 from cutaway.models.weight_location import weight_locator
 from cutaway.recipe.open_for_spec import open_for_spec

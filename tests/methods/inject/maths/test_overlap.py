@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from cutaway.core.params import weight_drift
 from cutaway.methods.inject.maths.overlap import (
     fisher_mass,
     jaccard,
@@ -11,7 +12,6 @@ from cutaway.methods.inject.maths.overlap import (
     moving_average,
     rank_correlation,
     values_at,
-    weight_drift,
 )
 
 SHAPES = {"a": (3, 4), "b": (5,), "c": (300, 300)}

@@ -10,10 +10,9 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from cutaway.core.float64 import to_float64
-from cutaway.core.params import check_same_parameters
+from cutaway.core.params import WeightGroup, check_same_parameters
 
 Params = Mapping[str, Tensor]
-WeightGroup = tuple[int, str]
 
 
 def fisher_mass(fisher: Params, locate: Callable[[str], WeightGroup]) -> dict[WeightGroup, float]:
@@ -24,24 +23,6 @@ def fisher_mass(fisher: Params, locate: Callable[[str], WeightGroup]) -> dict[We
         sums[group] = sums.get(group, 0.0) + float(to_float64(value).sum())
     total = sum(sums.values())
     return {group: value / total if total else 0.0 for group, value in sorted(sums.items())}
-
-
-def weight_drift(
-    params: Params, anchor: Params, locate: Callable[[str], WeightGroup]
-) -> dict[WeightGroup, float]:
-    """How far each group of weights moved, relative to its norm: |w - w0| / |w0|."""
-    check_same_parameters(anchor, params=params)
-    moved: dict[WeightGroup, float] = {}
-    size: dict[WeightGroup, float] = {}
-    for name, start in anchor.items():
-        group = locate(name)
-        step = to_float64(params[name].detach()) - to_float64(start)
-        moved[group] = moved.get(group, 0.0) + float(step.square().sum())
-        size[group] = size.get(group, 0.0) + float(to_float64(start).square().sum())
-    return {
-        group: (value / size[group]) ** 0.5 if size[group] else 0.0
-        for group, value in sorted(moved.items())
-    }
 
 
 @dataclass(frozen=True)
