@@ -168,7 +168,7 @@ and simulated test rows, in which the claim is false by construction (`bench/nul
 runs with the tests. The bar is 5 % for every kind of sentence, and
 7 % for intervals, which are to cover in 93 to 97 of 100 runs. A test at 5 % makes 5 % false claims on
 null data if it is exact, so a count may be a little higher by chance: a kind is above the bar if a rate
-of 5 % would give so many less than once in 100 (binomial). No kind is.
+of 5 % would give this count less than once in 100 (binomial). No kind is.
 """
 
 

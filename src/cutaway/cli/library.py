@@ -129,8 +129,8 @@ def report(
     method
         Only this method's runs.
     newest
-        Without addresses: only so many runs, the newest ones; default: 40 if they are drawn, all
-        if only a table is made.
+        Without addresses: at most this many runs, the newest ones; default: 40 if they are drawn,
+        all if only a table is made.
     """
     if newest is not None and newest < 1:
         raise BadSpec(f"--newest must be at least 1, got {newest}.")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class WeightCopies:
-    """How many copies of the weights a command holds besides the model."""
+    """How many copies of the weights a command holds in addition to the model."""
 
     count: float = 0.0
     """In memory: gradients, states of an optimizer."""

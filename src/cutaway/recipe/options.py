@@ -113,7 +113,7 @@ class RunOptions(Spec):
 
     @property
     def weight_copies(self) -> WeightCopies:
-        """Copies of the weights that the verb holds besides the model, about."""
+        """Copies of the weights that the verb holds in addition to the model, about."""
         return NO_COPIES
 
     def work_bytes(self, size: ModelSize) -> int:

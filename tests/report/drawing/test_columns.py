@@ -87,7 +87,7 @@ def test_a_control_task_outside_the_axis_is_a_sign_at_the_edge_and_not_a_tick() 
     signs = paths(svg)["tick"]
     assert signs.startswith("M3.5,") and signs.count("L0.5,") == 1
     assert f"M{158 * 0.2:.1f}," in signs
-    # It takes no room from the bars.
+    # It takes no space from the bars.
     assert boxes(svg, "hue")[0][0] == 0
 
 

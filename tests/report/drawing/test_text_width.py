@@ -59,5 +59,5 @@ def test_wrapping_loses_no_word() -> None:
 
 
 def test_a_number_stays_with_its_percent_sign() -> None:
-    for room in range(40, 160, 3):
-        assert not any(line.startswith("%") for line in wrap("it keeps 78 % of it", room, 12, 9))
+    for space in range(40, 160, 3):
+        assert not any(line.startswith("%") for line in wrap("it keeps 78 % of it", space, 12, 9))

@@ -101,7 +101,7 @@ Ranks = Annotated[tuple[int, ...], BeforeValidator(_lora_ranks), Field(min_lengt
 
 
 GRADIENT_COPIES = 3
-"""Copies of the trained weights besides the model: gradients, two of the optimizer."""
+"""Copies of the trained weights in addition to the model: gradients, two of the optimizer."""
 ADAPTED_COPIES = 2
 """Copies of the weights that adapters change: their sum with the adapters, and its gradient."""
 EMBEDDING_GRADIENTS = 3

@@ -49,8 +49,8 @@ class Rows:
     def numbered(self) -> list[int]:
         """The layers whose numbers are shown; the last one always is."""
         last = self.count - 1
-        room = max(1, round(self.step * 0.4))
-        return [n for n in range(0, last, self.step) if last - n >= room] + [last]
+        space = max(1, round(self.step * 0.4))
+        return [n for n in range(0, last, self.step) if last - n >= space] + [last]
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ class Place:
         return range(self.rows.count)
 
 
-def column_width(columns: int, room: float = PICTURE_WIDTH) -> float:
-    """The width of a track, so that all fit into the room beside the stack if they can."""
-    room = (room - STACK_WIDTH) / max(1, columns)
-    return math.floor(min(MAX_COLUMN, max(MIN_COLUMN, room)))
+def column_width(columns: int, space: float = PICTURE_WIDTH) -> float:
+    """The width of a track, so that all fit into the space beside the stack if they can."""
+    space = (space - STACK_WIDTH) / max(1, columns)
+    return math.floor(min(MAX_COLUMN, max(MIN_COLUMN, space)))
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,6 @@ def spread(places: Iterable[tuple[float, str]], widths: Sequence[float]) -> list
     """The labels, without those that would touch one before; earlier ones are more important."""
     kept: list[tuple[float, float, str]] = []
     for (x, label), wide in zip(places, widths, strict=True):
-        if all(abs(x - other) > (wide + room) / 2 + 6 for other, room, _ in kept):
+        if all(abs(x - other) > (wide + space) / 2 + 6 for other, space, _ in kept):
             kept.append((x, wide, label))
     return [(x, label) for x, _, label in kept]

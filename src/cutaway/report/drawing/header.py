@@ -76,21 +76,21 @@ def _rule(column: Column, span: float) -> str:
     return marks.path("hue", [marks.box(left, column.width - GAP, 0, 2.5)])
 
 
-def _heading_lines(column: Column, room: float) -> str:
+def _heading_lines(column: Column, space: float) -> str:
     lines = [marks.text("mth", 0, _METHOD_FOOT, clean(column.method).upper())]
-    for n, line in enumerate(_question(column, room)):
+    for n, line in enumerate(_question(column, space)):
         lines.append(marks.text("qst", 0, _METHOD_FOOT + _QUESTION_LINE * (n + 1) + 2, line))
     return "".join(lines)
 
 
-def _question(column: Column, room: float) -> list[str]:
-    return wrap(clean(column.question), room - 11, QUESTION_SIZE, 2, bold=True)
+def _question(column: Column, space: float) -> list[str]:
+    return wrap(clean(column.question), space - 11, QUESTION_SIZE, 2, bold=True)
 
 
 def _sentence(column: Column) -> list[str]:
     """The sentence, in more lines where the column is narrow."""
-    room = column.width - GAP + 6
-    return wrap(clean(column.sentence), room, SENTENCE_SIZE, 4 if room >= 140 else 6)
+    space = column.width - GAP + 6
+    return wrap(clean(column.sentence), space, SENTENCE_SIZE, 4 if space >= 140 else 6)
 
 
 def _legend_height(column: Column) -> float:
@@ -101,10 +101,10 @@ def _legend_height(column: Column) -> float:
 def _key_lines(column: Column) -> list[list[tuple[float, Key]]]:
     """The legend's entries with their places, in as many lines as they need."""
     lines: list[list[tuple[float, Key]]] = []
-    x = room = column.width - GAP + 6
+    x = space = column.width - GAP + 6
     for key in column.body.keys:
         wide = _swatch_width(key) + width(key.label, KEY_SIZE) + 9
-        if not lines or x + wide - 9 > room:
+        if not lines or x + wide - 9 > space:
             lines.append([])
             x = 0
         lines[-1].append((x, key))
@@ -126,8 +126,8 @@ def _legend(column: Column, top: float) -> str:
     for n, line in enumerate(_key_lines(column)):
         for x, key in line:
             middle = y + _KEY_LINE * (n + 0.5)
-            room = column.width - GAP + 8 - x - _swatch_width(key)
-            words = fit(key.label, room, KEY_SIZE)
+            space = column.width - GAP + 8 - x - _swatch_width(key)
+            words = fit(key.label, space, KEY_SIZE)
             keys += _swatch(key, x, middle)
             keys += marks.text("key", x + _swatch_width(key), middle + 4, words)
     return label + keys

@@ -55,14 +55,14 @@ class Column:
     """Room for texts of the body above the rows."""
 
 
-def columns_of(drawing: Drawing, room: float = PICTURE_WIDTH) -> list[Column]:
-    """The stack and all tracks, from left to right, as wide as the room if that is possible."""
+def columns_of(drawing: Drawing, space: float = PICTURE_WIDTH) -> list[Column]:
+    """The stack and all tracks, from left to right, as wide as the space if that is possible."""
     rows = Rows(drawing.blocks + 1)
     scores = [track for track in drawing.tracks if track.kind == SCORES]
     strips = scores if len(scores) > MOST_BARS else []
     single = [track for track in drawing.tracks if track not in strips]
     strips_width = len(strips) * STRIP + GAP if strips else 0
-    place = Place(rows, column_width(len(single), room - strips_width))
+    place = Place(rows, column_width(len(single), space - strips_width))
     columns, hues = [_stack_column(drawing, rows)], hues_of(drawing)
     for track in drawing.tracks:
         if track in single:
@@ -135,8 +135,8 @@ def _outline(track: Track, place: Place) -> str:
     """A dotted outline with the command that fills it."""
     frame = marks.path("dotted", [marks.box(0.5, place.right - 0.5, 0.5, place.rows.total - 0.5)])
     most = max(1, int((place.rows.total - 60) / 15))
-    room = place.right - 16
-    lines = wrap(clean(track.command), room, _COMMAND_SIZE, min(9, most), monospaced=True)
+    space = place.right - 16
+    lines = wrap(clean(track.command), space, _COMMAND_SIZE, min(9, most), monospaced=True)
     middle = place.right / 2
     y = place.rows.total / 2 - 7.5 * len(lines)
     words = marks.text("nym", middle, y, "not measured yet", anchor="middle")

@@ -67,7 +67,7 @@ def html_fragment(
 ) -> str:
     """The drawing as a part of a page; without the script everything can still be read.
 
-    `key` starts all ids. `width` is the room for all columns. `links` are addresses by the name of
+    `key` starts all ids. `width` is the space for all columns. `links` are addresses by the name of
     a track; its header leads there. `style=False` if the page has `page_style` already. The page
     adds `page_script`.
     """

@@ -1,6 +1,6 @@
 """The sentences of the drawing, made by rule from its numbers.
 
-known from   the first layer whose score lies inside the interval of the chosen layer
+known from   the first layer whose score is inside the interval of the chosen layer
 said from    the first layer at which half of the tokens are the full model's
 jump         a step between neighbouring layers that is an outlier among the steps of its track
 

@@ -127,18 +127,18 @@ def stack_header(drawing: Drawing) -> tuple[str, str]:
     return f"{drawing.blocks} {blocks}, cut open", size + what
 
 
-def shown_sentence(drawing: Drawing, room: float, size: float) -> list[str]:
+def shown_sentence(drawing: Drawing, space: float, size: float) -> list[str]:
     """The sentence in two lines; of a long one its end, or what is around the mask."""
     masked = drawing.facts.get("kind") == "masked"
     ending = "" if masked else " …"
     text = clean(drawing.sentence) if has_words(drawing) else ""
     found = _MASK.search(text) if masked else None
     start = max(0, found.start() - 24) if found else 0
-    whole = wrap(f"“{text}{ending}”", room, size, 3, bold=True)
+    whole = wrap(f"“{text}{ending}”", space, size, 3, bold=True)
     if not text or len(whole) <= 2:
         return whole if text else []
     if found:
-        return wrap(f"“{'…' if start else ''}{text[start:]}”", room, size, 2, bold=True)
+        return wrap(f"“{'…' if start else ''}{text[start:]}”", space, size, 2, bold=True)
     lengths = range(min(len(text) - 1, 80), 0, -1)
-    ends = (wrap(f"“…{text[-n:]}{ending}”", room, size, 3, bold=True) for n in lengths)
+    ends = (wrap(f"“…{text[-n:]}{ending}”", space, size, 3, bold=True) for n in lengths)
     return next((lines for lines in ends if len(lines) <= 2), [])

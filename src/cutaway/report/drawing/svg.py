@@ -127,33 +127,33 @@ def _columns(drawing: Drawing, columns: Sequence[Column], bands: Bands, top: flo
     return "".join(parts)
 
 
-def _heading(drawing: Drawing, room: float) -> tuple[str, float]:
+def _heading(drawing: Drawing, space: float) -> tuple[str, float]:
     """The title, with the finding after it or below it, and where the columns begin."""
-    name = wrap(question(drawing), room, TITLE_SIZE, 2, bold=True)
+    name = wrap(question(drawing), space, TITLE_SIZE, 2, bold=True)
     lines = [
         marks.text("ttl", 0, 42 + 28 * n, line, size=TITLE_SIZE) for n, line in enumerate(name)
     ]
     y = 42 + 28 * (len(name) - 1)
     start = width(name[-1], TITLE_SIZE, bold=True) + 10
     finding = clean(drawing.title)
-    if width(finding, _FINDING_SIZE) <= room - start:
+    if width(finding, _FINDING_SIZE) <= space - start:
         parts, x = [finding] if finding else [], start
     else:
-        parts, x, y = wrap(finding, room, _FINDING_SIZE, 3), 0.0, y + 28
+        parts, x, y = wrap(finding, space, _FINDING_SIZE, 3), 0.0, y + 28
     lines += [marks.text("fnd", x, y + 24 * n, p, size=_FINDING_SIZE) for n, p in enumerate(parts)]
     return "".join(lines), y + 24 * max(0, len(parts) - 1) + 30
 
 
-def _notes(drawing: Drawing, room: float, top: float) -> tuple[str, float]:
+def _notes(drawing: Drawing, space: float, top: float) -> tuple[str, float]:
     """Observations and the footer below the columns, and where they end."""
     y, parts = top + 16, []
     for one in drawing.observations:
-        lines = wrap(clean(one.sentence), room - 22, NOTE_SIZE, 4)
+        lines = wrap(clean(one.sentence), space - 22, NOTE_SIZE, 4)
         parts.append(marks.path("band", [marks.box(0, 14, y - 10, y + 2)]))
         for n, line in enumerate(lines):
             parts.append(marks.text("obs", 22, y + _NOTE_LINE * n, line))
         y += _NOTE_LINE * len(lines) + 2
-    for line in wrap(footer(drawing), room, NOTE_SIZE, 3):
+    for line in wrap(footer(drawing), space, NOTE_SIZE, 3):
         parts.append(marks.text("say", 0, y, line))
         y += _NOTE_LINE
     return "".join(parts), y

@@ -49,9 +49,9 @@ def drawing_view(drawing: Drawing, width: int) -> RenderableType:
     """The drawing in lines of at most `width` columns; what doesn't fit is named below."""
     bars = list(_all_bars(drawing))
     left = 2 + len(str(drawing.blocks)) + _word_width(drawing)
-    room = max(0, width - left)
-    shown = bars[: room // (_GAP + _MIN_BAR + _NUMBER)]
-    bar = min(_MAX_BAR, room // len(shown) - _GAP - _NUMBER) if shown else 0
+    space = max(0, width - left)
+    shown = bars[: space // (_GAP + _MIN_BAR + _NUMBER)]
+    bar = min(_MAX_BAR, space // len(shown) - _GAP - _NUMBER) if shown else 0
     title = Text.assemble((printable(question(drawing)), "bold"), " ", printable(drawing.title))
     sentence = [Text(printable(f"“{_end(drawing)}”"), "italic")]
     lines = [_line(drawing, n, shown, bar) for n in range(drawing.blocks, -1, -1)]
@@ -128,14 +128,14 @@ def _word(drawing: Drawing, layer: int) -> Text:
     return Text(_cut(text, _word_width(drawing)), style)
 
 
-def _bar(bars: _Bars, layer: int, room: int) -> Text:
+def _bar(bars: _Bars, layer: int, space: int) -> Text:
     value, share = bars.values[layer], bars.shares[layer]
     if value is None or share is None:
         mark = _sign(bars.track, layer)
-        return Text(mark.ljust(room + _NUMBER), "dim")
+        return Text(mark.ljust(space + _NUMBER), "dim")
     number = _short_number(bars.track, value).rjust(_NUMBER)
-    drawn = _BELOW if share < 0 else blocks(share, room)
-    return Text.assemble((drawn.ljust(room), bars.hue), number)
+    drawn = _BELOW if share < 0 else blocks(share, space)
+    return Text.assemble((drawn.ljust(space), bars.hue), number)
 
 
 def _sign(track: Track, layer: int) -> str:
@@ -145,9 +145,9 @@ def _sign(track: Track, layer: int) -> str:
     return _UNMEASURED if is_trained(track, layer) else _UNTRAINED
 
 
-def blocks(share: float, room: int) -> str:
+def blocks(share: float, space: int) -> str:
     """A bar of block characters, in steps of an eighth; a thin one for a value of zero."""
-    eighths = max(1, round(min(1.0, share) * room * 8))
+    eighths = max(1, round(min(1.0, share) * space * 8))
     return _EIGHTHS[8] * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
@@ -218,11 +218,11 @@ def _word_width(drawing: Drawing) -> int:
     return min(_MAX_WORD, max(_MIN_WORD, longest)) if longest else 0
 
 
-def _cut(text: str, room: int) -> str:
-    """The text in exactly `room` columns."""
+def _cut(text: str, space: int) -> str:
+    """The text in exactly `space` columns."""
     text = _one_line(text)
     return set_cell_size(
-        text if cell_len(text) <= room else set_cell_size(text, room - 1) + "…", room
+        text if cell_len(text) <= space else set_cell_size(text, space - 1) + "…", space
     )
 
 

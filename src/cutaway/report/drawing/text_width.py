@@ -64,35 +64,35 @@ def _units(character: str) -> int:
     return 700
 
 
-def fit(text: str, room: float, size: float, **style: bool) -> str:
-    """The text, cut with an ellipsis where it is wider than the room."""
-    if width(text, size, **style) <= room:
+def fit(text: str, space: float, size: float, **style: bool) -> str:
+    """The text, cut with an ellipsis where it is wider than the space."""
+    if width(text, size, **style) <= space:
         return text
-    while text and width(text + "…", size, **style) > room:
+    while text and width(text + "…", size, **style) > space:
         text = text[:-1]
     return text.rstrip() + "…"
 
 
-def wrap(text: str, room: float, size: float, most: int = 3, **style: bool) -> list[str]:
-    """At most `most` lines that fit into the room; the last one is cut if there is more."""
+def wrap(text: str, space: float, size: float, most: int = 3, **style: bool) -> list[str]:
+    """At most `most` lines that fit into the space; the last one is cut if there is more."""
     lines: list[str] = []
     words = text.replace(" %", "\u00a0%").replace("\n", " ").split(" ")
-    rest = [piece for word in words if word for piece in _pieces(word, room, size, **style)]
+    rest = [piece for word in words if word for piece in _pieces(word, space, size, **style)]
     while rest and len(lines) < most - 1:
         count = 1
-        while count < len(rest) and width(" ".join(rest[: count + 1]), size, **style) <= room:
+        while count < len(rest) and width(" ".join(rest[: count + 1]), size, **style) <= space:
             count += 1
         lines.append(" ".join(rest[:count]))
         rest = rest[count:]
-    return [*lines, fit(" ".join(rest), room, size, **style)] if rest else lines
+    return [*lines, fit(" ".join(rest), space, size, **style)] if rest else lines
 
 
-def _pieces(word: str, room: float, size: float, **style: bool) -> list[str]:
+def _pieces(word: str, space: float, size: float, **style: bool) -> list[str]:
     """A word that is wider than a line, in parts that fit."""
     pieces = []
-    while width(word, size, **style) > room and len(word) > 1:
+    while width(word, size, **style) > space and len(word) > 1:
         count = 1
-        while count < len(word) - 1 and width(word[: count + 1], size, **style) <= room:
+        while count < len(word) - 1 and width(word[: count + 1], size, **style) <= space:
             count += 1
         pieces.append(word[:count])
         word = word[count:]
