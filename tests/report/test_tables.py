@@ -88,3 +88,10 @@ def test_columns_are_aligned_and_the_widest_are_cut_to_the_width() -> None:
     cut = tables.aligned_lines(lines, 20)
     assert cut[2] == "a" * 12 + "…  22" and max(map(cell_len, cut)) <= 20
     assert tables.aligned_lines(lines, 1)[2] == "…  …"
+
+
+def test_lists_and_structs_are_written_as_text_in_every_format() -> None:
+    frame = pl.DataFrame({"a": [[1, 2], None], "b": [{"k": "=x"}, {"k": "y"}], "c": [1, 2]})
+    for to_text in tables.TABLE_FORMATS.values():
+        assert "[1, 2]" in to_text(frame).replace("\\", "")
+    assert tables.to_csv(frame).splitlines()[0] == "a,b,c"

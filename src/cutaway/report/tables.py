@@ -99,7 +99,15 @@ def _markdown_cell(text: str) -> str:
 
 
 def to_csv(frame: pl.DataFrame) -> str:
-    """Comma-separated values at full precision; text can't be taken for a formula."""
+    """Comma-separated values at full precision; text can't be taken for a formula.
+
+    Lists and the like, which a query or a foreign table may have, are written as text.
+    """
+    nested = [name for name, kind in frame.schema.items() if kind.is_nested() or kind.is_object()]
+    frame = frame.with_columns(
+        pl.Series(name, [None if v is None else str(v) for v in frame[name].to_list()], pl.String)
+        for name in nested
+    )
     text = [name for name, kind in frame.schema.items() if kind == pl.String]
     safe = frame.with_columns(pl.col(text).map_elements(csv_text, return_dtype=pl.String))
     return safe.rename(csv_text).write_csv(float_precision=None)
