@@ -19,7 +19,13 @@ def test_a_data_set_has_a_short_name(data, name) -> None:
 
 
 def test_the_shares_of_a_skill_add_up_to_one_and_untrained_blocks_are_not_zero() -> None:
-    counts = {(2, "mlp"): 30.0, (3, "attn"): 50.0, (3, "norm1"): 10.0, (3, "other"): 10.0}
+    counts = {
+        (1, "mlp"): 0.0,
+        (2, "mlp"): 30.0,
+        (3, "attn"): 50.0,
+        (3, "norm1"): 10.0,
+        (3, "other"): 10.0,
+    }
     track = skill_track(counts, 3, name="sst2", trained=[2, 3])
     total = sum(v for values in track.series.values() for v in values if v is not None)
     assert total == pytest.approx(1)

@@ -76,7 +76,12 @@ def _cells_by_layer(cells: pl.DataFrame, kind: str) -> dict[int, dict[str, Any]]
 
 
 def agreement_track(record: Record, layers: int) -> Track | None:
-    """The share of tokens whose prediction is the full model's; None if it wasn't measured."""
+    """The share of tokens whose prediction is the full model's; None if it wasn't measured.
+
+    Only of `shortcut eval`, which measures every layer.
+    """
+    if record.summary.get("verb") != "eval":
+        return None
     rows = record.rows.filter((pl.col("metric") == "precision@1") & pl.col("lambda").is_null())
     through, lens = (_values(rows.filter(pl.col("kind") == kind)) for kind in ("mat", "id"))
     if not through:
@@ -164,7 +169,7 @@ def skill_track(
             for part in shares:
                 shares[part][layer] = 0.0
     for (layer, part), count in counts.items():
-        if layer <= layers:
+        if layer <= layers and count:
             place = shares[PARTS.get(part, "other")]
             place[layer] = (place.get(layer) or 0.0) + count / total
     flags = None if blocks is None else tuple(n in blocks for n in range(layers + 1))
