@@ -2,7 +2,7 @@
 
     python -m bench.big_folder_runs FOLDER RUNS ROWS
 
-The seven long commands run once on a model of 2 layers. Each copy gets its own address, seed and
+Seven commands run once on a tiny model. Each copy gets its own address, seed and
 time, one of some hundred variants of its rows (other numbers, another length), and a valid seal.
 """
 
@@ -19,11 +19,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from bench.extract_setup import fresh_home, make_small
-from bench.kills import all_commands, one_thread
+from bench.extract_setup import fresh_home
+from bench.forked import one_thread
+from bench.kill_commands import all_commands, prepare
 from cutaway.store.files import sealed_bytes
 from cutaway.store.results import Record, parquet_bytes, results
 
+TEMPLATES = (
+    "probe", "nextword", "shortcut fit", "finetune", "graft learn", "fisher", "inject",
+)  # fmt: skip
 VARIANTS = 60
 """Of the rows of each command."""
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -35,11 +39,13 @@ COUNTERS = ("repeat", "seed", "source")
 def templates(work: Path) -> list[Record]:
     """One real run of each long command."""
     with fresh_home(), one_thread():
-        model = str(make_small(work / "model", layers=2, width=32))
-        commands = all_commands(model, str(work / "out"))
-        for name in ("finetune", *(n for n in commands if n != "finetune")):
-            commands[name](work)
-        return [r for r in results(work / "runs") if r.rows.height]
+        commands, found = all_commands(prepare(work)), list[Record]()
+        for number, name in enumerate(TEMPLATES):
+            place = work / f"template-{number}"
+            place.mkdir()
+            commands[name](place)
+            found += [record for record in results(place / "runs") if record.rows.height]
+        return found
 
 
 def make_runs(folder: Path, count: int, rows: int) -> Path:
